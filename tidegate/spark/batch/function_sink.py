@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, cast
 
+from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType
+
 from tidegate.changes import Change, WriteChanges
 from tidegate.errors import SinkError, SinkUnavailableError
 from tidegate.formatting import count
@@ -68,8 +70,6 @@ def send(context: FlowContext, changes: DataFrame) -> int:
 
 def _with_zone(value: Any, kind: DataType) -> Any:
     """A value with all times in UTC: PySpark gives them in the zone of the process, without naming it."""
-    from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType
-
     match kind:
         case TimestampType() if value is not None:
             return value.astimezone(UTC)

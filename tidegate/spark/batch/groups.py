@@ -7,6 +7,12 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
+from pyarrow import types
+from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
+
 from tidegate.checkpoints.progress import decoded
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.formatting import count
@@ -123,8 +129,6 @@ def changed_groups(context: FlowContext, batch: DataFrame) -> ChangedGroups | No
     Raises:
         SpecError: The source lacks a key.
     """
-    from pyspark.sql import functions as F
-
     keys = context.flow.target.scope
     if missing := [key for key in keys if key not in batch.columns]:
         raise SpecError(
@@ -137,8 +141,6 @@ def changed_groups(context: FlowContext, batch: DataFrame) -> ChangedGroups | No
     )
     rows = local.collect(feed)
     if rows is not None:
-        import pyarrow.compute as pc
-
         if not rows.num_rows:
             return None
         fields = feed.select(*keys).schema
@@ -187,9 +189,6 @@ def bounds_of(context: FlowContext, rows: pyarrow.Table, columns: Sequence[str])
 
 def _min_max(column: pyarrow.ChunkedArray) -> tuple[Any, Any] | None:
     """Least and greatest value, for types that Arrow orders as Spark does and whose literals have the column's type."""
-    import pyarrow.compute as pc
-    from pyarrow import types
-
     kind = column.type
     ordered = types.is_integer(kind) or types.is_date(kind) or types.is_string(kind)
     # Spark takes a literal without a time zone for local time.
@@ -200,8 +199,6 @@ def _min_max(column: pyarrow.ChunkedArray) -> tuple[Any, Any] | None:
 
 
 def _bounds(context: FlowContext, ranges: dict[str, tuple[Any, Any] | None]) -> Column:
-    from pyspark.sql import functions as F
-
     predicates = [time_windows.between(context, key, *pair) for key, pair in ranges.items() if pair is not None]
     return reduce(lambda left, right: left & right, predicates, F.lit(True))
 
@@ -237,8 +234,6 @@ def _ids(rows: pyarrow.Table, keys: tuple[str, ...]) -> list[tuple[str, ...]]:
 
 
 def _recompute(context: FlowContext, changed: ChangedGroups, sources: Sources) -> DataFrame:
-    from pyspark.sql import functions as F
-
     source, *others = sources.rows.values()
     source = time_windows.with_windows(context, source.where(changed.bounds))
     rows = join_on_keys(source, F.broadcast(changed.keys), context.flow.target.scope, "left_semi")
@@ -263,8 +258,6 @@ def read_sources(context: FlowContext, spark: SparkSession, versions: Mapping[st
 
     Where VACUUM has removed files of a version, the newest one is read: its changes are still to come in the feed.
     """
-    from pyspark.sql import functions as F
-
     rows, read = {}, {}
     for table in context.flow.source_tables:
         source, read[table] = _as_of(spark, context.layout.table(table), versions[table])
@@ -306,8 +299,6 @@ def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, 
 
 def _stored_keys(context: FlowContext, changed: DataFrame, groups: DataFrame) -> DataFrame:
     """The keys that the table has in the changed scopes, with their types in ``groups``."""
-    from pyspark.sql import functions as F
-
     keys, scope = context.flow.target.keys, context.flow.target.scope
     table = tables.read(changed.sparkSession, context.target) if tables.exists(context.target) else None
     # A dry run of a new version compares with the table of the previous one, which may have other keys.
@@ -319,8 +310,6 @@ def _stored_keys(context: FlowContext, changed: DataFrame, groups: DataFrame) ->
 
 def join_on_keys(left: DataFrame, right: DataFrame, keys: tuple[str, ...], how: Any) -> DataFrame:
     """Join rows that have the same key, where NULL equals NULL; the columns of ``right`` are its keys only."""
-    from pyspark.sql import functions as F
-
     renamed = right.select([F.col(key).alias(f"_k_{key}") for key in keys])
     return left.join(renamed, [F.col(key).eqNullSafe(F.col(f"_k_{key}")) for key in keys], how)
 
@@ -364,9 +353,6 @@ def merge_source(
     Returns:
         One row per key: the columns of ``groups`` and ``_op``, which is ``upsert``, or ``delete`` for a key without new row.
     """
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import StringType, StructField, StructType
-
     keys = context.flow.target.keys
     measures = [column for column in groups.columns if column not in keys]
     if rows is not None and affected_rows is not None:
@@ -386,8 +372,6 @@ def merge_source(
 def _with_deletes(
     rows: pyarrow.Table, affected: pyarrow.Table, keys: tuple[str, ...], measures: list[str]
 ) -> pyarrow.Table:
-    import pyarrow as pa
-
     present = set(_ids(rows, keys))
     absent = affected.filter(pa.array([each not in present for each in _ids(affected, keys)], pa.bool_()))
     parts = []

@@ -16,6 +16,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
 from tidegate.errors import SpecError
 from tidegate.spark.lake import tables
 from tidegate.spec.table import INTERVAL
@@ -35,9 +38,6 @@ def with_versions(context: FlowContext, records: DataFrame) -> DataFrame:
     Raises:
         SpecError: The records lack an untracked column, have one of those that are added, or have one that cannot be compared.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     target = context.flow.target
     time = F.col(target.sequence_by[0])
     in_order = Window.partitionBy(*target.scope).orderBy(time)
@@ -59,8 +59,6 @@ def merge_source(context: FlowContext, new: DataFrame) -> DataFrame:
     Args:
         new: The records of a batch that are newer than those of the table with the same key and time.
     """
-    from pyspark.sql import functions as F
-
     records = new.withColumn("_was", F.lit(None).cast("struct<valid_to: string, _change: string>"))
     keys, scope = list(context.flow.target.keys), list(context.flow.target.scope)
     if tables.exists(context.target):

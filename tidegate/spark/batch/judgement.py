@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from tidegate.checkpoints import refusal
 from tidegate.errors import GateRefusedError, SpecError
 from tidegate.spark.batch import ledger, statistics
@@ -20,8 +22,6 @@ def flag(
     context: FlowContext, output: DataFrame, batch_id: int, decision: Decision
 ) -> tuple[DataFrame, Verdict | None]:
     """Add ``_errors array<string>``, the rules that refuse a row; a split that an earlier attempt decided is kept."""
-    from pyspark.sql import functions as F
-
     if decision.quarantined:
         refused = F.broadcast(
             context.work.refused_ids(context, output.sparkSession, batch_id).withColumnRenamed("rules", "_errors")
@@ -74,8 +74,6 @@ def record(context: FlowContext, verdict: Verdict) -> None:
 
 def refuse_whole_rows(flagged: DataFrame) -> DataFrame:
     """Refuse all output rows of a source row if one of them is refused."""
-    from pyspark.sql import functions as F
-
     reasons = (
         flagged.where(F.size("_errors") > 0)
         .groupBy("_row_id")

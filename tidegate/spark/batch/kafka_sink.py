@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from tidegate.errors import SinkError, SinkUnavailableError, SourceError, SourceUnavailableError
 from tidegate.probes import kafka
 from tidegate.spec import KafkaSink
@@ -48,8 +50,6 @@ def send(context: FlowContext, changes: DataFrame) -> int:
         SinkError: The topic does not exist, or the brokers refuse a record.
         SinkUnavailableError: No broker answers, or not all records were acknowledged in time. Transient.
     """
-    from pyspark.sql import functions as F
-
     sink, name = context.flow.target, context.flow.name
     assert isinstance(sink, KafkaSink)
     _check_topic(context, sink)
@@ -85,8 +85,6 @@ def send(context: FlowContext, changes: DataFrame) -> int:
 
 
 def _header(name: str, column: str) -> Column:
-    from pyspark.sql import functions as F
-
     return F.struct(F.lit(name).alias("key"), F.col(column).cast("string").cast("binary").alias("value"))
 
 

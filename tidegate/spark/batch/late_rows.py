@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from tidegate import lateness
 from tidegate.errors import SpecError
 from tidegate.lateness import Arrival
@@ -44,8 +46,6 @@ def broken_rules(context: FlowContext, output: DataFrame) -> list[Column]:
     Raises:
         SpecError: The event time is no TIMESTAMP.
     """
-    from pyspark.sql import functions as F
-
     declared, column = context.flow.watermark, context.flow.target.event_time
     if declared is None:
         return []
@@ -77,8 +77,6 @@ def judge(
     Raises:
         SpecError: The late table has the batch, and with today's transform other rows are late.
     """
-    from pyspark.sql import functions as F
-
     declared = context.flow.watermark
     if declared is None:
         return None
@@ -122,8 +120,6 @@ def _check_decided(context: FlowContext, known: DataFrame, ids: DataFrame, batch
 
 def is_late(rows: DataFrame) -> Column:
     """Whether a row that `judge` has seen is late."""
-    from pyspark.sql import functions as F
-
     return F.col("_late") if "_late" in rows.columns else F.lit(False)
 
 
@@ -134,8 +130,6 @@ def of_batch(context: FlowContext, assigned: DataFrame, columns: Sequence[str | 
         assigned: Rows with ``_disposition``, of which at least one is late.
         columns: The columns of the target.
     """
-    from pyspark.sql import functions as F
-
     event_time = F.unix_micros(F.col(f"`{context.flow.target.event_time}`"))
     return assigned.where(f"_disposition = {LATE}").select(
         *columns,
@@ -151,8 +145,6 @@ def of_batch(context: FlowContext, assigned: DataFrame, columns: Sequence[str | 
 
 def in_batch(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
     """The late rows of a batch: ``_row_id string``."""
-    from pyspark.sql import functions as F
-
     if not tables.exists(context.late):
         return local.from_rows(spark, [], "_row_id string")
     rows = tables.read(spark, context.late)
@@ -162,8 +154,6 @@ def in_batch(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFr
 
 def of_checkpoint(context: FlowContext, spark: SparkSession) -> DataFrame:
     """The late rows of all batches of a checkpoint, and of replays into its table: ``_row_id string``."""
-    from pyspark.sql import functions as F
-
     if not tables.exists(context.late):
         return local.from_rows(spark, [], "_row_id string")
     own = (F.col("_checkpoint_version") == context.ref.version) & (F.col("_refresh") == context.ref.refresh)
@@ -172,8 +162,6 @@ def of_checkpoint(context: FlowContext, spark: SparkSession) -> DataFrame:
 
 def _ahead(context: FlowContext) -> Column:
     """Whether the event time is further ahead of the ingestion than the declared skew."""
-    from pyspark.sql import functions as F
-
     declared = context.flow.watermark
     assert declared is not None
     ingested = F.unix_micros("_origin.ingested_at")
@@ -188,8 +176,6 @@ def _measured(context: FlowContext, rows: DataFrame) -> list[Row]:
     Without refused rows: a rerun after the quarantine was written has no event times of them. Without filtered rows that are ahead of
     the clock.
     """
-    from pyspark.sql import functions as F
-
     event_time = F.unix_micros(F.col(f"`{context.flow.target.event_time}`"))
     return (
         rows.where(~_ahead(context) & (F.size("_errors") == 0))
@@ -206,8 +192,6 @@ def _with_watermark(context: FlowContext, rows: DataFrame, steps: Sequence[tuple
         rows: Output rows of the transform.
         steps: The watermark before each batch of bronze, by its time.
     """
-    from pyspark.sql import functions as F
-
     known = local.from_rows(rows.sparkSession, steps, "_at bigint, _mark bigint")
     event_time = F.unix_micros(F.col(f"`{context.flow.target.event_time}`"))
     joined = rows.join(F.broadcast(known), F.unix_micros("_origin.ingested_at") == F.col("_at"), "left")
@@ -217,12 +201,8 @@ def _with_watermark(context: FlowContext, rows: DataFrame, steps: Sequence[tuple
 
 def _marked(rows: DataFrame, ids: DataFrame) -> DataFrame:
     """Add ``_late`` for all output rows of these source rows."""
-    from pyspark.sql import functions as F
-
     return rows.join(F.broadcast(ids), "_row_id", "left").withColumn("_late", F.coalesce("_late", F.lit(False)))
 
 
 def _none(kind: str) -> Column:
-    from pyspark.sql import functions as F
-
     return F.lit(None).cast(kind)

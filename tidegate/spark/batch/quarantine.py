@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pyarrow
+from pyspark.sql import functions as F
+
 from tidegate import identity
 from tidegate.quarantine import claims
 from tidegate.spark.batch import statistics
@@ -40,8 +43,6 @@ def from_rows(refused: DataFrame, *, one_to_one: bool) -> DataFrame:
         refused: Rows with ``_row_id``, ``_origin`` and ``_errors``.
         one_to_one: Whether the transform returns one row per source row.
     """
-    from pyspark.sql import functions as F
-
     if one_to_one:
         by_source = refused.withColumn("rules", F.array_distinct("_errors"))
     else:
@@ -85,8 +86,6 @@ def apply_backfill(
         passed: ``_row_id string`` of all other rows of the backfill.
         planned_ms: When it was planned, in milliseconds since 1970.
     """
-    from pyspark.sql import functions as F
-
     entries = _entries(context, refused, batch_id, planned_ms)
     existing = _entries_of_checkpoint(context, passed.sparkSession).select("_row_id").distinct()
     replayed = passed.join(existing, "_row_id", "left_semi").withColumn("_passed", F.lit(True))
@@ -127,8 +126,6 @@ def apply_backfill(
 
 def _entries(context: FlowContext, refused: DataFrame, batch_id: int, planned_ms: int) -> DataFrame:
     """`REFUSED` rows with all columns of the quarantine table."""
-    from pyspark.sql import functions as F
-
     suite = context.gate.suite if context.gate is not None else None
     take_out = context.work.decision(context, batch_id, "take")
     lifecycle = {"changed_by": take_out.by, "reason": take_out.reason} if take_out is not None else {}
@@ -166,8 +163,6 @@ def return_entries(
         refused: `REFUSED` rows.
         entries: The claimed entries.
     """
-    import pyarrow
-
     refused_rules = {row["_row_id"]: row["rules"] for row in refused.select("_row_id", "rules").collect()}
     rules_by_id = context.kind.returned(refused_rules, entries)
     string = pyarrow.string()
@@ -187,8 +182,6 @@ def return_entries(
 
 def refused_in_batch(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
     """The entries that a batch wrote: ``_row_id string, rules array<string>``."""
-    from pyspark.sql import functions as F
-
     if not tables.exists(context.quarantine):
         return local.from_rows(spark, [], "_row_id string, rules array<string>")
     entries = tables.read(spark, context.quarantine)
@@ -208,15 +201,11 @@ def refused_in_backfill(context: FlowContext, spark: SparkSession, version: int 
     Args:
         version: The version of the quarantine; the newest by default.
     """
-    from pyspark.sql import functions as F
-
     return _entries_of_checkpoint(context, spark, version).groupBy("_row_id").agg(F.first("rules").alias("rules"))
 
 
 def refused_by(context: FlowContext, spark: SparkSession, app_id: str) -> DataFrame:
     """The open entries of rows that a transaction id wrote: ``_row_id string``."""
-    from pyspark.sql import functions as F
-
     entries = tables.read(spark, context.quarantine).where("level = 'row' AND state = 'open'")
     return entries.where(F.col("_app_id") == app_id).select("_row_id")
 
@@ -230,8 +219,6 @@ def without_entries(context: FlowContext, rows: DataFrame) -> DataFrame:
     Args:
         rows: ``_row_id string``; another transaction id than the one that wrote the entries in question.
     """
-    from pyspark.sql import functions as F
-
     if not tables.exists(context.quarantine):
         return rows
     prefix = f"{context.pipeline.name}/{context.flow.name}/v"
@@ -256,8 +243,6 @@ def file_ids(context: FlowContext, version: int | None) -> set[str]:
 
 def _entries_of_checkpoint(context: FlowContext, spark: SparkSession, version: int | None = None) -> DataFrame:
     """Row entries written by this checkpoint or its backfills that are not replayed."""
-    from pyspark.sql import functions as F
-
     entries = tables.read(spark, context.quarantine, version)
     entries = entries.where("level = 'row' AND state NOT IN ('replayed', 'withdrawn')")
     return entries.where(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from tidegate.checkpoints import overrides, topic
 from tidegate.errors import CheckpointCorruptError
 from tidegate.report import BatchRecord
@@ -71,16 +73,12 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
 
 def file_id() -> Column:
     """The file of a row of bronze: ``<path>@<modification time in ms>``."""
-    from pyspark.sql import functions as F
-
     path = F.expr(f"substring(_path, {len('file://') + 1})")
     return F.concat_ws("@", path, F.unix_millis("_modified_at").cast("string"))
 
 
 def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
     """Append raw Kafka messages: key, value, headers, topic, topic id, partition, offset and timestamp."""
-    from pyspark.sql import functions as F
-
     source, ref = sources.topic_of(context), context.ref
     recorded = topic.recorded(context.layout, ref.dag_id, ref.flow, ref.version)
     rows = (
@@ -116,8 +114,6 @@ def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decisi
 
 def message_rows(messages: DataFrame, topic_id: str) -> DataFrame:
     """Messages, with the connector's columns, as rows of bronze without those about their batch."""
-    from pyspark.sql import functions as F
-
     known_id = F.lit(topic_id or None).cast("string")
     return messages.select(
         # `concat_ws` leaves out the topic id where the broker provides none.
@@ -146,8 +142,6 @@ def _skipped_files(context: FlowContext, unread: dict[str, int]) -> dict[str, Ch
 
 def _unread_messages(context: FlowContext, rows: DataFrame, recorded: topic.CheckpointTopic | None) -> DataFrame:
     """Without the messages of this topic that bronze has from an earlier checkpoint version or refresh."""
-    from pyspark.sql import functions as F
-
     if context.work.is_first_read(context) or not tables.exists(context.target):
         return rows
     bounds = rows.agg(F.min("_offset"), F.max("_offset"), F.first("_topic")).first()
@@ -167,8 +161,6 @@ def _unread_files(context: FlowContext, spark: SparkSession, listed: dict[str, i
 
     Entries that are replayed are only searched in bronze, because they are in quarantine.
     """
-    from pyspark.sql import functions as F
-
     if context.work.is_first_read(context):
         return listed
     names = [f"{path}@{modified}" for path, modified in listed.items()]

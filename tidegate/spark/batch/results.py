@@ -8,6 +8,9 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
 from tidegate import lateness
 from tidegate.checkpoints import progress
 from tidegate.errors import SpecError
@@ -118,9 +121,6 @@ def _check_keys(context: FlowContext, batch: DataFrame, number: int) -> None:
 
 def _appended(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFrame:
     """The rows with the columns that tables without keys have; ``_row_id`` identifies a result to flows that read the table."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     names = [name for name in batch.columns if not name.startswith("_")]
     if "_row_id" not in batch.columns:
         content = F.sha2(F.to_json(F.struct(*names)), 256)
@@ -133,6 +133,4 @@ def _appended(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFram
 
 
 def _upserts(rows: DataFrame) -> DataFrame:
-    from pyspark.sql import functions as F
-
     return rows.withColumn("_op", F.lit("upsert"))

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from tidegate import json_codec
 from tidegate.checkpoints import rewrite
 from tidegate.checkpoints.rewrite import JudgedRewrite
@@ -166,8 +168,6 @@ def _effects(
     context: FlowContext, old: DataFrame, new: DataFrame, keys: tuple[str, ...]
 ) -> tuple[dict[str, int], dict[str, list[str]]]:
     """Rows by effect, and the keys of some. Columns of only one side, or of different types, are not compared."""
-    from pyspark.sql import functions as F
-
     ignored = (*keys, *context.kind.bookkeeping)
     compared = [name for name in new.columns if name not in ignored and _type_of(old, name) == _type_of(new, name)]
     same_key = reduce(

@@ -6,6 +6,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
 from tidegate import report
 from tidegate.spark.batch import groups, histories, judgement, late_rows, quarantine, scopes, transform_output
 from tidegate.spark.batch.dispositions import DEDUPLICATED, FILTERED, LATE, NAMES, QUARANTINED, SUPERSEDED, WRITTEN
@@ -186,9 +189,6 @@ def judge_rows(
 
 def _with_dispositions(context: FlowContext, flagged: DataFrame, *, against_table: bool) -> DataFrame:
     """Add ``_order`` and ``_disposition`` (an index into `tidegate.spark.batch.dispositions.NAMES`)."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     target = context.flow.target
     is_candidate = (F.size("_errors") == 0) & F.col("_filtered").isNull()
     disposition = F.when(F.size("_errors") > 0, F.lit(QUARANTINED)).when(
@@ -221,8 +221,6 @@ def _without_records(flagged: DataFrame) -> DataFrame:
 
     The rows are sorted, and persisted once more: the records would be most of their bytes.
     """
-    from pyspark.sql import functions as F
-
     values = {"raw": F.col("_origin.raw"), "source": F.to_json("_origin.source")}
     of_refused = [F.when(F.size("_errors") > 0, value).alias(name) for name, value in values.items()]
     return flagged.withColumn("_origin", F.struct("_origin.ingested_at", *of_refused)).drop("_broken")
@@ -231,8 +229,6 @@ def _without_records(flagged: DataFrame) -> DataFrame:
 def _count(
     context: FlowContext, assigned: DataFrame, batch_id: int, read: int, one_to_one: bool
 ) -> tuple[report.BatchRecord, int]:
-    from pyspark.sql import functions as F
-
     source_rows = assigned.where("_disposition IS NOT NULL").select("_row_id", "_disposition", "_filtered", "_errors")
     expected_rows = None
     if not one_to_one:
@@ -272,8 +268,6 @@ def _count(
 
 def _target_rows(context: FlowContext, assigned: DataFrame, batch_id: int) -> DataFrame:
     """The rows to write, with the columns of the target."""
-    from pyspark.sql import functions as F
-
     return assigned.where(f"_disposition = {WRITTEN}").select(
         *_columns(context, assigned), F.lit(batch_id).cast("bigint").alias("_batch_id")
     )
@@ -281,8 +275,6 @@ def _target_rows(context: FlowContext, assigned: DataFrame, batch_id: int) -> Da
 
 def _columns(context: FlowContext, assigned: DataFrame) -> list[str | Column]:
     """The columns of the target but for the number of the batch."""
-    from pyspark.sql import functions as F
-
     columns = [column for column in assigned.columns if not column.startswith("_") or column == "_rescued"]
     order = ["_order", "_deleted"] if context.flow.target.keys else []
     return [*columns, *order, "_row_id", F.col("_origin.ingested_at").alias("_ingested_at")]

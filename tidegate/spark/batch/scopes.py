@@ -11,6 +11,9 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
 from tidegate.spark.batch.dispositions import DEDUPLICATED, FILTERED, QUARANTINED, SUPERSEDED, WRITTEN
 from tidegate.spark.lake import tables
 
@@ -23,8 +26,6 @@ if TYPE_CHECKING:
 
 def has_child_key(target: Target) -> Column:
     """Whether a row belongs to one key of its scope; if not, it stands for the scope as a whole."""
-    from pyspark.sql import functions as F
-
     return reduce(or_, [F.col(key).isNotNull() for key in target.child_keys], F.lit(not target.child_keys))
 
 
@@ -53,9 +54,6 @@ def with_dispositions(context: FlowContext, ordered: DataFrame, *, against_table
         ordered: Output rows of the transform with ``_errors``, ``_filtered``, ``_deleted`` and ``_order``.
         against_table: Whether rows are compared with the order of their scope in the table.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     target = context.flow.target
     refused, filtered = F.size("_errors") > 0, F.col("_filtered").isNotNull()
     known = reduce(lambda left, key: left & F.col(key).isNotNull(), (*target.scope, *target.sequence_by), ~refused)
@@ -99,8 +97,6 @@ def with_dispositions(context: FlowContext, ordered: DataFrame, *, against_table
 
 def stored_rows(context: FlowContext, scopes: DataFrame, rows: DataFrame) -> DataFrame:
     """What the table has in some scopes: the keys, with their types in ``rows``, and ``_order``; none without a table."""
-    from pyspark.sql import functions as F
-
     keys, scope = context.flow.target.keys, list(context.flow.target.scope)
     table = tables.read(rows.sparkSession, context.target) if tables.exists(context.target) else None
     # A dry run of a new version compares with the table of the previous one, which may have other keys.
@@ -117,9 +113,6 @@ def merge_source(context: FlowContext, rows: DataFrame, stored: DataFrame) -> Da
         rows: The new rows of the scopes: at most one per key.
         stored: The keys that the table has in the scopes; those without a new row are deleted.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     keys = context.flow.target.keys
     deletes = stored.select(*keys, F.lit("delete").alias("_op"))
     both = rows.withColumn("_op", F.lit("upsert")).unionByName(deletes, allowMissingColumns=True)
@@ -131,8 +124,6 @@ def merge_source(context: FlowContext, rows: DataFrame, stored: DataFrame) -> Da
 
 def _as_tombstones(rows: DataFrame, target: Target) -> DataFrame:
     """Filtered rows as tombstones of their scope, without any value of the record."""
-    from pyspark.sql import functions as F
-
     kept = F.col("_filtered").isNull()
     values = [name for name in rows.columns if not name.startswith("_") or name == "_rescued"]
     removed = {name: F.when(kept, F.col(name)) for name in values if name not in target.scope}

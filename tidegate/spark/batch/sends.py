@@ -8,6 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import function_sink, kafka_sink, scopes
 from tidegate.spark.batch.kafka_sink import JSON
@@ -31,8 +34,6 @@ _SENDERS: Mapping[type, Callable[[FlowContext, DataFrame], int]] = {
 
 def split_changes(context: FlowContext, batch: DataFrame, batch_id: int) -> Split | None:
     """Steps 1 and 2 for a batch of the change feed; None for an empty one. No change is ever refused."""
-    from pyspark.sql import functions as F
-
     changes = _changes(context, batch).persist()
     context.persisted.append(changes)
     kept, newest = F.count_if("last").alias("kept"), F.max("version").alias("newest")
@@ -73,9 +74,6 @@ def _changes(context: FlowContext, batch: DataFrame) -> DataFrame:
         has the columns of the table without those of the platform, and is NULL for a delete. ``last`` is false for the delete of
         a key that the same commit inserts again, because both together are an update.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     keys, table = context.resolved.source_keys, context.flow.source_tables[0]
     feed = scopes.without_tombstones(context, batch).where("_change_type <> 'update_preimage'")
     deleted = F.col("_change_type") == "delete"

@@ -5,6 +5,8 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from tidegate.checkpoints import snapshots
 from tidegate.formatting import count
 from tidegate.impact import Impact
@@ -113,8 +115,6 @@ def refused_keys(
         own: Its raw records.
         judged: The same, judged.
     """
-    from pyspark.sql import functions as F
-
     keys = context.flow.target.keys
     quarantined = judged.assigned.where(f"_disposition = {QUARANTINED}")
     if not judged.prepared.quarantined:
@@ -146,8 +146,6 @@ def kept_rows(context: FlowContext, missing: DataFrame, refused: DataFrame | Non
         missing: These rows, with the keys.
         refused: What `refused_keys` returns.
     """
-    from pyspark.sql import functions as F
-
     keys = context.flow.target.keys
     if refused is None:
         return missing.limit(0), 0
@@ -170,8 +168,6 @@ def split_of(context: FlowContext, changes: Changes) -> Split:
 
 def records(context: FlowContext, snapshot: Snapshot, batch_id: int) -> DataFrame:
     """The raw records of a snapshot's files, in the form of the change feed of bronze."""
-    from pyspark.sql import functions as F
-
     assert context.source_table is not None
     files = local.from_rows(
         context.spark,

@@ -8,6 +8,10 @@ from collections.abc import Sequence
 from statistics import fmean, median
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
+from pyspark.sql import functions as F
+from pyspark.sql.types import BooleanType, NumericType
+
 from tidegate import formatting
 from tidegate.errors import BatchHeldError, SpecError
 from tidegate.report import STATISTIC, ExpectationResult, Verdict
@@ -93,8 +97,6 @@ def dropping(results: Sequence[ExpectationResult]) -> tuple[str, ...]:
 
 def is_dropped(rules: Column) -> Column:
     """Whether an entry's rules say that its batch was dropped."""
-    from pyspark.sql import functions as F
-
     return F.exists(rules, lambda rule: rule.startswith(f"{DROPPED}("))
 
 
@@ -104,10 +106,6 @@ def _rule(statistic: Statistic) -> str:
 
 def _values(context: FlowContext, rows: DataFrame) -> list[float | None]:
     """The value of each statistic, from one scan of the rows; None also for NaN and the infinities, which would make every mean one."""
-    from pyspark.errors import AnalysisException
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import BooleanType, NumericType
-
     columns = []
     for number, statistic in enumerate(context.flow.statistics):
         where = _where(context, statistic)
@@ -140,10 +138,6 @@ def _values(context: FlowContext, rows: DataFrame) -> list[float | None]:
 
 
 def _is_met(context: FlowContext, statistic: Statistic, value: float | None, earlier: Sequence[float]) -> bool:
-    from pyspark.errors import AnalysisException
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import BooleanType
-
     known = {
         "value": value,
         "median": median(earlier) if earlier else None,

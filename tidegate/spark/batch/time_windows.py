@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from tidegate.errors import SpecError
 from tidegate.spec.time_windows import WINDOW_START
 
@@ -20,8 +22,6 @@ def with_windows(context: FlowContext, rows: DataFrame) -> DataFrame:
     Raises:
         SpecError: The rows lack the column of the time, or it has another type.
     """
-    from pyspark.sql import functions as F
-
     windows = context.flow.target.windows
     if windows is None:
         return rows
@@ -48,15 +48,11 @@ def with_windows(context: FlowContext, rows: DataFrame) -> DataFrame:
 
 def is_first(rows: DataFrame) -> Column:
     """Whether a row stands for its row of the source, which counts once, in however many windows it is."""
-    from pyspark.sql import functions as F
-
     return F.col("_window") == 0 if "_window" in rows.columns else F.lit(True)
 
 
 def between(context: FlowContext, key: str, first: object, last: object) -> Column:
     """The predicate on the source that holds for the rows of groups with keys from ``first`` to ``last``."""
-    from pyspark.sql import functions as F
-
     windows = context.flow.target.windows
     if windows is None or key != WINDOW_START:
         if type(first) is date:

@@ -19,6 +19,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from tidegate.checkpoints import refusal
 from tidegate.errors import TransformRefusedError
 from tidegate.formatting import count
@@ -63,8 +65,6 @@ class Parted:
 
     def add_bypassing(self, output: DataFrame) -> DataFrame:
         """The output of the transform with the rows that bypass it."""
-        from pyspark.sql import functions as F
-
         if self.bypassing is None:
             return output
         filtered, deleted = F.lit(None).cast("string").alias("_filtered"), F.lit(False).alias("_deleted")
@@ -74,8 +74,6 @@ class Parted:
 
 def part_decided(context: FlowContext, records: DataFrame, batch_id: int) -> Parted:
     """Part the records as an earlier attempt did: what it refused leaves before the transform, which would raise again."""
-    from pyspark.sql import functions as F
-
     refused = F.broadcast(context.work.refused_ids(context, records.sparkSession, batch_id))
     return Parted(
         rows=records.join(refused, "_row_id", "left_anti").select(*records.columns),
@@ -97,8 +95,6 @@ def part(context: FlowContext, records: DataFrame, transform: Transform, raised:
     Raises:
         TransformRefusedError: It raises on a larger share than declared, or the search needs more than `EVALUATIONS`.
     """
-    from pyspark.sql import functions as F
-
     numbered = records.withColumn(_NUMBER, F.monotonically_increasing_id()).persist()
     context.persisted.append(numbered)
     if context.work.decision(context, batch_id, "take") is not None:
@@ -171,8 +167,6 @@ class _Search:
     """Searches the records of one batch."""
 
     def __init__(self, context: FlowContext, numbered: DataFrame, transform: Transform) -> None:
-        from pyspark.sql import functions as F
-
         sound = F.coalesce(F.size("_origin.broken"), F.lit(0)) <= 0
         self.sound, self.transform = numbered.where(sound), transform
         parts = numbered.groupBy(F.shiftright(_NUMBER, 33).alias("part")).agg(
@@ -247,8 +241,6 @@ class _Search:
 
     def _raised(self, start: int, end: int) -> str | None:
         """The class of the exception that the transform raises on these records; None if it raises none."""
-        from pyspark.sql import functions as F
-
         self.evaluations += 1
         part = self.sound.where(F.col(_NUMBER).between(self._number(start), self._number(end - 1))).drop(_NUMBER)
         return raised_by(lambda: self.transform(part).write.format("noop").mode("overwrite").save())
@@ -272,8 +264,6 @@ def _parted(numbered: DataFrame, raising: Mapping[int, str], *, remaining: str |
         raising: The class of the exception by the number of the record.
         remaining: A rule for all other records; None if the transform gets them.
     """
-    from pyspark.sql import functions as F
-
     numbers: dict[str, list[int]] = {}
     for number, name in raising.items():
         numbers.setdefault(name, []).append(number)
@@ -291,8 +281,6 @@ def _parted(numbered: DataFrame, raising: Mapping[int, str], *, remaining: str |
 
 def _examples(context: FlowContext, numbered: DataFrame, numbers: Sequence[int]) -> str:
     """Where some records are; empty for a keyed source, whose coordinates have the values of its keys."""
-    from pyspark.sql import functions as F
-
     landing = context.resolved.landing
     if landing is None:
         return ""

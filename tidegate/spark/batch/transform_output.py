@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from tidegate import dates, identity
 from tidegate.errors import LedgerImbalanceError, SpecError
 from tidegate.formatting import count
@@ -49,8 +51,6 @@ def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
     Args:
         records: As `parse_records` returns them.
     """
-    from pyspark.sql import functions as F
-
     name, target = context.flow.transform, context.flow.target
     output = context.transform(records) if context.transform is not None else records
     missing = [
@@ -94,8 +94,6 @@ def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
 
 def _limited_by_event_time(context: FlowContext, output: DataFrame) -> DataFrame:
     """Rows of days that the table does not declare are filtered; deletes are not, whatever their event time."""
-    from pyspark.sql import functions as F
-
     target = context.flow.target
     if target.event_time is None or not (target.first_day or target.last_day):
         return output
@@ -180,8 +178,6 @@ def measure(records: DataFrame, output: DataFrame, schema_changes: contracts.Sch
         For input and output each ``_rows``, the number of rows, and ``_ids``, sums over the hashes of their ids; both are
         equal if the transform is one to one. Also what `contracts.SchemaChanges` measures.
     """
-    from pyspark.sql import functions as F
-
     # As two halves, which do not overflow: a sum of decimals takes ten times as long.
     ids = F.xxhash64("_row_id")
     halves = {"_high": F.shiftright(ids, 32), "_low": ids.bitwiseAND(F.lit((1 << 32) - 1))}

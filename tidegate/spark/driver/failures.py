@@ -9,6 +9,10 @@ import builtins
 import re
 from collections.abc import Sequence
 
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from pyspark.errors import AnalysisException, ArithmeticException, DateTimeException, NumberFormatException
+from pyspark.errors.exceptions.captured import CapturedException
+
 from tidegate.errors import (
     CheckpointCorruptError,
     DeclarationConflictError,
@@ -137,10 +141,6 @@ def value_error(error: BaseException) -> str | None:
         Spark's error condition (``CAST_INVALID_INPUT``); for a Python function the type of its exception (``ValueError``); None
         for any other exception.
     """
-    from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]  # it has no stubs
-    from pyspark.errors import AnalysisException, ArithmeticException, DateTimeException, NumberFormatException
-    from pyspark.errors.exceptions.captured import CapturedException
-
     if isinstance(error, Py4JJavaError):
         # PySpark converts only some types of exceptions.
         error = CapturedException(origin=error.java_exception)

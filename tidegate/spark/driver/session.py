@@ -10,9 +10,9 @@ import os
 import sys
 from typing import TYPE_CHECKING, Any
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from pyspark.sql import SparkSession
 
+if TYPE_CHECKING:
     from tidegate.environment import Environment
 
 SETTINGS: dict[str, str] = {
@@ -76,8 +76,6 @@ def build_session(environment: Environment, app_name: str, extra: dict[str, str]
         app_name: Shown by Spark's history server.
         extra: Settings that override `SETTINGS`.
     """
-    from pyspark.sql import SparkSession
-
     from tidegate.launch import submit_conf
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)

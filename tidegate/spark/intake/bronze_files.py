@@ -6,6 +6,8 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spark.intake.bronze import HEADER, Bronze, Lookup, Records
 from tidegate.spark.intake.raw_fields import dialect_of, header_names, header_problem
@@ -23,8 +25,6 @@ _MAX_PATHS = 500
 
 
 def _records(feed: DataFrame, source: FileSource, _lookup: Lookup | None) -> Records:
-    from pyspark.sql import functions as F
-
     at = F.struct(F.col("_modified_at"), F.col("_path"), F.col("_line_number"))
     coordinates = F.struct(
         F.col("_path").alias("path"),
@@ -53,8 +53,6 @@ def _partitions() -> SparkColumn:
 
     Values are percent-decoded, where a plus sign is itself; Hive's name for NULL is NULL.
     """
-    from pyspark.sql import functions as F
-
     return F.expr(
         """aggregate(
             regexp_extract_all(_path, '([^/]+=[^/]*)/', 1),
@@ -74,8 +72,6 @@ def _partitions() -> SparkColumn:
 
 
 def _header_of(feed: DataFrame, source: FileSource) -> list[SparkColumn]:
-    from pyspark.sql import functions as F
-
     if source.format == "json":
         return []
     header = F.struct(F.col("_header").alias("header"), _dialect(feed).alias("dialect"), _writer(feed).alias("writer"))
@@ -97,21 +93,15 @@ def _writers_in(headers: Iterable[Row], source: FileSource) -> dict[int, tuple[C
 
 def _dialect(feed: DataFrame) -> SparkColumn:
     """The dialect of a record's file; NULL in older tables without this column."""
-    from pyspark.sql import functions as F
-
     return F.col("_dialect") if "_dialect" in feed.columns else F.lit(None).cast("string")
 
 
 def _writer(feed: DataFrame) -> SparkColumn:
     """The id of a record's header: a hash of header and dialect; NULL where the file has no header."""
-    from pyspark.sql import functions as F
-
     return F.when(F.col("_header").isNotNull(), F.xxhash64("_header", _dialect(feed)))
 
 
 def _skipping(sources: Sequence[Mapping[str, Any]]) -> SparkColumn:
-    from pyspark.sql import functions as F
-
     paths = sorted({source["path"] for source in sources})
     return F.col("_path").isin(paths) if len(paths) <= _MAX_PATHS else F.lit(True)
 

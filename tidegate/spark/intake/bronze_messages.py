@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from tidegate.spark.intake import messages
 from tidegate.spark.intake.bronze import Bronze, Lookup, Records
 
@@ -18,8 +20,6 @@ if TYPE_CHECKING:
 
 
 def _records(feed: DataFrame, source: KafkaSource, lookup: Lookup | None) -> Records:
-    from pyspark.sql import functions as F
-
     at = F.struct(F.col("_timestamp"), F.col("_partition"), F.col("_offset"))
     coordinates = F.struct(
         F.col("_topic").alias("topic"), F.col("_partition").alias("partition"), F.col("_offset").alias("offset")
@@ -43,8 +43,6 @@ def _records(feed: DataFrame, source: KafkaSource, lookup: Lookup | None) -> Rec
 
 
 def _skipping(sources: Sequence[Mapping[str, Any]]) -> SparkColumn:
-    from pyspark.sql import functions as F
-
     offsets = [source["offset"] for source in sources]
     return F.col("_offset").between(min(offsets), max(offsets)) if offsets else F.lit(False)
 

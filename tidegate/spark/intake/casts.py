@@ -13,6 +13,9 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, BooleanType, IntegralType, MapType, StringType, StructField, StructType
+
 from tidegate.schema.changes import normal
 from tidegate.spec import Formats
 from tidegate.spec.formats import DEFAULT_FORMATS
@@ -52,8 +55,6 @@ def cast(text: SparkColumn, kind: str, formats: Formats = DEFAULT_FORMATS) -> Sp
         kind: The type as DDL. For a struct, an array or a map the text is JSON; a missing field of a struct becomes NULL.
         formats: Additional spellings that the source declares.
     """
-    from pyspark.sql import functions as F
-
     plain = normal(kind)
     if plain.startswith(("string", "variant")):
         return text if plain == "string" else text.try_cast(kind)
@@ -110,8 +111,6 @@ def _may_be_integer(text: SparkColumn, formats: Formats) -> SparkColumn:
     Without grouped digits there is no need for a regular expression, which takes longer than the cast: `try_cast` also accepts
     only blanks and control characters around the number.
     """
-    from pyspark.sql import functions as F
-
     if formats.decimal_comma:
         return _matches(text, rf"[+-]?{_integer_pattern(formats)}")
     begins = (text >= F.lit("+")) & (text < F.lit(":"))
@@ -126,8 +125,6 @@ def _number_pattern(formats: Formats, integer: str, fraction: str) -> str:
 
 def _with_point(text: SparkColumn, formats: Formats) -> SparkColumn:
     """A number with a decimal point and no grouping, as `try_cast` needs it."""
-    from pyspark.sql import functions as F
-
     return F.translate(text, ",.", ".") if formats.decimal_comma else text
 
 
@@ -137,8 +134,6 @@ def _any_number_pattern(formats: Formats) -> str:
 
 def _decimal(text: SparkColumn, precision: int, scale: int, formats: Formats) -> SparkColumn:
     """Numbers of usual length are cast directly. Spark would round or refuse the others: see `_exact`."""
-    from pyspark.sql import functions as F
-
     number, kind = _with_point(text, formats), f"decimal({precision},{scale})"
     integer = rf"(?:0*[0-9]{{1,38}}|{_integer_pattern(formats, 39)})" if formats.decimal_comma else "0*[0-9]{1,38}"
     usual = _number_pattern(formats, integer, f"[0-9]{{0,{scale}}}0{{0,{_MAX_EXTRA_DIGITS}}}")
@@ -157,8 +152,6 @@ def _exact(number: SparkColumn, precision: int, scale: int) -> SparkColumn:
     Whether it fits is decided from its significant digits and the power of ten of the last one, before `try_cast`: the time
     to parse a number grows with the square of its digits, and with its exponent.
     """
-    from pyspark.sql import functions as F
-
     mantissa = F.substring_index(F.lower(number), "e", 1)
     exponent = F.regexp_extract(F.concat(number, F.lit("e0")), r"[eE]\+?(-?[0-9]+)", 1).try_cast("bigint")
     digits = F.translate(mantissa, "+-.", "")
@@ -176,8 +169,6 @@ def _exact(number: SparkColumn, precision: int, scale: int) -> SparkColumn:
 
 def _floating(text: SparkColumn, kind: str, formats: Formats) -> SparkColumn:
     """Only very large numbers can overflow to infinity, so only they are checked after the cast."""
-    from pyspark.sql import functions as F
-
     digits, exponent = (20, 1) if kind == "float" else (200, 2)
     bounded = _number_pattern(formats, _integer_pattern(formats, digits), "[0-9]*")
     usual = rf"{bounded}(?:[eE](?:-[0-9]+|\+?[0-9]{{1,{exponent}}}))?|NaN|-?Infinity"
@@ -187,8 +178,6 @@ def _floating(text: SparkColumn, kind: str, formats: Formats) -> SparkColumn:
 
 
 def _boolean(text: SparkColumn, formats: Formats) -> SparkColumn:
-    from pyspark.sql import functions as F
-
     value = F.when(_matches(text, "(?i:true|false)"), text.try_cast("boolean"))
     for spellings, result in ((formats.true, True), (formats.false, False)):
         if spellings:
@@ -197,8 +186,6 @@ def _boolean(text: SparkColumn, formats: Formats) -> SparkColumn:
 
 
 def _date(text: SparkColumn, formats: Formats) -> SparkColumn:
-    from pyspark.sql import functions as F
-
     if not formats.date:
         return F.when(_matches(text, _DATE), text.try_cast("date"))
     return _in_range(F.try_to_date(text, formats.date), "date")
@@ -206,8 +193,6 @@ def _date(text: SparkColumn, formats: Formats) -> SparkColumn:
 
 def _timestamp(text: SparkColumn, formats: Formats) -> SparkColumn:
     """A timestamp without a zone is in the source's declared zone, else in the session's zone, which is UTC."""
-    from pyspark.sql import functions as F
-
     if formats.timestamp:
         value = _by_pattern(text, formats)
         return _in_zone(value, formats.timezone) if formats.timezone and not formats.has_zone else value
@@ -223,23 +208,17 @@ def _timestamp(text: SparkColumn, formats: Formats) -> SparkColumn:
 
 
 def _by_pattern(text: SparkColumn, formats: Formats) -> SparkColumn:
-    from pyspark.sql import functions as F
-
     return _in_range(F.try_to_timestamp(text, F.lit(formats.timestamp)), "timestamp")
 
 
 def _in_zone(local: SparkColumn, zone: str) -> SparkColumn:
     """Reinterpret a UTC timestamp as local time of a zone; NULL for a local time that daylight saving skips."""
-    from pyspark.sql import functions as F
-
     instant = F.to_utc_timestamp(local, zone)
     return F.when(F.from_utc_timestamp(instant, zone) == local, _in_range(instant, "timestamp"))
 
 
 def _in_range(value: SparkColumn, kind: str) -> SparkColumn:
     """NULL outside the years 1 to 9999, which many other readers cannot represent."""
-    from pyspark.sql import functions as F
-
     first, end = (F.lit(day).cast(kind) for day in ("0001-01-01", "+10000-01-01"))
     return F.when((value >= first) & (value < end), value)
 
@@ -258,9 +237,6 @@ def _nested(text: SparkColumn, kind: str, formats: Formats) -> SparkColumn:
 
     Each step is a lambda in `transform`: its argument is a value, not an expression, so each step is evaluated once.
     """
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import BooleanType, StringType, StructField, StructType
-
     declared: Any = StructType.fromDDL(f"value {kind}")
     data_type = declared["value"].dataType
     record = StructType([
@@ -301,8 +277,6 @@ def _nested(text: SparkColumn, kind: str, formats: Formats) -> SparkColumn:
 
 def _with_text_leaves(kind: DataType) -> DataType:
     """The type with STRING for every leaf."""
-    from pyspark.sql.types import ArrayType, MapType, StringType, StructField, StructType
-
     match kind:
         case StructType():
             return StructType([StructField(field.name, _with_text_leaves(field.dataType)) for field in kind.fields])
@@ -314,9 +288,6 @@ def _with_text_leaves(kind: DataType) -> DataType:
 
 
 def _values(texts: SparkColumn, kind: DataType, formats: Formats) -> SparkColumn:
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import ArrayType, IntegralType, MapType, StringType, StructType
-
     match kind:
         case StructType():
             fields = [_values(texts[field.name], field.dataType, formats).alias(field.name) for field in kind.fields]
@@ -342,9 +313,6 @@ def _values(texts: SparkColumn, kind: DataType, formats: Formats) -> SparkColumn
 
 
 def _all_fit(texts: SparkColumn, values: SparkColumn, kind: DataType) -> SparkColumn:
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import ArrayType, MapType, StringType, StructType
-
     match kind:
         case StructType():
             fits = F.lit(True)

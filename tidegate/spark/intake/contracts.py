@@ -13,6 +13,8 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from tidegate import identity
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import ContractRefusedError
@@ -93,8 +95,6 @@ class SchemaChanges:
 
     def measures(self) -> list[SparkColumn]:
         """Aggregates over the output of the transform for `apply_contract`: undeclared fields, and the masks of each field."""
-        from pyspark.sql import functions as F
-
         masks = []
         for word in range(self._words):
             filled, unfit = (F.col(f"_origin.{name}")[word] for name in ("filled", "unfit"))
@@ -219,8 +219,6 @@ class SchemaChanges:
 
     def _unknown_names(self, output: DataFrame) -> dict[str, list[str]]:
         """Undeclared field names, by the form in which they may be logged."""
-        from pyspark.sql import functions as F
-
         names = (
             output.select(F.explode(F.map_keys("_origin.unknown")).alias("name")).distinct().limit(MAX_NEW_NAMES + 1)
         )
@@ -280,8 +278,6 @@ class SchemaChanges:
         )
 
     def _with_broken_rules(self, output: DataFrame, refused: list[Change]) -> DataFrame:
-        from pyspark.sql import functions as F
-
         if not refused:
             return output
         rules = [F.when(self._has(change), F.lit(f"schema_change({change.field})")) for change in refused]
@@ -289,8 +285,6 @@ class SchemaChanges:
 
     def _has(self, change: Change) -> SparkColumn:
         """Whether a row has a given change of its batch."""
-        from pyspark.sql import functions as F
-
         if change.field == MANY_NAMES:
             return F.size("_origin.unknown") > 0
         if change.kind in ("addition", "rename_suspect", "case_clash"):
@@ -312,8 +306,6 @@ def _judged_by_values(declared: str, written: str) -> bool:
 
 def _with_columns(output: DataFrame, evolved: dict[str, str], formats: Formats) -> DataFrame:
     """Add evolved fields as columns after those of the transform; a value that does not fit stays rescued, as JSON."""
-    from pyspark.sql import functions as F
-
     unknown, rescued = F.col("_origin.unknown"), F.col("_origin.rescued")
     empty = F.create_map().cast("map<string,string>")
     names = [F.lit(name) for name in evolved]

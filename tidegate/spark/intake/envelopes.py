@@ -10,6 +10,8 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from tidegate.spec import ChangeRecords
 
 if TYPE_CHECKING:
@@ -88,8 +90,6 @@ def with_changes(texts: DataFrame, changes: ChangeRecords, operation: str) -> Da
         texts: One text per field, ``_raw`` and ``_malformed``.
         operation: The column with the text of the operation.
     """
-    from pyspark.sql import functions as F
-
     readable, value = F.col("_malformed").isNull(), F.col(operation)
     none = F.lit(None).cast("string")
     has_none = F.col("_raw").isNull() | F.coalesce(F.col("_malformed") == NO_VALUE, F.lit(False))

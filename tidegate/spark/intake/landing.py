@@ -14,6 +14,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import functions as F
+
 from tidegate import json_codec
 from tidegate.spark.intake.reader import CheckedFile, FileReader
 from tidegate.spark.lake import local
@@ -63,8 +67,6 @@ class FileBatch:
 
     def rows(self, spark: SparkSession, good: list[CheckedFile]) -> DataFrame:
         """The records of the good files, with the columns of `LINES`."""
-        from pyspark.sql import functions as F
-
         if self.content is None or not good:
             return local.from_rows(spark, [], LINES)
         records = self.content.where("_checked IS NULL")
@@ -95,8 +97,6 @@ def read_files(
         source: The source: format, dialect and columns of the files.
         persisted: The persisted frame is added here; the caller must unpersist it after the batch.
     """
-    from pyspark import StorageLevel
-
     if not files:
         return FileBatch([], None, None)
     listed = local.from_rows(spark, files, "path string, modified_ms bigint")
@@ -127,8 +127,6 @@ def stored_dialect(source: FileSource) -> str | None:
 
 def arrow_batches(reader: FileReader, batch: Batch) -> Iterator[pyarrow.RecordBatch]:
     """The records of one file in Arrow batches of bounded size; the last row holds the result of the check."""
-    import pyarrow as pa
-
     numbers: list[int] = []
     texts: list[str] = []
     characters = 0

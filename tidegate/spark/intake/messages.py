@@ -7,6 +7,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from tidegate.schema.ddl import Column
 from tidegate.schema.registry_schemas import HEADER_BYTES, WriterSchema
 from tidegate.spark.intake import envelopes, records
@@ -28,8 +30,6 @@ def schema_id() -> SparkColumn:
 
     A schema id follows a zero byte, with which no JSON text can begin.
     """
-    from pyspark.sql import functions as F
-
     value = F.col("value")
     framed = (F.length(value) > HEADER_BYTES) & (F.hex(F.substring(value, 1, 1)) == "00")
     return F.when(framed, F.conv(F.hex(F.substring(value, 2, 4)), 16, 10).cast("bigint"))
@@ -74,8 +74,6 @@ def as_text(kind: ValueFormat, schemas: Mapping[int, WriterSchema]) -> tuple[Spa
         ``malformed_avro`` or ``unknown_schema`` (Avro), ``malformed_json`` (JSON that is not UTF-8), else NULL; it also needs
         the text as column ``_text``.
     """
-    from pyspark.sql import functions as F
-
     value = F.col("value")
     if kind == "json":
         payload = F.when(schema_id().isNotNull(), F.substring(value, HEADER_BYTES + 1, 2**31 - 1)).otherwise(value)

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.errors import SpecError
 from tidegate.ops import heartbeats
@@ -31,8 +33,6 @@ def rows_in_order(context: FlowContext) -> DataFrame:
     Raises:
         SpecError: The event time of the source is no TIMESTAMP.
     """
-    from pyspark.sql import functions as F
-
     writer, feed = context.resolved.writer, context.flow.feeds[0]
     assert writer is not None and writer.watermark is not None and writer.target.event_time is not None
     event_time = writer.target.event_time
@@ -67,8 +67,6 @@ def _has_unread_heartbeats(context: FlowContext) -> bool:
 
 def _is_row(event_time: str) -> Column:
     """Whether it is no heartbeat. Without the event time in it, Spark would filter before the watermark sees the heartbeat."""
-    from pyspark.sql import functions as F
-
     return ~(F.col(_BEAT) & F.col(event_time).isNotNull())
 
 

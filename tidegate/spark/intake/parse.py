@@ -11,6 +11,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
+import pyarrow as pa
+from pyspark.sql import functions as F
+from pyspark.sql.pandas.functions import arrow_udf
+
 from tidegate.schema.changes import normal
 from tidegate.schema.contract import Terms
 from tidegate.schema.ddl import Column, parse_ddl
@@ -74,10 +78,6 @@ def _split_fields(records: Records, source: LandingSource, columns: Sequence[Col
 
     Each record is split once, by `tidegate.spark.intake.raw_fields` in the executors' Python.
     """
-    import pyarrow as pa
-    from pyspark.sql import functions as F
-    from pyspark.sql.pandas.functions import arrow_udf
-
     from tidegate.spark.intake.arrow_fields import CsvFields, read_each
 
     fields = [
@@ -130,8 +130,6 @@ def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     Returns:
         The table's data columns, ``_row_id``, ``_origin`` and ``_deleted``.
     """
-    from pyspark.sql import functions as F
-
     rank = F.when(F.col("_change_type") == "delete", F.lit(0)).otherwise(F.lit(1))
     data = [name for name in feed.columns if not name.startswith("_")]
     deleted = F.col("_change_type") == "delete"
@@ -159,15 +157,11 @@ def of_changes(
 
 def changed_key() -> SparkColumn:
     """The part of a `change_id` that does not depend on when the change was read: the key of the source row."""
-    from pyspark.sql import functions as F
-
     return F.regexp_replace("_row_id", r"\|[0-9]+\|(insert|update_postimage|delete)$", "")
 
 
 def changed_version() -> SparkColumn:
     """The commit version in a `change_id`."""
-    from pyspark.sql import functions as F
-
     return F.regexp_extract("_row_id", r"\|([0-9]+)\|(insert|update_postimage|delete)$", 1).try_cast("bigint")
 
 
@@ -176,8 +170,6 @@ def change_id(keys: tuple[str, ...]) -> SparkColumn:
 
     Different keys of several columns have different ids: NULL is ``\N``, and a ``\`` comes before each ``|`` and ``\``.
     """
-    from pyspark.sql import functions as F
-
     texts = [F.col(key).cast("string") for key in keys]
     if len(keys) > 1:
         texts = [F.coalesce(F.regexp_replace(text, r"([\\|])", r"\\$1"), F.lit(r"\N")) for text in texts]

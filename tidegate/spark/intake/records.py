@@ -16,6 +16,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -129,8 +132,6 @@ def as_json(record: Any) -> str:
 
 
 def _read_parquet(path: str) -> tuple[Fields, Iterator[str]]:
-    import pyarrow.parquet as pq
-
     file = pq.ParquetFile(path)
 
     def read() -> Iterator[str]:
@@ -144,8 +145,6 @@ def _read_parquet(path: str) -> tuple[Fields, Iterator[str]]:
 
 
 def _has_map(kind: pyarrow.DataType) -> bool:
-    import pyarrow as pa
-
     inner = (kind.field(index).type for index in range(kind.num_fields)) if pa.types.is_nested(kind) else ()
     return pa.types.is_map(kind) or any(map(_has_map, inner))
 
@@ -156,8 +155,6 @@ def _with_objects(record: dict[str, Any], map_types: dict[str, pyarrow.DataType]
 
 def _as_object(value: Any, kind: pyarrow.DataType) -> Any:
     """Convert maps to JSON objects. A map with a repeated key becomes a list of pairs, which does not fit a MAP."""
-    import pyarrow as pa
-
     if value is None:
         return None
     if pa.types.is_map(kind):
@@ -193,8 +190,6 @@ def _read_avro(path: str) -> tuple[Fields, Iterator[str]]:
 
 
 def _arrow_type(kind: pyarrow.DataType) -> str:
-    import pyarrow as pa
-
     if pa.types.is_dictionary(kind):
         return _arrow_type(kind.value_type)
     if pa.types.is_decimal(kind):

@@ -9,6 +9,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from tidegate.probes import delta
 from tidegate.spark.intake import bronze, parse
 from tidegate.spark.lake import local, tables
@@ -30,8 +32,6 @@ def read(context: FlowContext, session: SparkSession, entries: Sequence[Mapping[
     Returns:
         Rows of the flow's source table with ``_row_id``, persisted.
     """
-    from pyspark.sql import functions as F
-
     assert context.source_table is not None
     ids = local.from_rows(session, [(entry["_row_id"],) for entry in entries], "_row_id string")
     landing = context.resolved.landing
@@ -51,8 +51,6 @@ def _changes(context: FlowContext, session: SparkSession, ids: DataFrame, versio
 
     Changes before the retention of both the feed and the table's log are left out.
     """
-    from pyspark.sql import functions as F
-
     path = context.source_table
     assert path is not None
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from tidegate.schema.contract import Terms
 from tidegate.schema.ddl import Column
 from tidegate.spark.intake.casts import BLANKS, cast, trims
@@ -46,7 +48,6 @@ def cast_fields(
     Returns:
         The columns of `tidegate.spark.intake.parse.parse`.
     """
-    from pyspark.sql import functions as F
 
     def without_null_values(column: Column) -> SparkColumn:
         text = F.col(text_column(column))
@@ -84,8 +85,6 @@ def cast_fields(
 
 def _broken(columns: Sequence[Column], terms: Terms, changes: ChangeRecords | None) -> list[SparkColumn]:
     """One column per built-in rule: its name where the record breaks it, else NULL."""
-    from pyspark.sql import functions as F
-
     has_record = F.col("_malformed").isNull() & F.col("_raw").isNotNull()
     broken = [F.col("_malformed")]
     for column in columns:
@@ -103,8 +102,6 @@ def _broken(columns: Sequence[Column], terms: Terms, changes: ChangeRecords | No
 
 def _rescued(unknown: SparkColumn, columns: Sequence[Column], terms: Terms) -> SparkColumn:
     """Undeclared fields, except discarded and evolved ones, and texts that do not fit a column whose values are rescued."""
-    from pyspark.sql import functions as F
-
     discards_all, exceptions = terms.discards()
     names = [F.lit(name) for name in exceptions]
     evolved = [F.lit(name) for name in terms.evolved]
@@ -125,8 +122,6 @@ def _rescued(unknown: SparkColumn, columns: Sequence[Column], terms: Terms) -> S
 
 
 def _unfit(column: Column) -> SparkColumn:
-    from pyspark.sql import functions as F
-
     if column.is_text:
         return F.lit(False)
     return F.col(text_column(column)).isNotNull() & F.col(column.name).isNull()
@@ -134,8 +129,6 @@ def _unfit(column: Column) -> SparkColumn:
 
 def _mask(flags: Sequence[SparkColumn]) -> SparkColumn:
     """Pack flags into ``array<bigint>``, one bit per field in the order of the schema."""
-    from pyspark.sql import functions as F
-
     words = []
     for start in range(0, len(flags), MASK_BITS):
         word = F.lit(0).cast("bigint")

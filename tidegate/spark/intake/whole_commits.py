@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from tidegate.checkpoints import progress
 from tidegate.probes import delta
 
@@ -49,8 +51,6 @@ def stream(context: FlowContext, *, bounded: bool = True) -> DataFrame:
 
 def complete(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFrame:
     """The rows of a batch of `stream`, with the whole of each commit whose last file is in it, and without other commits."""
-    from pyspark.sql import functions as F
-
     path = context.layout.table(context.flow.feeds[0].table)
     ends = _cut_commit(path, progress.planned_batch(context.checkpoint, batch_id).delta)
     began = _cut_commit(path, progress.planned_batch(context.checkpoint, batch_id - 1).delta) if batch_id else None

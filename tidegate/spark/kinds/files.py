@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pendulum
+from pyspark.sql import functions as F
 
 from tidegate.checkpoints import progress
 from tidegate.formatting import count
@@ -63,8 +64,6 @@ def _returned(rules: Mapping[str, Any], entries: Entries) -> Mapping[str, Any]:
 
 def _sides(context: FlowContext, pins: Pins) -> Sides:
     """The records of landed files that the flow has read, and that are still as they were. They are read once more."""
-    from pyspark.sql import functions as F
-
     source = context.flow.source
     assert isinstance(source, FileSource)
     actual = tables.read(context.spark, context.live, pins.version).withColumn("_file_id", raw.file_id())

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from tidegate.runs import event_time, event_time_table
 from tidegate.spark.batch import groups, scopes
 from tidegate.spark.batch.time_windows import with_windows
@@ -35,8 +37,6 @@ def keys_in_window(context: FlowContext, window: Window | None, pending: Backfil
 
 def split_keys(context: FlowContext, keys: DataFrame, pending: Backfill, _decision: Decision) -> Split | None:
     """As a batch whose change feed names these groups."""
-    from pyspark.sql import functions as F
-
     version = F.lit(pending.source_version).cast("bigint")
     feed = keys.withColumns({"_change_type": F.lit("insert"), "_commit_version": version})
     changed = groups.changed_groups(context, scopes.without_tombstones(context, feed))

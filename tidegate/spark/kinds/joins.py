@@ -6,6 +6,8 @@ import dataclasses
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from tidegate.checkpoints import vector
 from tidegate.errors import SpecError
 from tidegate.spark.batch import groups, scopes
@@ -31,8 +33,6 @@ def _read_stream(context: FlowContext) -> DataFrame:
     Of each change it has the number of the source, and in the struct ``_of_<number>`` the target's keys, or the values of
     ``on`` under the names that they have in the first source.
     """
-    from pyspark.sql import functions as F
-
     _check_columns(context)
     paths = zip(context.flow.source_tables, context.source_paths, strict=True)
     starts = vector.note_starts(
@@ -76,8 +76,6 @@ def _split(context: FlowContext, batch: DataFrame, batch_id: int, _decision: Dec
 
     A batch whose changes belong to no group writes nothing.
     """
-    from pyspark.sql import functions as F
-
     batch = batch.persist()
     context.persisted.append(batch)
     read = F.count_if(F.col("_change_type") != "update_preimage").alias("read")
@@ -105,8 +103,6 @@ def _named_by(context: FlowContext, batch: DataFrame, number: int, at: Sources) 
     Those of the first source have them, pre-images as well: a row may have left its group. Those of another source affect the
     groups of the first source's rows that they belong to, or belonged to. NULL equals NULL, because the transform may join so.
     """
-    from pyspark.sql import functions as F
-
     keys, feed = context.flow.target.scope, context.flow.feeds[number]
     changes = batch.where(F.col("_source") == number).select("_change_type", "_commit_version", f"_of_{number}.*")
     if not number:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from pyspark.sql import functions as F
+
 from tidegate.checkpoints import progress, topic
 from tidegate.ops import ledger
 from tidegate.probes import kafka
@@ -54,8 +56,6 @@ def _parts(context: FlowContext, window: Window | None, earlier: Sequence[Piece]
 
 def _read_piece(context: FlowContext, piece: Piece) -> DataFrame:
     """The piece's messages with a timestamp in the window, with the connector's columns."""
-    from pyspark.sql import functions as F
-
     window = Window(**piece.window)
     rows = _read_range(context, piece.offsets)
     start, end_time = (F.lit(moment).cast("timestamp") for moment in (window.start, window.end))
@@ -82,8 +82,6 @@ def _read_range(context: FlowContext, offsets: Mapping[str, Sequence[int]]) -> D
 
 def _sides(context: FlowContext, pins: Pins) -> Sides:
     """The messages that the topic still has, up to the pinned offsets. Messages of an accepted gap are on neither side."""
-    from pyspark.sql import functions as F
-
     source, bootstrap = sources.topic_of(context), context.stores.kafka
     current = kafka.describe(bootstrap, source.topic, sources.PROBE_SECONDS, source.isolation)
     ends = _read_offsets(context, pins, current.topic_id)

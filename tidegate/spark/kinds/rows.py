@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pendulum
+from pyspark.sql import functions as F
 
 from tidegate import lateness
 from tidegate.errors import RequestError
@@ -35,8 +36,6 @@ _NO_BATCH = -1
 
 def _keys_in_window(context: FlowContext, window: Window | None, pending: Backfill) -> DataFrame:
     """The keys, or scopes, from the output of the transform for all rows of the source; in a window also from the live table."""
-    from pyspark.sql import functions as F
-
     target, column = context.flow.target, event_time(context.pipeline, context.flow)
     output = transform_output.transform_records(
         context, _without_raising(context, _whole_feed(context, pending.source_version, pending.planned_at_ms), pending)
@@ -136,8 +135,6 @@ def _in_table(context: FlowContext, raising: DataFrame, keys: DataFrame) -> Data
 
 def _whole_feed(context: FlowContext, version: int, planned_at_ms: int) -> DataFrame:
     """All rows of a version of the source as inserts, in the form of its change feed."""
-    from pyspark.sql import functions as F
-
     assert context.source_table is not None
     source = tables.read(context.spark, context.source_table, version)
     return source.withColumns(
@@ -184,8 +181,6 @@ def _of_present_rows(
     A row whose newest change is filtered or in quarantine left an earlier state in the table, if any: neither side keeps rows
     of it. Tombstones are left out, and of ``_order`` all but the declared columns.
     """
-    from pyspark.sql import functions as F
-
     source = parse.changed_key().alias("_source")
     kept = pins.refused_ids(context, context.spark, _NO_BATCH).select(source)
     if judged is not None:

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from pyspark.errors import AnalysisException
+
 from tidegate.errors import LateRowsDroppedError, SourceRewrittenError, SpecError, StateCodeChangedError
 from tidegate.spark.batch import results, transform_errors
 from tidegate.spark.driver.execution import state_metrics
@@ -56,8 +58,6 @@ def _start(context: FlowContext, writer: DataStreamWriter) -> StreamingQuery:
 @contextmanager
 def _refusals_of_spark(context: FlowContext) -> Iterator[None]:
     """Name the flow and the condition where Spark refuses a plan; its own text may quote literals."""
-    from pyspark.errors import AnalysisException
-
     try:
         yield
     except AnalysisException as error:

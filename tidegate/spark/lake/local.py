@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow
+from pyspark.errors import PySparkTypeError
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from typing import Any
 
-    import pyarrow
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
 
 ROWS = 10_000
 """A frame with at most this many rows is collected to the driver."""
@@ -26,9 +29,6 @@ def collect(frame: DataFrame, limit: int | None = None) -> pyarrow.Table | None:
     Returns:
         None when there are more rows, or a column has a type without Arrow equivalent.
     """
-    from pyspark.errors import PySparkTypeError
-    from pyspark.sql.pandas.types import to_arrow_schema
-
     maximum = ROWS if limit is None else limit
     try:
         to_arrow_schema(frame.schema, timezone="UTC")
@@ -49,10 +49,6 @@ def from_rows(spark: SparkSession, rows: Sequence[tuple[Any, ...]], schema: str)
     Args:
         rows: One value per column.
     """
-    import pyarrow
-    from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import StructType
-
     columns = StructType.fromDDL(schema)
     assert isinstance(columns, StructType)
     records = [dict(zip(columns.names, row, strict=True)) for row in rows]

@@ -8,11 +8,15 @@ from functools import reduce
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
+from pyspark.sql import Window as SparkWindow
+from pyspark.sql import functions as F
+
 from tidegate.errors import LedgerImbalanceError, SpecError
 from tidegate.probes import delta, delta_log
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, SparkSession
 
     from tidegate.window import Window
 
@@ -59,9 +63,6 @@ def net_changes(spark: SparkSession, path: Path, versions: Sequence[int], keys: 
         One row per changed row of the table: the ``keys``, and its columns as the structs ``before`` and ``after``; NULL where
         there was no row.
     """
-    from pyspark.sql import DataFrame, Window
-    from pyspark.sql import functions as F
-
     columns = read(spark, path).columns
     feeds = [
         spark.read.format("delta")
@@ -81,7 +82,7 @@ def net_changes(spark: SparkSession, path: Path, versions: Sequence[int], keys: 
             F.first(F.when(~was, row), ignorenulls=True).alias("after"),
         )
     )
-    in_order = Window.partitionBy(*keys).orderBy(at)
+    in_order = SparkWindow.partitionBy(*keys).orderBy(at)
     continues = (F.row_number().over(in_order) > 1) & F.lag("after").over(in_order).eqNullSafe(F.col("before"))
     changes = (
         by_commit.withColumn("_first", F.when(~continues, F.col(at)))
@@ -93,8 +94,6 @@ def net_changes(spark: SparkSession, path: Path, versions: Sequence[int], keys: 
 
 def changed_since(spark: SparkSession, path: Path, versions: Sequence[int]) -> DataFrame | None:
     """The change feed of the commits after the first of some commits, without them; None if there are none."""
-    from pyspark.sql import functions as F
-
     first = versions[0] + 1
     if version(spark, path) < first:
         return None
@@ -108,8 +107,6 @@ def compare(changes: DataFrame, table: DataFrame, keys: tuple[str, ...]) -> Data
     ``_state`` is ``update``, ``insert`` or ``delete`` for a row that is still as after the changes, ``as_before`` for one that is
     again as before them, and ``changed`` for any other.
     """
-    from pyspark.sql import functions as F
-
     present = table.select(
         *[F.col(f"`{key}`").alias(f"_now_{key}") for key in keys],
         F.struct(*[F.col(f"`{name}`") for name in table.columns]).alias("now"),
@@ -231,8 +228,6 @@ def within(rows: DataFrame, column: str, window: Window, table: str) -> Column:
     Raises:
         SpecError: The column is missing or has another type.
     """
-    from pyspark.sql import functions as F
-
     kind = dict(rows.dtypes).get(column)
     if kind == "date":
         first, last = window.dates

@@ -13,6 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from delta.tables import DeltaTable
+from pyspark.sql import functions as F
+
 from tidegate.errors import DeclarationConflictError, LedgerImbalanceError
 from tidegate.spark.lake import tables
 
@@ -70,7 +73,6 @@ def upsert(rows: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction)
     if not tables.exists(path):
         return append(rows, path, txn)
     _check_columns(spark, rows, path)
-    from delta.tables import DeltaTable
 
     same_key = " AND ".join(f"t.`{key}` = s.`{key}`" for key in keys)
     with _transaction(spark, path, txn):
@@ -103,7 +105,6 @@ def replace_groups(
     if not tables.exists(path):
         return append(changes.where("_op = 'upsert'").drop("_op"), path, txn)
     _check_columns(spark, groups, path)
-    from delta.tables import DeltaTable
 
     changed = differs(
         [column for column in groups.columns if column not in (*keys, *ignored)], tables.read(spark, path).columns
@@ -142,9 +143,6 @@ def merge(
         updates: The assignments by condition; the first condition that is true applies.
         inserts: The condition for inserting an unmatched row, and the inserted columns.
     """
-    from delta.tables import DeltaTable
-    from pyspark.sql import functions as F
-
     spark = rows.sparkSession
     merger = DeltaTable.forPath(spark, str(path)).alias("t").merge(rows.alias("s"), match)
     for condition, values in updates.items():
@@ -163,8 +161,6 @@ def put_back(changes: DataFrame, path: Path, keys: tuple[str, ...], txn: Transac
         changes: The changes of these commits, as from `tables.net_changes`. A row without ``before`` is deleted, one without
             ``after`` is inserted unless its key is in the table.
     """
-    from delta.tables import DeltaTable
-
     spark = changes.sparkSession
     columns = tables.read(spark, path).columns
     named = [f"`{key}` AS `_key_{key}`" for key in keys]
@@ -200,7 +196,6 @@ def swap(
     """
     spark = staged.sparkSession
     live = tables.read(spark, path).columns
-    from delta.tables import DeltaTable
 
     same_key = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
     changed = differs([column for column in staged.columns if column not in (*keys, *ignored)], live)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pendulum
+from pyspark.sql import functions as F
 
 from tidegate import identity
 from tidegate.checkpoints import checkpoint, progress, vector
@@ -72,8 +73,6 @@ class Pins(Work):
         The id of a change ends with the version and the type under which it was read (`parse.change_id`), so entries of a
         flow that reads a keyed table get those of the rows that are derived now.
         """
-        from pyspark.sql import functions as F
-
         if self.entries_version is None:
             return local.from_rows(spark, [], "_row_id string, rules array<string>")
         entries = quarantine.refused_in_backfill(context, spark, self.entries_version)

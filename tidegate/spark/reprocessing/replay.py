@@ -24,6 +24,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pendulum
+import pyarrow
 
 from tidegate import json_codec
 from tidegate.checkpoints import checkpoint, progress
@@ -313,7 +314,6 @@ def _reopen_missing(context: FlowContext, batch: DataFrame, number: int, entries
     """Reopen entries whose record is no longer in bronze. For a missing file, step 2 returns an entry ``vanished``."""
     if context.source_table is None:
         return
-    import pyarrow
 
     present = {row["_row_id"] for row in batch.select("_row_id").collect()}
     missing = [entry["_row_id"] for entry in entries if entry["_row_id"] not in present]

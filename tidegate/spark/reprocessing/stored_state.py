@@ -11,6 +11,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType
+
 from tidegate import json_codec
 from tidegate.checkpoints import progress
 from tidegate.errors import RequestError, TidegateError
@@ -107,8 +110,6 @@ def _parts(
 
 
 def _table(context: FlowContext, rows: DataFrame, name: str, kind: str) -> StateTable:
-    from pyspark.sql import functions as F
-
     limit = context.request.limit or 0
     named = [
         (F.to_json(column) if isinstance(type_, _nested()) else column.cast("string"), each)
@@ -127,17 +128,12 @@ def _table(context: FlowContext, rows: DataFrame, name: str, kind: str) -> State
 
 def _columns(rows: DataFrame) -> Iterator[tuple[Column, str, DataType]]:
     """The fields of keys and values, each with its name and its type."""
-    from pyspark.sql import functions as F
-
     for field in rows.schema.fields:
         if field.name != _PARTITION:
             yield from _fields(F.col(f"`{field.name}`"), field.name, field.dataType)
 
 
 def _fields(column: Column, name: str, type_: DataType) -> Iterator[tuple[Column, str, DataType]]:
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import StructType, TimestampType
-
     if isinstance(type_, StructType) and name in _STRUCTS:
         for field in type_.fields:
             yield from _fields(column.getField(field.name), field.name, field.dataType)
@@ -150,9 +146,6 @@ def _fields(column: Column, name: str, type_: DataType) -> Iterator[tuple[Column
 
 def _wanted(context: FlowContext, rows: DataFrame) -> Column:
     """The condition on the key that the request names; raises `RequestError` for a field or a value that it cannot have."""
-    from pyspark.sql import functions as F
-    from pyspark.sql.types import StructType
-
     key = rows.schema["key"].dataType
     assert isinstance(key, StructType)
     types = {field.name: field.dataType for field in key.fields if not isinstance(field.dataType, _nested())}
@@ -173,6 +166,4 @@ def _wanted(context: FlowContext, rows: DataFrame) -> Column:
 
 
 def _nested() -> tuple[type[DataType], ...]:
-    from pyspark.sql.types import ArrayType, MapType, StructType
-
     return StructType, ArrayType, MapType

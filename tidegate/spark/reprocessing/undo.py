@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pendulum
+from pyspark.sql import functions as F
 
 from tidegate import identity, json_codec
 from tidegate.errors import RequestError
@@ -213,8 +214,6 @@ def _without_replaced_scopes(
     Where the rows of a scope are computed together, so that each depends on others, all of them are ``changed`` if another commit
     changed one of them since (ADR 30).
     """
-    from pyspark.sql import functions as F
-
     target = context.flow.target
     scope = list(target.scope)
     if not target.child_keys:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import functions as F
+
 from tidegate.errors import RequestError
 from tidegate.probes import delta
 from tidegate.spark.lake import tables
@@ -20,8 +22,6 @@ KEYS = ("_row_id", "_app_id", "_batch_id")
 
 def to_put_back(context: FlowContext, pending: Undo, state: DataFrame) -> DataFrame | None:
     """The changes of entries that are put back, as `writes.put_back` takes them; None if there are none."""
-    from pyspark.sql import functions as F
-
     path, spark = context.quarantine, context.spark
     if not tables.exists(path):
         return None
@@ -62,8 +62,6 @@ def to_put_back(context: FlowContext, pending: Undo, state: DataFrame) -> DataFr
 
 def _withdrawn(pending: Undo, changes: DataFrame) -> DataFrame:
     """Entries are never deleted: one that the run created is withdrawn."""
-    from pyspark.sql import functions as F
-
     created = _with_fields(
         "after",
         state=F.lit("withdrawn"),
@@ -76,8 +74,6 @@ def _withdrawn(pending: Undo, changes: DataFrame) -> DataFrame:
 
 def _claimed(context: FlowContext, number: int) -> DataFrame:
     """The entries that a replay closed, as open ones before and as they are after: several commits without an id made them."""
-    from pyspark.sql import functions as F
-
     closed = tables.read(context.spark, context.quarantine).where(f"_replay = {number} AND state = 'replayed'")
     rows = closed.select(*KEYS, F.struct(*[F.col(f"`{name}`") for name in closed.columns]).alias("after"))
     nothing = F.lit(None)
@@ -92,8 +88,6 @@ def _claimed(context: FlowContext, number: int) -> DataFrame:
 
 
 def _with_fields(struct: str, **fields: Column) -> Column:
-    from pyspark.sql import functions as F
-
     changed = F.col(struct)
     for name, value in fields.items():
         changed = changed.withField(name, value)
@@ -102,8 +96,6 @@ def _with_fields(struct: str, **fields: Column) -> Column:
 
 def count_states(entries: DataFrame | None) -> dict[str, Any]:
     """The counts of a ledger line about entries: opened again with their rules, and closed."""
-    from pyspark.sql import functions as F
-
     if entries is None:
         return {}
     opened = entries.where("before.state = 'open' AND after.state <> 'open'")

@@ -14,6 +14,9 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
 from tidegate import json_codec
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError, TidegateError
@@ -81,8 +84,6 @@ def compare(
         sides: Both sides.
         wanted: A condition on the keys of the rows that are compared.
     """
-    from pyspark.sql import functions as F
-
     names = dict.fromkeys((*sides.expected.columns, *sides.actual.columns))
     columns = [name for name in names if name not in (*sides.keys, *sides.ignored)]
     expected, actual = (
@@ -126,8 +127,6 @@ def compare(
 
 def _wanted(context: FlowContext) -> Column:
     """The condition on the keys that the request names; raises `RequestError` for a value that the column cannot have."""
-    from pyspark.sql import functions as F
-
     condition, types = F.lit(True), dict(tables.read(context.spark, context.live).dtypes)
     for each in context.request.keys:
         name, _, text = each.partition("=")
@@ -146,9 +145,6 @@ def _comparable(rows: DataFrame, other: DataFrame, keys: Sequence[str], columns:
 
     A column whose type the other side does not have, or that has a map, is compared as JSON.
     """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     types, others = dict(rows.dtypes), dict(other.dtypes)
 
     def value(name: str) -> Column:
@@ -165,8 +161,6 @@ def _comparable(rows: DataFrame, other: DataFrame, keys: Sequence[str], columns:
 
 
 def _same(name: str, rows: DataFrame, sides: Sides) -> Column:
-    from pyspark.sql import functions as F
-
     left, right = F.col(f"e.`{name}`"), F.col(f"a.`{name}`")
     same = left.eqNullSafe(right)
     if sides.sums and dict(rows.dtypes)[name] in ("float", "double"):
