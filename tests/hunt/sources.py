@@ -19,6 +19,7 @@ import pyarrow.parquet
 
 from tests.hunt.rules import FIELDS, Record
 from tests.topics import delete_before
+from tests.waiting import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
     from devstack.broker import Broker
@@ -243,7 +244,7 @@ class Topic:
         entries = [ConfigEntry(*item, incremental_operation=AlterConfigOpType.SET) for item in changes.items()]
         resource = ConfigResource(ConfigResource.Type.TOPIC, self.name, incremental_configs=entries)
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap, "log_level": 0})
-        admin.incremental_alter_configs([resource])[resource].result(60)
+        admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_SECONDS)
 
     def send_one_by_one(self, rng: random.Random, number: int) -> None:
         """Send messages of three keys to partition 0, each in a segment of its own: two seconds later than the one before."""
@@ -255,7 +256,7 @@ class Topic:
             timestamp = (LANDED + 2 * (self._sent + each)) * 1000
             producer.produce(self.name, key=rng.choice("abc").encode(), value=value, partition=0, timestamp=timestamp)
             # A batch is never divided into segments.
-            assert producer.flush(60) == 0
+            assert producer.flush(TIMEOUT_SECONDS) == 0
         self._sent += number
 
     def add(self, rng: random.Random) -> str:
@@ -292,9 +293,9 @@ class Topic:
         if outcome == "commit":
             producer.commit_transaction(60)
         elif outcome == "abort":
-            producer.flush(60)
+            producer.flush(TIMEOUT_SECONDS)
             producer.abort_transaction(60)
-        assert producer.flush(60) == 0
+        assert producer.flush(TIMEOUT_SECONDS) == 0
         return f"sent {number} messages (transaction: {outcome})"
 
     def read(self) -> tuple[Sequence[Record], Mapping[str, str], int]:
@@ -311,7 +312,7 @@ class Topic:
 
         self.partitions += 1
         admin = AdminClient({"bootstrap.servers": self.broker.bootstrap, "log_level": 0})
-        admin.create_partitions([NewPartitions(self.name, self.partitions)])[self.name].result(60)
+        admin.create_partitions([NewPartitions(self.name, self.partitions)])[self.name].result(TIMEOUT_SECONDS)
         return f"added partition {self.partitions - 1}"
 
     def committed(self) -> list[Record]:
@@ -321,7 +322,7 @@ class Topic:
 
         servers = {"bootstrap.servers": self.broker.bootstrap, "log_level": 0}
         admin = AdminClient(servers)
-        described = admin.describe_topics(TopicCollection([self.name]))[self.name].result(60)
+        described = admin.describe_topics(TopicCollection([self.name]))[self.name].result(TIMEOUT_SECONDS)
         # The client writes the id in base64, Kafka in base64 for addresses.
         source = f"{self.name}/{str(described.topic_id).translate(str.maketrans('+/', '-_'))}"
         group = {
@@ -338,7 +339,7 @@ class Topic:
             consumer.assign([TopicPartition(self.name, number, 0) for number in range(self.partitions)])
             ended: set[int] = set()
             while len(ended) < self.partitions:
-                message = consumer.poll(60)
+                message = consumer.poll(TIMEOUT_SECONDS)
                 assert message is not None, "the broker is silent"
                 partition = int(message.partition() or 0)
                 if message.error() is not None:

@@ -14,6 +14,7 @@ from demo import clicks_feed, recompute
 from devstack.broker import Broker
 from tests import topics
 from tests.deployment import Deployment
+from tests.waiting import TIMEOUT_SECONDS
 from tidegate.runtime.jars import class_path
 
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
@@ -118,7 +119,7 @@ def test_bronze_stores_key_value_headers_and_coordinates_raw(clicks: Deployment)
     producer = Producer({"bootstrap.servers": clicks.environment.kafka, "log_level": 3})
     producer.produce(topic, b"\xff\xfe not text", b"k\x00", 2, headers=[("trace", b"\x01"), ("trace", b"\x02")])
     producer.produce(topic, None, b"tombstone", 1)
-    assert producer.flush(20) == 0
+    assert producer.flush(TIMEOUT_SECONDS) == 0
 
     clicks.run("clickstream", ["bronze"])
 
@@ -136,7 +137,12 @@ def test_no_consumer_group_is_committed(clicks: Deployment) -> None:
     clicks_feed.produce(clicks.environment.kafka, clicks_feed.wave_one(views=50), topic_of(clicks))
     clicks.run("clickstream", ["bronze"])
 
-    groups = AdminClient({"bootstrap.servers": clicks.environment.kafka}).list_consumer_groups().result(20).valid
+    groups = (
+        AdminClient({"bootstrap.servers": clicks.environment.kafka})
+        .list_consumer_groups(request_timeout=TIMEOUT_SECONDS)
+        .result(TIMEOUT_SECONDS)
+        .valid
+    )
     assert [group.group_id for group in groups if group.group_id.startswith("spark")] == []
 
 
@@ -250,7 +256,7 @@ def test_a_reingest_of_a_window_reads_only_the_messages_of_its_days(clicks: Depl
     # A message within the offsets of the window, but with an older timestamp.
     late = int(datetime(2026, 3, 1, tzinfo=UTC).timestamp() * 1000)
     producer.produce(topic, b"late", partition=0, timestamp=late)
-    assert producer.flush(20) == 0
+    assert producer.flush(TIMEOUT_SECONDS) == 0
     clicks.run("clickstream", ["bronze"])
     bronze = DeltaTable(str(clicks.layout.table("bronze.clicks")))
     whole = {row["_row_id"]: row for row in clicks.table("bronze.clicks").to_pylist()}
@@ -301,7 +307,10 @@ def test_an_unknown_topic_is_a_terminal_error_and_is_not_created(
     assert error is not None
     assert (error["kind"], error["transient"]) == ("SourceError", False)
     assert "unknown" in error["message"]
-    assert "unknown" not in AdminClient({"bootstrap.servers": clicks.environment.kafka}).list_topics(timeout=20).topics
+    assert (
+        "unknown"
+        not in AdminClient({"bootstrap.servers": clicks.environment.kafka}).list_topics(timeout=TIMEOUT_SECONDS).topics
+    )
 
 
 @pytest.mark.nightly

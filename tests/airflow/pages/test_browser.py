@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import pytest
 
+from tests.waiting import TIMEOUT_SECONDS
 from tidegate import registry
 
 if TYPE_CHECKING:
@@ -251,4 +252,6 @@ def _focused(page: Page) -> str:
 
 
 def _post(url: str, body: dict[str, Any], headers: dict[str, str] | None = None) -> Any:
-    return httpx.post(url, json=body, headers=headers, timeout=30, trust_env=False).raise_for_status().json()
+    return (
+        httpx.post(url, json=body, headers=headers, timeout=TIMEOUT_SECONDS, trust_env=False).raise_for_status().json()
+    )
