@@ -15,6 +15,8 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
+from tests.waiting import TIMEOUT_SECONDS
+
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
 
@@ -82,6 +84,7 @@ def visit(
     context = browser.new_context(
         color_scheme=scheme, viewport={"width": width, "height": height}, device_scale_factor=scale
     )
+    context.set_default_timeout(TIMEOUT_SECONDS * 1000)
     try:
         opened = Visit(context.new_page())
         page = opened.page

@@ -21,7 +21,7 @@ from airflow_client.client.models import BackfillPostBody, ReprocessBehavior, Tr
 
 from tests.live.project import TRANSFORM_IN_LOWER_CASE, TRANSFORM_UNCHANGED, transform_dest
 from tests.live.tables import days_in_lower_case, requested_by, wrong_flights
-from tests.waiting import wait_until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
@@ -105,6 +105,7 @@ class Form:
     def __init__(self, live: Live, browser: Browser) -> None:
         self.address = f"{live.server.url}/dags/flights"
         self.page = browser.new_page(viewport={"width": 1300, "height": 1200})
+        self.page.set_default_timeout(TIMEOUT_SECONDS * 1000)
         self.page.goto(self.address)
         self.page.fill("input[name=username]", "admin")
         self.page.fill("input[name=password]", live.server.password)

@@ -42,6 +42,7 @@ def run(server: str) -> str:
 def session(browser: Browser, server: str) -> Any:
     """The storage state of a browser after a login by the form, which redirected back to the requested page."""
     context = browser.new_context()
+    context.set_default_timeout(TIMEOUT_SECONDS * 1000)
     page = context.new_page()
     page.goto(f"{server}/tidegate/pipelines/flights")
     page.fill("input[name=username]", "viewer")
@@ -61,6 +62,7 @@ def opened(browser: Browser, server: str, session: Any) -> Iterator[Opened]:
     def open_page(path: str, **options: Any) -> Page:
         size = {"viewport": {"width": 1440, "height": 900}}
         context = browser.new_context(storage_state=session, **(size | options))
+        context.set_default_timeout(TIMEOUT_SECONDS * 1000)
         contexts.append(context)
         page = context.new_page()
         page.on("console", lambda m: problems.append(m.text) if m.type in ("error", "warning") else None)
