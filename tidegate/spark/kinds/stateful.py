@@ -13,7 +13,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
-from tidegate.errors import LateRowsDroppedError, SourceRewrittenError, SpecError, StateCodeChangedError
+from tidegate.errors import (
+    LateRowsDroppedError,
+    SourceRewrittenError,
+    SpecError,
+    StateCodeChangedError,
+    UnexpectedError,
+)
 from tidegate.spark.batch import results, transform_errors
 from tidegate.spark.driver.execution import state_metrics
 from tidegate.spark.driver.failures import value_error
@@ -75,6 +81,7 @@ def _evaluate(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFram
         TransformRefusedError: The operator raises on a value.
         SourceRewrittenError: Rows of the source were changed or deleted.
         LateRowsDroppedError: Rows are older than the watermark although the flow below splits late rows off.
+        UnexpectedError: The executed plan has no stateful operator, so that dropped rows cannot be counted.
     """
     rows = batch.persist()
     context.persisted.append(rows)
@@ -89,6 +96,12 @@ def _evaluate(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFram
         # From None: the cause may quote values of the data.
         raise transform_errors.refused(context, batch_id, {raised: None}, problem) from None
     metrics = state_metrics(context.spark, context.app_id)
+    if not metrics.operators:
+        raise UnexpectedError(
+            f"flow {context.flow.name!r}, batch {batch_id}: the plan that Spark executed has no stateful operator, so that it is unknown "
+            "whether rows were dropped as older than the watermark; nothing was written. This is a bug, or the transform makes no "
+            "result of any row: report it with the run's report"
+        )
     if metrics.dropped:
         raise LateRowsDroppedError(context.flow.name, batch_id, metrics.dropped, context.flow.source_tables[0])
     return rows
