@@ -35,7 +35,7 @@ from tidegate.spark.batch import micro_batch
 from tidegate.spark.context import FlowContext
 from tidegate.spark.flow import run_flow
 from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import backfill, replay, undo
+from tidegate.spark.reprocessing import backfill, replay, undo, undo_entries
 from tidegate.spec import ChangeFeed, Table
 from tidegate.window import Window
 
@@ -255,6 +255,90 @@ def test_a_scope_that_a_newer_record_replaced_is_left_as_a_whole(place: Path) ->
     assert stored() == [(2, 1, 21), (3, 1, 31), (3, 2, 31)]
     (line,) = done.report.batches
     assert (line.unchanged, line.imbalance()) == (1, 0), "leg 2 of order 2 belongs to the older record"
+
+
+LEGS = dataclasses.replace(
+    orders.LATEST,
+    source=ChangeFeed("bronze.orders"),
+    target=Table("silver.legs", keys=("id", "leg"), sequence_by=("at",), event_time="day"),
+)
+"""Several rows of one record, which are not replaced together."""
+
+
+def legs_of(place: Path, *refused: int) -> FlowContext:
+    """The flow that makes the legs 1 and 2 of each order, and only leg 1 from day 9 on. Some orders are refused."""
+    from pyspark.sql import functions as F
+
+    numbers = F.when(F.col("at") < 9, F.array(F.lit(1), F.lit(2))).otherwise(F.array(F.lit(1)))
+    own = context_of(place, LEGS, lambda rows: without(*refused)(rows).withColumn("leg", F.explode(numbers)))
+    flows = tuple(LEGS if each.name == LEGS.name else each for each in own.pipeline.flows)
+    return dataclasses.replace(own, resolved=resolved_flow(LEGS, dataclasses.replace(own.pipeline, flows=flows)))
+
+
+def test_the_rows_of_a_record_with_an_entry_are_put_back_or_left_together_also_after_a_crash(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run_flow(run_as("i1", legs_of(place, 2, 4)))
+    assert states(legs_of(place)) == {2: "open", 4: "open"}
+    backfill_as("b1", legs_of(place), ALL_DAYS)
+    land(place, "later.json", (2, 9, 21))
+    run_flow(run_as("i2", context_of(place, orders.BRONZE)))
+    run_flow(run_as("i3", legs_of(place)))
+
+    def legs() -> dict[tuple[int, int], int]:
+        rows = orders.table(legs_of(place).live)
+        return {(row["id"], row["leg"]): row["amount"] for row in rows if row["id"] in (2, 4)}
+
+    made = {(2, 1): 21, (2, 2): 20, (4, 1): 40, (4, 2): 40}
+    assert (legs(), states(legs_of(place))) == (made, {2: "replayed", 4: "replayed"})
+    tried = undo_as("u0", legs_of(place), "b1", dry_run=True)
+    with monkeypatch.context() as patched:
+        patched.setattr(micro_batch, "write_target", fail)
+        with pytest.raises(Exception, match="ConnectionError"):
+            undo_as("u1", legs_of(place), "b1")
+    assert states(legs_of(place)) == {2: "replayed", 4: "open"}
+    (left,) = json.loads(legs_of(place).layout.undo("orders", "latest").read_text())["left"]
+    (entry,) = (row for row in orders.table(legs_of(place).quarantine) if row["state"] == "replayed")
+    assert left == entry["_row_id"], "decided before the first write"
+    done = run_as("next", legs_of(place))
+    run_flow(done)
+
+    assert (legs(), states(done)) == ({(2, 1): 21, (2, 2): 20}, {2: "replayed", 4: "open"})
+    counts = [(line.groups, line.deleted, line.unchanged, line.quarantined) for line in done.report.batches]
+    assert counts == [(4, 2, 2, 1)]
+    assert [(line.groups, line.deleted, line.unchanged, line.quarantined) for line in tried.report.batches] == counts
+    listed = json.loads(done.layout.undone_keys("orders", run_key("u1"), "a1", "latest").read_text())
+    assert listed["left"] == [{"id": 2, "leg": 1}, {"id": 2, "leg": 2}]
+    assert any(note.startswith("1 row left with them") for note in done.report.notes)
+
+
+def test_a_record_is_left_with_the_record_whose_row_it_shares_if_the_run_changed_entries_of_both(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    columns = "id int, leg int, before struct<_row_id:string>, after struct<_row_id:string>, now struct<_row_id:string>, _state string"
+    rows = [
+        (1, 1, None, ("a",), ("x",), "changed"),
+        (1, 2, ("b",), ("a",), ("a",), "update"),
+        (2, 1, ("b",), None, None, "insert"),
+        (2, 2, ("c",), ("b",), ("c",), "as_before"),
+        (3, 1, ("c",), None, None, "insert"),
+        (4, 1, ("no_entry",), ("a",), ("a",), "update"),
+        (4, 2, ("no_entry",), None, None, "insert"),
+        (5, 1, None, ("d",), ("d",), "delete"),
+    ]
+    state = spark.createDataFrame(rows, columns)
+    context = orders.flow_context(spark, tmp_path, LEGS)
+    entries = spark.createDataFrame(
+        [(each, "update") for each in "abc"] + [("d", "changed")], "_row_id string, _state string"
+    )
+
+    left = undo_entries.left_together(context, entries, state)
+
+    assert left == ("a", "b", "d"), "of d, the entry changed since"
+    kept = undo_entries.leave(context, state, left).where("_state = 'kept'").collect()
+    assert sorted((row["id"], row["leg"]) for row in kept) == [(1, 2), (2, 1), (4, 1), (5, 1)]
+    assert undo_entries.left_together(context, None, state) == ()
+    context.release()
 
 
 def keyed_below(limit: int) -> Callable[[DataFrame], DataFrame]:

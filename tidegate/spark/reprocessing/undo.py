@@ -2,7 +2,8 @@
 
 `tidegate.planning.undo` says which commits of a run are put back. Their change feed has each row before and after. One MERGE per
 table puts back what was before; a row that has changed since then is left, and so is the quarantine entry of its record, because
-a record is either in the table or in quarantine. The rows go back with their order, so that later records are compared with it.
+a record is either in the table or in quarantine. If the run changed the entry of a record, all of its rows and the entry are put
+back, or all are left. The rows go back with their order, so that later records are compared with it.
 
 The steps are those of a micro-batch. Step 3 puts the quarantine entries back: an entry that the run closed is open again, one
 that it created is withdrawn. Before it writes, an undo is noted in a file beside the checkpoint. After a crash, the flow's next
@@ -72,6 +73,8 @@ class Undo(Work):
     run_id: str
     """Of the undo itself, for its ledger line, also when a later run writes it."""
     requested_by: str
+    left: tuple[str, ...] = ()
+    """The records of `undo_entries.left_together`, decided before the first write: a rerun leaves the rows of the same ones."""
 
     def app_id(self, ref: CheckpointRef) -> str:
         """One for all undos of the flow."""
@@ -168,18 +171,24 @@ def split(context: FlowContext, pending: Undo, decision: Decision | None) -> Spl
     state = _persisted(
         context, _without_replaced_scopes(context, tables.compare(changes, present, keys), present, versions)
     )
-    if context.flow.target.child_keys:
-        changes = state.where("_state <> 'changed'").select(*changes.columns)
+    is_decided = decision is not None and decision.quarantined
+    changed_entries = None if is_decided else undo_entries.changed(context, pending)
+    left = pending.left if is_decided else undo_entries.left_together(context, changed_entries, state)
+    if left and decision is not None and not is_decided:
+        json_codec.write(_marker(context), dataclasses.replace(pending, left=left))
+    state = undo_entries.leave(context, state, left)
+    if is_filtered := bool(context.flow.target.child_keys or left):
+        changes = state.where("_state NOT IN ('changed', 'kept')").select(*changes.columns)
     counts = {row["_state"]: row["count"] for row in state.groupBy("_state").count().collect()}
-    total, put_back = sum(counts.values()), counts.get("update", 0) + counts.get("insert", 0) + counts.get("delete", 0)
+    total, put_back = sum(counts.values()), sum(counts.get(name, 0) for name in undo_entries.PUT_BACK)
     _report_rows(context, pending, state, counts)
     entries = None
-    if decision is not None and decision.quarantined:
+    if is_decided:
         newest = tables.version(spark, context.quarantine)
         commit = tables.find_commit(context.quarantine, context.app_id, pending.number, newest)
         prepared = json_codec.from_plain(commit.metadata["prepared"], BatchRecord)
     else:
-        entries = undo_entries.to_put_back(context, pending, state)
+        entries = undo_entries.to_put_back(context, changed_entries, state)
         deleted = changes.where("before IS NULL").count() if decision is not None else counts.get("delete", 0)
         prepared = BatchRecord(
             flow=context.flow.name,
@@ -201,7 +210,7 @@ def split(context: FlowContext, pending: Undo, decision: Decision | None) -> Spl
         prepared=prepared,
         refused=entries,
         write=lambda txn: writes.put_back(changes, context.live, keys, txn),
-        expected_rows=total - (counts.get("changed", 0) if context.flow.target.child_keys else 0),
+        expected_rows=total - (counts.get("changed", 0) + counts.get("kept", 0) if is_filtered else 0),
         settled="groups",
     )
 
@@ -256,13 +265,18 @@ def _report_rows(context: FlowContext, pending: Undo, state: DataFrame, counts: 
             row.asDict()
             for row in state.where(state["_state"].isin(*states)).select(*keys).sort(*keys).limit(KEYS_KEPT).collect()
         ]
-        for name, states in (("put_back", ("update", "insert", "delete")), ("left", ("changed",)))
+        for name, states in (("put_back", undo_entries.PUT_BACK), ("left", ("changed", "kept")))
     }
     json_codec.write(path, {"undoes": pending.undoes, "table": context.flow.target.name, **listed})
     if changed := counts.get("changed", 0):
         context.report.notes.append(
             f"{count(changed, 'row')} of {context.flow.target.name} changed after run {pending.undoes} and left as they are; "
             f"their keys: {path.relative_to(context.layout.lake)}"
+        )
+    if kept := counts.get("kept", 0):
+        context.report.notes.append(
+            f"{count(kept, 'row')} left with them: of the same records another row, or the quarantine entry, changed after run "
+            f"{pending.undoes}"
         )
     if as_before := counts.get("as_before", 0):
         context.report.notes.append(f"{count(as_before, 'row')} already as before run {pending.undoes}")

@@ -8,9 +8,12 @@ from pyspark.sql import functions as F
 
 from tidegate.errors import RequestError
 from tidegate.probes import delta
-from tidegate.spark.lake import tables
+from tidegate.spark.batch import groups
+from tidegate.spark.lake import local, tables
 
 if TYPE_CHECKING:
+    from collections.abc import Collection
+
     from pyspark.sql import Column, DataFrame
 
     from tidegate.spark.context import FlowContext
@@ -18,10 +21,12 @@ if TYPE_CHECKING:
 
 KEYS = ("_row_id", "_app_id", "_batch_id")
 """The columns that identify an entry."""
+PUT_BACK = ("update", "insert", "delete")
+"""The states (`tables.compare`) of what is put back."""
 
 
-def to_put_back(context: FlowContext, pending: Undo, state: DataFrame) -> DataFrame | None:
-    """The changes of entries that are put back, as `writes.put_back` takes them; None if there are none."""
+def changed(context: FlowContext, pending: Undo) -> DataFrame | None:
+    """What the run changed in entries, as from `tables.compare`; None without a change."""
     path, spark = context.quarantine, context.spark
     if not tables.exists(path):
         return None
@@ -47,17 +52,87 @@ def to_put_back(context: FlowContext, pending: Undo, state: DataFrame) -> DataFr
     for part in parts[1:]:
         entries = entries.unionByName(part)
     present = tables.read(spark, path)
-    entries = tables.compare(entries.dropDuplicates(list(KEYS)), present, KEYS)
+    entries = tables.compare(entries.dropDuplicates(list(KEYS)), present, KEYS).persist()
+    context.persisted.append(entries)
+    return entries
+
+
+def left_together(context: FlowContext, entries: DataFrame | None, state: DataFrame) -> tuple[str, ...]:
+    """The ids of the records of which rows that could be put back are left as well, sorted.
+
+    A record with an entry that the run changed is put back as a whole, with its entry, or left as a whole: if only the rows that
+    are still as the run made them were taken out, they would be in no table and in no open entry. It is left if one of its rows,
+    or its entry, has changed since, or if one of its rows is in the scope of another such record that is left.
+
+    Args:
+        entries: From `changed`.
+        state: The rows of the target, as from `tables.compare`.
+    """
+    if entries is None or "_row_id" not in state.select("before.*").columns:
+        return ()
+    ids = F.explode(F.array("before._row_id", "after._row_id")).alias("_row_id")
+    scope = context.flow.target.scope
+    links = state.where(F.col("_state").isin(*PUT_BACK)).select(*scope, ids).distinct()
+    links = links.join(entries.select("_row_id").distinct(), "_row_id", "left_semi").persist()
+    context.persisted.append(links)
+    left = _ids_of_left(state).union(entries.where("_state = 'changed'").select("_row_id"))
+    records = _ids(links.join(left, "_row_id", "left_semi"))
+    while records:
+        reached = links.join(_frame(context, records), "_row_id", "left_semi").select(*scope)
+        more = _ids(groups.join_on_keys(links, reached, scope, "left_semi"))
+        if more == records:
+            break
+        records = more
+    return tuple(sorted(records))
+
+
+def leave(context: FlowContext, state: DataFrame, records: Collection[str]) -> DataFrame:
+    """The rows of the target; those that would be put back have the state ``kept`` if their scope has a row of these records."""
+    if not records:
+        return state
+    ids, scope = _frame(context, records), context.flow.target.scope
+    movable = F.col("_state").isin(*PUT_BACK)
+    of_records = state.where(movable).select(
+        *scope, F.explode(F.array("before._row_id", "after._row_id")).alias("_row_id")
+    )
+    named = (
+        of_records.join(ids, "_row_id", "left_semi")
+        .select(*[F.col(key).alias(f"_s_{key}") for key in scope])
+        .distinct()
+        .withColumn("_kept", F.lit(True))
+    )
+    same = [F.col(key).eqNullSafe(F.col(f"_s_{key}")) for key in scope]
+    marked = F.when(F.col("_kept") & movable, "kept").otherwise(F.col("_state"))
+    return state.join(named, same, "left").withColumn("_state", marked).select(*state.columns)
+
+
+def to_put_back(context: FlowContext, entries: DataFrame | None, state: DataFrame) -> DataFrame | None:
+    """The changes of entries that are put back, as `writes.put_back` takes them; None if there are none."""
+    if entries is None:
+        return None
     entries = entries.where(F.col("_state") == "update")
-    left = state.where("_state = 'changed'")
-    if "_row_id" in left.select("before.*").columns:
-        # Before, after and now: the entry of a record that made, or makes, a row that is left stays as it is.
-        ids = [left.select(F.col(f"{side}._row_id").alias("_row_id")) for side in ("before", "after", "now")]
-        kept = ids[0].union(ids[1]).union(ids[2]).where("_row_id IS NOT NULL").distinct()
+    if "_row_id" in state.select("before.*").columns:
+        # The entry of a record that made, or makes, a row that is left stays as it is.
+        kept = _ids_of_left(state).where("_row_id IS NOT NULL").distinct()
         entries = entries.join(kept, "_row_id", "left_anti")
     entries = entries.select(*KEYS, "before", "after").persist()
     context.persisted.append(entries)
     return entries if entries.limit(1).count() else None
+
+
+def _ids_of_left(state: DataFrame) -> DataFrame:
+    """The records that made the rows that are left: before the run, by it, and now."""
+    left = state.where("_state IN ('changed', 'kept')")
+    before, after, now = (left.select(F.col(f"{side}._row_id").alias("_row_id")) for side in ("before", "after", "now"))
+    return before.union(after).union(now)
+
+
+def _ids(rows: DataFrame) -> set[str]:
+    return {row["_row_id"] for row in rows.select("_row_id").distinct().collect()}
+
+
+def _frame(context: FlowContext, ids: Collection[str]) -> DataFrame:
+    return local.from_rows(context.spark, [(each,) for each in ids], "_row_id string")
 
 
 def _withdrawn(pending: Undo, changes: DataFrame) -> DataFrame:
