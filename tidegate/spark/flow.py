@@ -27,7 +27,7 @@ from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.driver.listener import record_progress
 from tidegate.spark.intake import contracts
 from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import backfill, reingest, replay, swap, undo
+from tidegate.spark.reprocessing import backfill, pending_work, reingest, replay, swap, undo
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -56,9 +56,7 @@ def run_flow(
     name = context.flow.name
     with leased_flow(context, work=f"flow {name!r}", holder=f"attempt {context.attempt} of {context.pipeline.name}"):
         context = _prepare(context, before)
-        undo.finish_pending(context)
-        replay.finish_interrupted(context)
-        (backfill if context.flow.target.keys else reingest).finish_pending(context)
+        _finish_interrupted(context)
         _drain(context)
         context = swap.swap_in(context)
         if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
@@ -96,6 +94,13 @@ def _prepare(context: FlowContext, before: Callable[[FlowContext], FlowContext] 
     return context
 
 
+def _finish_interrupted(context: FlowContext) -> None:
+    """Finish an undo, a replay, and a backfill or a piece of a reingest, each of which had begun to write."""
+    undo.finish_pending(context)
+    replay.finish_interrupted(context)
+    (backfill if context.flow.target.keys else reingest).finish_pending(context)
+
+
 def refresh_once(context: FlowContext) -> FlowContext:
     """Start a new refresh for the request; further attempts at the same request continue with it."""
     request = context.request
@@ -106,6 +111,7 @@ def refresh_once(context: FlowContext) -> FlowContext:
         if context.flow.is_staged and context.app_id in tables.transactions(context.spark, context.live):
             context.report.notes.append(backfill.ALREADY_DONE)
         return context
+    _finish_of_checkpoint(context)
     if _is_half_written(context, context.ref):
         if context.kind.one_write:
             _record_written(context, context.ref)
@@ -130,11 +136,18 @@ def _refresh_if_needed(context: FlowContext) -> FlowContext:
     """
     if not context.kind.needs_refresh(context):
         return context
+    _finish_of_checkpoint(context)
     if _is_half_written(context, context.ref):
         _record_written(context, context.ref)
     ref = swap.next_refresh(context.ref)
     checkpoint.record_refresh_origin(context.layout, ref, {"mode": "accept_gap", "run_key": context.run_key})
     return context.refreshed(ref)
+
+
+def _finish_of_checkpoint(context: FlowContext) -> None:
+    """Finish a half-written backfill, or piece of a reingest, before the next refresh opens: its transaction id is the checkpoint's."""
+    if pending_work.is_unfinished(context):
+        _finish_interrupted(context)
 
 
 def _record_written(context: FlowContext, ref: CheckpointRef) -> None:

@@ -25,7 +25,7 @@ from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.context import FlowContext
-from tidegate.spark.flow import run_flow
+from tidegate.spark.flow import refresh_once, run_flow
 from tidegate.spark.kinds.rows import source_rows
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import backfill, pending_work
@@ -335,6 +335,50 @@ def test_an_interrupted_backfill_is_finished_if_it_has_written_and_deleted_other
     assert again.report.batches == [], "it was finished before"
     path = again.layout.ops("orders", "ledger")
     assert len(store.select(path, "SELECT batch_id FROM delta_table WHERE kind = 'backfill'")) == 1
+
+
+def half_written(place: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> None:
+    """A backfill crashed before this step; the stream had read everything."""
+    with monkeypatch.context() as patched:
+        patched.setattr(micro_batch, step, fail)
+        with pytest.raises(ConnectionError):
+            backfill.backfill(silver(place, without(2)), FIRST_DAYS)
+
+
+def test_a_full_refresh_finishes_a_half_written_backfill_before_it_opens_its_checkpoint(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half_written(place, monkeypatch, "write_target")
+    refreshed = context_of(place, SILVER, clean, mode="full_refresh", request_id="f1")
+    assert [row["state"] for row in orders.table(refreshed.quarantine)] == ["open"], "order 2 is in the table as well"
+    assert pending_work.has_begun(refreshed, 0)
+
+    run_flow(refreshed, before=refresh_once)
+
+    done = [(line.kind, line.app_id) for line in refreshed.report.batches]
+    assert done[0] == ("backfill", "orders/silver/v1/0/window")
+    assert done[-1] == ("swap", "orders/silver/v1/1")
+    assert pending_work.read(refreshed, 0, backfill.Backfill).done
+    assert amounts(refreshed) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}
+
+
+def test_a_new_version_does_not_finish_a_half_written_backfill_and_records_what_it_wrote(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    half_written(place, monkeypatch, "record_batch")
+    newer = dataclasses.replace(SILVER, checkpoint_version=2)
+    context = context_of(place, newer, clean, version=2)
+    path = context.layout.ops("orders", "ledger")
+    assert store.select(path, "SELECT batch_id FROM delta_table WHERE kind = 'backfill'") == []
+
+    run_flow(context)
+
+    assert pending_work.numbers(context) == []
+    (line,) = store.select(path, "SELECT app_id, deleted, quarantined FROM delta_table WHERE kind = 'backfill'")
+    assert line == {"app_id": "orders/silver/v1/0/window", "deleted": 1, "quarantined": 1}
+    assert [note for note in context.report.notes if note.startswith("backfill 0 of checkpoint v1/0 was half-written")]
+    assert amounts(context) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}
+    assert [row["state"] for row in orders.table(context.quarantine)] == ["expired"]
 
 
 def without(*numbers: int) -> Transform:

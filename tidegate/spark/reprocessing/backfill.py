@@ -151,13 +151,14 @@ def _name_rewritten_source(context: FlowContext) -> None:
 
 
 def finish_pending(context: FlowContext) -> None:
-    """Finish a backfill that crashed after its first write; delete one that wrote nothing."""
+    """Finish a backfill that crashed after its first write; delete one that wrote nothing, or that an earlier checkpoint began."""
     last = _last(context)
     if last is None or last.done:
         return
     if pending_work.has_begun(context, last.number):
         _run(context, last)
     else:
+        pending_work.record_superseded(context, last)
         pending_work.drop(context, last.number)
         _remove_files(context, last.number)
 

@@ -6,10 +6,13 @@ written anything.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from tidegate import json_codec
+from tidegate import identity, json_codec
+from tidegate.checkpoints import checkpoint
+from tidegate.spark.batch import ledger, micro_batch
 from tidegate.spark.batch.work import Work
 from tidegate.spark.lake import tables
 
@@ -74,6 +77,31 @@ def has_begun(context: FlowContext, number: int) -> bool:
         tables.transactions(context.spark, path).get(app_id, -1) == number
         for path in (context.quarantine, context.live)
     )
+
+
+def record_superseded(context: FlowContext, work: PendingWork) -> None:
+    """Note that an earlier checkpoint had begun this one, and record the ledger line of what its table has.
+
+    It is not finished: the new checkpoint reads its rows again, with the present code, and judges them.
+    """
+    name, flow, kind = context.pipeline.name, context.flow.name, None if context.flow.target.keys else "append"
+    for path in (context.live, context.quarantine):
+        for app_id, number in tables.transactions(context.spark, path).items():
+            ref = checkpoint.ref_of(identity.stream_app_id(app_id), name, flow)
+            if ref is None or app_id != ref.windows_app_id or number != work.number:
+                continue
+            own = dataclasses.replace(context, ref=ref).doing(work)
+            note = (
+                f"{identity.label(app_id, number, kind)} of checkpoint v{ref.version}/{ref.refresh} was half-written and is not finished: "
+                "the new checkpoint reads its rows again"
+            )
+            if (
+                path == context.live
+                and tables.version_of(path, app_id, number, tables.version(context.spark, path)) is not None
+            ):
+                ledger.record_batch(own, micro_batch.recorded_in_target(own, number))
+            if note not in context.report.notes:
+                context.report.notes.append(note)
 
 
 def is_unfinished(context: FlowContext) -> bool:

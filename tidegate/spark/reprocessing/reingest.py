@@ -70,13 +70,14 @@ def reingest(context: FlowContext, window: Window | None) -> None:
 
 
 def finish_pending(context: FlowContext) -> None:
-    """Finish a piece that crashed after its first write; delete one that wrote nothing."""
+    """Finish a piece that crashed after its first write; delete one that wrote nothing, or that an earlier checkpoint began."""
     pieces = _pieces(context)
     if not pieces or (last := pieces[-1]).done:
         return
     if pending_work.has_begun(context, last.number):
         _run(context, last)
     else:
+        pending_work.record_superseded(context, last)
         pending_work.drop(context, last.number)
 
 

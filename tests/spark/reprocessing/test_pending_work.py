@@ -1,0 +1,95 @@
+"""Half-written backfills where the next run has another checkpoint. No JVM: the transactions of the tables are given."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.spark import flow_context as orders
+from tidegate.report import BatchRecord
+from tidegate.spark import flow
+from tidegate.spark.batch import ledger, micro_batch
+from tidegate.spark.context import FlowContext
+from tidegate.spark.lake import tables
+from tidegate.spark.reprocessing import backfill, pending_work
+
+NO_SPARK: Any = None
+WINDOWS = "orders/silver/v1/0/window"
+
+
+def silver(folder: Path, **more: Any) -> FlowContext:
+    return orders.flow_context(NO_SPARK, folder, orders.SILVER, **more)
+
+
+def has_written(monkeypatch: pytest.MonkeyPatch, *paths: Path) -> None:
+    """These tables have backfill 0 of the first checkpoint."""
+    monkeypatch.setattr(tables, "transactions", lambda _spark, path: {WINDOWS: 0} if path in paths else {})
+
+
+@pytest.mark.parametrize("table", ["live", "quarantine"])
+def test_a_refresh_opens_when_the_half_written_backfill_of_its_checkpoint_is_finished(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
+) -> None:
+    context = silver(tmp_path, mode="full_refresh", request_id="f1")
+    orders.plan_batch(context, 0)
+    pending_work.write(context, orders.backfill(0))
+    has_written(monkeypatch, getattr(context, table))
+    finished = []
+
+    def run(of: FlowContext, pending: backfill.Backfill) -> None:
+        finished.append((of.ref.refresh, [path.name for path in context.checkpoint.parent.iterdir()]))
+        pending_work.write(of, dataclasses.replace(pending, done=True))
+
+    monkeypatch.setattr(backfill, "_run", run)
+
+    refreshed = flow.refresh_once(context)
+
+    assert finished == [(0, ["0"])]
+    assert refreshed.ref.refresh == 1
+    assert flow.refresh_once(refreshed).ref.refresh == 1
+    assert len(finished) == 1
+
+
+def test_a_refresh_does_not_run_a_backfill_that_has_written_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = silver(tmp_path, mode="full_refresh", request_id="f1")
+    orders.plan_batch(context, 0)
+    pending_work.write(context, orders.backfill(0))
+    has_written(monkeypatch)
+
+    refreshed = flow.refresh_once(context)
+    backfill.finish_pending(refreshed)
+
+    assert (refreshed.ref.refresh, pending_work.numbers(context), refreshed.report.notes) == (1, [], [])
+
+
+@pytest.mark.parametrize(("table", "lines"), [("live", [WINDOWS]), ("quarantine", [])])
+def test_a_new_version_drops_a_half_written_backfill_records_what_the_table_has_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, lines: list[str]
+) -> None:
+    pending_work.write(silver(tmp_path), orders.backfill(0))
+    newer = silver(tmp_path, version=2)
+    has_written(monkeypatch, getattr(newer, table))
+    recorded = []
+
+    def from_commit(context: FlowContext, number: int) -> BatchRecord:
+        return BatchRecord(flow="silver", batch_id=number, app_id=context.app_id, kind="backfill")
+
+    monkeypatch.setattr(tables, "version", lambda *_: 7)
+    monkeypatch.setattr(tables, "version_of", lambda *_: 5)
+    monkeypatch.setattr(micro_batch, "recorded_in_target", from_commit)
+    monkeypatch.setattr(
+        ledger, "record_batch", lambda context, line: recorded.append((context.ref.version, line.app_id))
+    )
+
+    backfill.finish_pending(newer)
+
+    assert recorded == [(1, each) for each in lines]
+    assert pending_work.numbers(newer) == []
+    assert newer.report.notes == [
+        "backfill 0 of checkpoint v1/0 was half-written and is not finished: the new checkpoint reads its rows again"
+    ]
