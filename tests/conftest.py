@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.deployment import Deployment
+from tests.isolation import Inherited
 from tests.start_state import StartStates
 from tests.tiers import pytest_addoption, pytest_collection_modifyitems, pytest_terminal_summary
 from tidegate.testing.fixtures import lake
@@ -51,6 +52,15 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             return next(shared, scope)
 
     return SharedWorkerScheduling(config, log)
+
+
+@pytest.fixture(autouse=True)
+def unchanged_process() -> Iterator[None]:
+    """A test leaves the working folder and the environment as they were: processes of later tests inherit them."""
+    before = Inherited.read()
+    yield
+    changed = before.restore()
+    assert not changed, f"the test changed {', '.join(changed)}; use monkeypatch"
 
 
 @pytest.fixture(scope="session")

@@ -6,6 +6,7 @@ import csv
 import io
 import json
 import math
+import sys
 from collections.abc import Callable
 from datetime import UTC, datetime
 from decimal import Decimal
@@ -47,6 +48,9 @@ def ask(lake: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFi
     """Runs the command in this process."""
     for name, value in lake.variables.items():
         monkeypatch.setenv(name, value)
+    # The command makes the project importable, here and in child processes.
+    monkeypatch.setenv("PYTHONPATH", str(lake.folder))
+    monkeypatch.setattr(sys, "path", list(sys.path))
 
     def run(sql: str | None = None, **options: Any) -> Result:
         query(sql, **options)

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from devstack.broker import Broker
-from tests.waiting import TIMEOUT_SECONDS
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.errors import SetupError
 from tidegate.processes import Process
 from tidegate.runtime import jars
 
 if TYPE_CHECKING:
+    from confluent_kafka import Consumer, TopicPartition
     from pyspark.sql import SparkSession
 
 PROJECT = Path(__file__).parents[2]
@@ -130,15 +131,30 @@ def _write(broker: Broker, topic: str, values: range) -> None:
     assert producer.flush(TIMEOUT_SECONDS) == 0
 
 
+def _end(consumer: Consumer, partition: TopicPartition) -> int:
+    """The end of a partition, whose leader a broker that has just started may not have elected yet."""
+    from confluent_kafka import KafkaError, KafkaException
+
+    ends: list[int] = []
+
+    def has_leader() -> bool:
+        try:
+            ends.append(consumer.get_watermark_offsets(partition, timeout=TIMEOUT_SECONDS)[1])
+        except KafkaException as error:
+            if error.args[0].code() not in (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE):
+                raise
+        return bool(ends)
+
+    wait_until(has_leader, f"{partition.topic} has a leader")
+    return ends[0]
+
+
 def _ends(broker: Broker, topic: str, partitions: int = 3) -> list[int]:
     from confluent_kafka import Consumer, TopicPartition
 
     consumer = Consumer({"bootstrap.servers": broker.bootstrap, "group.id": "tests"})
     try:
-        return [
-            consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=TIMEOUT_SECONDS)[1]
-            for p in range(partitions)
-        ]
+        return [_end(consumer, TopicPartition(topic, partition)) for partition in range(partitions)]
     finally:
         consumer.close()
 
