@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.deployment import Deployment
-from tests.isolation import Inherited
+from tests.isolation import Inherited, slow_parts
 from tests.start_state import StartStates
-from tests.tiers import pytest_addoption, pytest_collection_modifyitems, pytest_terminal_summary
+from tests.tiers import pytest_addoption, pytest_collection_modifyitems, pytest_terminal_summary, tier_of
 from tidegate.testing.fixtures import lake
 
 if TYPE_CHECKING:
@@ -55,12 +55,18 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 
 
 @pytest.fixture(autouse=True)
-def unchanged_process() -> Iterator[None]:
-    """A test leaves the working folder and the environment as they were: processes of later tests inherit them."""
-    before = Inherited.read()
+def unchanged_process(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A test leaves the working folder and the environment as they were: processes of later tests inherit them.
+
+    A fast test has neither a JVM nor Great Expectations, which take seconds.
+    """
+    before, slow = Inherited.read(), slow_parts()
     yield
     changed = before.restore()
     assert not changed, f"the test changed {', '.join(changed)}; use monkeypatch"
+    if tier_of(request.node.nodeid, request.node.keywords) == "fast":
+        added = [f"{name} (mark it {mark})" for name, mark in slow_parts().items() if name not in slow]
+        assert not added, f"a fast test started {', '.join(added)}"
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -35,3 +36,12 @@ class Inherited:
             return changed
         os.chdir(self.folder)
         return [*changed, "the working folder"]
+
+
+def slow_parts() -> dict[str, str]:
+    """What this process has that takes seconds: the marker of tests that need it, by name."""
+    context = getattr(sys.modules.get("pyspark"), "SparkContext", None)
+    has_jvm = getattr(context, "_gateway", None) is not None
+    return ({"Great Expectations": "gx"} if "great_expectations" in sys.modules else {}) | (
+        {"a JVM": "jvm"} if has_jvm else {}
+    )

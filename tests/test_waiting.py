@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import ast
+import re
 from pathlib import Path
 
-WAITS = {"flush", "join", "poll", "result", "wait"}
+WAITS = ("flush", "join", "poll", "result", "wait")
 """Methods whose first argument is a limit."""
+_MAY_WAIT = re.compile(rf"\btimeout=\d|\.(?:{'|'.join(WAITS)})\(\d")
 SHORT_SECONDS = 2
 """A shorter wait is a step of a loop, or waits for what must not happen."""
 
 
 def limits(source: str) -> list[int]:
     """The lines of calls that wait for a number of seconds."""
+    if not _MAY_WAIT.search(source):
+        return []
     calls = [node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call)]
     return [call.lineno for call in calls if any(_is_long(value) for value in _limits_of(call))]
 

@@ -55,7 +55,15 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         file, tier = item.nodeid.partition("::")[0], TIERS.index(tier_of(item.nodeid, item.keywords))
         tiers[file] = min(tier, tiers.get(file, tier))
-    items.sort(key=lambda item: tiers[item.nodeid.partition("::")[0]])
+    # The fast files in reverse order: the short files of tests/alerting are last, not the long ones of tests/trace.
+    numbers = {file: number for number, file in enumerate(tiers)}
+    fast = TIERS.index("fast")
+
+    def order_of(item: pytest.Item) -> tuple[int, int]:
+        file = item.nodeid.partition("::")[0]
+        return tiers[file], -numbers[file] if tiers[file] == fast else 0
+
+    items.sort(key=order_of)
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:

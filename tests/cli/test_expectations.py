@@ -57,6 +57,7 @@ def test_a_proposal_is_a_valid_suite(filled: Project) -> None:
     assert suite["row_rules"] + suite["batch_rules"] == len(result.json["expectations"])
 
 
+@pytest.mark.gx
 def test_a_flow_that_sends_a_table_has_nothing_to_propose(project: Project) -> None:
     sent = Flow(name="sent", source=ChangeFeed("silver.orders"), target=KafkaSink("orders"))
     project.declare(dataclasses.replace(orders(), flows=(*orders().flows, sent)))

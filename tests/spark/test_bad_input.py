@@ -34,6 +34,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+@pytest.mark.jvm
 def test_an_unreachable_broker_is_a_transient_error(deployment: Deployment) -> None:
     report = deployment.at(f"127.0.0.1:{free_port()}").run("clickstream")
 
@@ -44,6 +45,7 @@ def test_an_unreachable_broker_is_a_transient_error(deployment: Deployment) -> N
     expect_no_table(deployment)
 
 
+@pytest.mark.jvm
 def test_a_missing_landing_folder_is_a_terminal_error(deployment: Deployment) -> None:
     report = deployment.run()
 
@@ -55,6 +57,7 @@ def test_a_missing_landing_folder_is_a_terminal_error(deployment: Deployment) ->
     expect_no_table(deployment)
 
 
+@pytest.mark.jvm
 def test_a_landing_folder_that_is_a_file_is_a_terminal_error(deployment: Deployment) -> None:
     (deployment.environment.landing / "flights").write_text("not a folder")
 
@@ -66,6 +69,7 @@ def test_a_landing_folder_that_is_a_file_is_a_terminal_error(deployment: Deploym
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+@pytest.mark.jvm
 def test_an_unreadable_landing_folder_is_a_terminal_error(deployment: Deployment) -> None:
     folder = deployment.environment.landing / "flights"
     folder.mkdir()
@@ -79,6 +83,7 @@ def test_an_unreadable_landing_folder_is_a_terminal_error(deployment: Deployment
     assert error["kind"] == "SourceError"
 
 
+@pytest.mark.jvm
 def test_a_lake_of_a_newer_version_is_not_changed(deployment: Deployment) -> None:
     lake = deployment.environment.lake
     lake.mkdir()
@@ -93,6 +98,7 @@ def test_a_lake_of_a_newer_version_is_not_changed(deployment: Deployment) -> Non
 
 
 @pytest.mark.parametrize("content", ["", "v1", "v1\n{", "garbage\n{}\n{}", "v1\n{}\n[]"])
+@pytest.mark.jvm
 def test_a_truncated_offset_log_is_an_error_that_names_the_file(content: str, deployment: Deployment) -> None:
     checkpoint = deployment.layout.checkpoint("flights", "bronze", 1, 0)
     files = {"offsets/0": content, "metadata": '{"id":"7"}'}

@@ -38,6 +38,7 @@ def report_in_lake(orders: Orders, report: RunReport) -> dict[str, Any]:
     return written
 
 
+@pytest.mark.jvm
 def test_if_no_flow_can_run_no_session_starts_and_the_report_has_the_errors(orders: Orders) -> None:
     report = orders.run("bronze", "silver", "gold")
 
