@@ -7,8 +7,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-_NAMES = ("HOME", "PATH", "PYTHONPATH")
-_PREFIXES = ("AIRFLOW", "TIDEGATE_")
+_NAMES = ("AIRFLOW_HOME", "HOME", "PATH", "PYTHONPATH")
+_PREFIXES = ("AIRFLOW__", "TIDEGATE_")
 
 
 @dataclass(frozen=True)

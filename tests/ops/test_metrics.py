@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import copy
-import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-
-import pyarrow as pa
 
 from tidegate.ops import metrics, store
 from tidegate.ops.metrics import QueryProgress
@@ -91,19 +88,6 @@ def test_the_figures_of_a_state_are_those_of_the_last_batches_of_its_flow(tmp_pa
     assert before.summary(later) == "28 rows of state, 0 B in files; no watermark yet"
     assert [each.batch_id for each in metrics.state_figures(path, "windows")] == [1]
     assert metrics.state_figures(path, "bronze") == []
-
-
-def test_a_table_of_an_earlier_release_can_be_read_and_appended_to(tmp_path: Path) -> None:
-    path, added = tmp_path / "progress", [name for name in metrics.schema().names if "state" in name or "water" in name]
-    old = [name for name in metrics.schema().names if name not in added]
-    row = {name: value for name, value in dataclasses.asdict(line()).items() if name in old}
-    store.append(path, pa.schema([metrics.schema().field(name) for name in old]), [row])
-    assert len(added) == 6
-    assert metrics.state_figures(path, "bronze") == []
-    assert [each["trigger_ms"] for each in metrics.read(path, "bronze", "a")] == [1999]
-    metrics.append(path, [line_of_state(1)])
-    assert [each.state_rows for each in metrics.state_figures(path, "bronze", limit=5)] == [14]
-    assert [each["state_rows"] for each in metrics.read(path, "bronze", "a")] == [None, 14]
 
 
 def test_lines_are_appended_in_one_commit_and_can_be_read(tmp_path: Path) -> None:

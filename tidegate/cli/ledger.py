@@ -12,7 +12,7 @@ from tidegate.cli import console, project
 from tidegate.errors import EX_SOFTWARE
 from tidegate.layout import Layout
 from tidegate.ops.ledger import COUNTS
-from tidegate.ops.query import columns, query
+from tidegate.ops.query import query
 from tidegate.report import BatchRecord
 
 _HEADERS = (
@@ -71,10 +71,9 @@ def ledger(
 def _read(layout: Layout, pipeline: str, last: int) -> list[dict[str, Any]]:
     """The newest lines, in chronological order, each with its ``imbalance``."""
     path, wanted = layout.ops(pipeline, "ledger"), (*_COLUMNS_BEFORE_COUNTS, *COUNTS, *_COLUMNS_AFTER_COUNTS)
-    # The lines of an older Tidegate lack newer columns until the next line is added.
-    existing = set(columns(path))
-    lines = query(path, [name for name in wanted if name in existing], _NEWEST, [last])
-    return [{**dict.fromkeys(wanted), **line, "imbalance": BatchRecord.of_line(line).imbalance()} for line in lines]
+    return [
+        {**line, "imbalance": BatchRecord.of_line(line).imbalance()} for line in query(path, wanted, _NEWEST, [last])
+    ]
 
 
 def _row(line: dict[str, Any]) -> tuple[str, ...]:

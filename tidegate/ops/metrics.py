@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pendulum
 
 from tidegate import formatting
-from tidegate.ops import query, store
+from tidegate.ops import store
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -143,7 +143,7 @@ def append(path: Path, lines: Iterable[QueryProgress]) -> None:
 
 
 def read(path: Path, flow: str, attempt: str) -> list[dict[str, Any]]:
-    """The lines of one attempt's batches of a flow, oldest first; a column that the table does not have yet is missing."""
+    """The lines of one attempt's batches of a flow, oldest first."""
     # Safe in SQL literals: names of flows and ids of attempts are validated and have no quotes.
     return store.select(
         path, f"SELECT * FROM delta_table WHERE flow = '{flow}' AND attempt = '{attempt}' ORDER BY started_at"
@@ -153,9 +153,6 @@ def read(path: Path, flow: str, attempt: str) -> list[dict[str, Any]]:
 def state_figures(path: Path, flow: str, limit: int = 1) -> list[StateFigures]:
     """The state after a flow's last batches, the newest first; none for a flow without state, or before its first batch."""
     names = [field.name for field in dataclasses.fields(StateFigures)]
-    # A table of an earlier release lacks the columns until the next line is appended.
-    if not set(names) <= set(query.columns(path)):
-        return []
     lines = store.select(
         path,
         f"SELECT {', '.join(names)} FROM delta_table WHERE flow = '{flow}' AND state_rows IS NOT NULL "

@@ -129,11 +129,8 @@ class Ledger:
         return self.batch(app_id, max(earlier)) if earlier else None
 
     def _read(self, path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
-        # Lines of an older Tidegate lack newer columns.
-        columns = query.columns(path)
-        existing = [name for name in ("flow", *names) if name in columns]
-        rows = query.query(path, existing, "FROM delta_table ORDER BY recorded_at", where=f"flow = '{self._flow}'")
-        return [{**dict.fromkeys(names), **row} for row in rows]
+        sql = "FROM delta_table ORDER BY recorded_at"
+        return query.query(path, ("flow", *names), sql, where=f"flow = '{self._flow}'")
 
 
 def history(path: Path, where: str, columns: Sequence[str], ledger: Ledger, *, since: int = 0) -> History:

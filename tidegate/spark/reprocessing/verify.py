@@ -177,5 +177,4 @@ def _has_other_code(context: FlowContext) -> bool:
     ids = f"'{context.ref.app_id}', '{context.ref.windows_app_id}'"
     sql = f"SELECT * FROM delta_table WHERE app_id IN ({ids}) AND written + upserted > 0"
     lines = store.select(context.layout.ops(context.pipeline.name, "ledger"), sql)
-    # A ledger of an earlier release has no such column.
-    return any(line.get("code_fingerprint") not in (None, present) for line in lines)
+    return any(line["code_fingerprint"] not in (None, present) for line in lines)
