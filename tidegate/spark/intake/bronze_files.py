@@ -33,9 +33,9 @@ def _records(feed: DataFrame, source: FileSource, _lookup: Lookup | None) -> Rec
     )
     rows = feed.select(
         "_row_id",
-        _writer().alias("_writer"),
+        _writer(feed).alias("_writer"),
         "_header",
-        "_dialect",
+        _dialect(feed).alias("_dialect"),
         F.col("line").alias("_raw"),
         at.alias("_at"),
         coordinates.alias("_source"),
@@ -71,10 +71,10 @@ def _partitions() -> SparkColumn:
     )
 
 
-def _header_of(_feed: DataFrame, source: FileSource) -> list[SparkColumn]:
+def _header_of(feed: DataFrame, source: FileSource) -> list[SparkColumn]:
     if source.format == "json":
         return []
-    header = F.struct(F.col("_header").alias("header"), F.col("_dialect").alias("dialect"), _writer().alias("writer"))
+    header = F.struct(F.col("_header").alias("header"), _dialect(feed).alias("dialect"), _writer(feed).alias("writer"))
     return [header.alias(HEADER)]
 
 
@@ -91,9 +91,14 @@ def _writers_in(headers: Iterable[Row], source: FileSource) -> dict[int, tuple[C
     }
 
 
-def _writer() -> SparkColumn:
+def _dialect(feed: DataFrame) -> SparkColumn:
+    """The dialect of a record's file; NULL where the feed has no such column."""
+    return F.col("_dialect") if "_dialect" in feed.columns else F.lit(None).cast("string")
+
+
+def _writer(feed: DataFrame) -> SparkColumn:
     """The id of a record's header: a hash of header and dialect; NULL where the file has no header."""
-    return F.when(F.col("_header").isNotNull(), F.xxhash64("_header", "_dialect"))
+    return F.when(F.col("_header").isNotNull(), F.xxhash64("_header", _dialect(feed)))
 
 
 def _skipping(sources: Sequence[Mapping[str, Any]]) -> SparkColumn:
