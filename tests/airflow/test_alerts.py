@@ -382,6 +382,7 @@ def test_episodes_of_a_pipeline_that_is_no_longer_declared_are_resolved_and_sent
     assert webhook.new_events() == []
 
 
+@pytest.mark.nightly
 def test_airflow_runs_the_dag(runs: Any, layout: Layout, webhook: Webhook, monkeypatch: Any) -> None:
     from dags.alerts import dag
 

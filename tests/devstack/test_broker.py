@@ -209,6 +209,7 @@ def test_a_killed_broker_restarts_at_the_same_address_with_its_data(broker: Brok
 
 @pytest.mark.jvm
 @pytest.mark.kafka
+@pytest.mark.nightly
 def test_spark_reads_a_topic_with_the_pinned_connector(broker: Broker, topic: str, spark: SparkSession) -> None:
     broker.create_topic(topic, partitions=3)
     _write(broker, topic, range(100))

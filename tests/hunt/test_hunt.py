@@ -29,6 +29,7 @@ def seeds(*default: int) -> list[int]:
     return [int(seed) for seed in os.environ.get("HUNT_SEEDS", "").split(",") if seed] or list(default)
 
 
+@pytest.mark.nightly
 def test_the_judge_agrees_with_a_short_history_with_a_fault(begin: Begin) -> None:
     history = begin(4, faults=Faults(share=1.0, attempts=1))
     for _ in range(3):

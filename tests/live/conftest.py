@@ -19,6 +19,7 @@ from tests.live.project import (
     TRANSFORM_IN_LOWER_CASE,
     TRANSFORM_UNCHANGED,
     allow_origins,
+    schedule_clickstream,
     transform_dest,
 )
 from tests.live.tables import days_in_lower_case, flight_ids, wrong_flights
@@ -123,6 +124,7 @@ def clicks(airflow: Live) -> str:
     def successful() -> list[str]:
         return [run for run in airflow.runs("clickstream") if airflow.states(run, "clickstream") == ALL_SUCCESS]
 
+    schedule_clickstream(airflow.project)
     wait_until(lambda: bool(airflow.runs("clickstream")), "the schedule makes a run")
     for run in sorted(airflow.runs("clickstream")):
         airflow.end(run, "clickstream")

@@ -127,8 +127,8 @@ def make_project(folder: Path) -> dict[str, str]:
     with (folder / "dags/flights.py").open("a") as dag:
         dag.write(QUICK_RETRIES)
     (folder / "dags/broken.py").write_text(BROKEN_DAG)
-    # Their applications would keep the others waiting; the demo runs these pipelines.
-    for name in ("delays", "payments"):
+    # Their applications would keep the others waiting; the demo runs these pipelines, and `schedule_clickstream` the first.
+    for name in ("clickstream", "delays", "payments"):
         declaration = folder / f"pipelines/{name}.py"
         declaration.write_text(re.sub(r"schedule=.*,", "schedule=None,", declaration.read_text()))
     transform_dest(folder, TRANSFORM_UNCHANGED, TRANSFORM_IN_LOWER_CASE)
@@ -140,6 +140,11 @@ def make_project(folder: Path) -> dict[str, str]:
     # The feeder continues with the next day: all of its flights, about a thousand.
     land_day(folder / ".data/landing", 1)
     return environment
+
+
+def schedule_clickstream(folder: Path) -> None:
+    """Give clickstream its schedule again."""
+    shutil.copyfile(ROOT / "pipelines/clickstream.py", folder / "pipelines/clickstream.py")
 
 
 def declare_people(folder: Path) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -23,12 +22,6 @@ PROJECT = Path(__file__).parents[2]
 SILVER = ["event_id", "sequence", "kind", "occurred_at", "user_id", "page", "seconds"]
 PAGE_VIEWS = ["page", "window_start", "views", "users", "longest_stay"]
 SESSIONS = ["user_id", "started_at", "ended_at", "pages", "seconds", "bounce"]
-
-
-@pytest.fixture(scope="module")
-def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    with Broker(tmp_path_factory.mktemp("broker"), class_path=class_path(PROJECT, "broker")) as running:
-        yield running
 
 
 @pytest.fixture
@@ -112,8 +105,9 @@ def test_an_older_row_that_arrives_late_does_not_restore_a_deleted_key(clicks: D
     expect_the_result_of_duckdb(clicks)
 
 
-def test_bronze_stores_key_value_headers_and_coordinates_raw(clicks: Deployment) -> None:
+def test_bronze_stores_key_value_headers_and_coordinates_raw_and_commits_no_consumer_group(clicks: Deployment) -> None:
     from confluent_kafka import Producer
+    from confluent_kafka.admin import AdminClient
 
     topic = topic_of(clicks)
     producer = Producer({"bootstrap.servers": clicks.environment.kafka, "log_level": 3})
@@ -129,14 +123,6 @@ def test_bronze_stores_key_value_headers_and_coordinates_raw(clicks: Deployment)
         (2, 0, b"k\x00", b"\xff\xfe not text"),
     ]
     assert [header["value"] for header in rows[1]["headers"]] == [b"\x01", b"\x02"]
-
-
-def test_no_consumer_group_is_committed(clicks: Deployment) -> None:
-    from confluent_kafka.admin import AdminClient
-
-    clicks_feed.produce(clicks.environment.kafka, clicks_feed.wave_one(views=50), topic_of(clicks))
-    clicks.run("clickstream", ["bronze"])
-
     groups = (
         AdminClient({"bootstrap.servers": clicks.environment.kafka})
         .list_consumer_groups(request_timeout=TIMEOUT_SECONDS)

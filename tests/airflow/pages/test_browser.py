@@ -90,6 +90,7 @@ def test_a_user_who_logs_in_by_the_form_sees_the_page(opened: Opened) -> None:
     assert page.locator("h1").inner_text() == "flights"
 
 
+@pytest.mark.nightly
 def test_links_lead_from_the_navigation_to_the_pages_and_back_to_airflow(opened: Opened, server: str) -> None:
     page = opened("/")
     page.get_by_role("link", name="Tidegate").click()
@@ -139,6 +140,7 @@ def test_a_foreign_link_inside_the_frame_opens_a_new_window(opened: Opened) -> N
         ("/dags/flights/runs/{run}/tasks/silver/plugin/tidegate-task-instance", "silver in this run"),
     ],
 )
+@pytest.mark.nightly
 def test_dags_runs_and_tasks_have_a_tab(opened: Opened, run: str, path: str, content: str) -> None:
     page = opened(path.format(run=run))
     with framed(page) as frame:

@@ -149,6 +149,7 @@ def test_of_records_with_the_same_time_the_newest_stays_and_null_keys_go_to_quar
     assert versions(context) == [(1, 5, 10, "Kiel", "c"), (1, 10, None, "Oslo", "b")]
 
 
+@pytest.mark.nightly
 def test_a_backfill_derives_the_whole_history_of_its_keys(latest: Open) -> None:
     context = latest(cleaned, flow=HISTORY)
     process(context, (1, 10, "Rome", "a"), (1, 20, "Oslo", "b"), (2, 10, "Rome", "c"), (3, 10, "Rome", "d"))

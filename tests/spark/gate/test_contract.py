@@ -301,27 +301,12 @@ def generated(batches: int) -> settings:
     )
 
 
-@generated(2)
-@given(data=st.data())
-def test_split_and_report_agree_on_generated_rows_conditions_and_thresholds(
-    spark: SparkSession, lake: Layout, data: st.DataObject
-) -> None:
-    batch = data.draw(BATCH)
-    # The first generated batch consists of equal rows.
-    if len(set(batch)) > 1:
-        compare_generated(spark, lake, batch, data)
-
-
 @pytest.mark.nightly
 @generated(12)
-@given(data=st.data())
-def test_split_and_report_agree_on_many_generated_batches(
-    spark: SparkSession, lake: Layout, data: st.DataObject
+@given(drawn=BATCH, data=st.data())
+def test_split_and_report_agree_on_generated_rows_conditions_and_thresholds(
+    spark: SparkSession, lake: Layout, drawn: list[tuple[Any, ...]], data: st.DataObject
 ) -> None:
-    compare_generated(spark, lake, data.draw(BATCH), data)
-
-
-def compare_generated(spark: SparkSession, lake: Layout, drawn: list[tuple[Any, ...]], data: st.DataObject) -> None:
     plain = []
     for number, (a, b, ratio, measure, code, payload, document, day) in enumerate(drawn):
         kind = "number" if measure is not None and measure != "not a number" else "word"

@@ -249,6 +249,7 @@ def commits(place: Path) -> list[str]:
     return sorted(str(file) for folder in folders for file in folder.rglob("*") if file.is_file())
 
 
+@pytest.mark.nightly
 def test_a_backfill_that_deletes_too_many_rows_is_refused_until_exactly_that_number_is_accepted(place: Path) -> None:
     loss = Impact(before=3, after=2, deleted=1, changed=2, added=0, read=4, quarantined=0)
     before = commits(place)

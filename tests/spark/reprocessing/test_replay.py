@@ -209,7 +209,9 @@ def test_the_next_run_releases_a_replay_that_crashed_before_it_wrote_to_the_targ
     expect_every_order_in_one_place(context)
 
 
-@pytest.mark.parametrize("by_run", [True, False], ids=["the next run", "the next replay"])
+@pytest.mark.parametrize(
+    "by_run", [True, pytest.param(False, marks=pytest.mark.nightly)], ids=["the next run", "the next replay"]
+)
 def test_a_replay_that_crashed_after_it_wrote_to_the_target_is_recorded_and_settled_once(
     place: Path, monkeypatch: pytest.MonkeyPatch, by_run: bool
 ) -> None:

@@ -275,6 +275,7 @@ def legs_of(place: Path, *refused: int) -> FlowContext:
     return dataclasses.replace(own, resolved=resolved_flow(LEGS, dataclasses.replace(own.pipeline, flows=flows)))
 
 
+@pytest.mark.nightly
 def test_the_rows_of_a_record_with_an_entry_are_put_back_or_left_together_also_after_a_crash(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -346,6 +347,7 @@ def keyed_below(limit: int) -> Callable[[DataFrame], DataFrame]:
     return lambda rows: clean(rows).selectExpr("* EXCEPT (id)", f"CASE WHEN amount < {limit} THEN id END AS id")
 
 
+@pytest.mark.nightly
 def test_the_undo_of_a_replay_leaves_entries_that_it_returned_and_a_later_backfill_closed(place: Path) -> None:
     land(place, "high.json", (2, 20, 2000), (3, 30, 3000))
     run_flow(context_of(place, orders.BRONZE))

@@ -184,6 +184,7 @@ def test_rows_that_someone_changed_are_named_by_key_and_column(place: Path) -> N
         verified(silver(place), keys=("id=x",))
 
 
+@pytest.mark.nightly
 def test_other_code_that_made_rows_of_the_present_checkpoint_is_named(place: Path) -> None:
     context = silver(place)
     by_hand(context).delete("id = 2")
