@@ -165,8 +165,8 @@ def apply_backfill(spark: SparkSession, folder: Path, refused: dict[str, list[st
 def test_a_backfill_closes_adds_and_keeps_entries_in_one_commit(spark: SparkSession, tmp_path: Path) -> None:
     context = flow_context(spark, tmp_path, LATEST)
     append(context, *((name, ["x"]) for name in ("passes", "waived", "fails", "expired", "bystander")))
-    change(context, "passes", _in_hand="claimed")
-    change(context, "waived", state="waived", changed_by="bob", reason="too old")
+    change(context, "passes", _in_hand="claimed", _replay="3")
+    change(context, "waived", state="waived", changed_by="bob", reason="too old", _replay="3")
     change(context, "expired", state="expired", changed_by="bob", reason="too late")
     before = tables.version(spark, context.quarantine)
 
@@ -182,6 +182,9 @@ def test_a_backfill_closes_adds_and_keeps_entries_in_one_commit(spark: SparkSess
         "bystander": ("open", ["x"], 0, None, None, None, None),
         "new": ("open", ["z"], 0, None, None, None, None),
     }
+    assert {replay for (replay,) in entries(context, "_replay").values()} == {None}, (
+        "an undo of replay 3 leaves them closed"
+    )
     assert entries(context, "_app_id", "_batch_id", "quarantined_at")["new"] == (window.app_id, 7, LATER)
     assert tables.transactions(spark, context.quarantine)[window.app_id] == 7
     # A rerun of the backfill keeps the split: refused are the rows of all open, waived and expired entries of the checkpoint.

@@ -346,6 +346,7 @@ def half_written(place: Path, monkeypatch: pytest.MonkeyPatch, step: str) -> Non
             backfill.backfill(silver(place, without(2)), FIRST_DAYS)
 
 
+@pytest.mark.nightly
 def test_a_full_refresh_finishes_a_half_written_backfill_before_it_opens_its_checkpoint(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -363,6 +364,7 @@ def test_a_full_refresh_finishes_a_half_written_backfill_before_it_opens_its_che
     assert amounts(refreshed) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}
 
 
+@pytest.mark.nightly
 def test_a_new_version_does_not_finish_a_half_written_backfill_and_records_what_it_wrote(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
