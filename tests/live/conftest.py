@@ -122,7 +122,8 @@ def clicks(airflow: Live) -> str:
     airflow.up()
 
     def successful() -> list[str]:
-        return [run for run in airflow.runs("clickstream") if airflow.states(run, "clickstream") == ALL_SUCCESS]
+        ended = {run: airflow.states(run, "clickstream") for run in airflow.runs("clickstream")}
+        return [run for run, states in ended.items() if {*states.values()} == {"success"}]
 
     schedule_clickstream(airflow.project)
     wait_until(lambda: bool(airflow.runs("clickstream")), "the schedule makes a run")
