@@ -26,7 +26,7 @@ from tests.waiting import TIMEOUT_SECONDS, wait_until
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
-    from tests.live.conftest import Backfilled, Cleared
+    from tests.live.conftest import Backfilled, Cleared, Refused
     from tests.live_airflow import Live
 
 pytestmark = [pytest.mark.live, pytest.mark.jvm, pytest.mark.kafka, pytest.mark.airflow, pytest.mark.timeout(2400)]
@@ -136,8 +136,10 @@ class Form:
 @pytest.mark.nightly
 @pytest.mark.browser
 def test_every_invalid_conf_is_refused_by_form_command_and_api_before_any_application(
-    live: Live, browser: Browser
+    live: Live, refused: Refused, browser: Browser
 ) -> None:
+    # The first run has ended, so that others may begin.
+    assert refused.states["silver"] == "failed"
     before, form = set(live.runs("flights")), Form(live, browser)
     triggers = [["dags", "trigger", "flights", "--conf", json.dumps(conf)] for conf in REFUSED_AT_ONCE]
     assert "0" not in commands(live, *triggers)
