@@ -94,6 +94,7 @@ def keys(line: BatchRecord | None) -> tuple[int, int, int, int]:
     return line.groups, line.upserted, line.deleted, line.unchanged
 
 
+@pytest.mark.nightly
 def test_rows_that_differ_are_written_and_rows_that_are_missing_are_deleted(compared: Snapshots) -> None:
     compared.land(lines({1: 10, 2: 20, 3: 30}))
     assert keys(compared.process(0)) == (3, 3, 0, 0)

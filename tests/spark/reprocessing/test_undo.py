@@ -124,6 +124,7 @@ def test_the_net_change_of_several_commits_ends_where_another_commit_changed_the
     assert values == {1: (10, None), 2: (100, 101), 3: (30, 31), 4: (None, 40)}
 
 
+@pytest.mark.nightly
 def test_a_backfill_is_undone_where_its_rows_are_still_what_it_made_and_gold_follows(place: Path) -> None:
     gold = context_of(place, orders.GOLD, daily)
     run_flow(gold)
