@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import secrets
 from collections.abc import Callable, Iterator
@@ -36,6 +37,20 @@ SHARED_WORKERS = {
     ),
 }
 """Files of tests/live that run in one worker, by the resource that they share."""
+
+
+def _is_not_a_retry_of_py4j(record: logging.LogRecord) -> bool:
+    return not (record.module == "java_gateway" and record.levelno < logging.WARNING)
+
+
+def pytest_configure() -> None:
+    """Keep py4j's thread from formatting a traceback each time that it sends a command again.
+
+    Python parses a line of code for each traceback, and up to 3.11.7 two threads that parse at the same time can fail
+    (python/cpython#106905). Most records come from py4j's own logger, that of a retry from the root logger.
+    """
+    logging.getLogger("py4j").setLevel(logging.WARNING)
+    logging.getLogger().addFilter(_is_not_a_retry_of_py4j)
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+import ast
+import gc
+import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -121,3 +127,48 @@ def test_what_a_transform_uses_of_other_modules_of_the_project_is_read_too(
     with pytest.raises(SpecError, match=r"spark_jobs/shared\.py line 2 reads a table"):
         check(tmp_path, f"{imports}\n\n\ndef join(trips):\n    return {call}\n")
     check(tmp_path, "from spark_jobs.shared import other\n\n\ndef join(trips):\n    return other(trips)\n")
+
+
+class _LetsOthersRun:
+    """An object of a cycle, whose finalizer lets go of the interpreter's lock."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        for _ in range(3):
+            time.sleep(0)
+
+
+def _failures(parse: Callable[[bytes], ast.Module]) -> int:
+    """How many of four threads fail that parse while garbage is collected."""
+    source, failures = Path(transform_code.__file__).read_bytes(), []
+
+    def work() -> None:
+        try:
+            for _ in range(10):
+                for _ in range(3):
+                    _LetsOthersRun()
+                parse(source)
+        except SystemError as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=work) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return len(failures)
+
+
+def test_several_threads_can_check_files_at_the_same_time() -> None:
+    threshold, interval = gc.get_threshold(), sys.getswitchinterval()
+    gc.set_threshold(1000)
+    sys.setswitchinterval(1e-5)
+    try:
+        assert _failures(transform_code._parsed) == 0
+        if sys.version_info < (3, 11, 8):
+            assert any(_failures(ast.parse) for _ in range(50)), "the fault that the lock prevents"
+    finally:
+        gc.set_threshold(*threshold)
+        sys.setswitchinterval(interval)

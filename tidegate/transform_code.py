@@ -7,9 +7,11 @@ sink only has to be there.
 from __future__ import annotations
 
 import ast
+import gc
 import importlib.util
 import re
 import symtable
+import threading
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
@@ -30,6 +32,8 @@ _READERS = frozenset({"DeltaTable", "forName", "forPath", "read_parquet", "read_
 _FORMAT = r"(?:delta|parquet|csv|json|orc|avro|text|binaryfile)"
 _PATH_IN_SQL = re.compile(rf"\b{_FORMAT}\s*\.\s*`|\bUSING\s+{_FORMAT}\b", re.IGNORECASE)
 """SQL that reads a table by its path. Other SQL can only name views of the transform's own rows: the lake has no catalog."""
+
+_PARSING = threading.Lock()
 
 
 def file_of(function: str) -> Path | None:
@@ -78,7 +82,7 @@ def check_exists(role: str, name: str, code: Path | None) -> ast.Module:
     try:
         source = code.read_bytes()
         names = symtable.symtable(source, file, "exec")  # type: ignore[arg-type]  # bytes: Python finds the encoding
-        tree = ast.parse(source)
+        tree = _parsed(source)
     except (OSError, SyntaxError, ValueError) as error:
         raise SpecError(f"{role} {name!r}: {file} cannot be read: {error}; correct the file") from error
     # Names of `import *` are not in the file; the job imports the module and raises if the function is not among them.
@@ -155,11 +159,27 @@ def reached(module: str, function: str) -> Iterator[tuple[str, ast.AST]]:
                 places.append(used)
 
 
+def _parsed(source: bytes) -> ast.Module:
+    """The tree of a file, also where several threads ask, as those that serve pages.
+
+    Up to Python 3.11.7, ``ast.parse`` raises "AST constructor recursion depth mismatch" if another thread parses while a garbage
+    collection or a finalizer lets go of the interpreter's lock (python/cpython#106905).
+    """
+    with _PARSING:
+        collects = gc.isenabled()
+        gc.disable()
+        try:
+            return ast.parse(source)
+        finally:
+            if collects:
+                gc.enable()
+
+
 def _definitions(module: str) -> tuple[dict[str, ast.stmt], dict[str, tuple[str, str]]]:
     """The statements of a module by the names that they define, and its names that come from other modules of ``spark_jobs``."""
     path = file_of(f"{module}:") if module else None
     try:
-        tree = ast.parse(b"" if path is None else path.read_bytes())
+        tree = _parsed(b"" if path is None else path.read_bytes())
     except (OSError, SyntaxError, ValueError):
         # The job imports it, and reports the error.
         tree = ast.parse("")
