@@ -111,6 +111,16 @@ def test_a_failed_application_raises_so_that_the_retry_policy_is_evaluated(spark
         hook.submit("run_pipeline.py")
 
 
+def test_the_output_of_an_application_is_closed_when_it_has_ended(spark_submit: Any) -> None:
+    spark_submit("print('a line of its log')")
+    hook = _hook()
+    hook._application_args = ["--dag-id", "flights", "--run-key", "k", "--attempt", "a1", "--request", "q1"]
+    hook.submit("run_pipeline.py")
+    assert hook._submit_sp is not None
+    assert hook._submit_sp.stdout is not None
+    assert hook._submit_sp.stdout.closed
+
+
 def test_an_application_ends_before_airflow_kills_its_task() -> None:
     assert submit.GRACE_SECONDS + submit._KILL_SECONDS < 5, "Airflow kills the task 5 s after SIGTERM"
 

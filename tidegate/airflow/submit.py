@@ -196,6 +196,8 @@ class SubmitHook(SparkSubmitHook):
         finally:
             # Also for Ctrl-C in a terminal and for timeouts.
             self._end_processes()
+            if self._submit_sp is not None and self._submit_sp.stdout is not None:
+                self._submit_sp.stdout.close()
 
     def on_kill(self) -> None:
         """SIGTERM, then SIGKILL, to the whole process group; then the provider's own `on_kill` for remote applications."""
