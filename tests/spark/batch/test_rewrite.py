@@ -74,3 +74,18 @@ def test_without_common_keys_the_table_loses_as_many_rows_as_it_shrinks_by(
     after = [("x", 0, "a", False), ("y", 0, "a", False), ("z", 0, "a", True)]
     shrunk = measured(spark, tmp_path, before, after, columns, keys).impact
     assert (shrunk.before, shrunk.after, shrunk.deleted, shrunk.changed, shrunk.added) == (5, 2, 3, 2, 0)
+
+
+def test_keys_in_the_sample_have_every_column_and_instants_to_the_microsecond(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    context = orders.flow_context(spark, tmp_path, orders.SILVER)
+    columns = "at timestamp, part int, _row_id string"
+    rows = "SELECT TIMESTAMP '2026-10-25T00:30:00.000002Z' AS at, CAST(NULL AS int) AS part, 'a' AS _row_id"
+    try:
+        result = rewrite.measure(
+            context, spark.sql(rows), spark.createDataFrame([], columns), keys=("at", "part"), refused=None, read=1
+        )
+    finally:
+        context.release()
+    assert result.sample == {"deleted": ['{"at":"2026-10-25T00:30:00.000002Z","part":null}']}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import shutil
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -122,6 +123,26 @@ def test_the_net_change_of_several_commits_ends_where_another_commit_changed_the
 
     values = {row["id"]: tuple(row[side] and row[side]["v"] for side in ("before", "after")) for row in changes}
     assert values == {1: (10, None), 2: (100, 101), 3: (30, 31), 4: (None, 40)}
+
+
+@pytest.mark.parametrize("zone", ["Europe/Berlin", "UTC"])
+def test_instants_in_keys_are_listed_in_utc_whatever_zone_the_process_has(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, zone: str
+) -> None:
+    rows = spark.sql(
+        "SELECT * FROM VALUES (TIMESTAMP '2026-10-25T01:30:00.000002Z', 1), (TIMESTAMP '2026-10-25T00:30:00Z', 2) AS rows(at, id)"
+    )
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        listed = undo.first_keys(rows, ("at", "id"))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert listed == [
+        {"at": "2026-10-25T00:30:00.000000Z", "id": 2},
+        {"at": "2026-10-25T01:30:00.000002Z", "id": 1},
+    ]
 
 
 @pytest.mark.nightly

@@ -302,6 +302,33 @@ def test_sums_are_the_same_up_to_nine_digits_and_a_sum_that_is_no_number_is_not_
     assert {row.columns for row in rows} == {("columns",)}
 
 
+def test_values_and_keys_differ_by_a_microsecond_and_a_field_without_a_value_is_no_difference(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    from pyspark.sql import functions as F
+
+    context = orders.flow_context(spark, tmp_path, orders.GOLD)
+    at = "TIMESTAMP '2026-10-25T00:30:00.00000{}Z'"
+    row = "{key} AS at, map('seen', {value}) AS times, named_struct({fields}) AS place"
+    place = "'city', 'Rome'"
+    larger = f"{place}, 'zip', CAST(NULL AS string)"
+    sides = Sides(
+        expected=spark.sql(
+            f"SELECT {row.format(key=at.format(1), value=at.format(1), fields=place)} UNION ALL "
+            f"SELECT {row.format(key=at.format(2), value=at.format(1), fields=place)}"
+        ),
+        actual=spark.sql(
+            f"SELECT {row.format(key=at.format(1), value=at.format(1), fields=larger)} UNION ALL "
+            f"SELECT {row.format(key=at.format(2), value=at.format(2), fields=larger)}"
+        ),
+        keys=("at",),
+        source="",
+    )
+    _, rows = compare(context, 0, sides, F.lit(True))
+
+    assert rows == [DifferingRow(effect="different", key='{"at":"2026-10-25T00:30:00.000002Z"}', columns=("times",))]
+
+
 @pytest.mark.nightly
 def test_tables_that_only_runs_wrote_have_no_difference(place: Path) -> None:
     code, gold = clean_or_deleted, context_of(place, orders.GOLD, daily)

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from tidegate.errors import SinkError, SinkUnavailableError, SourceError, SourceUnavailableError
 from tidegate.probes import kafka
+from tidegate.spark.lake.tables import JSON
 from tidegate.spec import KafkaSink
 
 if TYPE_CHECKING:
@@ -16,13 +17,6 @@ if TYPE_CHECKING:
 
     from tidegate.spark.context import FlowContext
 
-JSON = {
-    "ignoreNullFields": "false",
-    "timeZone": "UTC",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
-"""How keys and rows are written: every column, times with microseconds. Ids contain a hash of the key, so this never changes."""
 _WRITER = {
     # Every replica in sync has a record before it counts as sent, and the records of a partition keep their order in retries.
     "kafka.acks": "all",

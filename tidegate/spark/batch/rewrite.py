@@ -21,7 +21,7 @@ from tidegate.errors import RewriteRefusedError
 from tidegate.impact import Impact, acceptance
 from tidegate.planning.backfill import commands
 from tidegate.spark.batch import quarantine
-from tidegate.spark.lake import writes
+from tidegate.spark.lake import tables, writes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -186,8 +186,8 @@ def _effects(
         .when(F.expr(differs or "false"), F.lit("changed"))
         .otherwise(F.lit("unchanged"))
     )
-    key = F.to_json(F.struct(*[F.coalesce(F.col(f"t.{name}"), F.col(f"s.{name}")).alias(name) for name in keys]))
-    effects = both.select(effect.alias("effect"), key.alias("key")).persist()
+    key = F.struct(*[F.coalesce(F.col(f"t.{name}"), F.col(f"s.{name}")).alias(name) for name in keys])
+    effects = both.select(effect.alias("effect"), F.to_json(key, tables.JSON).alias("key")).persist()
     context.persisted.append(effects)
     counts = {row["effect"]: row["count"] for row in effects.groupBy("effect").count().collect()}
     sample = {

@@ -13,9 +13,8 @@ from pyspark.sql import functions as F
 
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import function_sink, kafka_sink, scopes
-from tidegate.spark.batch.kafka_sink import JSON
 from tidegate.spark.batch.split import Split
-from tidegate.spark.lake.tables import Commit
+from tidegate.spark.lake.tables import JSON, Commit
 from tidegate.spec import FunctionSink, KafkaSink
 
 if TYPE_CHECKING:

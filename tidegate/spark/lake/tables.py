@@ -20,6 +20,15 @@ if TYPE_CHECKING:
 
     from tidegate.window import Window
 
+JSON = {
+    "ignoreNullFields": "false",
+    "timeZone": "UTC",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
+"""Options for keys and rows as JSON: every column, times with microseconds. Ids of sent changes contain a
+hash of the key, so these options never change."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Commit:

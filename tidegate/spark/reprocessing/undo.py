@@ -261,10 +261,7 @@ def _report_rows(context: FlowContext, pending: Undo, state: DataFrame, counts: 
         context.pipeline.name, context.request.run_key, context.attempt, context.flow.name
     )
     listed = {
-        name: [
-            row.asDict()
-            for row in state.where(state["_state"].isin(*states)).select(*keys).sort(*keys).limit(KEYS_KEPT).collect()
-        ]
+        name: first_keys(state.where(F.col("_state").isin(*states)), keys)
         for name, states in (("put_back", undo_entries.PUT_BACK), ("left", ("changed", "kept")))
     }
     json_codec.write(path, {"undoes": pending.undoes, "table": context.flow.target.name, **listed})
@@ -280,6 +277,16 @@ def _report_rows(context: FlowContext, pending: Undo, state: DataFrame, counts: 
         )
     if as_before := counts.get("as_before", 0):
         context.report.notes.append(f"{count(as_before, 'row')} already as before run {pending.undoes}")
+
+
+def first_keys(rows: DataFrame, keys: Sequence[str]) -> list[dict[str, Any]]:
+    """The first `KEYS_KEPT` keys of rows in their order; an instant is a text in UTC."""
+    # PySpark gives instants in the zone of the process, without naming it.
+    texts = [
+        F.date_format(key, tables.JSON["timestampFormat"]).alias(key) if kind == "timestamp" else F.col(key)
+        for key, kind in rows.select(*keys).dtypes
+    ]
+    return [row.asDict() for row in rows.sort(*keys).limit(KEYS_KEPT).select(*texts).collect()]
 
 
 def _nothing(pending: Undo, counts: dict[str, int]) -> str:

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _SAME = 1e-9
 """The relative difference up to which sums of floating-point numbers are the same: they depend on the order of the rows."""
+_CONTENT = tables.JSON | {"ignoreNullFields": "true"}
+"""Options for values as JSON: a field of a struct that is NULL is the same as none, because a column may have got it later."""
 _NUMBER, _IS, _DIFFERING = "_copy", "_is", "_differing"
 
 
@@ -103,7 +105,7 @@ def compare(
     )
     key = F.struct(*[F.coalesce(F.col(f"e.`{name}`"), F.col(f"a.`{name}`")).alias(name) for name in sides.keys])
     rows = joined.withColumn(_DIFFERING, differing).select(
-        effect.alias("effect"), F.to_json(key, {"ignoreNullFields": "false"}).alias("key"), _DIFFERING
+        effect.alias("effect"), F.to_json(key, tables.JSON).alias("key"), _DIFFERING
     )
     rows = rows.persist()
     context.persisted.append(rows)
@@ -152,10 +154,10 @@ def _comparable(rows: DataFrame, other: DataFrame, keys: Sequence[str], columns:
         kinds = {each[name] for each in (types, others) if name in each}
         if len(kinds) == 1 and "map<" not in next(iter(kinds)):
             return column.alias(name)
-        return F.when(column.isNotNull(), F.to_json(F.struct(column.alias("v")))).alias(name)
+        return F.when(column.isNotNull(), F.to_json(F.struct(column.alias("v")), _CONTENT)).alias(name)
 
     side = rows.select(*[F.col(f"`{key}`") for key in keys], *map(value, columns))
-    content = F.to_json(F.struct(*[F.col(f"`{name}`") for name in columns])) if columns else F.lit("")
+    content = F.to_json(F.struct(*[F.col(f"`{name}`") for name in columns]), _CONTENT) if columns else F.lit("")
     copies = Window.partitionBy(*[F.col(f"`{key}`") for key in keys]).orderBy(content)
     return side.withColumn(_NUMBER, F.row_number().over(copies)).withColumn(_IS, F.lit(True))
 
