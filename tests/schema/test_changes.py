@@ -42,6 +42,10 @@ def kinds(old: str, new: str) -> list[tuple[str, str]]:
         ("a STRUCT<x: INT>", "a STRUCT<x: INT, y: STRING>", [("widening", "a")]),
         ("a STRUCT<x: INT, y: STRING>", "a STRUCT<x: INT>", [("narrowing", "a")]),
         ("a STRUCT<x: INT>", "a STRUCT<x: STRING>", [("type_change", "a")]),
+        ("a STRUCT<x: INT>", "a struct < x integer >", []),
+        ("a STRUCT<zipCode: INT>", "a STRUCT<zipcode: INT>", [("type_change", "a")]),
+        ("a STRUCT<`x y`: INT>", "a STRUCT<`xy`: INT>", [("type_change", "a")]),
+        ("a STRUCT<`x, y`: INT, z: INT>", "a STRUCT<z: INT, `x, y`: BIGINT>", [("widening", "a")]),
         ("a ARRAY<INT>", "a ARRAY<BIGINT>", [("widening", "a")]),
         ("a MAP<STRING, INT>", "a MAP<STRING, BOOLEAN>", [("type_change", "a")]),
         ("a ARRAY<INT>", "a INT", [("type_change", "a")]),
@@ -87,6 +91,13 @@ def test_a_change_to_a_type_that_holds_all_values_is_a_widening_and_its_reverse_
 def test_a_change_that_loses_values_in_both_directions_is_a_type_change(one: str, other: str) -> None:
     assert relation(Column("a", one), Column("a", other)) == "type_change"
     assert relation(Column("a", other), Column("a", one)) == "type_change"
+
+
+def test_the_normal_form_of_a_type_keeps_the_names_of_nested_fields() -> None:
+    kind = "Struct < zipCode : Integer, `geo point`: ARRAY< DEC(5, 2) >, `x`: MAP<string, STRUCT<`a,b` LONG>> >"
+    text = "struct<zipCode:int,`geo point`:array<decimal(5,2)>,x:map<string,struct<`a,b`:bigint>>>"
+    assert normal(kind) == text
+    assert normal(text) == text
 
 
 def test_an_unknown_type_matches_any_type() -> None:

@@ -52,6 +52,8 @@ def test_only_a_new_field_with_a_valid_column_name_evolves() -> None:
     assert [terms.action(change) for change in (NEW, RENAMED)] == ["evolve", "evolve"]
     assert [terms.action(change) for change in (CLASH, RETYPED, MISSING)] == ["rescue", "rescue", "rescue"]
     assert terms.action(Change(kind="addition", field="flight no")) == "rescue"
+    kinds = {"struct<zipCode:int>": "evolve", "struct<`zip code`:int>": "rescue"}
+    assert {kind: terms.action(Change(kind="addition", field="place", after=kind)) for kind in kinds} == kinds
 
 
 def test_an_answer_applies_to_its_own_change_and_only_in_a_frozen_contract() -> None:

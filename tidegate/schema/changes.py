@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal, Self
 
-from tidegate.schema.ddl import Column, split_top_level
+from tidegate.schema.ddl import Column, nested_fields, nested_type, quoted, split_top_level
 
 ChangeKind = Literal["addition", "widening", "narrowing", "removal", "rename_suspect", "case_clash", "type_change"]
 
@@ -150,14 +150,13 @@ def relation(old: Column, new: Column) -> Literal["widening", "narrowing", "type
 
 
 def normal(kind: str) -> str:
-    """The normal form of a type: lower case, no blanks, aliases replaced by Spark's own names."""
+    """The normal form of a type: lower case but for names of nested fields, no blanks, aliases replaced by Spark's own names."""
+    outer, inside = nested_type(kind)
+    if outer == "struct":
+        return f"struct<{','.join(f'{quoted(name)}:{normal(of)}' for name, of in nested_fields(inside))}>"
+    if outer:
+        return f"{outer}<{','.join(map(normal, split_top_level(inside)))}>"
     plain = re.sub(r"\s+", "", kind.lower())
-    if nested := re.fullmatch(r"(array|map|struct)<(.*)>", plain):
-        outer, inside = nested[1], split_top_level(nested[2])
-        if outer == "struct":
-            pairs = (part.partition(":") for part in inside)
-            return f"struct<{','.join(f'{name}:{normal(of)}' for name, _, of in pairs)}>"
-        return f"{outer}<{','.join(normal(part) for part in inside)}>"
     if decimal := re.fullmatch(r"(?:decimal|dec|numeric)(?:\((\d+)(?:,(\d+))?\))?", plain):
         return f"decimal({decimal[1] or 10},{decimal[2] or 0})"
     return _ALIASES.get(plain, plain)
@@ -203,21 +202,22 @@ def _type_text(column: Column) -> str | None:
 def _type_relation(old: str, new: str) -> str:
     if old == new:
         return "same"
-    outer_old, inside_old = _nested(old)
-    outer_new, inside_new = _nested(new)
+    outer_old, inside_old = nested_type(old)
+    outer_new, inside_new = nested_type(new)
     if outer_old and outer_old == outer_new:
         if outer_old == "struct":
-            return _struct_relation(inside_old, inside_new)
-        if len(inside_old) == len(inside_new):
-            pairs = zip(inside_old, inside_new, strict=True)
+            return _struct_relation(nested_fields(inside_old), nested_fields(inside_new))
+        parts_old, parts_new = split_top_level(inside_old), split_top_level(inside_new)
+        if len(parts_old) == len(parts_new):
+            pairs = zip(parts_old, parts_new, strict=True)
             return _combined({_type_relation(*pair) for pair in pairs}) or "same"
     if _holds(new, old):
         return "widening"
     return "narrowing" if _holds(old, new) else "type_change"
 
 
-def _struct_relation(old: list[str], new: list[str]) -> str:
-    before, now = ([Column(*part.partition(":")[::2]) for part in parts] for parts in (old, new))
+def _struct_relation(old: list[tuple[str, str]], new: list[tuple[str, str]]) -> str:
+    before, now = ([Column(*field) for field in fields] for fields in (old, new))
     classes = {"addition": "widening", "removal": "narrowing", "widening": "widening", "narrowing": "narrowing"}
     return _combined({classes.get(change.kind, "type_change") for change in compare(before, now)}) or "same"
 
@@ -229,11 +229,6 @@ def _combined(relations: set[str]) -> Literal["widening", "narrowing", "type_cha
     if different == {"widening"}:
         return "widening"
     return "narrowing" if different == {"narrowing"} else "type_change"
-
-
-def _nested(kind: str) -> tuple[str, list[str]]:
-    match = re.fullmatch(r"(array|map|struct)<(.*)>", kind)
-    return (match[1], split_top_level(match[2])) if match else ("", [])
 
 
 def _holds(wide: str, small: str) -> bool:

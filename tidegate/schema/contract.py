@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 from tidegate.errors import FieldError
 from tidegate.schema.changes import Change
-from tidegate.schema.ddl import Column, parse_ddl
+from tidegate.schema.ddl import Column, can_be_column, parse_ddl
 
 Mode = Literal["evolve", "rescue", "freeze", "discard_value"]
 Action = Literal["evolve", "rescue", "freeze", "discard_value", "quarantine"]
@@ -98,8 +98,8 @@ class Terms:
             mode = "freeze"
         if mode == "freeze" and answer is not None:
             mode = answer
-        can_be_column = change.kind in ("addition", "rename_suspect") and COLUMN.fullmatch(change.field) is not None
-        if mode == "evolve" and not can_be_column:
+        is_storable = COLUMN.fullmatch(change.field) is not None and can_be_column(change.after or "string")
+        if mode == "evolve" and not (change.kind in ("addition", "rename_suspect") and is_storable):
             return "rescue"
         return mode
 

@@ -7,6 +7,11 @@ from dataclasses import dataclass
 
 from tidegate.errors import FieldError
 
+_NESTED_FIELD = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^\s:`]+))(?:\s*:|\s)(.*)", re.DOTALL)
+
+_REFUSED_BY_DELTA = frozenset(" ,;{}()\n\t=")
+"""Characters that no column of a Delta table without column mapping has in its name."""
+
 
 @dataclass(frozen=True)
 class Column:
@@ -47,11 +52,51 @@ def parse_ddl(owner: str, ddl: str) -> tuple[Column, ...]:
 
 
 def split_top_level(ddl: str) -> list[str]:
-    """Split a list at its commas, except those inside brackets."""
-    parts, depth, start = [], 0, 0
+    """Split a list at its commas, except those inside brackets and quoted names."""
+    parts, depth, start, is_quoted = [], 0, 0, False
     for position, letter in enumerate(ddl):
+        is_quoted ^= letter == "`"
+        if is_quoted:
+            continue
         depth += (letter in "(<") - (letter in ")>")
         if letter == "," and depth == 0:
             parts.append(ddl[start:position])
             start = position + 1
     return [*parts, ddl[start:]]
+
+
+def quoted(name: str) -> str:
+    """A field's name in a DDL, in backticks where it needs them."""
+    return name if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", name) else "`" + name.replace("`", "``") + "`"
+
+
+def nested_type(kind: str) -> tuple[str, str]:
+    """``array``, ``map`` or ``struct``, and the text between its brackets; two empty texts for other types."""
+    match = re.fullmatch(r"\s*(array|map|struct)\s*<(.*)>\s*", kind, re.IGNORECASE | re.DOTALL)
+    return (match[1].lower(), match[2]) if match else ("", "")
+
+
+def nested_fields(inside: str) -> list[tuple[str, str]]:
+    """Names and types of the fields of a STRUCT, from the text between its brackets: ``name: type`` or ``name type``."""
+    matches = (_NESTED_FIELD.fullmatch(part) for part in split_top_level(inside) if part.strip())
+    return [
+        (match[1].replace("``", "`") if match[1] is not None else match[2], match[3].strip())
+        for match in matches
+        if match
+    ]
+
+
+def can_be_column(kind: str) -> bool:
+    """Whether a Delta table can have a column of a type.
+
+    Delta refuses some characters in the names of nested fields, and names that differ only in case. A part of unknown type, as
+    of an Avro record that contains itself, cannot be stored.
+    """
+    outer, inside = nested_type(kind)
+    if outer == "struct":
+        fields = nested_fields(inside)
+        distinct = {name.lower() for name, _ in fields}
+        return 0 < len(fields) == len(distinct) and all(
+            name and not _REFUSED_BY_DELTA & set(name) and can_be_column(of) for name, of in fields
+        )
+    return all(map(can_be_column, split_top_level(inside))) if outer else kind != ""

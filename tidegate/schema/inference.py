@@ -9,6 +9,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+from tidegate.schema.ddl import quoted
+
 _INTEGER = re.compile(r"[+-]?\d+", re.ASCII)
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _FRACTION = re.compile(r"[+-]?\d+\.(\d{1,6})", re.ASCII)
@@ -113,11 +115,6 @@ def of_json(values: Sequence[Any]) -> Guess:
     names = list(dict.fromkeys(name for value in present for name in value))
     fields = (f"{quoted(name)}: {of_json([value.get(name) for value in present]).type}" for name in names)
     return Guess(type=f"STRUCT<{', '.join(fields)}>" if names else "STRING")
-
-
-def quoted(name: str) -> str:
-    """A field's name in a DDL."""
-    return name if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) else "`" + name.replace("`", "``") + "`"
 
 
 def _candidates(formats: Mapping[str, Any], *, numbers: bool) -> list[tuple[str, Callable[[str], Any]]]:

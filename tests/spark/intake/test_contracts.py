@@ -6,6 +6,7 @@ import json
 import re
 from datetime import date
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -16,7 +17,9 @@ from tidegate.ops import evolution
 from tidegate.ops.journal import Journal
 from tidegate.quarantine import lifecycle
 from tidegate.quarantine.selection import Selection
-from tidegate.spark.intake import contracts
+from tidegate.schema.changes import compare
+from tidegate.schema.ddl import Column
+from tidegate.spark.intake import contracts, records
 from tidegate.spec import Formats
 
 if TYPE_CHECKING:
@@ -157,6 +160,28 @@ def test_an_evolved_column_is_cast_with_the_formats_of_its_source(spark: SparkSe
         (Decimal("1234.5"), None),
         (None, '{"amount":"1,x"}'),
     ]
+
+
+def test_nested_fields_of_an_evolved_column_have_the_names_of_their_file(spark: SparkSession, tmp_path: Path) -> None:
+    import pyarrow as pa
+    import pyarrow.parquet as pq
+
+    path = tmp_path / "a.parquet"
+    place = {"zipCode": "00100", "geo-point": [{"Lat": 41.9}]}
+    pq.write_table(pa.Table.from_pylist([{"place": place}]), path)
+    fields, texts = records.read_records(str(path), "parquet")
+    (change,) = compare([], [Column(*field) for field in fields])
+    text = json.loads(next(texts))["place"]
+    assert change.after is not None
+    origin = "_origin struct<unknown: map<string,string>, rescued: map<string,string>>"
+    unknown = {"place": json.dumps(text)}
+    frame = spark.createDataFrame([((unknown, unknown),)], origin)
+
+    contracts._with_columns(frame, {"place": change.after}, Formats()).write.format("delta").save(str(tmp_path / "t"))
+
+    (row,) = spark.read.format("delta").load(str(tmp_path / "t")).collect()
+    assert row["place"].asDict(recursive=True) == place
+    assert row["_rescued"] is None
 
 
 @pytest.mark.nightly

@@ -19,6 +19,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidegate.schema.ddl import quoted
+
 if TYPE_CHECKING:
     import pyarrow
 
@@ -197,7 +199,7 @@ def _arrow_type(kind: pyarrow.DataType) -> str:
     if pa.types.is_timestamp(kind):
         return "timestamp" if kind.tz else "timestamp_ntz"
     if pa.types.is_struct(kind):
-        return f"struct<{','.join(f'{field.name}:{_arrow_type(field.type)}' for field in kind)}>"
+        return f"struct<{','.join(f'{quoted(field.name)}:{_arrow_type(field.type)}' for field in kind)}>"
     if pa.types.is_map(kind):
         return f"map<string,{_arrow_type(kind.item_type)}>"
     if pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind):
