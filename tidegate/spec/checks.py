@@ -17,6 +17,18 @@ Layer = Literal["bronze", "silver", "gold"]
 
 NAME = re.compile(r"[a-z][a-z0-9_]{0,62}")
 
+_UNSUPPORTED = {
+    r"\bMAP\s*<\s*(?!STRING\s*,)": (
+        "MAP<STRING, …>: values are parsed as JSON, whose keys are strings. A transform can convert them"
+    ),
+    r"\bNOT\s+NULL\b": (
+        "NOT NULL after the type of a whole field. Inside a STRUCT it would refuse no row: a missing part is NULL. Use an"
+        " expectation of the gate"
+    ),
+    r"\bCOMMENT\s*['\"]": "a name and a type, without COMMENT",
+}
+"""Parts of a field's type that Spark's DDL has and a schema of Tidegate has not, and what is allowed instead."""
+
 
 def fits(pattern: re.Pattern[str], value: object) -> bool:
     """Whether a value is text that matches the whole pattern."""
@@ -86,16 +98,13 @@ def check_positive(declared: object, name: str, value: object, owner: str | None
 
 
 def check_schema(declared: object, ddl: str) -> None:
-    """Refuse DDL that does not parse, declares a field twice, or has a MAP with other keys than STRING."""
+    """Refuse DDL that does not parse, declares a field twice, or has a part that no value can be parsed by."""
     columns = parse_ddl(type(declared).__name__, ddl)
     twice = sorted({c.name.lower() for c in columns if [d.name.lower() for d in columns].count(c.name.lower()) > 1})
     if twice:
         raise FieldError(type(declared).__name__, "schema", ", ".join(twice), "each field once, whatever its case")
     for column in columns:
-        if re.search("map<(?!string,)", re.sub(r"\s+", "", column.type.lower())):
-            raise FieldError(
-                type(declared).__name__,
-                "schema",
-                f"{column.name} {column.type}",
-                "MAP<STRING, …>: values are parsed as JSON, whose keys are strings. A transform can convert them",
-            )
+        plain = re.sub(r"`[^`]*`", "_", column.type)
+        for part, allowed in _UNSUPPORTED.items():
+            if re.search(part, plain, re.IGNORECASE):
+                raise FieldError(type(declared).__name__, "schema", f"{column.name} {column.type}", allowed)
