@@ -114,6 +114,28 @@ def test_items_that_the_newest_version_lacks_leave_and_a_delete_by_the_key_of_th
     assert scopes.without_tombstones(gold, keys_of_groups).count() == 1, "a backfill's feed has no other column"
 
 
+def test_items_outside_of_the_declared_days_leave_their_scope_and_may_empty_it(latest: Open) -> None:
+    from pyspark.sql import functions as F
+
+    limited = dataclasses.replace(ITEMS.target, event_time="on", first_day="2026-01-02")
+    context = latest(
+        lambda rows: exploded(rows).withColumn("on", F.col("sku").cast("date")),
+        flow=dataclasses.replace(ITEMS, target=limited),
+    )
+    process(context, (1, 1, ["2026-01-02", "2026-01-03"]), (2, 1, ["2026-01-04"]))
+
+    line = process(
+        context,
+        (1, 2, ["2025-12-31", "2026-01-03"], "update_postimage", 2),
+        (2, 2, ["2026-01-01"], "update_postimage", 2),
+        batch_id=1,
+    )
+
+    assert line == {"read": 2, "written": 2}
+    assert items(context) == [(1, "2026-01-03", 20, False), (2, None, None, True)]
+    assert process(context, (2, 1, ["2026-01-04"], "insert", 3), batch_id=2) == {"read": 1, "superseded": 1}
+
+
 Order = tuple[int, int, "list[str | None] | None"]
 
 
