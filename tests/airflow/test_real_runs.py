@@ -20,16 +20,19 @@ from tidegate.report import RunReport
 pytestmark = [pytest.mark.nightly, pytest.mark.airflow, pytest.mark.jvm]
 
 
-def test_a_missing_suite_fails_the_application_without_a_retry(runs: Any, project_dir: Path) -> None:
+def test_a_missing_suite_fails_its_flow_without_a_retry(runs: Any, project_dir: Path) -> None:
     from dags.flights import dag
 
     layout = Layout(project_dir / ".data/lake", project_dir / ".data/landing")
     shutil.rmtree(project_dir / "expectations/flights")
     flights_feed.land_day(layout.landing_root, date(2013, 1, 1))
     run = runs.start(dag)
-    assert runs.states(run)["run"] == "failed"
+    states = runs.states(run)
+    assert (states["run"], states["bronze"], states["silver"]) == ("success", "success", "failed")
     (path,) = layout.reports("flights").glob(f"{run_key(run.run_id)}/*/report.json")
     report = RunReport.read(path)
     assert report is not None
-    assert report.error is not None
-    assert not report.error["transient"]
+    silver = report.flow("silver")
+    assert silver.error is not None
+    assert not silver.error["transient"]
+    assert "suite 'flights/silver' (flights/silver.json) does not exist" in silver.error["message"]

@@ -73,7 +73,7 @@ def test_an_increment_also_completes_an_aborted_replay(step: str, finished: bool
     silver = deployment.run(flows=["silver"]).flow("silver")
 
     assert silver.error is None
-    assert ("finished the interrupted replay 0" if finished else "are open again") in " ".join(silver.notes)
+    assert ("finished the interrupted replay 0" if finished else "entries open again") in " ".join(silver.notes)
     passed = delays(5) - delays(20) if finished else 0
     assert states(deployment) == {"open": delays(5) - passed} | ({"replayed": passed} if finished else {})
     assert lag_of_silver(deployment).has_work is False
