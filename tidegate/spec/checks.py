@@ -27,7 +27,7 @@ _UNSUPPORTED = {
     ),
     r"\bCOMMENT\s*['\"]": "a name and a type, without COMMENT",
 }
-"""Parts of a field's type that Spark's DDL has and a schema of Tidegate has not, and what is allowed instead."""
+"""Patterns of parts of a type that Spark's DDL allows and schemas do not support, and what is allowed instead."""
 
 
 def fits(pattern: re.Pattern[str], value: object) -> bool:
@@ -98,7 +98,7 @@ def check_positive(declared: object, name: str, value: object, owner: str | None
 
 
 def check_schema(declared: object, ddl: str) -> None:
-    """Refuse DDL that does not parse, declares a field twice, or has a part that no value can be parsed by."""
+    """Refuse DDL that does not parse, declares a field twice, or has a part that schemas do not support."""
     columns = parse_ddl(type(declared).__name__, ddl)
     twice = sorted({c.name.lower() for c in columns if [d.name.lower() for d in columns].count(c.name.lower()) > 1})
     if twice:
