@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import json
 import os
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -87,6 +88,9 @@ RAISED: dict[str, TidegateError] = {
     "SinkError": errors.SinkError("sent", "kafka.alerts", "Kafka has no such topic"),
     "SinkUnavailableError": errors.SinkUnavailableError("sent", "kafka.alerts", "no Kafka broker answers"),
     "StoppedError": errors.StoppedError(15),
+    "TableUnreadableError": errors.TableUnreadableError(
+        Path("/lake/tables/silver/orders"), Path("/lake/tables/silver/orders/_delta_log/1.json"), "is empty"
+    ),
     "TableDiffersError": errors.TableDiffersError(
         "silver", "silver.flights", "1 missing", "A backfill derives rows again"
     ),
@@ -113,7 +117,7 @@ EXIT_CODES = {
         "SetupError", "SpecError", "FieldError", "DeclarationConflictError", "CheckpointError", "CheckpointIncompatibleError",
         "SchemaChangedError", "StateLostError", "StateSchemaChangedError", "StateCodeChangedError",
         "CheckpointCorruptError", "DamagedFileError", "SourceError", "LakeVersionError", "MissingJavaError",
-        "TopicReplacedError", "OtherClusterError", "SinkError",
+        "TopicReplacedError", "OtherClusterError", "SinkError", "TableUnreadableError",
     },
 }  # fmt: skip
 

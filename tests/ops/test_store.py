@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.layout import Layout
 from tidegate.ops import heartbeats, store
+from tidegate.probes import delta_table
 
 SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])
 
@@ -109,5 +110,5 @@ def test_compacted_heartbeats_stay_for_streams_that_have_not_read_them(
 
 def test_a_table_without_a_committed_version_does_not_exist(tmp_path: Path) -> None:
     (tmp_path / "orders" / "_delta_log").mkdir(parents=True)
-    assert store.open_table(tmp_path / "orders") is None
+    assert delta_table.find(tmp_path / "orders") is None
     assert store.select(tmp_path / "orders", "SELECT * FROM delta_table") == []

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow
 import pytest
+from deltalake import DeltaTable, write_deltalake
 
 from tests.spark_files import DeltaLog, add
-from tidegate.probes import delta_log
+from tidegate.errors import TableUnreadableError
+from tidegate.probes import delta, delta_log, delta_table
 
 
 @pytest.fixture
@@ -48,3 +52,143 @@ def test_transactions_are_those_of_the_checksum_file_if_it_can_be_read(
     if checksum is not None:
         delta_log.entry(log.path, 0).with_suffix(".crc").write_text(checksum)
     assert delta_log.transactions(log.path, 0) == transactions
+
+
+def torn(file: Path) -> None:
+    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+
+
+DAMAGE: dict[str, Callable[[Path], object]] = {
+    "is empty": lambda file: file.write_bytes(b""),
+    "is missing": Path.unlink,
+    "is torn, or does not have what Delta writes": torn,
+    "cannot be read (Is a directory)": lambda file: (file.unlink(), file.mkdir()),
+}
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> Path:
+    """A table ``silver.orders`` of six versions with a checkpoint of version 2."""
+    path = tmp_path / "tables" / "silver" / "orders"
+    path.mkdir(parents=True)
+    for number in range(6):
+        write_deltalake(str(path), pyarrow.table({"id": [number]}), mode="append")
+        if number == 2:
+            DeltaTable(str(path)).create_checkpoint()
+    return path
+
+
+def checkpoint_of(path: Path, version: int) -> Path:
+    return path / "_delta_log" / f"{version:020d}.checkpoint.parquet"
+
+
+@pytest.mark.parametrize("problem", DAMAGE)
+@pytest.mark.parametrize("version", [3, 4])
+def test_a_damaged_entry_is_an_error_that_names_table_and_file(orders: Path, problem: str, version: int) -> None:
+    file = delta_log.entry(orders, version)
+    DAMAGE[problem](file)
+    reads: tuple[Callable[[], object], ...] = (
+        lambda: delta_log.check(orders),
+        lambda: delta_table.find(orders),
+        lambda: delta.snapshot_files(orders),
+        lambda: delta.transaction_version(orders, "app"),
+        lambda: delta.table_id(orders),
+    )
+    for read in reads:
+        with pytest.raises(TableUnreadableError) as raised:
+            read()
+        assert (raised.value.table, raised.value.file, raised.value.problem) == ("silver.orders", str(file), problem)
+        assert str(raised.value).startswith(f"table silver.orders cannot be read: {file} {problem}. ")
+
+
+@pytest.mark.parametrize("problem", [each for each in DAMAGE if each != "is missing"])
+def test_a_damaged_entry_is_no_commit_without_changes(orders: Path, problem: str) -> None:
+    DAMAGE[problem](delta_log.entry(orders, 5))
+    reads: tuple[Callable[[], object], ...] = (
+        lambda: delta_log.actions(orders, 5),
+        lambda: delta.read_commit(orders, 5),
+        lambda: delta.commits_since(orders, 1),
+        lambda: delta.only_adds(orders, 5),
+        lambda: delta.newest_files(orders),
+    )
+    for read in reads:
+        with pytest.raises(TableUnreadableError):
+            read()
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"[1]\n", b'"add"\n', b"{}\n", b'{"add":null}\n', b'{"add":{"path":"a"},"remove":{}}\n', b"\xff\xfe", b"null\n"],
+)
+def test_an_entry_that_is_json_of_another_form_is_damaged(orders: Path, content: bytes) -> None:
+    delta_log.entry(orders, 5).write_bytes(content)
+    with pytest.raises(TableUnreadableError):
+        delta_log.check(orders)
+
+
+@pytest.mark.parametrize(
+    "action", ['{"add":{"size":1}}', '{"add":{"path":"a","size":"x"}}', '{"add":{"path":"a","stats":"{"}}']
+)
+def test_an_action_of_another_form_is_damage_where_it_is_read(orders: Path, action: str) -> None:
+    delta_log.entry(orders, 5).write_text(action + "\n")
+    with pytest.raises(TableUnreadableError):
+        delta.read_commit(orders, 5)
+
+
+def test_entries_that_a_checkpoint_replaces_are_not_needed(orders: Path) -> None:
+    for version in range(3):
+        delta_log.entry(orders, version).write_bytes(b"")
+    delta_log.check(orders)
+    assert len(delta.snapshot_files(orders)) == 6
+
+
+@pytest.mark.parametrize("problem", ["is missing", "is torn, or does not have what Delta writes"])
+def test_a_damaged_checkpoint_is_an_error_that_names_it(orders: Path, problem: str) -> None:
+    DAMAGE[problem](checkpoint_of(orders, 2))
+    with pytest.raises(TableUnreadableError) as raised:
+        delta_table.find(orders)
+    assert (raised.value.file, raised.value.problem) == (str(checkpoint_of(orders, 2)), problem)
+
+
+@pytest.mark.parametrize("content", [b"", b'{"ver', b"[]", b'{"version":"2"}', b"\xff"])
+def test_a_hint_that_cannot_be_read_is_not_needed(orders: Path, content: bytes) -> None:
+    (orders / "_delta_log" / "_last_checkpoint").write_bytes(content)
+    assert len(delta.snapshot_files(orders)) == 6
+    assert delta.newest_files(orders)[0] == 5
+
+
+def test_a_log_without_its_beginning_is_damaged(orders: Path) -> None:
+    checkpoint_of(orders, 2).unlink()
+    (orders / "_delta_log" / "_last_checkpoint").unlink()
+    for version in range(3):
+        delta_log.entry(orders, version).unlink()
+    with pytest.raises(TableUnreadableError) as raised:
+        delta_log.check(orders)
+    assert raised.value.file == str(delta_log.entry(orders, 0))
+
+
+def test_a_version_that_the_log_no_longer_has_is_not_damage(orders: Path) -> None:
+    for version in range(2):
+        delta_log.entry(orders, version).unlink()
+    with pytest.raises(FileNotFoundError):
+        delta.snapshot_files(orders, 1)
+    with pytest.raises(FileNotFoundError):
+        delta_table.find(orders, 77)
+
+
+@pytest.mark.parametrize(
+    ("folder", "name", "after"),
+    [
+        ("tables/silver/orders", "silver.orders", "derived again"),
+        ("quarantine/shop/silver", "quarantine.shop.silver", "its entries are lost"),
+        ("_ops/shop/ledger", "ops.shop.ledger", "what it recorded"),
+        ("staging/shop/silver/v1-0", "staging.shop.silver.v1-0", "builds it again"),
+        ("elsewhere", "elsewhere", "derived again"),
+    ],
+)
+def test_a_damaged_table_has_the_name_by_which_it_is_queried(
+    tmp_path: Path, folder: str, name: str, after: str
+) -> None:
+    error = TableUnreadableError(tmp_path / folder, tmp_path / folder / "_delta_log", "is empty")
+    assert error.table == name
+    assert after in error.message

@@ -79,12 +79,13 @@ def pending_update(context: Context, layout: Layout, pipeline: Pipeline, flow: F
         None when no row was written since then.
     """
     # Imported in the task's process: the threads of delta-rs do not survive a fork of a process that imported it before.
-    from deltalake import DeltaTable, QueryBuilder
+    from deltalake import QueryBuilder
 
-    path = str(layout.ops(pipeline.name, "ledger"))
-    if not DeltaTable.is_deltatable(path):
+    from tidegate.probes import delta_table
+
+    ledger = delta_table.find(layout.ops(pipeline.name, "ledger"))
+    if ledger is None:
         return None
-    ledger = DeltaTable(path)
     ledger_id = str(ledger.metadata().id)
     last_version = _last_published_version(context, table_asset(flow.target.name), ledger_id)
     # `flow.name` is a validated name and `last_version` an int, so neither can break out of its SQL literal.

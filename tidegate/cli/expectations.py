@@ -18,6 +18,7 @@ from tidegate.expectations.profile import Profile
 from tidegate.expectations.proposal import propose as propose_suite
 from tidegate.layout import Layout
 from tidegate.ops.query import query
+from tidegate.probes import delta_table
 from tidegate.resolution import ResolvedFlow, ResolvedPipeline
 from tidegate.spec import Flow, Pipeline
 from tidegate.spec.table import INTERVAL
@@ -161,10 +162,8 @@ def _check_absent(path: Path) -> None:
 
 def _profile_table(environment: Environment, flow: Flow) -> tuple[Profile, ...]:
 
-    from deltalake import DeltaTable
-
     path = Layout.of(environment).table(flow.target.name)
-    schema = DeltaTable(str(path)).schema().to_json()
+    schema = delta_table.open_table(path).schema().to_json()
     # A gate judges the output of the transform, which has no intervals yet.
     computed = INTERVAL if flow.target.history else ()
     columns = tuple(column for column in profile.columns(schema) if column.name not in computed)
@@ -210,12 +209,10 @@ def _check_suite(
 
 
 def _columns_missing(environment: Environment, flow: Flow, suite: Suite) -> list[str]:
-    from deltalake import DeltaTable
-
     path = Layout.of(environment).table(flow.target.name)
     if not (path / "_delta_log").is_dir():
         return []
-    columns = {field.name for field in DeltaTable(str(path)).schema().fields}
+    columns = {field.name for field in delta_table.open_table(path).schema().fields}
     return [
         f"{rule.name}: table {flow.target.name!r} has no column {column!r}"
         for rule in suite.expectations

@@ -15,8 +15,9 @@ from tidegate.cli import console, project
 from tidegate.cli.values import plain, text
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
-from tidegate.ops import lake_query, store
+from tidegate.ops import lake_query
 from tidegate.ops.query import column_names
+from tidegate.probes import delta_table
 
 _ROWS = 100
 """Rows of a table on the screen."""
@@ -80,7 +81,7 @@ def _versions(at: Iterable[str]) -> dict[str, int]:
 
 
 def _print_tables(layout: Layout, as_json: bool) -> None:
-    tables = [(name, store.open_table(path)) for name, path in sorted(layout.delta_tables().items())]
+    tables = [(name, delta_table.find(path)) for name, path in sorted(layout.delta_tables().items())]
     listed = [(name, table.version(), column_names(table)) for name, table in tables if table is not None]
     if as_json:
         console.print_json(

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegate.errors.error import EX_CONFIG, EX_DIFFERS, EX_TEMPFAIL, TidegateError
+
+if TYPE_CHECKING:
+    from pathlib import Path
 
 
 class LedgerImbalanceError(TidegateError):
@@ -83,6 +86,50 @@ class DamagedFileError(TidegateError):
     def __init__(self, path: object, problem: str, repair: str) -> None:
         super().__init__(f"{path} is damaged: {problem}. {repair}")
         self.path = str(path)
+
+
+class TableUnreadableError(TidegateError):
+    """A file of a table is missing, torn or unreadable, so that nobody can say what the table holds. Nothing was written to it.
+
+    Flows that read or write the table stop; all others go on.
+
+    Args:
+        path: The table's folder.
+        file: The file, in the table's folder.
+        problem: What is wrong with it, as the rest of a sentence: ``is empty``.
+    """
+
+    exit_code = EX_CONFIG
+
+    def __init__(self, path: Path, file: Path, problem: str) -> None:
+        name, known = _table_name(path)
+        super().__init__(
+            f"table {name} cannot be read: {file} {problem}. Flows that read or write the table stop, the others go on. Put the file back "
+            f"from a backup or a snapshot of the storage. Without one, move the table's folder away: {known}"
+        )
+        self.table = name
+        self.file = str(file)
+        self.problem = problem
+
+
+_REMEDIES = {
+    "tables": "its flow then says how the table is derived again",
+    "quarantine": "its entries are lost, and later ones begin a new table",
+    "late": "its late rows are lost, and later ones begin a new table",
+    "heartbeats": "later heartbeats begin a new table",
+    "_ops": "what it recorded of earlier runs is lost, and later runs begin a new table",
+    "staging": "the next run builds it again",
+}
+"""What happens after the folder of a table was moved away, by the folder of the lake that it is in."""
+
+
+def _table_name(path: Path) -> tuple[str, str]:
+    """The name under which a table is queried (`tidegate.layout`), and what follows when its folder is moved away."""
+    parts = path.parts
+    folder = next((part for part in reversed(parts[:-1]) if part in _REMEDIES), "")
+    names = parts[len(parts) - parts[::-1].index(folder) :] if folder else parts[-1:]
+    prefix = {"tables": (), "_ops": ("ops",)}.get(folder, (folder,) if folder else ())
+    return ".".join((*prefix, *names)), _REMEDIES.get(folder, "its flow then says how the table is derived again")
 
 
 class LakeVersionError(TidegateError):

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidegate import lateness
 from tidegate.ops import ledger, store
+from tidegate.probes import delta_table
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -42,7 +43,7 @@ def create(layout: Layout, ref: CheckpointRef) -> None:
     from deltalake import DeltaTable
 
     path = layout.heartbeats(ref.dag_id, ref.flow)
-    if store.open_table(path) is None:
+    if delta_table.find(path) is None:
         path.parent.mkdir(parents=True, exist_ok=True)
         DeltaTable.create(str(path), schema=schema())
 

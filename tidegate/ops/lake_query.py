@@ -11,7 +11,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import RequestError
-from tidegate.ops import query, store
+from tidegate.ops import query
+from tidegate.probes import delta_table
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -102,18 +103,15 @@ def _names(sql: str, table: str) -> bool:
 
 
 def _open(layout: Layout, name: str, version: int | None) -> DeltaTable:
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
-
     path = layout.delta_tables()[name]
-    table = store.open_table(path)
+    table = delta_table.find(path)
     if table is None:
         raise RequestError(f"table {name!r} has no version yet: its first commit is not complete. Try again later.")
     if version is None or version == table.version():
         return table
     try:
-        return DeltaTable(str(path), version=version)
-    except (DeltaError, OverflowError):
+        return delta_table.open_table(path, version)
+    except FileNotFoundError:
         raise RequestError(
             f"--at {name}={version}: that version does not exist, or its log was cleaned up; the newest is {table.version()}."
         ) from None

@@ -14,6 +14,7 @@ import pendulum
 from tidegate import identity, json_codec
 from tidegate.checkpoints import gap
 from tidegate.ops import store
+from tidegate.probes import delta_table
 from tidegate.report import BatchRecord, Verdict, now
 
 if TYPE_CHECKING:
@@ -93,7 +94,7 @@ def watermark(layout: Layout, ref: CheckpointRef, before: int | None = None) -> 
         before: Only batches before this number.
     """
     path = layout.ops(ref.dag_id, "ledger")
-    table = store.open_table(path)
+    table = delta_table.find(path)
     if table is None or "watermark" not in (column.name for column in table.schema().fields):
         return None
     earlier = "" if before is None else f" AND batch_id < {before}"

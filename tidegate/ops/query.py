@@ -12,7 +12,7 @@ from contextvars import ContextVar
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate.ops import store
+from tidegate.probes import delta_table
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -94,7 +94,7 @@ def column_names(table: DeltaTable) -> tuple[str, ...]:
 
 def columns(path: Path) -> tuple[str, ...]:
     """The names of a table's columns; none when there is no table."""
-    table = store.open_table(path)
+    table = delta_table.find(path)
     return () if table is None else column_names(table)
 
 
@@ -108,10 +108,10 @@ def query(
         values: Parameters: one for each ``?``, or by name for each ``$name``.
         where: Condition on the rows to read; delta-rs pushes it down to the files.
     """
-    table = store.open_table(path)
+    table = delta_table.find(path)
     if table is None:
         return []
-    with connect() as connection:
+    with connect() as connection, delta_table.reading(path):
         connection.register("delta_table", Scan(table, columns, where))
         return rows_of(connection.execute(sql, values))
 

@@ -12,11 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
+from tidegate.errors import TableUnreadableError
+from tidegate.probes import delta_table
+
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow
-    from deltalake import DeltaTable
 
 log = logging.getLogger("tidegate")
 
@@ -45,7 +47,7 @@ def append(
     from deltalake import CommitProperties, Transaction, write_deltalake
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    table, commit = open_table(path), None
+    table, commit = delta_table.find(path), None
     if transaction is not None:
         recorded = None if table is None else table.transaction_version(transaction[0])
         if recorded is not None and recorded >= transaction[1]:
@@ -64,16 +66,15 @@ def _compact(path: Path, keep_days: int) -> None:
 
     The caller's rows are committed already, so an error here is only logged.
     """
-    from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError
 
     try:
         with _compaction_lock(path) as locked:
             if locked:
-                table = DeltaTable(str(path))
+                table = delta_table.open_table(path)
                 table.optimize.compact()
                 table.vacuum(retention_hours=keep_days * 24, dry_run=False)
-    except (DeltaError, OSError) as error:
+    except (DeltaError, OSError, TableUnreadableError) as error:
         log.warning("%s: small files were not compacted (%s); the next commit tries again", path.name, error)
 
 
@@ -93,31 +94,19 @@ def _compaction_lock(path: Path) -> Iterator[bool]:
             yield True
 
 
-def open_table(path: Path) -> DeltaTable | None:
-    """A table at its newest version; None if it does not exist, or its first version is not committed yet."""
-    if not (path / "_delta_log").is_dir():
-        return None
-    from deltalake import DeltaTable
-    from deltalake.exceptions import TableNotFoundError
-
-    try:
-        return DeltaTable(str(path))
-    except TableNotFoundError:
-        return None
-
-
 def select(path: Path, sql: str) -> list[dict[str, Any]]:
     """The rows of a query over the table ``delta_table``; none when there is no table.
 
     Args:
         sql: DataFusion's SQL. It takes no parameters, so literals must never come from user input.
     """
-    table = open_table(path)
+    table = delta_table.find(path)
     if table is None:
         return []
     from deltalake import QueryBuilder
 
-    batches: Any = QueryBuilder().register("delta_table", table).execute(sql).read_all()
+    with delta_table.reading(path):
+        batches: Any = QueryBuilder().register("delta_table", table).execute(sql).read_all()
     # Without pyarrow, whose import takes longer than the query.
     rows: list[dict[str, Any]] = batches.to_struct_array().to_pylist()
     return rows

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError
-from tidegate.ops import query, store
-from tidegate.probes import delta
+from tidegate.ops import query
+from tidegate.probes import delta, delta_table
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
@@ -72,7 +72,7 @@ def measure(layout: Layout, flow: ResolvedFlow, share: float) -> Advice:
             f"Table('silver.payments', event_time='paid_at')."
         )
     read = {layout.table(target.name): "true", layout.late(pipeline, name): _of_table(layout, flow)}
-    tables = [(table, where) for path, where in read.items() if (table := store.open_table(path)) is not None]
+    tables = [(table, where) for path, where in read.items() if (table := delta_table.find(path)) is not None]
     columns = (target.event_time, "_ingested_at")
     event_time = query.quoted(target.event_time)
     with closing(query.connect()) as connection:

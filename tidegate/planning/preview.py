@@ -226,16 +226,15 @@ def _lease_holder(layout: Layout, pipeline: Pipeline, flow: Flow) -> str | None:
 
 def _keys_within(layout: Layout, pipeline: Pipeline, flow: Flow, window: Window) -> int | None:
     """The number of keys or groups with a row in the window; None without the table or its columns."""
-    from tidegate.probes import delta
+    from tidegate.probes import delta, delta_table
 
     path, column = layout.table(event_time_table(flow)), event_time(pipeline, flow)
     if column is None or delta.current_version(path) is None:
         return None
     import pyarrow as pa
     import pyarrow.dataset as ds
-    from deltalake import DeltaTable
 
-    dataset = DeltaTable(str(path)).to_pyarrow_dataset()
+    dataset = delta_table.open_table(path).to_pyarrow_dataset()
     names = list(flow.target.scope if flow.kind.has_groups else flow.target.keys)
     if any(name not in dataset.schema.names for name in (column, *names)):
         return None

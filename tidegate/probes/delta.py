@@ -2,6 +2,8 @@
 
 Commits become visible by a rename, so the log can be read while jobs write to the table. The files that the change feed reads
 for a commit follow Delta's ``CDCReader``: change files if there are any, else the files added and removed.
+
+Every function raises `TableUnreadableError` if a file of the log that it needs is damaged.
 """
 
 from __future__ import annotations
@@ -14,7 +16,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from tidegate.probes import delta_log
+from tidegate.errors import TableUnreadableError
+from tidegate.probes import delta_log, delta_table
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,11 +59,8 @@ def current_version(path: Path) -> int | None:
 
 def transaction_version(path: Path, app_id: str) -> int | None:
     """The last batch that the application ``app_id`` wrote to a table; None if there is no batch or no table."""
-    if current_version(path) is None:
-        return None
-    from deltalake import DeltaTable
-
-    return DeltaTable(str(path)).transaction_version(app_id)
+    table = delta_table.find(path)
+    return None if table is None else table.transaction_version(app_id)
 
 
 def writers(path: Path, app_id: str) -> frozenset[str]:
@@ -122,9 +122,7 @@ def only_adds(path: Path, version: int) -> bool:
 
 def table_id(path: Path) -> str:
     """The id that a table got when it was created or replaced. The table must exist."""
-    from deltalake import DeltaTable
-
-    return str(DeltaTable(str(path)).metadata().id)
+    return str(delta_table.open_table(path).metadata().id)
 
 
 def snapshot_files(path: Path, version: int | None = None) -> list[ChangedFile]:
@@ -134,11 +132,9 @@ def snapshot_files(path: Path, version: int | None = None) -> list[ChangedFile]:
         version: The version; None for the newest.
 
     Raises:
-        deltalake.exceptions.DeltaError: The log no longer goes back to that version.
+        FileNotFoundError: The log no longer goes back to that version.
     """
-    from deltalake import DeltaTable
-
-    actions = DeltaTable(str(path), version=version).get_add_actions(flatten=True)
+    actions = delta_table.open_table(path, version).get_add_actions(flatten=True)
     names = actions.schema.names
     columns = {
         name: actions.column(name).to_pylist() if name in names else [None] * actions.num_rows
@@ -176,10 +172,8 @@ def rows_added(path: Path, after: int, until: int) -> int:
     Args:
         after: -1 for all rows of version ``until``.
     """
-    from deltalake.exceptions import DeltaError
-
     if after < 0 <= until:
-        with contextlib.suppress(DeltaError):
+        with contextlib.suppress(FileNotFoundError):
             return sum(file.rows or 0 for file in snapshot_files(path, until))
     rows = 0
     for version in range(after + 1, until + 1):
@@ -209,27 +203,11 @@ def read_commit(path: Path, version: int) -> Commit:
     Raises:
         FileNotFoundError: The log no longer has it.
     """
-    info: dict[str, Any] = {}
-    cdc: list[ChangedFile] = []
-    changed: list[tuple[str, str, dict[str, Any]]] = []
-    table: str | None = None
-    with delta_log.entry(path, version).open(encoding="utf-8") as log:
-        for line in log:
-            ((kind, action),) = json.loads(line).items() if line.strip() else (("", {}),)
-            if kind == "commitInfo":
-                info = action
-            elif kind == "metaData":
-                table = action.get("id")
-            elif kind == "cdc":
-                cdc.append(ChangedFile(rows=None, size=int(action.get("size") or 0), name=action["path"]))
-            elif kind in ("add", "remove") and action.get("dataChange", True):
-                changed.append((kind, action["path"], action))
-    metrics = info.get("operationMetrics") or {}
-    if _changed_nothing(info.get("operation"), metrics):
-        cdc, changed = [], []
-    files = tuple(cdc) if cdc else tuple(_data_file(action) for _, _, action in changed)
-    rows = _rows_in_metrics(metrics) if cdc else _rows_of(changed)
-    return Commit(version=version, files=files, rows=rows, has_change_files=bool(cdc), table_id=table)
+    actions, file = delta_log.actions(path, version), delta_log.entry(path, version)
+    if actions is None:
+        raise FileNotFoundError(file)
+    with delta_log.reading(path, file):
+        return _commit(version, actions)
 
 
 def served_ranges(path: Path, first: int, last: int) -> list[tuple[int, int]]:
@@ -257,12 +235,9 @@ def all_exist(path: Path, files: Iterable[ChangedFile]) -> bool:
 
 def can_read_version(path: Path, version: int) -> bool:
     """Whether the table can still be read at a version: the log goes back that far, and all files exist."""
-    from deltalake import DeltaTable
-    from deltalake.exceptions import DeltaError
-
     try:
-        names = DeltaTable(str(path), version=version).get_add_actions().column("path").to_pylist()
-    except (DeltaError, OSError):
+        names = delta_table.open_table(path, version).get_add_actions().column("path").to_pylist()
+    except (FileNotFoundError, TableUnreadableError):
         return False
     return all((path / unquote(name)).exists() for name in names)
 
@@ -278,10 +253,11 @@ def newest_files(path: Path, version: int | None = None, files: Iterable[str] = 
     """
     newest, live = (version, set(files)) if version is not None else _checkpointed_files(path)
     while (actions := delta_log.actions(path, newest + 1)) is not None:
-        for kind, action in actions:
-            if kind in ("add", "remove"):
-                name = str(path / unquote(action["path"]))
-                live.add(name) if kind == "add" else live.discard(name)
+        with delta_log.reading(path, delta_log.entry(path, newest + 1)):
+            for kind, action in actions:
+                if kind in ("add", "remove"):
+                    name = str(path / unquote(action["path"]))
+                    live.add(name) if kind == "add" else live.discard(name)
         newest += 1
     return newest, live
 
@@ -290,14 +266,18 @@ def _checkpointed_files(path: Path) -> tuple[int, set[str]]:
     """Version and files of the newest checkpoint of the log; -1 and none if it has none."""
     import duckdb
 
-    try:
-        version = json.loads((path / "_delta_log" / "_last_checkpoint").read_text(encoding="utf-8"))["version"]
-    except FileNotFoundError:
+    version = delta_log.newest_checkpoint(path)
+    if version is None:
         return -1, set()
     checkpoint = path / "_delta_log" / f"{version:020d}.checkpoint.parquet"
-    with duckdb.connect() as connection:
-        rows = connection.execute('SELECT "add".path FROM read_parquet(?) WHERE "add" IS NOT NULL', [str(checkpoint)])
-        return version, {str(path / unquote(name)) for (name,) in rows.fetchall() if name is not None}
+    try:
+        with duckdb.connect() as connection:
+            rows = connection.execute(
+                'SELECT "add".path FROM read_parquet(?) WHERE "add" IS NOT NULL', [str(checkpoint)]
+            )
+            return version, {str(path / unquote(name)) for (name,) in rows.fetchall() if name is not None}
+    except duckdb.Error as error:
+        raise TableUnreadableError(path, checkpoint, f"cannot be read ({type(error).__name__})") from None
 
 
 def _is_served(path: Path, version: int) -> bool:
@@ -306,7 +286,30 @@ def _is_served(path: Path, version: int) -> bool:
         return False
     changes = [action for kind, action in actions if kind == "cdc"]
     data = [action for kind, action in actions if kind in ("add", "remove") and action.get("dataChange", True)]
-    return all((path / unquote(action["path"])).exists() for action in changes or data)
+    with delta_log.reading(path, delta_log.entry(path, version)):
+        return all((path / unquote(action["path"])).exists() for action in changes or data)
+
+
+def _commit(version: int, actions: Iterable[tuple[str, dict[str, Any]]]) -> Commit:
+    info: dict[str, Any] = {}
+    cdc: list[ChangedFile] = []
+    changed: list[tuple[str, str, dict[str, Any]]] = []
+    table: str | None = None
+    for kind, action in actions:
+        if kind == "commitInfo":
+            info = action
+        elif kind == "metaData":
+            table = action.get("id")
+        elif kind == "cdc":
+            cdc.append(ChangedFile(rows=None, size=int(action.get("size") or 0), name=action["path"]))
+        elif kind in ("add", "remove") and action.get("dataChange", True):
+            changed.append((kind, action["path"], action))
+    metrics = info.get("operationMetrics") or {}
+    if _changed_nothing(info.get("operation"), metrics):
+        cdc, changed = [], []
+    files = tuple(cdc) if cdc else tuple(_data_file(action) for _, _, action in changed)
+    rows = _rows_in_metrics(metrics) if cdc else _rows_of(changed)
+    return Commit(version=version, files=files, rows=rows, has_change_files=bool(cdc), table_id=table)
 
 
 def _changed_nothing(operation: str | None, metrics: dict[str, str]) -> bool:

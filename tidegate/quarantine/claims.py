@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegate.ops import store
+from tidegate.probes import delta_table
 from tidegate.quarantine.lifecycle import UNCLAIMED, now, quoted
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def create(path: Path, selection: Selection, *, number: int, first: int, limit: 
     Returns:
         The claim; None if no entry matches.
     """
-    table = store.open_table(path)
+    table = delta_table.find(path)
     if table is None:
         return None
     from deltalake import QueryBuilder
@@ -120,9 +121,7 @@ def mark_returned(
 
 def settle(path: Path, number: int) -> None:
     """End a claim in one commit: returned entries are open again, the others become ``replayed``."""
-    from deltalake import DeltaTable
-
-    DeltaTable(str(path)).update(
+    delta_table.open_table(path).update(
         updates={
             "state": "CASE WHEN _in_hand = 'returned' THEN 'open' ELSE 'replayed' END",
             "_in_hand": "NULL",
@@ -137,9 +136,7 @@ def release(path: Path, number: int) -> None:
 
     The caller holds the flow's lease.
     """
-    from deltalake import DeltaTable
-
-    DeltaTable(str(path)).update(
+    delta_table.open_table(path).update(
         updates={"_in_hand": "NULL", "_replay": "NULL", "changed_at": now()},
         predicate=f"_in_hand IS NOT NULL AND _replay = {number}",
     )
@@ -171,7 +168,7 @@ def reopen_missing(path: Path, number: int, ids: Any) -> None:
 
 
 def _merge(path: Path, source: Any, match: str, updates: Mapping[str, str], commit: Any = None) -> None:
-    from deltalake import DeltaTable
-
-    merger = DeltaTable(str(path)).merge(source, match, source_alias="s", target_alias="t", commit_properties=commit)
+    merger = delta_table.open_table(path).merge(
+        source, match, source_alias="s", target_alias="t", commit_properties=commit
+    )
     merger.when_matched_update(dict(updates)).execute()

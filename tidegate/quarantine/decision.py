@@ -16,7 +16,7 @@ from tidegate import identity, json_codec
 from tidegate.checkpoints import checkpoint, lease, overrides, refusal
 from tidegate.errors import RequestError
 from tidegate.ops import ledger, store
-from tidegate.probes import delta
+from tidegate.probes import delta, delta_table
 from tidegate.quarantine import claims, lifecycle
 from tidegate.report import BatchRecord
 
@@ -236,9 +236,7 @@ class _Decisions:
         recorded = delta.transaction_version(self.layout.ops(self.pipeline, "ledger"), self.app_id)
         if number is None or (recorded is not None and recorded >= number):
             return
-        from deltalake import DeltaTable
-
-        for info in DeltaTable(str(self.entries)).history():
+        for info in delta_table.open_table(self.entries).history():
             metadata = delta.user_metadata(info)
             if (metadata.get("app_id"), metadata.get("batch_id")) == (self.app_id, number):
                 prepared = json_codec.from_plain(metadata["prepared"], BatchRecord)

@@ -17,6 +17,7 @@ from tidegate import dates
 from tidegate.alerting.alerts import cause_in, evaluate
 from tidegate.alerting.facts import Observation
 from tidegate.ops import store
+from tidegate.probes import delta_table
 from tidegate.quarantine.selection import Selection
 
 if TYPE_CHECKING:
@@ -124,9 +125,7 @@ def close(path: Path, state: State, where: str, *, by: str, reason: str, commit:
         reason: Appended to the reason that an entry already has.
         commit: ``CommitProperties`` of delta-rs, with the number of the decision.
     """
-    from deltalake import DeltaTable
-
-    metrics = DeltaTable(str(path)).update(
+    metrics = delta_table.open_table(path).update(
         updates={
             "state": quoted(state),
             "changed_by": quoted(by),

@@ -9,7 +9,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidegate import dates
-from tidegate.ops import store
+from tidegate.probes import delta_table
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -28,7 +28,7 @@ def newest(path: Path, column: str, now: datetime) -> datetime | None:
             millisecond precision.
         now: An aware datetime.
     """
-    table = store.open_table(path)
+    table = delta_table.find(path)
     if table is None:
         return None
     from deltalake import QueryBuilder
@@ -51,7 +51,7 @@ def newest(path: Path, column: str, now: datetime) -> datetime | None:
 
 def oldest(path: Path, column: str) -> datetime | None:
     """The oldest value of a timestamp column by the log's statistics, after 1970 began; None if they have none."""
-    table = store.open_table(path)
+    table = delta_table.find(path)
     if table is None:
         return None
     actions = table.get_add_actions(flatten=True)

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate import identity
-from tidegate.ops import query, store
-from tidegate.probes import delta
+from tidegate.ops import query
+from tidegate.probes import delta, delta_table
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -143,7 +143,7 @@ def history(path: Path, where: str, columns: Sequence[str], ledger: Ledger, *, s
         ledger: That of the flow that writes the table.
         since: The first version.
     """
-    table = store.open_table(path)
+    table = delta_table.find(path)
     if table is None:
         return History(changes=(), complete=True)
     wanted = [name for name in columns if name in query.column_names(table)]

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import formatting, identity
 from tidegate.errors import RequestError, TidegateError
-from tidegate.ops import query, store
+from tidegate.ops import query
+from tidegate.probes import delta_table
 from tidegate.trace import conditions, relation
 from tidegate.trace.changes import Change, History, Ledger, history
 from tidegate.trace.raw_record import fields_of
@@ -109,7 +110,7 @@ class Lineage:
         self, flow: ResolvedFlow, feed: ChangeFeed, driving: Sequence[Mapping[str, Any]]
     ) -> tuple[list[Step], int]:
         """The rows of a source after the first that belong to rows of the first, and how many there are."""
-        table = store.open_table(self.layout.table(feed.table))
+        table = delta_table.find(self.layout.table(feed.table))
         if table is None:
             return [], 0
         where = relation.joined_rows(feed, table, driving)
@@ -194,7 +195,7 @@ class Lineage:
             written: The changes of that row.
         """
         name = flow.flow.target.name
-        table = store.open_table(self.layout.table(name))
+        table = delta_table.find(self.layout.table(name))
         shared: dict[str, Any] = {"table": name, "flow": _name(flow), "key": {}}
         entries: tuple[Mapping[str, Any], ...] = ()
         if table is not None:
@@ -309,7 +310,7 @@ class Lineage:
         return [each for each in self._flows() if flow.flow.target.name in each.flow.source_tables]
 
     def _table(self, name: str) -> DeltaTable:
-        table = store.open_table(self.layout.table(name))
+        table = delta_table.find(self.layout.table(name))
         if table is None:
             flow = self._writer(name)
             raise RequestError(f"table {name!r} does not exist yet; `tidegate run {flow.pipeline.name}` creates it.")
@@ -350,7 +351,7 @@ class Lineage:
 
     def _late(self, flow: ResolvedFlow, values: Mapping[str, str | None]) -> list[Step]:
         """The late rows of a flow that have these values, the first of them; none for a flow without a watermark."""
-        table = store.open_table(self.layout.late(flow.pipeline.name, flow.flow.name))
+        table = delta_table.find(self.layout.late(flow.pipeline.name, flow.flow.name))
         if table is None:
             return []
         name, event_time = flow.flow.target.name, str(flow.flow.target.event_time)

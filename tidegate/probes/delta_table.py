@@ -1,0 +1,78 @@
+"""Opens tables with delta-rs: the only place that does, so that a damaged table is the same error everywhere. Starts no JVM."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from tidegate.errors import TableUnreadableError, TidegateError
+from tidegate.probes import delta_log
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from deltalake import DeltaTable
+
+_ERRNO = re.compile(r"\(os error (\d+)\)")
+
+
+def find(path: Path, version: int | None = None) -> DeltaTable | None:
+    """A table at a version, by default its newest; None if it does not exist, or its first version is not committed yet.
+
+    Raises:
+        TableUnreadableError: A file of its log is missing or damaged.
+        FileNotFoundError: The table does not have that version, or its log no longer does.
+    """
+    if not (path / "_delta_log").is_dir():
+        return None
+    from deltalake import DeltaTable
+    from deltalake.exceptions import DeltaError, TableNotFoundError
+
+    # delta-rs reads an empty entry as a commit without changes.
+    delta_log.check(path)
+    try:
+        return DeltaTable(str(path), version=version)
+    except (DeltaError, OSError, OverflowError) as error:
+        if version is not None:
+            raise FileNotFoundError(delta_log.entry(path, version)) from None
+        if isinstance(error, TableNotFoundError):
+            return None
+        raise _unreadable(path, error) from None
+
+
+def open_table(path: Path, version: int | None = None) -> DeltaTable:
+    """As `find`, for a table that exists.
+
+    Raises:
+        TableUnreadableError: As `find`, and if the log has no version.
+        FileNotFoundError: As `find`.
+    """
+    table = find(path, version)
+    if table is None:
+        raise TableUnreadableError(path, path / "_delta_log", "has no version")
+    return table
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Raise `TableUnreadableError` if delta-rs, or DuckDB behind it, fails to read rows of the table inside."""
+    import duckdb
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except TidegateError:
+        raise
+    except (DeltaError, OSError, duckdb.IOException, duckdb.InvalidInputException) as error:
+        delta_log.check(path)
+        raise _unreadable(path, error) from None
+
+
+def _unreadable(path: Path, error: Exception) -> TableUnreadableError:
+    """The error without the text of delta-rs, which may quote statistics."""
+    number = _ERRNO.search(str(error))
+    cause = os.strerror(int(number[1])) if number else type(error).__name__
+    return TableUnreadableError(path, path, f"is refused by delta-rs ({cause})")
