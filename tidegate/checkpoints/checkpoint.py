@@ -91,6 +91,9 @@ class Sidecar:
     """The version of Tidegate."""
     delay: str | None = None
     """The longest delay of a watermark that the version was used with."""
+    exact_ids: bool = False
+    """Whether the ``_row_id`` of a result contains times with microseconds. Versions of earlier releases have milliseconds, and keep
+    their ids."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -183,7 +186,12 @@ def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
         return
     remembered = flow.remembered()
     sidecar = Sidecar(
-        fingerprint=fingerprint(remembered), remembered=remembered, created_at=now(), tidegate=__version__, delay=delay
+        fingerprint=fingerprint(remembered),
+        remembered=remembered,
+        created_at=now(),
+        tidegate=__version__,
+        delay=delay,
+        exact_ids=True,
     )
     json_codec.write(path, sidecar)
 

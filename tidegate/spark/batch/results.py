@@ -12,14 +12,14 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from tidegate import lateness
-from tidegate.checkpoints import progress
+from tidegate.checkpoints import checkpoint, progress
 from tidegate.errors import SpecError
 from tidegate.formatting import count
 from tidegate.probes import delta
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import groups
 from tidegate.spark.batch.split import Split
-from tidegate.spark.lake import writes
+from tidegate.spark.lake import tables, writes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -123,13 +123,19 @@ def _appended(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFram
     """The rows with the columns that tables without keys have; ``_row_id`` identifies a result to flows that read the table."""
     names = [name for name in batch.columns if not name.startswith("_")]
     if "_row_id" not in batch.columns:
-        content = F.sha2(F.to_json(F.struct(*names)), 256)
+        options = tables.JSON if _has_exact_ids(context) else {}
+        content = F.sha2(F.to_json(F.struct(*[F.col(f"`{name}`") for name in names]), options), 256)
         copy = F.row_number().over(Window.partitionBy("_content").orderBy("_content"))
         batch = batch.withColumn("_content", content).withColumn("_row_id", F.concat_ws("-", "_content", copy))
     planned = F.timestamp_millis(F.lit(context.work.planned_ms(context, batch_id)))
     return batch.select(
         *names, "_row_id", planned.alias("_ingested_at"), F.lit(batch_id).cast("bigint").alias("_batch_id")
     )
+
+
+def _has_exact_ids(context: FlowContext) -> bool:
+    sidecar = checkpoint.versions(context.layout, context.pipeline.name, context.flow.name).get(context.ref.version)
+    return sidecar is None or sidecar.exact_ids
 
 
 def _upserts(rows: DataFrame) -> DataFrame:

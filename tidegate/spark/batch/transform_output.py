@@ -15,6 +15,7 @@ from tidegate.spark.batch.split import Decision
 from tidegate.spark.batch.transform_errors import Parted
 from tidegate.spark.driver.failures import value_error
 from tidegate.spark.intake import bronze, contracts, parse
+from tidegate.spark.intake.envelopes import NO_VALUE
 from tidegate.spark.lake import tables
 from tidegate.window import Window
 
@@ -83,6 +84,9 @@ def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
     nulls += [F.when(F.col(key).isNull() & of_row, F.lit(f"null_key({key})")) for key in target.child_keys]
     nulls += [F.when(F.col(column).isNull(), F.lit(f"null_sequence({column})")) for column in target.sequence_by]
     nulls += late_rows.broken_rules(context, output)
+    if landing is not None and not are_changes:
+        # Change records say themselves what a message without value means.
+        nulls.append(F.when(F.col("_origin.raw").isNull() & ~F.coalesce("_deleted", F.lit(False)), F.lit(NO_VALUE)))
     missing_keys = F.array_compact(F.array(*nulls)) if nulls else F.array().cast("array<string>")
     broken = (
         F.when(F.size("_origin.broken") > 0, F.col("_origin.broken"))

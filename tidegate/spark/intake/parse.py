@@ -58,9 +58,9 @@ def parse(feed: DataFrame, source: LandingSource, terms: Terms | None = None, lo
         as text), ``source`` (path and line, or topic, partition and offset), ``broken`` (rules broken so far),
         ``ingested_at``, ``writer`` (id of the writer's schema), ``unknown`` (all undeclared fields), ``rescued`` (as
         ``_rescued``), ``filled`` and ``unfit`` (masks: `tidegate.spark.intake.typed_values.MASK_BITS`). Each kind of source adds
-        columns (`tidegate.spark.intake.bronze.Bronze.columns`). A NULL value gives NULL fields; a transform can treat it as a
-        delete. Change records also have ``_deleted``, and in ``_origin`` the same as ``deletes``, and ``filters``: the rule
-        that filters the record, or NULL.
+        columns (`tidegate.spark.intake.bronze.Bronze.columns`). A NULL value gives NULL fields, and the rule
+        ``no_value`` is broken unless the transform deletes or filters the row. Change records also have ``_deleted``, and in
+        ``_origin`` the same as ``deletes``, and ``filters``: the rule that filters the record, or NULL.
     """
     columns = parse_ddl("schema", source.schema)
     terms = terms if terms is not None else Terms(contract=source.contract)
