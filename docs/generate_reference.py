@@ -14,7 +14,8 @@ from typing import Any, get_args
 
 from tidegate import cli, environment, errors, spec, states, testing
 from tidegate.alerting import rules
-from tidegate.errors import TidegateError
+from tidegate.errors import TidegateError, causes
+from tidegate.errors.exit_codes import EXIT_CODES, JVM_EXIT_CODES
 from tidegate.schema import contract
 from tidegate.spec import change_records, thresholds
 
@@ -64,6 +65,18 @@ def _commands() -> Iterator[str]:
     yield "# Commands"
     yield ""
     yield from _prose(cli.__doc__)
+    yield ""
+    yield "## Exit codes"
+    yield ""
+    yield from _table(
+        ("code", "meaning", "next step"), [(str(each.number), each.meaning, each.next_step) for each in EXIT_CODES]
+    )
+    yield ""
+    yield "The job and the tasks of Airflow end with the same codes. A JVM that ends by itself has others; a command then ends with 70:"
+    yield ""
+    yield from _table(
+        ("code", "meaning", "next step"), [(str(each.number), each.meaning, each.next_step) for each in JVM_EXIT_CODES]
+    )
     yield ""
     for context in _leaves(group, "tidegate"):
         command = context.command
@@ -116,6 +129,23 @@ def _errors() -> Iterator[str]:
                 _plain_marks(inspect.getdoc(each) or "").split("\n\n")[0].replace("\n", " "),
             )
             for each in classes
+        ],
+    )
+    yield ""
+    yield "## Errors of the operating system"
+    yield ""
+    yield from _prose(causes.__doc__)
+    yield ""
+    yield from _table(
+        ("errors", "meaning", "error", "next step"),
+        [
+            (
+                ", ".join(f"`{name}`" for name in each.errors),
+                each.meaning,
+                f"[`{each.kind.__name__}`](#{each.kind.__name__.lower()})",
+                each.next_step,
+            )
+            for each in causes.CAUSES
         ],
     )
     for each in classes:

@@ -7,7 +7,7 @@ import logging
 import sys
 
 from tidegate.environment import Environment
-from tidegate.errors import EX_SOFTWARE, TidegateError
+from tidegate.errors import UnexpectedError, classify
 from tidegate.layout import Layout
 from tidegate.process_exit import exit_now
 from tidegate.request import RunRequest
@@ -26,18 +26,23 @@ def main(argv: list[str] | None = None) -> int:
     args = parser.parse_args(argv)
     logging.basicConfig(format="%(asctime)s tidegate %(message)s", level=logging.WARNING, stream=sys.stdout)
     logging.getLogger("tidegate").setLevel(logging.INFO)
+    # A full disk takes no log line; the exit code still says why the job ended.
+    logging.raiseExceptions = False
     try:
         environment = Environment.read()
         request = RunRequest.read(Layout.of(environment), args.dag_id, args.run_key, args.request)
         from tidegate.spark.job import run_job
 
         report = run_job(environment, request, args.attempt)
-    except TidegateError as error:
-        logging.getLogger("tidegate").error("%s: %s", type(error).__name__, error.message)
+    except (KeyboardInterrupt, SystemExit):
+        raise
+    except BaseException as raised:  # delta-rs raises its panics as a BaseException
+        error = classify(raised)
+        if isinstance(error, UnexpectedError):
+            logging.getLogger("tidegate").error("the application failed", exc_info=raised)
+        else:
+            logging.getLogger("tidegate").error("%s: %s", type(error).__name__, error.message)
         return error.exit_code
-    except Exception:
-        logging.getLogger("tidegate").exception("the application failed")
-        return EX_SOFTWARE
     transient = [flow.error for flow in report.flows if flow.error is not None and flow.error["transient"]]
     return int(transient[0]["exit_code"]) if transient else 0
 

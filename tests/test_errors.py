@@ -99,6 +99,7 @@ KINDS = {name: kind for name, kind in vars(errors).items() if inspect.isclass(ki
 TRANSIENT = {
     "SourceUnavailableError",
     "LakeUnwritableError",
+    "MachineUnavailableError",
     "WriteConflictError",
     "SinkUnavailableError",
     "LeaseHeldError",
@@ -114,6 +115,7 @@ EXIT_CODES = {
     os.EX_TEMPFAIL: TRANSIENT,
     errors.EX_DIFFERS: {"TableDiffersError"},
     os.EX_CONFIG: {
+        "MachineError",
         "SetupError", "SpecError", "FieldError", "DeclarationConflictError", "CheckpointError", "CheckpointIncompatibleError",
         "SchemaChangedError", "StateLostError", "StateSchemaChangedError", "StateCodeChangedError",
         "CheckpointCorruptError", "DamagedFileError", "SourceError", "LakeVersionError", "MissingJavaError",

@@ -78,8 +78,9 @@ def test_a_damaged_file_is_refused_with_its_path_and_the_repair_or_counts_as_mis
     assert json_codec.read(path, Whole) is None
 
 
-def test_a_missing_file_is_none_and_an_unreadable_one_is_an_error_unless_it_may_be_missing(tmp_path: Path) -> None:
+def test_a_missing_file_is_none_and_one_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     assert json_codec.read(tmp_path / "whole.json", Whole, "Restore it.") is None
     with pytest.raises(IsADirectoryError):
         json_codec.read(tmp_path, Whole, "Restore it.")
-    assert json_codec.read(tmp_path, Whole) is None
+    with pytest.raises(IsADirectoryError):
+        json_codec.read(tmp_path, Whole)

@@ -8,6 +8,8 @@ import shutil
 import threading
 from pathlib import Path
 
+from tidegate.errors.classification import accessing
+
 
 def write_text(path: Path, text: str) -> None:
     """Write a temporary file in the same folder, which is created if needed, and rename it to ``path``.
@@ -23,7 +25,8 @@ def write_text(path: Path, text: str) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{threading.get_ident()}.tmp")
     try:
-        temporary.write_text(text, encoding="utf-8")
+        with accessing(path, "write"):
+            temporary.write_text(text, encoding="utf-8")
         temporary.replace(path)
     except OSError:
         with contextlib.suppress(OSError):

@@ -10,6 +10,7 @@ import msgspec
 
 from tidegate import atomic
 from tidegate.errors import DamagedFileError
+from tidegate.errors.classification import accessing
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -54,20 +55,21 @@ def read(path: Path, kind: type[T], repair: str | None = None) -> T | None:
 
     Args:
         path: A file that `write` made.
-        repair: What to do about a damaged file, as a sentence. Without it, a file that cannot be read counts as missing.
+        repair: What to do about a damaged file, as a sentence. Without it, a damaged file counts as missing.
 
     Raises:
         DamagedFileError: The content does not fit.
+        OSError: The file cannot be read. It never counts as missing: what it says would be forgotten.
     """
     try:
-        return decode(path.read_bytes(), kind)
+        with accessing(path, "read"):
+            content = path.read_bytes()
+        return decode(content, kind)
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except ValueError as error:
         if repair is None:
             return None
-        if isinstance(error, OSError):
-            raise
         raise DamagedFileError(path, str(error), repair) from None
 
 

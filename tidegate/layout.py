@@ -39,6 +39,7 @@ from urllib.parse import quote
 
 from tidegate.environment import Environment
 from tidegate.errors import LakeVersionError, RequestError
+from tidegate.folders import entries
 
 LAKE_FORMAT = 1
 
@@ -75,7 +76,9 @@ class Layout:
         return {
             f"{prefix}{log.parent.parent.name}.{log.parent.name}": log.parent
             for prefix, root in roots.items()
-            for log in sorted(root.glob("*/*/_delta_log"))
+            for layer in entries(root)
+            for table in (entries(layer) if layer.is_dir() else ())
+            if (log := table / "_delta_log").is_dir()
         }
 
     def quarantine(self, pipeline: str, flow: str) -> Path:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import sys
@@ -17,6 +18,8 @@ def exit_now(code: int) -> NoReturn:
     handled (``run_eval_code_obj`` in CPython's Python/pythonrun.c, ``Py_RunMain`` in Modules/main.c).
     """
     logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        # Where the reader is gone or the disk is full the exit code alone says how the work ended.
+        with contextlib.suppress(OSError):
+            stream.flush()
     os._exit(code)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tidegate.errors import RequestError, SpecError, TidegateError
+from tidegate.errors.classification import raise_machine
 from tidegate.spec import Pipeline
 
 _loaded: dict[str, int] = {}
@@ -92,6 +93,7 @@ def _errors_with_line(name: str) -> Iterator[None]:
     except TidegateError:
         raise
     except Exception as error:
+        raise_machine(error, f"pipelines/{name}.py")
         cause = f"{type(error).__name__}: {error}"
         raise SpecError(f"pipelines/{name}.py does not load{_line(error, name)}: {cause}; correct the file") from error
 

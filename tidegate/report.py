@@ -16,7 +16,7 @@ import pendulum
 
 from tidegate import balance, formatting, identity, json_codec
 from tidegate.balance import Balance, balances_of
-from tidegate.errors import EX_SOFTWARE, LakeVersionError, TidegateError
+from tidegate.errors import EX_SOFTWARE, LakeVersionError, TidegateError, UnexpectedError, classify
 from tidegate.impact import Impact
 from tidegate.verification import Verification
 
@@ -318,7 +318,7 @@ def now() -> str:
 
 
 def describe_error(error: BaseException) -> dict[str, Any]:
-    """An error as JSON values. An error that is not a `TidegateError` is terminal; ``kind`` is the name of its type."""
+    """An error as JSON values. One that is neither a `TidegateError` nor of the machine is terminal; ``kind`` is its type."""
     if isinstance(error, TidegateError):
         return {
             "kind": type(error).__name__,
@@ -327,6 +327,8 @@ def describe_error(error: BaseException) -> dict[str, Any]:
             "exit_code": error.exit_code,
             **json_codec.to_plain(error.attributes()),
         }
+    if not isinstance(cause := classify(error), UnexpectedError):
+        return describe_error(cause)
     return {
         "kind": type(error).__name__,
         "message": str(error).splitlines()[0][:500] if str(error) else type(error).__name__,

@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 from tidegate.errors import SpecError
+from tidegate.errors.classification import raise_machine
 
 _READS = frozenset({"read", "readStream", "table"})
 """What reads a table, of a session."""
@@ -84,6 +85,7 @@ def check_exists(role: str, name: str, code: Path | None) -> ast.Module:
         names = symtable.symtable(source, file, "exec")  # type: ignore[arg-type]  # bytes: Python finds the encoding
         tree = _parsed(source)
     except (OSError, SyntaxError, ValueError) as error:
+        raise_machine(error, f"{role} {name!r}")
         raise SpecError(f"{role} {name!r}: {file} cannot be read: {error}; correct the file") from error
     # Names of `import *` are not in the file; the job imports the module and raises if the function is not among them.
     defined = [symbol.get_name() for symbol in names.get_symbols() if symbol.is_assigned() or symbol.is_imported()]

@@ -15,7 +15,7 @@ from tests.deployment import Deployment
 from tests.spark.orders import Declare, Orders, row
 from tidegate import registry, resolution
 from tidegate.checkpoints import checkpoint, overrides, refusal
-from tidegate.errors import LakeUnwritableError, RequestError, SpecError
+from tidegate.errors import LakeUnwritableError, MachineError, RequestError, SpecError
 from tidegate.report import FlowReport, RunReport
 from tidegate.spark.job import _Job, run_job
 
@@ -124,7 +124,7 @@ def test_an_unwritable_report_is_a_transient_error_and_hides_no_other_error(
     with pytest.raises(RequestError, match="no pipeline"):
         run_job(orders.deployment.environment, dataclasses.replace(request, dag_id="unknown"), "a1")
     monkeypatch.setattr(RunReport, "write", full(errno.EACCES))
-    with pytest.raises(PermissionError):
+    with pytest.raises(MachineError, match="permission is denied"):
         run_job(orders.deployment.environment, request, "a1")
 
 

@@ -27,6 +27,7 @@ from tidegate.airflow.retry import RETRY_DELAY, FailureRetryPolicy
 from tidegate.alerting.episodes import Event, pending_notifications, transitions
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
+from tidegate.folders import entries
 from tidegate.layout import Layout
 
 if TYPE_CHECKING:
@@ -188,4 +189,4 @@ class EvaluateAlerts(BaseOperator):
 
 def _pipelines_with_alerts(layout: Layout) -> set[str]:
     """Pipelines with an alert history in the lake, declared or not."""
-    return {folder.parent.name for folder in layout.ops("*", "alerts").parent.parent.glob("*/alerts")}
+    return {folder.name for folder in entries(layout.ops("", "").parent) if layout.ops(folder.name, "alerts").exists()}

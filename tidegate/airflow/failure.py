@@ -1,8 +1,8 @@
 """How a task fails: with its error message as the last lines of its log, and without a traceback.
 
 Airflow logs every exception of a task with its traceback, which surrounds the message. Only of a SystemExit it logs nothing but
-the exit code; whether it retries then is up to the task's retry policy (`tidegate.airflow.retry`). An exception that is not a
-`TidegateError` is a bug and keeps its traceback.
+the exit code; whether it retries then is up to the task's retry policy (`tidegate.airflow.retry`). An exception that is
+neither a `TidegateError` nor an error of the machine is a bug and keeps its traceback.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
-from tidegate.errors import EX_SOFTWARE, TidegateError
+from tidegate.errors import EX_SOFTWARE, UnexpectedError, classify
 
 T = TypeVar("T")
 CLEARING_HINT = 'Clear this task without the option "Only Failed"; that clears `run` too.'
@@ -35,16 +35,19 @@ class TaskFailure(SystemExit):
 
 
 def plain_failures(execute: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
-    """Decorates ``execute`` of an operator: a `TidegateError` fails the task as a `TaskFailure` does."""
+    """Decorates ``execute`` of an operator: a `TidegateError`, or an error of the machine, fails the task as a `TaskFailure` does."""
 
     @functools.wraps(execute)
     def decorated(task: Any, context: Any) -> T:
         try:
             return execute(task, context)
-        except TidegateError as error:
-            failure = TaskFailure(error.message, retry=error.transient, exit_code=error.exit_code)
         except TaskFailure as raised:
             failure = raised
+        except Exception as raised:
+            error = classify(raised)
+            if isinstance(error, UnexpectedError) and error is not raised:
+                raise
+            failure = TaskFailure(error.message, retry=error.transient, exit_code=error.exit_code)
         for line in failure.message.splitlines():
             task.log.error("%s", line)
         raise failure

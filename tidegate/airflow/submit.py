@@ -108,7 +108,8 @@ class RunFlows(SparkSubmitOperator):
             if again
             else _NEXT_STEP
         )
-        raise TaskFailure("\n".join(lines), retry=True, exit_code=run_result.exit_code(report, EX_SOFTWARE))
+        code = run_result.exit_code(report, self._returned() or EX_SOFTWARE)
+        raise TaskFailure("\n".join(lines), retry=True, exit_code=code)
 
     def on_kill(self) -> None:
         """End the application, on this machine or on the cluster."""
@@ -117,8 +118,11 @@ class RunFlows(SparkSubmitOperator):
 
     def _end(self, error: Exception) -> str:
         """How the application ended, without the command, whose options fill a page."""
-        code = self._hook.returncode if isinstance(self._hook, SubmitHook) else None
+        code = self._returned()
         return f"The application ended with {run_result.describe_exit(code)}." if code else str(error)
+
+    def _returned(self) -> int | None:
+        return self._hook.returncode if isinstance(self._hook, SubmitHook) else None
 
     def _find_connection(self) -> Connection:
         # Without a connection the provider would submit to YARN.

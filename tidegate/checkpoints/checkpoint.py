@@ -16,6 +16,7 @@ from typing import Any
 from tidegate import __version__, identity, json_codec
 from tidegate.errors import CheckpointIncompatibleError, DeclarationConflictError, SchemaChangedError
 from tidegate.fingerprints import fingerprint
+from tidegate.folders import entries
 from tidegate.layout import Layout
 from tidegate.report import now
 from tidegate.resolution import ResolvedFlow
@@ -73,7 +74,7 @@ def ref_of(app_id: str, dag_id: str, flow: str) -> CheckpointRef | None:
 def current(layout: Layout, pipeline: Pipeline, flow: Flow) -> CheckpointRef:
     """The current checkpoint of the declared version: its highest refresh, 0 when there is none yet."""
     folder = layout.checkpoints(pipeline.name, flow.name) / f"v{flow.checkpoint_version}"
-    refreshes = [int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()] if folder.is_dir() else []
+    refreshes = [int(entry.name) for entry in entries(folder) if entry.name.isdigit()]
     return CheckpointRef(
         dag_id=pipeline.name, flow=flow.name, version=flow.checkpoint_version, refresh=max(refreshes, default=0)
     )
@@ -110,11 +111,8 @@ def versions(layout: Layout, dag_id: str, flow: str) -> dict[int, Sidecar]:
     Raises:
         DamagedFileError: A sidecar does not have the content that Tidegate writes.
     """
-    folder = layout.checkpoints(dag_id, flow)
-    if not folder.is_dir():
-        return {}
     sidecars = {}
-    for entry in folder.glob("v*.json"):
+    for entry in entries(layout.checkpoints(dag_id, flow), "v*.json"):
         number = entry.stem.removeprefix("v")
         sidecar = json_codec.read(entry, Sidecar, REPAIR) if number.isdigit() else None
         if sidecar is not None:

@@ -7,6 +7,7 @@ could make a starting job fail.
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import os
 import socket
@@ -131,7 +132,11 @@ def _lock(layout: Layout, resource: str) -> int:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
+            if error.errno not in (errno.EACCES, errno.EAGAIN):
+                os.close(descriptor)
+                error.filename = str(path)
+                raise
             pid = _locked_by(descriptor)
             os.close(descriptor)
             raise LeaseHeldError(resource, describe_holder(layout, resource, pid or 0)) from None

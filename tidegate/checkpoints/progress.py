@@ -15,6 +15,8 @@ from typing import Any
 from urllib.parse import unquote
 
 from tidegate.errors import CheckpointCorruptError
+from tidegate.errors.classification import accessing
+from tidegate.folders import entries
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,7 +192,7 @@ def oldest_planned(checkpoint: Path, since: int) -> int:
 
     ``since`` itself if there is none.
     """
-    kept = (int(file.name) for file in (checkpoint / "offsets").glob("*") if file.name.isdecimal())
+    kept = (int(file.name) for file in entries(checkpoint / "offsets") if file.name.isdecimal())
     return min((number for number in kept if number >= since), default=since)
 
 
@@ -212,12 +214,8 @@ def source_files(checkpoint: Path, *, after: int = -1, up_to: int | None = None)
         CheckpointCorruptError: A log file is missing or incomplete.
     """
     folder = checkpoint / "sources" / "0"
-    logs = {int(entry.name): entry for entry in folder.glob("*") if entry.name.isdigit()} if folder.is_dir() else {}
-    compacted = (
-        {int(entry.stem): entry for entry in folder.glob("*.compact") if entry.stem.isdigit()}
-        if folder.is_dir()
-        else {}
-    )
+    logs = {int(entry.name): entry for entry in entries(folder) if entry.name.isdigit()}
+    compacted = {int(entry.stem): entry for entry in entries(folder, "*.compact") if entry.stem.isdigit()}
     newest = max([*logs, *compacted], default=-1)
     last = newest if up_to is None else up_to
     if last > newest:
@@ -260,9 +258,7 @@ def newest_log_batch(checkpoint: Path) -> int:
     After a crash between listing and planning it is higher than the last planned batch's ``log_offset``.
     """
     folder = checkpoint / "sources" / "0"
-    if not folder.is_dir():
-        return -1
-    names = (entry.name.removesuffix(".compact") for entry in folder.iterdir())
+    names = (entry.name.removesuffix(".compact") for entry in entries(folder))
     return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
@@ -276,21 +272,18 @@ def decoded(uri: str) -> str:
 
 
 def _newest(folder: Path) -> int | None:
-    if not folder.is_dir():
-        return None
-    return max((int(entry.name) for entry in folder.iterdir() if entry.name.isdigit()), default=None)
+    return max((int(entry.name) for entry in entries(folder) if entry.name.isdigit()), default=None)
 
 
 def _lines(path: Path, at_least: int) -> list[str]:
     try:
-        raw = path.read_bytes()
+        with accessing(path, "read"):
+            raw = path.read_bytes()
         lines = raw.decode("utf-8").split("\n")
     except FileNotFoundError:
         raise _corrupt(path, "it is missing") from None
     except UnicodeDecodeError:
         raise _corrupt(path, "it is not text") from None
-    except OSError as error:
-        raise _corrupt(path, f"it cannot be read ({error.strerror})") from None
     if len(lines) < at_least or not lines[0]:
         raise _corrupt(path, "it is empty or incomplete")
     if not _fits_checksum(path, raw):
@@ -305,7 +298,7 @@ def _fits_checksum(path: Path, raw: bytes) -> bool:
     """
     try:
         sums = (path.parent / f".{path.name}.crc").read_bytes()
-    except OSError:
+    except FileNotFoundError:
         return True
     if sums[:4] != b"crc\0" or len(sums) < 8:
         return True

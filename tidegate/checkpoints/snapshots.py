@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from tidegate import json_codec
 from tidegate.checkpoints import refusal, rewrite
 from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.folders import entries
 from tidegate.layout import Layout
 from tidegate.report import now
 
@@ -51,7 +52,7 @@ class Compared:
 
 def announced(layout: Layout, dag_id: str, flow: str) -> Snapshot | None:
     """The newest announced snapshot; None without one."""
-    numbers = [int(path.stem) for path in layout.snapshots(dag_id, flow).glob("*.json") if path.stem.isdigit()]
+    numbers = [int(path.stem) for path in entries(layout.snapshots(dag_id, flow), "*.json") if path.stem.isdigit()]
     return (
         json_codec.read(layout.snapshots(dag_id, flow) / f"{max(numbers)}.json", Snapshot, _REPAIR) if numbers else None
     )

@@ -16,6 +16,7 @@ from tidegate import json_codec
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.checkpoint import REPAIR, CheckpointRef
 from tidegate.errors import CheckpointCorruptError, OtherClusterError, TopicReplacedError
+from tidegate.folders import entries
 from tidegate.report import now
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _committed(layout: Layout, ref: CheckpointRef, topic: str) -> Iterator[tuple
     """Version and committed offsets of each readable checkpoint of the flow, up to the version of ``ref``."""
     for version in range(1, ref.version + 1):
         folder = layout.checkpoints(ref.dag_id, ref.flow) / f"v{version}"
-        refreshes = [entry for entry in folder.iterdir() if entry.name.isdigit()] if folder.is_dir() else []
+        refreshes = [entry for entry in entries(folder) if entry.name.isdigit()]
         for refresh in refreshes:
             try:
                 last = progress.read(refresh).last_committed

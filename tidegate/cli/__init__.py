@@ -1,34 +1,22 @@
-"""The command line ``tidegate``. Commands that start a JVM say so in their help.
-
-Exit codes (``sysexits.h``)::
-
-    0    success, or nothing to do
-    1    the reader of the output closed the pipe (``| head``)
-    3    `tidegate verify` found a row that differs
-    64   usage error: unknown pipeline, flow or option
-    65   a gate or a contract refused a batch (the target is unchanged and the batch waits), a rewrite would delete or quarantine
-         too many rows, or a source lost unread data
-    70   a job crashed without a report, or a bug in Tidegate
-    75   transient: a source is unavailable, or another run holds the lease
-    78   needs a person: a wrong declaration, checkpoint, source or machine setup
-    130  stopped with Ctrl-C (143 and 129 for SIGTERM and SIGHUP)
-"""
+"""The command line ``tidegate``. Commands that start a JVM say so in their help."""
 
 from __future__ import annotations
 
-import os
+import contextlib
+import signal
 import sys
+import tempfile
+import traceback
 from typing import NoReturn
 
 import typer
 
 from tidegate.cli import lazy
-from tidegate.errors import EX_SOFTWARE, EX_USAGE, TidegateError
+from tidegate.errors import EX_SOFTWARE, EX_USAGE, StoppedError, TidegateError, UnexpectedError, classify
+from tidegate.errors.exit_codes import EX_BROKEN_PIPE
 from tidegate.process_exit import exit_now
 
 _EX_TYPER_USAGE = 2
-_EX_BROKEN_PIPE = 1
-"""The same code as Typer's for a closed pipe."""
 
 app = typer.Typer(
     name="tidegate",
@@ -66,14 +54,14 @@ for _name, _text in _COMMANDS.items():
 
 
 def main() -> NoReturn:
-    """Run the command line and exit the process; a `TidegateError` is printed as one line without a traceback."""
+    """Run the command line and exit the process; an error is printed as one line without a traceback."""
     code = _run()
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        # Otherwise Python prints another error when it flushes standard output at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        code = _EX_BROKEN_PIPE
+        code = EX_BROKEN_PIPE
+    except OSError as error:
+        code = code or _print(classify(error, "the output is incomplete"))
     exit_now(code)
 
 
@@ -83,8 +71,31 @@ def _run() -> int:
     except SystemExit as end:
         code = end.code if isinstance(end.code, int) else 0 if end.code is None else EX_SOFTWARE
         return EX_USAGE if code == _EX_TYPER_USAGE else code
-    except TidegateError as error:
-        sys.stdout.flush()
-        print(f"tidegate: {' '.join(error.message.split())}", file=sys.stderr)
-        return error.exit_code
+    except KeyboardInterrupt:
+        return _print(StoppedError(signal.SIGINT))
+    except BaseException as error:  # delta-rs raises its panics as a BaseException
+        return _print(classify(error), error)
     return 0
+
+
+def _print(error: TidegateError, raised: BaseException | None = None) -> int:
+    """Print an error, if anyone can still read it, and return its exit code."""
+    where = ""
+    if isinstance(error, UnexpectedError) and raised is not None and raised is not error:
+        where = f" This is a bug in Tidegate; report it{_traceback(raised)}."
+    with contextlib.suppress(OSError):
+        sys.stdout.flush()
+    with contextlib.suppress(OSError):
+        print(f"tidegate: {' '.join((error.message + where).split())}", file=sys.stderr, flush=True)
+    return error.exit_code
+
+
+def _traceback(error: BaseException) -> str:
+    """Write the traceback to a file, because it may quote data; the words that name the file."""
+    text = "".join(traceback.format_exception(error))
+    try:
+        with tempfile.NamedTemporaryFile("w", prefix="tidegate-", suffix=".txt", delete=False) as file:
+            file.write(text)
+    except OSError:
+        return ""
+    return f" with {file.name}"

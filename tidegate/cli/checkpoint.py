@@ -11,6 +11,7 @@ from tidegate.checkpoints import checkpoint as checkpoints
 from tidegate.checkpoints import progress
 from tidegate.cli import console, project
 from tidegate.errors import EX_CONFIG, TidegateError
+from tidegate.folders import entries
 from tidegate.layout import Layout
 from tidegate.resolution import ResolvedFlow
 
@@ -47,7 +48,7 @@ def _lines(layout: Layout, resolved: ResolvedFlow) -> Iterator[dict[str, Any]]:
         return
     for version, sidecar in sidecars.items():
         folder = layout.checkpoints(pipeline.name, flow.name) / f"v{version}"
-        refreshes = sorted(int(entry.name) for entry in folder.glob("*") if entry.name.isdigit()) or [0]
+        refreshes = sorted(int(entry.name) for entry in entries(folder) if entry.name.isdigit()) or [0]
         for refresh in refreshes:
             in_use = (version, refresh) == (current.version, current.refresh)
             line = {**_empty(flow.name, version, refresh), "in_use": in_use}

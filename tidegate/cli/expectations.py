@@ -16,6 +16,7 @@ from tidegate.errors import EX_CONFIG, RequestError, TidegateError
 from tidegate.expectations import profile
 from tidegate.expectations.profile import Profile
 from tidegate.expectations.proposal import propose as propose_suite
+from tidegate.folders import entries
 from tidegate.layout import Layout
 from tidegate.ops.query import query
 from tidegate.probes import delta_table
@@ -235,7 +236,7 @@ def _tables_missing(pipeline: ResolvedPipeline, suite: Suite) -> list[str]:
 def _unused_suites(environment: Environment, pipeline: Pipeline) -> list[dict[str, Any]]:
     """Suites in the pipeline's folder that none of its flows uses."""
     used = {flow.gate.suite for flow in pipeline.flows if flow.gate is not None}
-    files = sorted((environment.project / "expectations" / pipeline.name).glob("*.json"))
+    files = entries(environment.project / "expectations" / pipeline.name, "*.json")
     return [
         {"pipeline": pipeline.name, "flow": None, "suite": suite, "error": None, "notes": ["no flow uses it"]}
         for suite in (f"{pipeline.name}/{file.stem}" for file in files)

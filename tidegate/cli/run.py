@@ -51,7 +51,8 @@ def run(
     numbers are accepted by name (--accept). See them before with --dry-run, which starts a JVM.
 
     Exit codes: 0 success or nothing to do; 65 a batch or a rewrite was refused; the code of the error if a flow
-    or the whole job failed (75 if transient, 78 if it needs a person); 70 if the job crashed without a report; 130 after Ctrl-C.
+    or the whole job failed (75 if transient, 78 if it needs a person); 70 if the job crashed without a report and the machine's cause is
+    unknown; 130 after Ctrl-C.
     """
     environment = project.read()
     resolved = project.resolve(environment, name)
@@ -84,7 +85,7 @@ def attempt(environment: Environment, request: RunRequest) -> int:
     print_report(report, returned, log)
     if request.dry_run and report is not None:
         _print_samples(Layout.of(environment), report)
-    return run_result.exit_code(report, returned)
+    return run_result.exit_code(report, returned, log)
 
 
 def execute(environment: Environment, request: RunRequest) -> tuple[int, RunReport | None, Path]:
@@ -120,9 +121,7 @@ def print_report(report: RunReport | None, returned: int, log: Path) -> None:
         console.echo()
         for line in run_result.log_tail(log):
             console.echo(f"  {line}")
-        console.print_error(
-            f"the job crashed: it ended without a final report and with {run_result.describe_exit(returned)}. Its log: {log}"
-        )
+        console.print_error(run_result.describe_crash(returned, log))
         return
     for line in run_result.next_commands(report):
         console.echo(line)

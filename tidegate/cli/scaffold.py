@@ -14,6 +14,7 @@ from typing import Literal
 from tidegate import registry
 from tidegate.environment import Environment
 from tidegate.errors import RequestError, SpecError, TidegateError
+from tidegate.errors.classification import raise_machine
 from tidegate.layout import Layout
 from tidegate.spec import FileSource, Flow, Pipeline, Table
 
@@ -123,6 +124,7 @@ def write(files: Mapping[Path, str | Path]) -> None:
     except OSError as error:
         for path in written:
             path.unlink()
+        raise_machine(error, "nothing was written")
         raise RequestError(
             f"nothing was written: {error.strerror} ({error.filename}); remove the cause and try again."
         ) from error

@@ -54,7 +54,7 @@ def show(
     figures = metrics.state_figures(layout.ops(name, "progress"), chosen.name)
     extent = Extent(what="state", rows=None, size=figures[0].state_bytes if figures else None)
     returned, report, log = execute(environment, with_size(environment, resolved.pipeline, request, [extent]))
-    code = run_result.exit_code(report, returned)
+    code = run_result.exit_code(report, returned, log)
     if code or report is None:
         print_report(report, returned, log)
         raise typer.Exit(code or EX_SOFTWARE)

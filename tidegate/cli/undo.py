@@ -11,6 +11,7 @@ from tidegate import registry
 from tidegate.cli import console, project
 from tidegate.cli.run import attempt
 from tidegate.errors import RequestError
+from tidegate.folders import entries
 from tidegate.formatting import count
 from tidegate.layout import Layout
 from tidegate.planning import undo as planning
@@ -76,8 +77,8 @@ def _pipeline_of(layout: Layout, run_id: str) -> str:
 
 def _print_keys(layout: Layout, request: RunRequest, flow: str) -> None:
     """Print some keys of the rows that were put back and left, from the file that the last attempt wrote."""
-    folder = layout.reports(request.dag_id) / request.run_key
-    files = sorted(folder.glob(f"*/undo-{flow}.json"))
+    attempts = entries(layout.reports(request.dag_id) / request.run_key)
+    files = [file for attempt in attempts if attempt.is_dir() for file in entries(attempt, f"undo-{flow}.json")]
     if not files:
         return
     keys: dict[str, Any] = json.loads(files[-1].read_text(encoding="utf-8"))

@@ -55,7 +55,7 @@ def verify(
         resolved.pipeline, flow, f"cli__{now()}", requested_by=project.current_user(), limit=limit, keys=key or ()
     )
     returned, report, log = execute(environment, _with_size(environment, resolved.pipeline, chosen, request))
-    code = run_result.exit_code(report, returned)
+    code = run_result.exit_code(report, returned, log)
     layout, flow_report = Layout.of(environment), _flow_report(report, flow)
     if code or report is None or flow_report is None or flow_report.verification is None:
         print_report(report, returned, log)

@@ -14,6 +14,7 @@ from tidegate.errors.checkpoints import SchemaChangedError as SchemaChangedError
 from tidegate.errors.checkpoints import StateCodeChangedError as StateCodeChangedError
 from tidegate.errors.checkpoints import StateLostError as StateLostError
 from tidegate.errors.checkpoints import StateSchemaChangedError as StateSchemaChangedError
+from tidegate.errors.classification import classify as classify
 from tidegate.errors.declarations import DeclarationConflictError as DeclarationConflictError
 from tidegate.errors.declarations import FieldError as FieldError
 from tidegate.errors.declarations import RequestError as RequestError
@@ -28,7 +29,6 @@ from tidegate.errors.error import StoppedError as StoppedError
 from tidegate.errors.error import TidegateError as TidegateError
 from tidegate.errors.error import UnexpectedError as UnexpectedError
 from tidegate.errors.lake import DamagedFileError as DamagedFileError
-from tidegate.errors.lake import LakeUnwritableError as LakeUnwritableError
 from tidegate.errors.lake import LakeVersionError as LakeVersionError
 from tidegate.errors.lake import LateRowsDroppedError as LateRowsDroppedError
 from tidegate.errors.lake import LeaseHeldError as LeaseHeldError
@@ -37,6 +37,9 @@ from tidegate.errors.lake import TableDiffersError as TableDiffersError
 from tidegate.errors.lake import TableUnreadableError as TableUnreadableError
 from tidegate.errors.lake import WriteConflictError as WriteConflictError
 from tidegate.errors.machine import AirflowUnavailableError as AirflowUnavailableError
+from tidegate.errors.machine import LakeUnwritableError as LakeUnwritableError
+from tidegate.errors.machine import MachineError as MachineError
+from tidegate.errors.machine import MachineUnavailableError as MachineUnavailableError
 from tidegate.errors.machine import MissingJavaError as MissingJavaError
 from tidegate.errors.machine import SetupError as SetupError
 from tidegate.errors.refusals import BatchHeldError as BatchHeldError

@@ -1,17 +1,15 @@
-"""The root of the error tree, the exit codes, and the two errors that belong to no area."""
+"""The root of the error tree, and the two errors that belong to no area."""
 
 from __future__ import annotations
 
-import os
 from typing import Any, ClassVar
 
-EX_USAGE = os.EX_USAGE
-EX_DATAERR = os.EX_DATAERR
-EX_SOFTWARE = os.EX_SOFTWARE
-EX_TEMPFAIL = os.EX_TEMPFAIL
-EX_CONFIG = os.EX_CONFIG
-EX_DIFFERS = 3
-"""A verification found a difference. No code of ``sysexits.h``, which begin at 64."""
+from tidegate.errors.exit_codes import EX_CONFIG as EX_CONFIG
+from tidegate.errors.exit_codes import EX_DATAERR as EX_DATAERR
+from tidegate.errors.exit_codes import EX_DIFFERS as EX_DIFFERS
+from tidegate.errors.exit_codes import EX_SOFTWARE as EX_SOFTWARE
+from tidegate.errors.exit_codes import EX_TEMPFAIL as EX_TEMPFAIL
+from tidegate.errors.exit_codes import EX_USAGE as EX_USAGE
 
 
 class TidegateError(Exception):

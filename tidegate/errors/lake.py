@@ -138,13 +138,6 @@ class LakeVersionError(TidegateError):
     exit_code = EX_CONFIG
 
 
-class LakeUnwritableError(TidegateError):
-    """The lake's storage rejects writes (full, read-only). What was committed is unchanged."""
-
-    transient = True
-    exit_code = EX_TEMPFAIL
-
-
 class WriteConflictError(TidegateError):
     """A concurrent commit conflicts with this one. Nothing was written; try again."""
 

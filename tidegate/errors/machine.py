@@ -1,4 +1,4 @@
-"""What this machine lacks."""
+"""What this machine lacks, and what its operating system refused."""
 
 from __future__ import annotations
 
@@ -20,3 +20,33 @@ class AirflowUnavailableError(SetupError):
 
     transient = True
     exit_code = EX_TEMPFAIL
+
+
+class MachineError(TidegateError):
+    """The operating system refused something, and refuses it again until a person acts: a permission, a path, a kind of file.
+
+    Args:
+        message: What was refused, and what to do.
+        path: The file or folder, as far as it is known.
+        operation: What was to be done to it: ``write``, ``rename``, …
+        error: The name of the system's error, for example ``EACCES``.
+    """
+
+    exit_code = EX_CONFIG
+
+    def __init__(self, message: str, *, path: str = "", operation: str = "", error: str = "") -> None:
+        super().__init__(message)
+        self.path = path
+        self.operation = operation
+        self.error = error
+
+
+class MachineUnavailableError(MachineError):
+    """The operating system refused something that it may do later: memory or open files ran out, or storage does not answer."""
+
+    transient = True
+    exit_code = EX_TEMPFAIL
+
+
+class LakeUnwritableError(MachineUnavailableError):
+    """A file system rejects writes, because it is full or read-only. What was committed is unchanged."""

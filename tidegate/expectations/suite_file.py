@@ -6,6 +6,7 @@ import json
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import SpecError
+from tidegate.errors.classification import raise_machine
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,6 +30,7 @@ def read_entries(path: Path, name: str) -> list[Any]:
             f"{where} does not exist. Write it as Great Expectations' JSON, or remove the gate from the declaration."
         ) from None
     except (OSError, UnicodeDecodeError) as error:
+        raise_machine(error, where)
         raise SpecError(f"{where} cannot be read ({type(error).__name__}): it must be a UTF-8 text file.") from error
     except json.JSONDecodeError as error:
         raise SpecError(f"{where} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}.") from error

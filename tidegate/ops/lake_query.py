@@ -11,6 +11,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import RequestError
+from tidegate.errors.classification import raise_machine
 from tidegate.ops import query
 from tidegate.probes import delta_table
 
@@ -70,6 +71,7 @@ def execute(layout: Layout, sql: str, versions: Mapping[str, int]) -> Iterator[R
             noticed = {} if "_deleted" in sql.lower() else scans
             tombstones = tuple(name for name, scan in noticed.items() if _keeps_tombstones(connection, scan))
         except duckdb.Error as error:
+            raise_machine(error, "the query")
             hint = f" {_existing(layout)}" if "Table with name" in str(error) else ""
             raise RequestError(_sentence(error) + hint) from None
         yield Result(
@@ -93,6 +95,7 @@ def fetched(result: Result, limit: int | None) -> Iterator[tuple[Any, ...]]:
             yield from rows
             left = None if left is None else left - len(rows)
     except duckdb.Error as error:
+        raise_machine(error, "the query")
         raise RequestError(_sentence(error)) from None
 
 

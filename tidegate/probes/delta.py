@@ -17,6 +17,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from tidegate.errors import TableUnreadableError
+from tidegate.folders import entries
 from tidegate.probes import delta_log, delta_table
 
 
@@ -70,7 +71,7 @@ def writers(path: Path, app_id: str) -> frozenset[str]:
     none, so those of later commits are missing here, except for ``app_id``.
     """
     own = frozenset({app_id} if transaction_version(path, app_id) is not None else ())
-    versions = [int(file.stem) for file in (path / "_delta_log").glob("[0-9]*.crc") if file.stem.isdigit()]
+    versions = [int(file.stem) for file in entries(path / "_delta_log", "[0-9]*.crc") if file.stem.isdigit()]
     for version in sorted(versions, reverse=True):
         # None if the file was removed with old versions, or is being written.
         if (transactions := delta_log.transactions(path, version)) is not None:

@@ -6,7 +6,6 @@ delta-rs partly read as a commit without changes: here every function raises `Ta
 
 from __future__ import annotations
 
-import errno
 import json
 import re
 from collections.abc import Iterator
@@ -15,10 +14,9 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.errors import TableUnreadableError
+from tidegate.errors.classification import raise_machine
 
 _VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint(?:\.[0-9a-f.-]+)?\.(?:parquet|json))")
-_MACHINE = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM, errno.ENOSPC})
-"""Errors of the machine, which say nothing about the file."""
 _PARQUET = b"PAR1"
 """The first and the last four bytes of a Parquet file."""
 _read: dict[Path, tuple[tuple[int, int, int], frozenset[str]]] = {}
@@ -95,7 +93,7 @@ def transactions(path: Path, version: int) -> dict[str, int] | None:
         checksum = json.loads((path / "_delta_log" / f"{version:020d}.crc").read_bytes())
         listed = checksum.get("setTransactions")
         return None if listed is None else {str(each["appId"]): int(each["version"]) for each in listed}
-    except (OSError, ValueError, AttributeError, KeyError, TypeError):
+    except (FileNotFoundError, ValueError, AttributeError, KeyError, TypeError):
         return None
 
 
@@ -169,8 +167,7 @@ def reading(path: Path, file: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        if error.errno in _MACHINE:
-            raise
+        raise_machine(error, f"table {path}")
         raise TableUnreadableError(path, file, f"cannot be read ({error.strerror or type(error).__name__})") from None
     except (ValueError, TypeError, KeyError, AttributeError):
         # The text of the error may quote statistics, which have values of the data.
@@ -203,7 +200,7 @@ def _hinted_version(log: Path) -> int | None:
     """The checkpoint that ``_last_checkpoint`` names; None if it names none. Readers list the folder then, so that is no damage."""
     try:
         named = json.loads((log / "_last_checkpoint").read_bytes())["version"]
-    except (OSError, ValueError, TypeError, KeyError):
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
     return named if isinstance(named, int) else None
 

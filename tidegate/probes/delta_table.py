@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from tidegate.errors import TableUnreadableError, TidegateError
+from tidegate.errors.classification import raise_machine
 from tidegate.probes import delta_log
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ def find(path: Path, version: int | None = None) -> DeltaTable | None:
     try:
         return DeltaTable(str(path), version=version)
     except (DeltaError, OSError, OverflowError) as error:
+        raise_machine(error, f"table {path}")
         if version is not None:
             raise FileNotFoundError(delta_log.entry(path, version)) from None
         if isinstance(error, TableNotFoundError):
@@ -67,6 +69,7 @@ def reading(path: Path) -> Iterator[None]:
     except TidegateError:
         raise
     except (DeltaError, OSError, duckdb.IOException, duckdb.InvalidInputException) as error:
+        raise_machine(error, f"table {path}")
         delta_log.check(path)
         raise _unreadable(path, error) from None
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.errors import MissingJavaError
+from tidegate.errors.classification import raise_machine
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -90,6 +91,7 @@ def _reported_version(executable: Path) -> str:
     try:
         process = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:
+        raise_machine(error, "java -version")
         raise MissingJavaError(f"{executable} does not run: {_ADVICE}") from error
     if build := re.search(r"\(build (\d[^,)\s]*)", process.stderr):
         return build[1]

@@ -17,6 +17,7 @@ from tidegate.errors import (
     CheckpointIncompatibleError,
     RefusedError,
 )
+from tidegate.folders import entries
 from tidegate.probes import delta
 from tidegate.quarantine import decision
 from tidegate.spark.batch import ledger as batch_ledger
@@ -184,7 +185,8 @@ def _check_target_exists(context: FlowContext, has_history: bool, transactions: 
 def _check_old_versions_finished(context: FlowContext) -> None:
     """Refuse a new checkpoint version while an earlier one has a half-written batch, which only its declaration can complete."""
     folder = context.layout.checkpoints(context.pipeline.name, context.flow.name)
-    for path in folder.glob("v*/*"):
+    versions = [version for version in entries(folder, "v*") if version.is_dir()]
+    for path in (refresh for version in versions for refresh in entries(version)):
         version, refresh = path.parent.name.removeprefix("v"), path.name
         if path == context.checkpoint or not (version.isdigit() and refresh.isdigit()):
             continue

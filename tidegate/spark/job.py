@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import errno
 import logging
-import os
 import sys
 import threading
 import time
@@ -15,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidegate import resolution
 from tidegate.checkpoints import checkpoint, overrides
 from tidegate.environment import Environment
-from tidegate.errors import LakeUnwritableError, RefusedError, RewriteRefusedError, TidegateError
+from tidegate.errors import RefusedError, RewriteRefusedError, TidegateError, classify
 from tidegate.layout import Layout
 from tidegate.report import FlowReport, RunReport, describe_error, now
 from tidegate.request import RunRequest
@@ -62,58 +60,58 @@ class _Job:
     def run(self) -> RunReport:
         started = time.monotonic()
         try:
-            pipeline = resolution.load(self.request.dag_id, self.environment.project)
-            flows = tuple(pipeline.flow(flow.name) for flow in self.request.selected(pipeline.pipeline))
-            self.report.flows = [
-                FlowReport(
-                    flow=each.flow.name, target=each.flow.target.name, checkpoint_version=each.flow.checkpoint_version
-                )
-                for each in flows
-            ]
-            with _Timer(self.report, "preflight"):
-                self._preflight(flows)
-            self.write_report()
-            if not self._runnable(flows):
-                self._block_all()
-                return self.report
-            loading = self._load_suites(flows)
-            with _Timer(self.report, "session"):
-                spark = self._session()
-            if loading is not None:
-                with _Timer(self.report, "gx_wait"):
-                    loading.join()
-            if self.loading_error is not None:
-                raise self.loading_error
-            with _Timer(self.report, "flows"):
-                self._run_flows(spark, flows)
-        except Exception as error:
-            self.report.error = describe_error(error)
+            self._run()
+        except BaseException as error:
+            if not isinstance(error, (KeyboardInterrupt, SystemExit)):
+                self.report.error = describe_error(error)
+            # Suppressed, so that it does not replace the exception that ended the run.
+            with contextlib.suppress(TidegateError):
+                self._end(started)
             raise
-        finally:
-            self.report.ended_at = now()
-            self.report.parts["total"] = round(time.monotonic() - started, 3)
-            self._write_final_report()
+        self._end(started)
         return self.report
+
+    def _run(self) -> None:
+        pipeline = resolution.load(self.request.dag_id, self.environment.project)
+        flows = tuple(pipeline.flow(flow.name) for flow in self.request.selected(pipeline.pipeline))
+        self.report.flows = [
+            FlowReport(
+                flow=each.flow.name, target=each.flow.target.name, checkpoint_version=each.flow.checkpoint_version
+            )
+            for each in flows
+        ]
+        with _Timer(self.report, "preflight"):
+            self._preflight(flows)
+        self.write_report()
+        if not self._runnable(flows):
+            self._block_all()
+            return
+        loading = self._load_suites(flows)
+        with _Timer(self.report, "session"):
+            spark = self._session()
+        if loading is not None:
+            with _Timer(self.report, "gx_wait"):
+                loading.join()
+        if self.loading_error is not None:
+            raise self.loading_error
+        with _Timer(self.report, "flows"):
+            self._run_flows(spark, flows)
+
+    def _end(self, started: float) -> None:
+        self.report.ended_at = now()
+        self.report.parts["total"] = round(time.monotonic() - started, 3)
+        self.write_report()
 
     def write_report(self) -> None:
         """Write the current report to the lake.
 
         Raises:
-            LakeUnwritableError: The disk is full or read-only. Transient.
+            MachineError: The operating system does not let it be written.
         """
         try:
             self.report.write(self.path)
         except OSError as error:
-            if error.errno not in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
-                raise
-            raise LakeUnwritableError(
-                f"the lake at {self.layout.lake} is not writable ({os.strerror(error.errno)}); free space and run again"
-            ) from error
-
-    def _write_final_report(self) -> None:
-        # Suppressed, so that it does not replace the exception that ended the run.
-        with contextlib.suppress(LakeUnwritableError):
-            self.write_report()
+            raise classify(error, "the run report") from error
 
     def _load_suites(self, flows: tuple[ResolvedFlow, ...]) -> threading.Thread | None:
         """Load the suites in a thread: Great Expectations takes seconds to import, while the session only waits for its JVM."""
@@ -138,8 +136,8 @@ class _Job:
                     assert each.suite is not None and each.flow.gate is not None
                     try:
                         self.suites[each.flow.name] = gate.load_suite(each.suite, each.flow.gate.suite)
-                    except TidegateError as error:
-                        self.blocked[each.flow.name] = error
+                    except (TidegateError, OSError, MemoryError) as error:
+                        self.blocked[each.flow.name] = classify(error)
             except Exception as error:
                 self.loading_error = error
 
@@ -161,8 +159,9 @@ class _Job:
                 checkpoint.check_compatible(self.layout, each)
                 if RUNS[self.request.mode].judges:
                     flow_report.lag_before = lag.measure(self.environment, each).to_json()
-            except TidegateError as error:
-                self.blocked[each.flow.name] = error
+            except Exception as error:
+                # Also a table whose log cannot be read stops only what stands on it.
+                self.blocked[each.flow.name] = classify(error)
 
     def _session(self) -> SparkSession:
         from tidegate.spark.driver.session import build_session
@@ -256,8 +255,8 @@ class _Job:
             return
         try:
             flow_report.lag_after = lag.measure(self.environment, resolved).to_json()
-        except TidegateError as error:
-            flow_report.lag_after = {"reason": error.message}
+        except Exception as error:
+            flow_report.lag_after = {"reason": classify(error).message}
 
     def _context(self, spark: SparkSession, resolved: ResolvedFlow, flow_report: FlowReport) -> FlowContext:
         from tidegate.spark.batch.work import Stream

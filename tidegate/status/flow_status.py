@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pendulum
 
-from tidegate.errors import SourceUnavailableError, TidegateError, UnexpectedError
+from tidegate.errors import SourceUnavailableError, TidegateError, classify
 from tidegate.states import Facts, Status, status_of
 from tidegate.status.sources import source
 
@@ -218,8 +218,12 @@ def _add_ends(layout: Layout, resolved: ResolvedPipeline, statuses: Sequence[Flo
     )
     try:
         ends = run_ends.read(layout, resolved.pipeline, now, running=running)
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         # Reports may be deleted meanwhile, or have been edited; then it is unknown how the runs ended.
+        return
+    except OSError as error:
+        for status in statuses:
+            status.error = status.error or classify(error, "the reports of its runs")
         return
     work = any(status.lag is None or status.lag.has_work for status in statuses)
     for status in statuses:
@@ -318,10 +322,8 @@ def _read_all(readings: Sequence[_Reading], patience: float) -> list[FlowStatus]
 def _read_one(reading: _Reading) -> None:
     try:
         reading.read(reading.status)
-    except TidegateError as error:
-        reading.status.error = error
     except Exception as error:
-        reading.status.error = UnexpectedError(f"{type(error).__name__}: {error}")
+        reading.status.error = classify(error)
 
 
 def _late(reading: _Reading, patience: float) -> FlowStatus:

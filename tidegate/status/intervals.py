@@ -15,6 +15,7 @@ import pendulum
 
 from tidegate import formatting
 from tidegate.checkpoints import checkpoint, progress, reingested
+from tidegate.errors.classification import raise_machine
 from tidegate.ops import store
 from tidegate.probes import files
 from tidegate.spec import FileSource
@@ -308,7 +309,8 @@ def _listed(declared: _Declared, start: datetime, landed: Sequence[LandedFile]) 
         return tuple(landed)
     try:
         names = _names(declared.file(declared.intervals.manifest, start))
-    except (OSError, UnicodeDecodeError):
+    except (OSError, UnicodeDecodeError) as error:
+        raise_machine(error)
         return ()
     own = tuple(file for file in landed if file.path in names)
     # A manifest that was replaced after `_lacks` read it may list files that landed after the listing.
@@ -338,7 +340,8 @@ def _lacks_of_manifest(manifest: Path, landed: Sequence[LandedFile]) -> str:
         listed = _names(manifest)
     except FileNotFoundError:
         return f"no {manifest.name}"
-    except (OSError, UnicodeDecodeError):
+    except (OSError, UnicodeDecodeError) as error:
+        raise_machine(error)
         return f"{manifest.name} cannot be read"
     absent = listed - {file.path for file in landed}
     return f"{len(absent):,} of {formatting.count(len(listed), 'file')} of {manifest.name} missing" if absent else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegate import states
 from tidegate.checkpoints import overrides
-from tidegate.errors import TidegateError
+from tidegate.errors import TidegateError, classify
 from tidegate.layout import Layout
 from tidegate.states import status_of
 from tidegate.status.lag import Lag, measure
@@ -96,7 +96,8 @@ def _measured(environment: Environment, resolved: ResolvedFlow) -> Lag:
     try:
         off = overrides.switched_off(Layout.of(environment), resolved.pipeline.name, flow.name)
         return measure(environment, resolved)
-    except TidegateError as error:
+    except Exception as raised:
+        error = classify(raised)
         return Lag(
             flow=flow.name,
             kind=flow.source.identity()["kind"],

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidegate import json_codec
 from tidegate.checkpoints import lease, refusal
+from tidegate.folders import entries
 from tidegate.probes import delta
 
 if TYPE_CHECKING:
@@ -101,7 +102,7 @@ class _Stored:
 def _unfinished_backfill(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> int | None:
     """The number of a backfill that wrote rows and did not finish, or None (`tidegate.spark.reprocessing.backfill`)."""
     backfills = sorted(
-        layout.reprocessing(pipeline.name, flow.name).glob("*.json"), key=lambda path: (len(path.name), path.name)
+        entries(layout.reprocessing(pipeline.name, flow.name), "*.json"), key=lambda path: (len(path.name), path.name)
     )
     last = json_codec.read(backfills[-1], _Stored, "Restore it from a backup.") if backfills else None
     if last is None or last.done:

@@ -55,7 +55,7 @@ def of_batch(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, batch_i
         if flow.gate is None or resolved.suite is None:
             return None
         suite = {"suite_fingerprint": fingerprints.suite_fingerprint(resolved.suite)}
-    except (OSError, ValueError):
+    except (FileNotFoundError, ValueError):
         # A file changed after the flow was resolved: the next plan has the error.
         return None
     reason = f"{waits} was refused by {flow.gate.suite}; fix the suite, the transform or the data"

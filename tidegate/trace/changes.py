@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate import identity
+from tidegate.errors.classification import raise_machine
 from tidegate.ops import query
 from tidegate.probes import delta, delta_table
 
@@ -172,7 +173,8 @@ def _feeds(
         with query.connect() as connection:
             connection.register("feed", feed)
             yield query.rows_of(connection.execute("FROM feed ORDER BY _commit_version, _change_type DESC"))
-    except (DeltaError, duckdb.Error):
+    except (DeltaError, duckdb.Error) as error:
+        raise_machine(error)
         if first == last:
             yield None
             return

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import formatting, identity
 from tidegate.errors import RequestError, TidegateError
+from tidegate.errors.classification import raise_machine
 from tidegate.ops import query
 from tidegate.probes import delta_table
 from tidegate.trace import conditions, relation
@@ -329,6 +330,7 @@ class Lineage:
                     return rows, len(rows)
                 counted = connection.execute("SELECT count(*) FROM matching").fetchone()
             except duckdb.Error as error:
+                raise_machine(error)
                 cause = str(error).strip().splitlines()[-1]
                 raise RequestError(f"table {flow.flow.target.name!r} cannot be searched: {cause}.") from None
         return rows, counted[0] if counted else len(rows)

@@ -21,6 +21,7 @@ from tidegate.airflow.pages.headers import STRICT, StrictHeaders
 from tidegate.airflow.pages.views import Views
 from tidegate.airflow.urls import PREFIX, Links
 from tidegate.environment import Environment
+from tidegate.errors import MachineError, classify
 from tidegate.pages import render
 
 _OWN = Path(__file__).parent / "assets"
@@ -137,7 +138,9 @@ async def _not_found(request: Request, error: Exception) -> Response:
 
 async def _crashed(request: Request, error: Exception) -> Response:
     # This handler runs outside of the middleware, so the headers are added here. Airflow logs the error.
-    title = "This page could not be rendered. See the log of Airflow's API server."
-    response = _page(request, "message.html", {"title": title, "code": 500}, 500)
+    title, code = "This page could not be rendered. See the log of Airflow's API server.", 500
+    if isinstance(cause := classify(error), MachineError):
+        title, code = cause.message, 503 if cause.transient else 500
+    response = _page(request, "message.html", {"title": title, "code": code}, code)
     response.headers.update(STRICT)
     return response

@@ -16,7 +16,6 @@ from pyspark.errors.exceptions.captured import CapturedException
 from tidegate.errors import (
     CheckpointCorruptError,
     DeclarationConflictError,
-    LakeUnwritableError,
     OffsetsExpiredError,
     SourceUnavailableError,
     StateLostError,
@@ -24,12 +23,13 @@ from tidegate.errors import (
     TidegateError,
     UnexpectedError,
     WriteConflictError,
+    classify,
 )
+from tidegate.errors.classification import cause_in, is_of_machine
 
 _CONFLICT = re.compile(
     r"DELTA_CONCURRENT|ConcurrentAppend|ConcurrentModification|ConcurrentWrite|CONCURRENT_STREAM_LOG_UPDATE"
 )
-_UNWRITABLE = re.compile(r"No space left on device|Disk quota exceeded|Read-only file system")
 # "Multiple streaming queries": the lease excludes them, so the cause is a log file that is gone while its checksum stayed.
 _CHECKPOINT = re.compile(
     r"STREAMING_CHECKPOINT_MISSING_METADATA_FILE|Incomplete log file|Log file was malformed|metadata of the checkpoint"
@@ -63,6 +63,7 @@ _OF_MACHINE = frozenset(
     if isinstance(each, type) and issubclass(each, (OSError, ImportError, MemoryError))
 )
 """Python exceptions that say something about the machine, not about the row in whose evaluation they were raised."""
+_CAUSES = 20
 _TRACEBACK = "Traceback (most recent call last):"
 _PYTHON_TYPE = re.compile(r"(?:[\w<>]+\.)*([A-Za-z_]\w{0,99})(?::|$)")
 
@@ -81,10 +82,9 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
     text = str(error)
     conditions = [condition for condition in _CONDITION.findall(text) if condition not in _WRAPPERS]
     condition = conditions[0] if conditions else type(error).__name__
-    if _UNWRITABLE.search(text):
-        return LakeUnwritableError(
-            f"{what}: the lake's disk is full or read-only. Free space and run again; the run continues with the same batch."
-        )
+    cause = classify(error, what) if is_of_machine(error) else cause_in(_with_causes(error), what)
+    if cause is not None:
+        return cause
     if _STATE_SCHEMA.search(text):
         return StateSchemaChangedError(
             f"{what}: its state has another schema or another operator than its transform has now ({condition}); nothing was written. "
@@ -129,6 +129,16 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
     return UnexpectedError(
         f"{what}: {condition} ({type(error).__name__}); the whole exception is in the attempt's folder in the lake."
     )
+
+
+def _with_causes(error: BaseException) -> str:
+    """The text of an exception and of what caused it in the JVM: PySpark's text has only the outermost."""
+    origin = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    texts = [str(error)]
+    while origin is not None and len(texts) <= _CAUSES:
+        texts.append(str(origin.toString()))
+        origin = origin.getCause()
+    return "\n".join(texts)
 
 
 def value_error(error: BaseException) -> str | None:

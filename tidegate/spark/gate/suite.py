@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from tidegate.errors import SpecError
+from tidegate.errors.classification import raise_machine
 from tidegate.expectations import suite_file
 from tidegate.fingerprints import suite_fingerprint
 from tidegate.report import Severity
@@ -152,6 +153,7 @@ def _expectation(kind: str, kwargs: dict[str, Any], severity: str, meta: Any, wh
     except ValidationError as error:
         _refuse_kwargs(error, kwargs, where)
     except Exception as error:
+        raise_machine(error, where)
         raise SpecError(f"{where} is not valid: {error}") from error
 
 

@@ -104,6 +104,8 @@ def _decode(data: bytes | None, definitions: Mapping[int, str]) -> str | None:
     content.seek(HEADER_BYTES)
     try:
         record = fastavro.schemaless_reader(content, _PARSED_SCHEMAS[definition], None)
+    except MemoryError:
+        raise
     except Exception:  # the decoder raises many types; any error means that the value cannot be read
         return None
     return records.as_json(record) if content.tell() == len(data) else None

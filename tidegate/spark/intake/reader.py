@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidegate.errors.classification import is_transient
 from tidegate.spark.intake import delimited, records
 from tidegate.spark.intake.text_stream import LineTooLongError, open_text
 from tidegate.spec import FileFormat
@@ -97,6 +98,9 @@ class FileReader:
         except (EOFError, zlib.error, gzip.BadGzipFile):
             self._problem = "corrupt_compression"
         except OSError as error:
+            if is_transient(error):
+                # It says something about the machine, not about the file, which must not be judged by it.
+                raise OSError(error.errno, error.strerror, self._path) from error
             # bz2 raises an OSError without errno for a damaged stream; errors of the system have one.
             self._problem = "unreadable" if error.errno else "corrupt_compression"
         except records.CorruptFileError:

@@ -13,6 +13,7 @@ from pyspark.sql import Window as SparkWindow
 from pyspark.sql import functions as F
 
 from tidegate.errors import LedgerImbalanceError, SpecError
+from tidegate.folders import entries
 from tidegate.probes import delta, delta_log
 
 if TYPE_CHECKING:
@@ -43,7 +44,7 @@ class Commit:
 
 def exists(path: Path) -> bool:
     """Whether the folder has a Delta table."""
-    return (path / "_delta_log").is_dir() and any((path / "_delta_log").glob("*.json"))
+    return bool(entries(path / "_delta_log", "*.json"))
 
 
 def is_logged(path: Path, number: int) -> bool:

@@ -23,6 +23,7 @@ import pendulum
 
 from tidegate import json_codec
 from tidegate.checkpoints import checkpoint
+from tidegate.folders import entries
 from tidegate.impact import Impact
 from tidegate.spark.batch import groups, micro_batch, quarantine, rewrite, transform_errors
 from tidegate.spark.batch.split import Decision, check_balance
@@ -254,7 +255,7 @@ def _write_keys(context: FlowContext, window: Window | None, pending: Backfill) 
 
 def _remove_files(context: FlowContext, number: int) -> None:
     """Remove the keys, and what the kind of the flow stored beside them."""
-    for path in pending_work.folder(context).glob(f"{number}.*"):
+    for path in entries(pending_work.folder(context), f"{number}.*"):
         if path.is_dir():
             shutil.rmtree(path, ignore_errors=True)
 

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidegate import identity, json_codec
 from tidegate.checkpoints import checkpoint
+from tidegate.folders import entries
 from tidegate.spark.batch import ledger, micro_batch
 from tidegate.spark.batch.work import Work
 from tidegate.spark.lake import tables
@@ -50,7 +51,7 @@ Stored = TypeVar("Stored", bound=PendingWork)
 
 def numbers(context: FlowContext) -> list[int]:
     """The numbers of all stored backfills or reingests of the flow, ascending."""
-    return sorted(int(path.stem) for path in folder(context).glob("*.json") if path.stem.isdigit())
+    return sorted(int(path.stem) for path in entries(folder(context), "*.json") if path.stem.isdigit())
 
 
 def read(context: FlowContext, number: int, kind: type[Stored]) -> Stored:

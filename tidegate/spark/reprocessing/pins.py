@@ -217,7 +217,7 @@ def _is_complete(path: Path, position: DeltaPosition) -> bool:
         if position.index < 0:
             return True
         commit = delta.read_commit(path, position.version)
-    except Exception:
+    except FileNotFoundError:
         # The log was cleaned: `_readable` says what to do.
         return True
     return commit.has_change_files or len(commit.files) <= position.index + 1

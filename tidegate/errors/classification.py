@@ -1,0 +1,192 @@
+"""The one way from an exception of the machine to a `TidegateError`: the cause by its errno, with path, operation and next step.
+
+Python has the errno. delta-rs, DuckDB, SQLite, Spark and Java have a text, in which the errno stands as a number or as the system's
+own words; they are looked for only where these libraries write them, because the rest of a text may quote values of the data.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tidegate.errors.causes import BY_NUMBER, OTHER
+from tidegate.errors.error import TidegateError, UnexpectedError
+from tidegate.errors.machine import MachineError
+
+_NUMBER = re.compile(r"\(os error (\d+)\)|\[Errno (\d+)\]|\berror=(\d+),")
+"""As Rust, Python and Java (of a program that it cannot start) write an errno."""
+_SAYS = re.compile(
+    r"(?:java\.(?:io|nio\.file)\.\w+|ExitCodeException exitCode=\d+|IO Error|IOException|RocksDBException"
+    r"|OSError|ImportError|OperationalError): [^\n]*"
+    r"|java\.lang\.OutOfMemoryError[^\n]*|Mkdirs failed to create [^\n]*|[^\n]*insufficient memory for the Java Runtime[^\n]*"
+)
+"""What Java, Hadoop, DuckDB, SQLite and Python say about files."""
+_PATH = re.compile(r"(?:^|(?<=[\s'\"(:=]))(/[^\s'\"#,;:()\[\]]+)")
+_WORDS = {os.strerror(number): number for number in BY_NUMBER if number not in (errno.ENOENT, errno.EINTR)} | {
+    "AccessDeniedException": errno.EACCES,
+    "unable to create native thread": errno.EAGAIN,
+    "OutOfMemoryError": errno.ENOMEM,
+    "insufficient memory for the Java Runtime": errno.ENOMEM,
+    "database or disk is full": errno.ENOSPC,
+    "disk I/O error": errno.EIO,
+    "attempt to write a readonly database": errno.EROFS,
+    "unable to open database file": errno.EACCES,
+}
+_OF_PATH = frozenset(
+    {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP, errno.ENAMETOOLONG}
+)
+"""What is there is not what was expected."""
+_OF_STORAGE = ("deltalake", "_internal", "duckdb", "_duckdb", "sqlite3", "pyarrow")
+_OPERATIONS = {
+    **dict.fromkeys(("open", "open_code", "lockf"), "open"),
+    **{"mkdir": "create", "makedirs": "create", "replace": "rename", "rename": "rename", "unlink": "remove"},
+    **{"rmdir": "remove", "rmtree": "remove", "stat": "read", "exists": "read", "is_dir": "read", "is_file": "read"},
+    **{
+        "iterdir": "list",
+        "scandir": "list",
+        "touch": "create",
+        "link": "create",
+        "Popen": "start",
+        "_execute_child": "start",
+    },
+}
+"""What functions of the standard library do to a path, for an error that does not say it."""
+
+
+def classify(error: BaseException, what: str = "") -> TidegateError:
+    """The `TidegateError` for any exception: itself, the cause that the operating system gives, or an `UnexpectedError`.
+
+    Args:
+        error: The exception.
+        what: Names the work in the message, for example ``flow 'silver'``.
+    """
+    if isinstance(error, TidegateError):
+        return error
+    number, text = _errno_of(error), str(error)
+    classified: TidegateError
+    if number is None:
+        named = type(error).__name__ + (f": {text.splitlines()[0][:500]}" if text else "")
+        classified = UnexpectedError(f"{what}: {named}" if what else named)
+    else:
+        classified = _describe(number, what, path=_path_of(error), operation=_operation_of(error))
+    classified.__cause__ = error
+    return classified
+
+
+@contextmanager
+def accessing(path: object, operation: str) -> Iterator[None]:
+    """Name path and operation in every error of the system: Python has no path in those of writing and reading."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        if not hasattr(error, "operation"):
+            error.operation = operation  # type: ignore[attr-defined]  # `classify` reads it
+        raise
+
+
+def cause_in(text: str, what: str = "") -> TidegateError | None:
+    """The `TidegateError` for the first cause that a text of Spark, Java, Rust or Python names; None if it names none."""
+    for match in _SAYS.finditer(text):
+        number = next((number for words, number in _WORDS.items() if words in match[0]), None)
+        path = next(iter(_PATH.findall(match[0])), "")
+        if number is None and match[0].startswith("Mkdirs failed"):
+            number = _why_unwritable(path)
+        if number is not None:
+            return _describe(number, what, path=path)
+    for match in _NUMBER.finditer(text):
+        number = int(next(filter(None, match.groups())))
+        if number in BY_NUMBER and number != errno.ENOENT:
+            line = text[text.rfind("\n", 0, match.start()) + 1 :].partition("\n")[0]
+            return _describe(number, what, path=next(iter(_PATH.findall(line)), ""))
+    return None
+
+
+def is_of_machine(error: BaseException) -> bool:
+    """Whether an exception says something about the machine, which another attempt may find in another state."""
+    return _errno_of(error) is not None
+
+
+def raise_machine(error: BaseException, what: str = "") -> None:
+    """Raise the `TidegateError` of an exception by which the machine refuses something, unless it is about the path itself.
+
+    For a place that takes exceptions as a judgement about a file or a query, which no other exception of the machine is.
+    """
+    number = _errno_of(error)
+    if number is not None and number not in _OF_PATH:
+        raise classify(error, what) from error
+
+
+def is_transient(error: OSError) -> bool:
+    """Whether the operating system may accept later what it refused now."""
+    return BY_NUMBER.get(error.errno or 0, OTHER).kind.transient
+
+
+def _describe(number: int, what: str, *, path: str, operation: str = "") -> MachineError:
+    cause, name = BY_NUMBER.get(number, OTHER), errno.errorcode.get(number, str(number))
+    act = f"cannot {operation or 'access'} {path}" if path else f"cannot {operation or 'go on'}"
+    message = f"{what + ': ' if what else ''}{act}: {cause.meaning} ({name}). {cause.next_step}"
+    return cause.kind(message, path=path, operation=operation, error=name)
+
+
+def _errno_of(error: BaseException) -> int | None:
+    module, text = type(error).__module__.partition(".")[0], str(error)
+    if isinstance(error, MemoryError):
+        return errno.ENOMEM
+    if isinstance(error, OSError) and module in ("builtins", "shutil"):
+        if error.errno is not None:
+            return error.errno
+        if isinstance(error, TimeoutError):
+            return errno.ETIMEDOUT
+    if type(error).__name__ == "gaierror":
+        return errno.EHOSTUNREACH
+    if isinstance(error, RuntimeError) and text.startswith("can't start new thread"):
+        return errno.EAGAIN
+    of_storage = module in _OF_STORAGE or type(error).__name__ == "PanicException"
+    if not of_storage and not isinstance(error, (OSError, ImportError)):
+        return None
+    if "Out of Memory Error" in text:
+        return errno.ENOMEM
+    numbers = (int(next(filter(None, match.groups()))) for match in _NUMBER.finditer(text))
+    written = next((number for number in numbers if number in BY_NUMBER), None)
+    return written if written is not None else next((number for words, number in _WORDS.items() if words in text), None)
+
+
+def _path_of(error: BaseException) -> str:
+    if isinstance(error, OSError) and error.filename is not None:
+        name = error.filename
+        return os.fsdecode(name) if isinstance(name, (str, bytes)) else str(name)
+    if isinstance(error, MemoryError):
+        return ""
+    return next(iter(_PATH.findall(str(error))), "")
+
+
+def _operation_of(error: BaseException) -> str:
+    operation = getattr(error, "operation", "")
+    frame = error.__traceback__
+    while frame is not None and not operation:
+        last, frame = frame.tb_frame.f_code.co_name, frame.tb_next
+        if frame is None:
+            operation = _OPERATIONS.get(last, "")
+    return str(operation)
+
+
+def _why_unwritable(path: str) -> int:
+    """Why a folder could not be created; Java does not say it."""
+    parent = Path(path).parent
+    while not os.access(parent, os.F_OK) and parent != parent.parent:
+        parent = parent.parent
+    try:
+        system = os.statvfs(parent)
+    except OSError as error:
+        return error.errno or errno.EIO
+    if system.f_flag & os.ST_RDONLY:
+        return errno.EROFS
+    if not system.f_bavail or (system.f_files and not system.f_favail):
+        return errno.ENOSPC
+    return errno.EIO if os.access(parent, os.W_OK) else errno.EACCES
