@@ -14,8 +14,8 @@ SECOND, MINUTE, HOUR = 1_000_000, 60_000_000, 3_600_000_000
 
 
 def arrivals(*newest: int, every: int = 10) -> list[Arrival]:
-    """Batches of bronze with these highest event times; the first came at ``every``."""
-    return [Arrival(at=(number + 1) * every, newest=each) for number, each in enumerate(newest)]
+    """Batches of bronze with these highest event times; the first has the version ``every``."""
+    return [Arrival(version=(number + 1) * every, newest=each) for number, each in enumerate(newest)]
 
 
 def test_the_watermark_of_a_batch_is_the_highest_event_time_of_earlier_batches_less_the_delay() -> None:
@@ -32,8 +32,8 @@ def test_batches_count_in_the_order_in_which_they_came_whatever_their_order_in_t
     assert watermarks(shuffled, 10) == watermarks(rows, 10)
 
 
-def test_rows_that_came_at_the_same_time_do_not_move_each_others_watermark() -> None:
-    marks = watermarks([Arrival(at=1, newest=50), Arrival(at=1, newest=90), Arrival(at=2, newest=10)], 0)
+def test_rows_of_one_commit_do_not_move_each_others_watermark() -> None:
+    marks = watermarks([Arrival(version=1, newest=50), Arrival(version=1, newest=90), Arrival(version=2, newest=10)], 0)
 
     assert (marks.before, marks.after) == ({2: 90}, 90)
 
@@ -44,12 +44,12 @@ def test_the_watermark_does_not_depend_on_how_batches_of_bronze_are_divided_into
     rows = arrivals(*(source.randint(0, 1000) * SECOND for _ in range(12)))
     whole = watermarks(rows, 60)
 
-    before: dict[int, int] = {}
+    before: dict[int | None, int] = {}
     start, left = None, list(rows)
     while left:
         cut = source.randint(1, len(left))
         part = watermarks(left[:cut], 60, start)
-        before |= part.before
+        before |= {version: mark for version, mark in part.before.items() if version is not None}
         start, left = part.after, left[cut:]
 
     assert (before, start) == (whole.before, whole.after)
@@ -92,9 +92,26 @@ def test_a_row_that_takes_no_longer_than_idle_and_delay_is_not_late_by_a_heartbe
     beat = due_heartbeat(10 * HOUR, last_arrival=HOUR, watermark=None, delay_seconds=600, idle_seconds=3600)
     assert beat is not None
 
-    marks = watermarks([Arrival(at=10 * HOUR, newest=beat), Arrival(at=10 * HOUR + 1, newest=0)], 600)
+    marks = watermarks([Arrival(version=7, newest=beat, is_heartbeat=True), Arrival(version=8, newest=0)], 600)
 
-    assert marks.before[10 * HOUR + 1] == 10 * HOUR - HOUR - 10 * MINUTE
+    assert marks.before[8] == 10 * HOUR - HOUR - 10 * MINUTE
+
+
+def test_a_heartbeat_comes_after_the_newest_commit_before_it_and_before_all_later_ones() -> None:
+    beat = Arrival(version=7, newest=500, is_heartbeat=True)
+
+    marks = watermarks([Arrival(version=8, newest=90), beat, Arrival(version=7, newest=50)], 0)
+
+    assert (marks.before, marks.after) == ({8: 500}, 500)
+
+
+def test_a_batch_whose_order_is_not_known_is_late_by_none_and_makes_none_late() -> None:
+    marks = watermarks(
+        [Arrival(version=None, newest=900), Arrival(version=1, newest=50), Arrival(version=2, newest=0)], 0
+    )
+
+    assert (marks.before, marks.after) == ({2: 50}, 900), "it is later than no row that follows"
+    assert watermarks([Arrival(version=None, newest=9)], 0, start=7).before == {None: 7}
 
 
 def test_moments_are_exact_and_not_before_the_first_year() -> None:

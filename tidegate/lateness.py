@@ -20,38 +20,49 @@ _EARLIEST = -62_135_596_800 * _SECOND
 class Arrival:
     """Rows that came together: a batch of bronze. A heartbeat counts as one."""
 
-    at: int
-    """When the batch was planned, which orders batches: ``_ingested_at``."""
+    version: int | None
+    """The version of bronze that the batch committed, which orders batches; of a heartbeat, the newest one before it. None if it is
+    not known."""
     newest: int
     """The highest event time of its rows that are not too far ahead of the clock."""
+    is_heartbeat: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
 class Watermarks:
     """The watermark before each arrival, and after the last."""
 
-    before: Mapping[int, int]
-    """By the time of the arrival; an arrival before which there is none is missing."""
+    before: Mapping[int | None, int]
+    """By the version of the batch; one before which there is none is missing."""
     after: int | None
 
 
 def watermarks(arrivals: Iterable[Arrival], delay_seconds: int, start: int | None = None) -> Watermarks:
     """The watermark is the highest event time of all earlier arrivals, less the delay. It does not go back.
 
+    Batches whose order is not known are late by none of these arrivals, and make none of them late.
+
     Args:
-        arrivals: In any order. Those at the same time do not move each other's watermark.
+        arrivals: In any order. Those with the same version do not move each other's watermark.
         start: The watermark that earlier batches left.
     """
-    newest: dict[int, int] = {}
+    newest: dict[tuple[int, bool], int] = {}
+    unordered: list[int] = []
     for arrival in arrivals:
-        newest[arrival.at] = max(arrival.newest, newest.get(arrival.at, arrival.newest))
-    before: dict[int, int] = {}
+        if arrival.version is None:
+            unordered.append(after(arrival.newest, delay_seconds))
+        else:
+            place = (arrival.version, arrival.is_heartbeat)
+            newest[place] = max(arrival.newest, newest.get(place, arrival.newest))
+    before: dict[int | None, int] = {}
     current = start
-    for at in sorted(newest):
-        if current is not None:
-            before[at] = current
-        current = highest(current, after(newest[at], delay_seconds))
-    return Watermarks(before=before, after=current)
+    if start is not None:
+        before[None] = start
+    for version, is_heartbeat in sorted(newest):
+        if current is not None and not is_heartbeat:
+            before[version] = current
+        current = highest(current, after(newest[version, is_heartbeat], delay_seconds))
+    return Watermarks(before=before, after=highest(current, *unordered))
 
 
 def highest(*moments: int | None) -> int | None:

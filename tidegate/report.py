@@ -178,6 +178,8 @@ class BatchRecord:
     """Of the module of the flow's transform, likewise."""
     watermark: datetime | None = None
     """The watermark of the flow after this batch (`tidegate.lateness`), of results that of the batch; None without one."""
+    planned_at: datetime | None = None
+    """When the batch of a landing flow was planned: ``_ingested_at`` of its rows, which so belong to ``target_version``."""
     undoes: str | None = None
     """Of an undo: the key of the run whose commits it put back (`tidegate.layout.run_key`)."""
     seconds: float = 0.0

@@ -13,7 +13,6 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pendulum
 import typer
 
 from tidegate import registry, resolution
@@ -118,14 +117,13 @@ def statuses(environment: Environment, name: str | None, patience: float) -> lis
     Raises:
         RequestError: There is no pipeline of the given name.
     """
-    from tidegate.status import evaluation, flow_status, upstream
+    from tidegate.status import flow_status, upstream
 
-    now = pendulum.now("UTC")
     wanted = [pipeline for pipeline, _ in resolve_all(environment, name)]
     pipelines = upstream.with_upstream(wanted, dict(resolve_all(environment, None)))
-    read = flow_status.gather(environment, pipelines, patience, now)
+    read = flow_status.gather(environment, pipelines, patience)
     own = [each for each in read if each.pipeline in wanted]
-    evaluation.add_alerts(environment, pipelines, own, now)
+    flow_status.add_alerts(environment, own)
     return own
 
 

@@ -34,6 +34,8 @@ class Heartbeat:
     """When it was written."""
     app_id: str
     """The checkpoint that had read everything by then."""
+    version: int | None = None
+    """The newest version of bronze when it was written, all of which was read: it came after that. None in lines of earlier releases."""
     watermark: int | None = None
     """The watermark that it made with the delay declared then: stateful flows have read it, so a longer delay does not move it back."""
 
@@ -54,6 +56,7 @@ def append(layout: Layout, ref: CheckpointRef, heartbeat: Heartbeat) -> None:
         "event_time": lateness.moment(heartbeat.event_time),
         "at": lateness.moment(heartbeat.at),
         "_app_id": heartbeat.app_id,
+        "version": heartbeat.version,
         "watermark": None if heartbeat.watermark is None else lateness.moment(heartbeat.watermark),
     }
     # A stateful flow that waits for a person reads its files later: as long as those of any table.
@@ -67,6 +70,7 @@ def read(layout: Layout, ref: CheckpointRef) -> list[Heartbeat]:
             event_time=lateness.micros(line["event_time"]),
             at=lateness.micros(line["at"]),
             app_id=line.get("_app_id") or "",
+            version=line.get("version"),
             watermark=None if line.get("watermark") is None else lateness.micros(line["watermark"]),
         )
         for line in store.select(layout.heartbeats(ref.dag_id, ref.flow), "SELECT * FROM delta_table")
@@ -87,7 +91,7 @@ def watermark(
     """
     recorded = ledger.watermark(layout, ref, before)
     counted = [each for each in lines if before is None or each.app_id == ref.app_id]
-    arrivals = [lateness.Arrival(at=each.at, newest=each.event_time) for each in counted]
+    arrivals = [lateness.Arrival(version=None, newest=each.event_time) for each in counted]
     by_clock = lateness.watermarks(arrivals, delay_seconds).after
     made = [each.watermark for each in counted if each.app_id == ref.app_id]
     return lateness.highest(None if recorded is None else lateness.micros(recorded), by_clock, *made)
@@ -98,4 +102,12 @@ def schema() -> pyarrow.Schema:
     import pyarrow as pa
 
     moment = pa.timestamp("us", tz="UTC")
-    return pa.schema([("event_time", moment), ("at", moment), ("_app_id", pa.string()), ("watermark", moment)])
+    return pa.schema(
+        [
+            ("event_time", moment),
+            ("at", moment),
+            ("_app_id", pa.string()),
+            ("watermark", moment),
+            ("version", pa.int64()),
+        ]
+    )

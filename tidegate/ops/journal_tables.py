@@ -57,4 +57,9 @@ EVOLUTION = CachedTable(
     },
 )
 
-ALL = (RECENT, LEDGER, VERDICTS, EVOLUTION)
+ALERTS = CachedTable(
+    name="alerts",
+    columns={**dict.fromkeys(("flow", "rule", "kind", "channel"), "VARCHAR"), "opened_at": "TIMESTAMPTZ"},
+)
+
+ALL = (RECENT, LEDGER, VERDICTS, EVOLUTION, ALERTS)

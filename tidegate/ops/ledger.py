@@ -45,7 +45,8 @@ def record(layout: Layout, pipeline: str, batch: BatchRecord, run_columns: Mappi
         run_columns: Values of the columns in `NO_RUN`.
     """
     app_id = f"{batch.app_id}/swap" if batch.kind == "swap" else batch.app_id
-    line = {**json_codec.to_plain(batch), "watermark": batch.watermark, **NO_RUN, **run_columns}
+    times = {"watermark": batch.watermark, "planned_at": batch.planned_at}
+    line = {**json_codec.to_plain(batch), **times, **NO_RUN, **run_columns}
     _append(layout.ops(pipeline, "ledger"), schema(), line, (app_id, batch.batch_id))
 
 
@@ -128,6 +129,7 @@ def schema() -> pyarrow.Schema:
             ("suite_fingerprint", pa.string()),
             ("code_fingerprint", pa.string()),
             ("watermark", pa.timestamp("us", tz="UTC")),
+            ("planned_at", pa.timestamp("us", tz="UTC")),
             ("undoes", pa.string()),
             ("seconds", pa.float64()),
             *_run_columns(),

@@ -15,7 +15,6 @@ from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import (
     CheckpointCorruptError,
     CheckpointIncompatibleError,
-    NotDeliveredError,
     RefusedError,
 )
 from tidegate.folders import entries
@@ -30,7 +29,6 @@ from tidegate.spark.driver.listener import record_progress
 from tidegate.spark.intake import contracts
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import backfill, pending_work, reingest, replay, swap, undo
-from tidegate.status.sources.source import has_read, not_delivered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -60,13 +58,7 @@ def run_flow(
     with leased_flow(context, work=f"flow {name!r}", holder=f"attempt {context.attempt} of {context.pipeline.name}"):
         context = _prepare(context, before)
         _finish_interrupted(context)
-        try:
-            _drain(context)
-        except NotDeliveredError as missing:
-            if has_read(context.layout, context.ref, context.live):
-                raise
-            context.report.notes.append(not_delivered(missing).summary)
-            return
+        _drain(context)
         context = swap.swap_in(context)
         if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
             decision.retire(context.layout, context.ref)

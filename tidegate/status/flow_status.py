@@ -5,10 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -56,7 +57,7 @@ class FlowStatus:
     upstream: tuple[FlowStatus, ...] = ()
     """The flows that write its sources, those that were read too."""
     alerts: tuple[str, ...] = ()
-    """The rules of its open alerts (`tidegate.status.evaluation.add_alerts`)."""
+    """The rules of its open alerts."""
     last_committed: int | None = None
     last_planned: int | None = None
     planned_ms: int | None = None
@@ -68,8 +69,6 @@ class FlowStatus:
     """Messages about thresholds that the flow's quarantine exceeds."""
     operator_state: StateFigures | None = None
     """The state of a stateful flow after its last batch."""
-    earlier_state: StateFigures | None = None
-    """After the batch before it, of the same checkpoint."""
     error: TidegateError | None = None
     late: bool = False
     """Whether the error is only that a local source was not read in time."""
@@ -108,6 +107,12 @@ class FlowStatus:
             begun=self.last_planned is not None,
             takes_batches=self.takes_batches,
         )
+
+    def alerts_among(self, opened: Mapping[tuple[str, str], Sequence[str]]) -> tuple[str, ...]:
+        """Those of the open alerts, by pipeline and flow, that count for it: of all flows if the pipeline does not load."""
+        if self.flow:
+            return tuple(opened.get((self.pipeline, self.flow), ()))
+        return tuple(rule for (pipeline, _), rules in opened.items() if pipeline == self.pipeline for rule in rules)
 
     @property
     def problem(self) -> str | None:
@@ -237,6 +242,27 @@ def _holder(layout: Layout, pipeline: str, flow: str, target: str) -> str | None
     )
 
 
+def add_alerts(environment: Environment, statuses: Sequence[FlowStatus]) -> None:
+    """Add the open alerts that the DAG `alerts` has recorded.
+
+    If a pipeline does not load, those of all of its flows count for it.
+    """
+    from tidegate.layout import Layout
+    from tidegate.ops import alert_history
+
+    layout = Layout.of(environment)
+    for pipeline in dict.fromkeys(status.pipeline for status in statuses):
+        opened: dict[tuple[str, str], list[str]] = {}
+        # A history that cannot be read must not hide the status of the flows; `tidegate alerts` shows the error.
+        with contextlib.suppress(Exception):
+            for each in alert_history.episodes(layout, pipeline):
+                if each.resolved_at is None:
+                    opened.setdefault((pipeline, each.flow), []).append(each.rule)
+        for status in statuses:
+            if status.pipeline == pipeline:
+                status.alerts = status.alerts_among(opened)
+
+
 def exit_code(statuses: Sequence[FlowStatus]) -> int:
     """0, or the exit code of the first error; permanent errors come before transient ones."""
     errors = [status.error for status in statuses if status.error is not None]
@@ -268,9 +294,8 @@ def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow, n
         status.quarantine = lifecycle.entry_counts(layout.quarantine(pipeline.name, flow.name))
         status.warnings = lifecycle.warnings(pipeline.thresholds_of(flow), status.quarantine, pendulum.now("UTC"))
         if flow.kind.stateful:
-            figures = metrics.state_figures(layout.ops(pipeline.name, "progress"), flow.name, limit=2)
+            figures = metrics.state_figures(layout.ops(pipeline.name, "progress"), flow.name)
             status.operator_state = next(iter(figures), None)
-            status.earlier_state = next((each for each in figures[1:] if each.app_id == figures[0].app_id), None)
         state = progress.read(ref.path(layout))
         status.last_planned, status.last_committed = state.last_planned, state.last_committed
         if state.last_committed is not None:

@@ -8,6 +8,7 @@ from tidegate import lateness
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.ops import heartbeats
 from tidegate.ops.heartbeats import Heartbeat
+from tidegate.probes import delta
 from tidegate.status import freshness
 from tidegate.status.sources import tables
 
@@ -22,11 +23,12 @@ if TYPE_CHECKING:
 def heartbeat_due(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, now: datetime) -> Heartbeat | None:
     """The heartbeat that is due; None for a flow without ``idle``, and while there are rows that it has not read.
 
-    A batch of bronze that is planned counts from when it was planned, so it must be written and read first: its rows came
-    before the heartbeat, and would be late by it. One that is planned after ``now`` comes after the heartbeat.
+    A heartbeat comes after the commits of bronze that there are, and before all later ones. A batch of bronze that is planned must be
+    written and read first: its rows came before the heartbeat, and would be late by it. One that is planned after the call has begun
+    comes after the heartbeat, whatever the clock of its machine says.
 
     Args:
-        now: The present time, taken before the call.
+        now: The present time, taken before the call: the only thing that a clock decides here is that nothing came for so long.
     """
     flow, writer = resolved.flow, resolved.writer
     if flow.watermark is None or flow.watermark.idle_seconds is None or writer is None:
@@ -36,6 +38,8 @@ def heartbeat_due(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, no
     state, bronze = progress.read(ref.path(layout)), layout.table(writer.target.name)
     if state.last_committed is None or state.pending_batch is not None:
         return None
+    # Before it is known that all of it was read: what is committed later comes after the heartbeat.
+    version = delta.current_version(bronze)
     committed = progress.planned_batch(ref.path(layout), state.last_committed)
     if tables.of_table(bronze, flow.feeds[0], committed).has_data:
         return None
@@ -56,5 +60,6 @@ def heartbeat_due(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, no
         event_time=event_time,
         at=lateness.micros(now),
         app_id=ref.app_id,
+        version=version,
         watermark=lateness.after(event_time, delay),
     )

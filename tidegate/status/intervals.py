@@ -15,7 +15,6 @@ import pendulum
 
 from tidegate import formatting
 from tidegate.checkpoints import checkpoint, progress, reingested
-from tidegate.errors import NotDeliveredError
 from tidegate.errors.classification import raise_machine
 from tidegate.ops import store
 from tidegate.probes import files
@@ -120,7 +119,7 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Compl
         now: With a time zone.
 
     Raises:
-        SourceError: The folder cannot be read, or it is missing and files of it were read before.
+        SourceError: The folder is missing or cannot be read.
         CheckpointCorruptError: A file of the checkpoint cannot be read.
     """
     source = flow.source
@@ -137,12 +136,7 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Compl
         read_intervals = _range(rule, _by_interval(folder, rule, bronze.read_files)[0], local_now)
         marked = frozenset(start for start in read_intervals if declared.file(rule.marker, start).exists())
         declared = dataclasses.replace(declared, marked=marked)
-    try:
-        listed = {file.path: file for file in files.list_files(folder, source.glob).files}
-    except NotDeliveredError:
-        if bronze.read_files:
-            raise
-        listed = {}
+    listed = {file.path: file for file in files.list_files(folder, source.glob).files}
     bronze = bronze.with_changed(layout.reprocessing(pipeline.name, flow.name), listed.values())
     paths, others = _by_interval(folder, rule, listed)
     landed = {start: [listed[path] for path in own] for start, own in paths.items()}

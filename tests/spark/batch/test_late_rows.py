@@ -42,7 +42,7 @@ TIMED = Flow(
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 _FEED = (
     "_row_id string, line string, _header string, _modified_at timestamp, _path string, _line_number bigint, "
-    "_ingested_at timestamp, _change_type string"
+    "_ingested_at timestamp, _batch_id bigint, _change_type string, _commit_version bigint"
 )
 
 
@@ -61,9 +61,12 @@ def record(number: int, minutes: float | None, amount: int = 1) -> str:
 
 
 def feed(spark: SparkSession, *batches: tuple[float, list[str]]) -> DataFrame:
-    """The change feed of bronze with these batches: the minute at which each came, and its records."""
+    """The change feed of bronze with these batches: the minute at which each came, and its records.
+
+    The batch of minute 1.0 is the tenth commit.
+    """
     rows = [
-        (f"{at}#{number}", line, None, NOON, f"/{at}", number, minute(at), "insert")
+        (f"{at}#{number}", line, None, NOON, f"/{at}", number, minute(at), int(at * 10), "insert", int(at * 10))
         for at, lines in batches
         for number, line in enumerate(lines)
     ]
@@ -280,10 +283,16 @@ def test_no_replay_begins_while_a_batch_is_half_written(timed: Callable[..., Flo
     replay_entries(context, Selection(rule="none"))
 
 
-def test_a_heartbeat_counts_as_a_batch_of_bronze(timed: Callable[..., FlowContext]) -> None:
+@pytest.mark.parametrize(
+    ("at", "version"), [(lateness.micros(minute(-3000)), 10), (lateness.micros(minute(1.5)), None)]
+)
+def test_a_heartbeat_counts_as_a_commit_of_bronze(
+    timed: Callable[..., FlowContext], at: int, version: int | None
+) -> None:
+    """Of one of an earlier release only the time is known."""
     context = timed()
     heartbeats.create(context.layout, context.ref)
-    between = Heartbeat(event_time=lateness.micros(minute(5)), at=lateness.micros(minute(1.5)), app_id="an earlier one")
+    between = Heartbeat(event_time=lateness.micros(minute(5)), at=at, app_id="an earlier one", version=version)
     heartbeats.append(context.layout, context.ref, between)
 
     line = run(context, 0, FIRST, SECOND)
@@ -299,11 +308,11 @@ def test_a_heartbeat_that_came_after_a_batch_of_bronze_does_not_make_its_rows_la
     """As in a refresh, which reads again what an earlier checkpoint read before its heartbeats."""
     context = timed()
     heartbeats.create(context.layout, context.ref)
-    later = Heartbeat(event_time=lateness.micros(minute(60)), at=lateness.micros(minute(70)), app_id="an earlier one")
+    later = Heartbeat(event_time=lateness.micros(minute(60)), at=0, app_id="an earlier one", version=20)
     heartbeats.append(context.layout, context.ref, later)
 
     lines = [run(context, number, batch) for number, batch in enumerate((FIRST, SECOND))]
-    own = dataclasses.replace(later, at=lateness.micros(minute(71)), app_id=context.app_id)
+    own = dataclasses.replace(later, version=21, app_id=context.app_id)
     heartbeats.append(context.layout, context.ref, own)
     lines.append(run(context, 2, THIRD))
 

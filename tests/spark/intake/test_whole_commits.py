@@ -9,12 +9,17 @@ from typing import TYPE_CHECKING
 from unittest.mock import patch
 
 import pytest
+from pyspark.sql import functions as F
 
 from tests.spark.batch.test_late_rows import SOURCE, TIMED, feed, minute, record, written
 from tests.spark.flow_context import flow_context, reading, table
+from tidegate import lateness
 from tidegate.checkpoints import progress
-from tidegate.ops import heartbeats
+from tidegate.ops import heartbeats, ledger
+from tidegate.report import BatchRecord
 from tidegate.spark import flow as flows
+from tidegate.spark.lake import writes
+from tidegate.spark.lake.writes import Transaction
 from tidegate.spec import ChangeFeed, Watermark
 
 if TYPE_CHECKING:
@@ -25,21 +30,49 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.jvm
 
 
-def ingest(context: FlowContext, at: float, records: list[str], files: int = 1) -> None:
-    """Append a batch to bronze, in this number of files."""
-    rows = feed(context.spark, (at, records)).drop("_change_type").repartition(files)
-    writer = rows.write.format("delta").mode("append").option("delta.enableChangeDataFeed", "true")
-    writer.save(str(context.layout.table("bronze.orders")))
+def ingest(
+    context: FlowContext, at: float, records: list[str], files: int = 1, clock: float | None = None, version: int = 1
+) -> None:
+    """Append a batch to bronze as its flow does, in this number of files.
+
+    Args:
+        clock: The minute at which a clock says that the batch was planned; the minute at which it came by default.
+        version: The checkpoint version of the landing flow.
+    """
+    path, rows = context.layout.table("bronze.orders"), feed(context.spark, (at, records))
+    planned_at, app_id = minute(at if clock is None else clock), f"orders/bronze/v{version}/0"
+    rows = rows.drop("_change_type", "_commit_version").withColumn("_ingested_at", F.lit(planned_at))
+    if not path.exists():
+        empty = rows.limit(0).write.format("delta").option("delta.enableChangeDataFeed", "true")
+        empty.save(str(path))
+    txn = Transaction(app_id=app_id, batch_id=int(at * 10), prepared={})
+    commit = writes.append(rows.repartition(files), path, txn)
+    line = BatchRecord(
+        flow="bronze",
+        batch_id=int(at * 10),
+        app_id=app_id,
+        kind="append",
+        read=len(records),
+        written=len(records),
+        target_version=commit.version,
+        planned_at=planned_at,
+    )
+    ledger.record(context.layout, "orders", line, {})
 
 
 def opened(
-    spark: SparkSession, folder: Path, files: int = 1000, idle: str | None = None, version: int = 1
+    spark: SparkSession,
+    folder: Path,
+    files: int = 1000,
+    idle: str | None = None,
+    version: int = 1,
+    skew: str = "5 minutes",
 ) -> FlowContext:
     declared = dataclasses.replace(
         TIMED,
         checkpoint_version=version,
         source=ChangeFeed("bronze.orders", max_files_per_trigger=files),
-        watermark=Watermark(delay="10 minutes", idle=idle),
+        watermark=Watermark(delay="10 minutes", idle=idle, skew=skew),
     )
     context = flow_context(spark, folder, declared, transform=lambda rows: rows, version=version)
     return reading(context, SOURCE)
@@ -96,6 +129,35 @@ def test_a_new_checkpoint_reads_the_present_table_in_one_batch_if_the_log_of_bro
 
     assert (late(context), written(context)) == ([2], [1, 3])
     assert [batch.read for batch in context.report.batches] == [3]
+
+
+def test_a_rebuild_from_the_present_rows_finds_the_same_rows_late_whatever_the_clocks_said(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The clock that plans batches goes two days back, then an hour forward; it decides nothing."""
+    context = opened(spark, tmp_path, skew="3 days")
+    commits = [
+        (10, 10, [record(1, 0), record(2, -5)]),
+        (20, -2860, [record(3, 9), record(4, -11)]),
+        (30, 90, [record(5, 29), record(6, -2)]),
+        (40, 40, [record(7, 18), record(8, 20), record(9, 39)]),
+    ]
+    for number, (at, clock, records) in enumerate(commits):
+        ingest(context, at, records, clock=clock, version=1 + number % 2)
+        flows.run_flow(context)
+    by_increments = late(context)
+    assert by_increments == [4, 6, 7], "before -10, -1 and 19, by the commits before their own"
+    ahead = lateness.micros(minute(1000))
+    beat = heartbeats.Heartbeat(event_time=ahead, at=lateness.micros(minute(-5000)), app_id="an earlier one", version=9)
+    heartbeats.append(context.layout, context.ref, beat)
+    rebuild = opened(spark, tmp_path, version=2, skew="3 days")
+
+    with patch("tidegate.probes.delta.served_ranges", return_value=[(1, 1)]):
+        flows.run_flow(rebuild)
+
+    rows = table(rebuild.late)
+    assert sorted(row["id"] for row in rows if row["_checkpoint_version"] == 2) == by_increments
+    assert written(rebuild) == sorted({*range(1, 10)} - set(by_increments))
 
 
 def test_an_idle_flow_writes_a_heartbeat_after_which_older_rows_are_late(spark: SparkSession, tmp_path: Path) -> None:

@@ -1,8 +1,9 @@
 """Late rows: those of a flow with a watermark whose event time is before it. They go to a table of their own.
 
 The watermark of a row is that before the batch of bronze which brought it (`tidegate.lateness`), wherever the flow's own batches
-were cut. A rerun of a batch finds the same rows late: it begins with the watermark that the previous batch recorded, and once the
-late table has the batch, its rows are the late ones.
+were cut. Batches of bronze are in the order of its commits, never of the times at which they were planned: a clock may go back.
+A rerun of a batch finds the same rows late: it begins with the watermark that the previous batch recorded, and once the late table
+has the batch, its rows are the late ones.
 """
 
 from __future__ import annotations
@@ -17,17 +18,20 @@ from pyspark.sql import functions as F
 from tidegate import lateness
 from tidegate.errors import SpecError
 from tidegate.lateness import Arrival
-from tidegate.ops import heartbeats
+from tidegate.ops import arrivals, heartbeats
 from tidegate.spark.batch.dispositions import LATE
 from tidegate.spark.lake import local, tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, Row, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
+    from tidegate.ops.heartbeats import Heartbeat
     from tidegate.spark.batch.split import Decision
     from tidegate.spark.context import FlowContext
 
 _SECOND = 1_000_000
+_BATCH = ("_planned", "_number", "_commit")
+"""What identifies a batch of bronze, or the part of it that one commit of the change feed has."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,27 +84,27 @@ def judge(
     declared = context.flow.watermark
     if declared is None:
         return None
-    measured, beats = _measured(context, rows), heartbeats.read(context.layout, context.ref)
+    measured, beats = _measured(context, rows, batch_id), heartbeats.read(context.layout, context.ref)
     before_batch = None if context.work.of_entries else batch_id
     start = heartbeats.watermark(context.layout, context.ref, beats, declared.delay_seconds, before_batch)
-    arrivals = [Arrival(at=row["at"], newest=row["newest"]) for row in measured]
+    counted = [Arrival(version=each.version, newest=each.newest) for each in measured]
     # A refresh reads again what came before later heartbeats.
-    newest = max((each.at for each in arrivals), default=None)
-    arrivals += [
-        Arrival(at=each.at, newest=each.event_time) for each in beats if newest is not None and each.at < newest
-    ]
-    marks = lateness.watermarks(arrivals, declared.delay_seconds, start)
-    # An entry that is replayed comes after all rows that the flow has read.
-    before = {row["at"]: start for row in measured} if context.work.of_entries else marks.before
+    newest = max((each.version for each in measured if each.version is not None), default=-1)
+    for beat in beats:
+        version = beat.version if beat.version is not None else _newest_before(beat, measured)
+        if version < newest:
+            counted.append(Arrival(version=version, newest=beat.event_time, is_heartbeat=True))
+    marks = lateness.watermarks(counted, declared.delay_seconds, start)
     after = None if marks.after is None else lateness.moment(marks.after)
-    steps = [(row["at"], before.get(row["at"])) for row in measured]
-    reached = [(at, mark) for at, mark in steps if mark is not None]
+    # An entry that is replayed comes after all rows that the flow has read.
+    steps = [(each, start if context.work.of_entries else marks.before.get(each.version)) for each in measured]
+    reached = [(each, mark) for each, mark in steps if mark is not None]
     if decision.late:
         ids = context.work.late_ids(context, rows.sparkSession, batch_id).withColumn("_late", F.lit(True))
         if context.work.split_is_final and not context.work.of_entries:
             _check_decided(context, _with_watermark(context, rows, reached), ids, batch_id)
         return Judged(rows=_marked(rows.withColumn("_watermark", _none("timestamp")), ids), watermark=after)
-    if not any(mark is not None and row["oldest"] < mark for row, (_, mark) in zip(measured, steps, strict=True)):
+    if not any(each.oldest < mark for each, mark in reached):
         return Judged(rows=rows, watermark=after)
     known = _with_watermark(context, rows, reached)
     if not one_to_one:
@@ -170,33 +174,105 @@ def _ahead(context: FlowContext) -> Column:
     )
 
 
-def _measured(context: FlowContext, rows: DataFrame) -> list[Row]:
-    """The highest and the lowest event time of each batch of bronze, in microseconds.
+@dataclass(frozen=True, kw_only=True)
+class _Measured:
+    """A batch of bronze, or the part of it that one commit of its change feed has."""
+
+    commit: int | None
+    """The version by the change feed: that of the whole table for rows of its first snapshot."""
+    batch: arrivals.Batch
+    newest: int
+    """The highest event time, in microseconds since 1970."""
+    oldest: int
+    version: int | None
+    """The version that the batch committed; None if it is not known."""
+
+
+def _measured(context: FlowContext, rows: DataFrame, batch_id: int) -> list[_Measured]:
+    """The highest and the lowest event time of each batch of bronze.
 
     Without refused rows: a rerun after the quarantine was written has no event times of them. Without filtered rows that are ahead of
     the clock.
     """
     event_time = F.unix_micros(F.col(f"`{context.flow.target.event_time}`"))
-    return (
+    measured = (
         rows.where(~_ahead(context) & (F.size("_errors") == 0))
-        .groupBy(F.unix_micros("_origin.ingested_at").alias("at"))
+        .groupBy(*[column.alias(name) for name, column in zip(_BATCH, _batch(), strict=True)])
         .agg(F.max(event_time).alias("newest"), F.min(event_time).alias("oldest"))
         .collect()
     )
+    batches = [arrivals.Batch(row["_planned"], row["_number"]) for row in measured]
+    commits = [row["_commit"] for row in measured]
+    recorded = None
+    # The first batch may read the present rows of bronze, which all have its present version.
+    if not context.work.of_entries and (batch_id <= 0 or len(set(commits)) < len(commits)):
+        recorded = _recorded(context, rows.sparkSession, batches)
+    return [
+        _Measured(
+            commit=row["_commit"],
+            batch=batch,
+            newest=row["newest"],
+            oldest=row["oldest"],
+            version=row["_commit"] if recorded is None else _version(batch, row["_commit"], commits, recorded),
+        )
+        for row, batch in zip(measured, batches, strict=True)
+    ]
 
 
-def _with_watermark(context: FlowContext, rows: DataFrame, steps: Sequence[tuple[int, int]]) -> DataFrame:
+def _recorded(
+    context: FlowContext, spark: SparkSession, batches: Sequence[arrivals.Batch]
+) -> dict[arrivals.Batch, int]:
+    """The versions of bronze that batches committed, by the ledger."""
+    writer = context.resolved.writer
+    assert writer is not None
+    writers = tables.transactions(spark, context.layout.table(writer.target.name))
+    commits = arrivals.read(context.layout, context.pipeline.name, writer.name, writers.keys())
+    return arrivals.versions(batches, commits)
+
+
+def _version(
+    batch: arrivals.Batch, commit: int | None, commits: Sequence[int | None], recorded: dict[arrivals.Batch, int]
+) -> int | None:
+    """The version that a batch committed: by the ledger, else that of its rows if these are no others of it."""
+    version = recorded.get(batch)
+    if version is not None and (commit is None or version <= commit):
+        return version
+    return commit if commits.count(commit) == 1 else None
+
+
+def _newest_before(beat: Heartbeat, measured: Sequence[_Measured]) -> int:
+    """The version before a heartbeat of an earlier release, of which only the time is known.
+
+    None was written by a clock that was behind rows which had come.
+    """
+    return max(
+        (each.version for each in measured if each.version is not None and each.batch.planned <= beat.at), default=-1
+    )
+
+
+def _batch() -> list[Column]:
+    """The values of `_BATCH` of a row."""
+    return [
+        F.unix_micros("_origin.ingested_at"),
+        F.col("_origin.arrival.batch"),
+        F.col("_origin.arrival.version"),
+    ]
+
+
+def _with_watermark(context: FlowContext, rows: DataFrame, steps: Sequence[tuple[_Measured, int]]) -> DataFrame:
     """Add ``_watermark`` and ``_late``.
 
     Args:
         rows: Output rows of the transform.
-        steps: The watermark before each batch of bronze, by its time.
+        steps: The watermark before each batch of bronze.
     """
-    known = local.from_rows(rows.sparkSession, steps, "_at bigint, _mark bigint")
+    values = [(each.batch.planned, each.batch.number, each.commit, mark) for each, mark in steps]
+    known = local.from_rows(rows.sparkSession, values, "_planned bigint, _number bigint, _commit bigint, _mark bigint")
     event_time = F.unix_micros(F.col(f"`{context.flow.target.event_time}`"))
-    joined = rows.join(F.broadcast(known), F.unix_micros("_origin.ingested_at") == F.col("_at"), "left")
+    is_of_batch = [own.eqNullSafe(F.col(f"known.{name}")) for name, own in zip(_BATCH, _batch(), strict=True)]
+    joined = rows.join(F.broadcast(known.alias("known")), is_of_batch, "left")
     late = F.coalesce(event_time < F.col("_mark"), F.lit(False))
-    return joined.withColumns({"_late": late, "_watermark": F.timestamp_micros("_mark")}).drop("_at", "_mark")
+    return joined.withColumns({"_late": late, "_watermark": F.timestamp_micros("_mark")}).drop(*_BATCH, "_mark")
 
 
 def _marked(rows: DataFrame, ids: DataFrame) -> DataFrame:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from tidegate import dates
 from tidegate.checkpoints import overrides, topic
 from tidegate.errors import CheckpointCorruptError
 from tidegate.report import BatchRecord
@@ -61,6 +62,7 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
         files_quarantined=len(failed),
         files_already_read=len(listed) - len(unread),
         rules=rules,
+        planned_at=dates.moment(context.work.planned_ms(context, batch_id)),
     )
     refused = quarantine.from_files(spark, landing.quarantine_rows(failed)) if failed else None
     return Split(
@@ -106,6 +108,7 @@ def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decisi
         read=read,
         written=count,
         already_read=read - count,
+        planned_at=dates.moment(context.work.planned_ms(context, batch_id)),
     )
     return Split(
         prepared=record, refused=None, write=lambda txn: writes.append(unread, context.target, txn), expected_rows=count

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from pyspark.sql import functions as F
+
 from tidegate.schema.ddl import Column
 from tidegate.spec import LandingSource
 from tidegate.spec.source_kinds import SOURCES
@@ -30,8 +32,8 @@ class Records:
     """Rows of a bronze table as records, before they are split into fields."""
 
     rows: DataFrame
-    """With ``_row_id``, ``_writer``, ``_raw`` (the record as text), ``_at``, ``_source``, ``_ingested_at`` and `Bronze.columns`.
-    Also ``_header`` and ``_dialect`` of a file, and ``_problem``, where a record cannot be read."""
+    """With ``_row_id``, ``_writer``, ``_raw`` (the record as text), ``_at``, ``_source``, ``_ingested_at``, ``_arrival`` and
+    `Bronze.columns`. Also ``_header`` and ``_dialect`` of a file, and ``_problem``, where a record cannot be read."""
     is_csv: bool = False
     """The records are CSV; others are JSON."""
     null_values: tuple[str, ...] = ("",)
@@ -61,6 +63,16 @@ class Bronze(Generic[S]):
     """A condition that rows with these ``_source`` meet, by which Delta skips files of the table."""
     place: Callable[[Mapping[str, Any], Path], str]
     """For messages: where the record with this ``_source`` is. The path is that of the landing zone."""
+
+
+def arrival(feed: DataFrame) -> SparkColumn:
+    """The commit of a row, as its change feed has it, and the number of the batch that brought it; NULL where the feed has none."""
+    return F.struct(
+        *[
+            (F.col(column) if column in feed.columns else F.lit(None)).cast("bigint").alias(name)
+            for name, column in (("version", "_commit_version"), ("batch", "_batch_id"))
+        ]
+    )
 
 
 def load(source: LandingSource) -> Bronze[Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from tidegate.schema.ddl import Column, parse_ddl
-from tidegate.spark.intake.bronze import HEADER, Bronze, Lookup, Records
+from tidegate.spark.intake.bronze import HEADER, Bronze, Lookup, Records, arrival
 from tidegate.spark.intake.raw_fields import dialect_of, header_names, header_problem
 
 if TYPE_CHECKING:
@@ -40,6 +40,7 @@ def _records(feed: DataFrame, source: FileSource, _lookup: Lookup | None) -> Rec
         at.alias("_at"),
         coordinates.alias("_source"),
         "_ingested_at",
+        arrival(feed).alias("_arrival"),
         F.regexp_replace("_path", "^file://", "").alias("_path"),
         "_modified_at",
         _partitions().alias("_partitions"),

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from tidegate.spark.intake import messages
-from tidegate.spark.intake.bronze import Bronze, Lookup, Records
+from tidegate.spark.intake.bronze import Bronze, Lookup, Records, arrival
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +34,7 @@ def _records(feed: DataFrame, source: KafkaSource, lookup: Lookup | None) -> Rec
         at.alias("_at"),
         coordinates.alias("_source"),
         "_ingested_at",
+        arrival(feed).alias("_arrival"),
         F.make_valid_utf8(F.col("key").cast("string")).alias("_key"),
         "_timestamp",
         "_problem",

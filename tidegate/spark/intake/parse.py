@@ -56,7 +56,8 @@ def parse(feed: DataFrame, source: LandingSource, terms: Terms | None = None, lo
         The declared fields, ``_rescued map<string,string>`` (undeclared fields, and values that the contract rescues),
         ``_row_id`` and ``_origin``. The fields of ``_origin``: ``at`` (the position that orders records), ``raw`` (the record
         as text), ``source`` (path and line, or topic, partition and offset), ``broken`` (rules broken so far),
-        ``ingested_at``, ``writer`` (id of the writer's schema), ``unknown`` (all undeclared fields), ``rescued`` (as
+        ``ingested_at``, ``arrival`` (`tidegate.spark.intake.bronze.arrival`), ``writer`` (id of the writer's schema),
+        ``unknown`` (all undeclared fields), ``rescued`` (as
         ``_rescued``), ``filled`` and ``unfit`` (masks: `tidegate.spark.intake.typed_values.MASK_BITS`). Each kind of source adds
         columns (`tidegate.spark.intake.bronze.Bronze.columns`). A NULL value gives NULL fields, and the rule
         ``no_value`` is broken unless the transform deletes or filters the row. Change records also have ``_deleted``, and in

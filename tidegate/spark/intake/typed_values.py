@@ -58,7 +58,18 @@ def cast_fields(
         return F.when(has_value, text).alias(text_column(column))
 
     of_change = ["_deletes", "_filters"] if changes is not None else []
-    metadata = ["_row_id", "_writer", "_at", "_raw", "_source", "_ingested_at", "_malformed", *of_change, *extra]
+    metadata = [
+        "_row_id",
+        "_writer",
+        "_at",
+        "_raw",
+        "_source",
+        "_ingested_at",
+        "_arrival",
+        "_malformed",
+        *of_change,
+        *extra,
+    ]
     raw = texts.select(*metadata, "_unknown", *[without_null_values(column) for column in columns])
     values = [cast(F.col(text_column(column)), column.type, formats).alias(column.name) for column in columns]
     typed = raw.select("*", *values)
@@ -71,6 +82,7 @@ def cast_fields(
         F.col("_source").alias("source"),
         F.array_compact(F.array(*_broken(columns, terms, changes))).alias("broken"),
         F.col("_ingested_at").alias("ingested_at"),
+        F.col("_arrival").alias("arrival"),
         F.col("_writer").alias("writer"),
         unknown.alias("unknown"),
         rescued.alias("rescued"),
