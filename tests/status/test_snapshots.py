@@ -7,7 +7,9 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
 from tests.cli.project import append, quarantined
 from tests.status.sample_project import BRONZE, SampleProject
@@ -16,6 +18,7 @@ from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.impact import Impact
 from tidegate.spec import FileSource, Flow, Intervals, Pipeline, RewriteLimits, SnapshotFeed, Table
 from tidegate.status import intervals, lag
+from tidegate.status.sources.snapshots import find
 
 DAYS = "dt=%Y-%m-%d"
 SILVER = Flow(name="silver", source=SnapshotFeed("bronze.trips"), target=Table("silver.trips", keys=("id",)))
@@ -88,6 +91,42 @@ def test_a_snapshot_that_bronze_has_not_read_waits(project: SampleProject) -> No
     )
 
 
+@pytest.mark.parametrize(
+    "declared", [Intervals(DAYS, marker=f"{DAYS}/_SUCCESS"), Intervals(DAYS, manifest=f"{DAYS}/_SUCCESS")]
+)
+def test_a_marker_or_an_empty_manifest_alone_is_a_snapshot_without_rows(
+    project: SampleProject, declared: Intervals
+) -> None:
+    chosen = pipeline(declared)
+    land(project, "dt=2026-01-05/_SUCCESS")
+    (project.landing / "dt=2026-01-05/_SUCCESS").write_text("")
+    assert not measured(project, chosen).has_work, "bronze has no table yet"
+    write_deltalake(str(project.layout.table("bronze.trips")), pa.table({"a": [1]}))
+    assert measured(project, chosen).reads == "snapshot 2026-01-05 of bronze.trips"
+    candidates = find(project.layout, chosen, chosen.flow("silver"))
+    assert candidates.newest is not None
+    assert (candidates.newest.name, dict(candidates.files)) == ("2026-01-05", {})
+
+    land(project, "dt=2026-01-05/a.txt")
+    assert not measured(project, chosen).has_work, "a file that the glob leaves out is there"
+    (project.landing / "dt=2026-01-05/a.txt").unlink()
+    assert measured(project, chosen).has_work
+
+
+def test_a_snapshot_whose_files_are_gone_is_not_empty(project: SampleProject) -> None:
+    """The landing zone was cleaned after bronze had read it."""
+    chosen = pipeline(Intervals(DAYS, marker=f"{DAYS}/_SUCCESS"))
+    land(project, "dt=2026-01-05/a.csv", "dt=2026-01-05/_SUCCESS")
+    read_all(project)
+    write_deltalake(str(project.layout.table("bronze.trips")), pa.table({"a": [1]}))
+    compare(project, 0, "2026-01-05")
+    assert not measured(project, chosen).has_work
+
+    (project.landing / "dt=2026-01-05/a.csv").unlink()
+
+    assert not measured(project, chosen).has_work
+
+
 def test_a_snapshot_before_the_compared_one_is_never_compared(project: SampleProject) -> None:
     land_day(project, 5, "a.csv", "b.csv", "_manifest")
     compare(project, 0, "2026-01-05")
@@ -140,7 +179,7 @@ def test_a_snapshot_of_which_a_file_was_waived_is_not_compared(project: SamplePr
     lag = measured(project)
 
     assert not lag.has_work
-    assert lag.remarks == "not complete: 2026-01-05 (a file of it was refused, or it has none)"
+    assert lag.remarks == "not complete: 2026-01-05 (a file of it was refused, or its files are gone)"
 
 
 def test_an_announced_snapshot_is_work_until_a_batch_compares_it(project: SampleProject) -> None:

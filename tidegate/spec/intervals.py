@@ -11,7 +11,8 @@ from tidegate.errors import FieldError
 from tidegate.spec.checks import check_choice
 
 IntervalUnit = Literal["day", "hour"]
-_CODES = {"%Y": r"[0-9]{4}", "%m": r"[0-9]{2}", "%d": r"[0-9]{2}", "%H": r"[0-9]{2}"}
+CODES = {"%Y": r"[0-9]{4}", "%m": r"[0-9]{2}", "%d": r"[0-9]{2}", "%H": r"[0-9]{2}"}
+"""The codes of strftime in templates, and what they match."""
 _CODE = re.compile(r"%.?")
 _TEMPLATE = "a path below the source's folder with %Y, %m and %d once each, and %H for hours, as in 'dt=%Y-%m-%d'"
 
@@ -47,7 +48,7 @@ class Intervals:
                 continue
             codes = _CODE.findall(template) if isinstance(template, str) else []
             expected = sorted(_CODE.findall(self.path)) if name != "path" else None
-            if sorted(set(codes) - {"%H"}) != ["%Y", "%d", "%m"] or not set(codes) <= set(_CODES):
+            if sorted(set(codes) - {"%H"}) != ["%Y", "%d", "%m"] or not set(codes) <= set(CODES):
                 raise FieldError("Intervals", name, template, _TEMPLATE)
             if len(codes) != len(set(codes)) and name == "path":
                 raise FieldError("Intervals", name, template, _TEMPLATE)
@@ -72,7 +73,7 @@ class Intervals:
         """Finds the interval in the path of a file; its groups are ``Y``, ``m``, ``d`` and, of hours, ``H``."""
         parts = re.split(r"(%[YmdH])", self.path)
         return re.compile(
-            "".join(f"(?P<{part[1]}>{_CODES[part]})" if part in _CODES else re.escape(part) for part in parts)
+            "".join(f"(?P<{part[1]}>{CODES[part]})" if part in CODES else re.escape(part) for part in parts)
         )
 
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import glob
 import os
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -19,6 +21,7 @@ from tidegate.errors.classification import raise_machine
 from tidegate.ops import store
 from tidegate.probes import files
 from tidegate.spec import FileSource
+from tidegate.spec.intervals import CODES
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
@@ -55,6 +58,8 @@ class Interval:
     """Its files that bronze does not have as they are now. Those in quarantine are none of them."""
     landed: tuple[LandedFile, ...] = field(default=(), repr=False)
     """Its files: with a manifest those that it lists, else all."""
+    is_empty: bool = False
+    """Its marker or manifest is there, and no file of it ever was."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,17 +137,26 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Compl
     # Before the listing, so that a file that lands meanwhile counts as not read.
     bronze = _Bronze.read(layout, pipeline, flow)
     declared = _Declared(folder=folder, intervals=rule, zone=zone, now=now)
+    read_before = _by_interval(folder, rule, bronze.read_files)[0]
+    sealed = _sealed(folder, rule)
     if rule.marker:
-        read_intervals = _range(rule, _by_interval(folder, rule, bronze.read_files)[0], local_now)
-        marked = frozenset(start for start in read_intervals if declared.file(rule.marker, start).exists())
-        declared = dataclasses.replace(declared, marked=marked)
+        declared = dataclasses.replace(declared, marked=sealed)
     listed = {file.path: file for file in files.list_files(folder, source.glob).files}
     bronze = bronze.with_changed(layout.reprocessing(pipeline.name, flow.name), listed.values())
     paths, others = _by_interval(folder, rule, listed)
     landed = {start: [listed[path] for path in own] for start, own in paths.items()}
+    empty = sealed - landed.keys() - read_before.keys()
+    if empty:
+        # Files that the glob leaves out are no marker alone.
+        seals = {str(declared.file(rule.marker or rule.manifest, start)) for start in empty}
+        others_there = (file.path for file in files.list_files(folder, "*").files if file.path not in seals)
+        empty -= _by_interval(folder, rule, others_there)[0].keys()
     statuses = tuple(
-        _interval(declared, start, landed.get(start, ()), bronze)
-        for start in _range(rule, landed, local_now)
+        dataclasses.replace(
+            _interval(declared, start, landed.get(start, ()), bronze),
+            is_empty=start in empty,
+        )
+        for start in _range(rule, sealed.union(landed), local_now)
         if start in landed or exists(rule.unit, zone, start)
     )
     return Completeness(unit=rule.unit, intervals=statuses, other_files=others)
@@ -252,6 +266,27 @@ class _Bronze:
         parts += [f"{formatting.count(len(changed), 'file')} changed after being read"] if changed else []
         parts += [f"{formatting.count(len(refused), 'file')} in quarantine"] if refused else []
         return " and ".join(parts)
+
+
+def _sealed(folder: Path, rule: Intervals) -> frozenset[datetime]:
+    """The intervals that have a marker or a manifest, also those without a file."""
+    template = rule.marker or rule.manifest
+    if not template:
+        return frozenset()
+    parts = re.split(r"(%[YmdH])", template)
+    wildcards = "".join("*" if part in CODES else glob.escape(part) for part in parts)
+    # The same code may stand in the folder and in the name.
+    values = [f"(?P<{part[1]}>{CODES[part]})" if part in CODES else re.escape(part) for part in parts]
+    repeated = {part: number for number, part in reversed(list(enumerate(parts))) if part in CODES}
+    pattern = re.compile(
+        "".join(
+            f"(?P={part[1]})" if part in CODES and repeated[part] != number else value
+            for number, (part, value) in enumerate(zip(parts, values, strict=True))
+        )
+    )
+    names = (path.relative_to(folder).as_posix() for path in folder.glob(wildcards))
+    matches = (match for name in names if (match := pattern.fullmatch(name)) is not None)
+    return frozenset(start for match in matches if (start := _start(match.groupdict(), rule)) is not None)
 
 
 def _by_interval(folder: Path, rule: Intervals, paths: Iterable[str]) -> tuple[dict[datetime, list[str]], int]:

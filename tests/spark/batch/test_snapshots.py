@@ -153,6 +153,23 @@ def test_a_snapshot_that_deletes_too_much_waits_until_the_number_is_accepted_or_
 
 
 @pytest.mark.nightly
+def test_a_snapshot_without_files_deletes_all_rows_once_that_is_accepted(compared: Snapshots) -> None:
+    compared.land(lines({1: 10, 2: 20}))
+    compared.process(0)
+    context = compared.context()
+    snapshots.announce(context.layout, context.ref, "2026-01-31", {})
+
+    with pytest.raises(RewriteRefusedError, match="it would delete 2 of 2 rows"):
+        compared.process(1)
+    assert compared.orders() == {1: 10, 2: 20}
+    line = compared.process(1, accept=("silver:deleted=2",))
+
+    assert keys(line) == (2, 0, 2, 0)
+    assert compared.orders() == {}
+    snapshots.announce(context.layout, context.ref, "2026-02-01", {})
+    assert compared.process(2) is None, "neither has rows"
+
+
 def test_a_held_batch_that_a_person_accepted_keeps_its_snapshot(compared: Snapshots) -> None:
     compared.land(lines({1: 10, 2: 20}))
     compared.process(0)

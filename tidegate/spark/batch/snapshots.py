@@ -174,7 +174,8 @@ def records(context: FlowContext, snapshot: Snapshot, batch_id: int) -> DataFram
         [(f"file://{path}", modified_ms) for path, modified_ms in snapshot.files.items()],
         "_of_path string, _of_ms bigint",
     )
-    times = sorted(snapshot.files.values())
+    # Of an empty snapshot no row of bronze is read.
+    times = sorted(snapshot.files.values()) or [0]
     bronze = tables.read(context.spark, context.source_table)
     # By the statistics of this column, Delta reads only files that may have the snapshot.
     own = bronze.where(

@@ -12,6 +12,7 @@ import pendulum
 from tidegate.checkpoints import progress, snapshots
 from tidegate.layout import Layout
 from tidegate.ops import store
+from tidegate.probes import delta
 from tidegate.status import intervals
 from tidegate.status.sources.source import NOTHING_READ, Backlog, MeasuredSource
 from tidegate.status.sources.tables import extent
@@ -19,6 +20,7 @@ from tidegate.status.sources.tables import extent
 if TYPE_CHECKING:
     from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.progress import PlannedBatch
+    from tidegate.checkpoints.snapshots import Snapshot
     from tidegate.environment import Environment
     from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
@@ -48,8 +50,9 @@ class Candidates:
 def find(layout: Layout, pipeline: Pipeline, flow: Flow) -> Candidates:
     """Look for a snapshot that the flow has to compare.
 
-    A snapshot that is complete has at least one file, every file of it is in bronze as it is now, and none was refused: of a file
-    that a person waived, bronze has no row, so that the rows in it would be deleted. It is no more than a month ahead of the clock.
+    Every file of a complete snapshot is in bronze as it is now, and none was refused: of a file that a person waived, bronze has no
+    row, so that the rows in it would be deleted. It is no more than a month ahead of the clock. A snapshot is empty if it has its marker
+    or manifest and never had a file: the landing zone may be cleaned after files were read.
 
     Raises:
         SourceError: The landing folder is missing or cannot be read.
@@ -69,7 +72,8 @@ def find(layout: Layout, pipeline: Pipeline, flow: Flow) -> Candidates:
         if interval.name > latest:
             waiting.append(replace(interval, why=f"it is more than {_AHEAD.days} days ahead of the clock"))
             continue
-        if interval.state == "complete" and interval.landed and not _refused(layout, pipeline, landing, interval):
+        has_rows = bool(interval.landed) and not _refused(layout, pipeline, landing, interval)
+        if interval.state == "complete" and (has_rows or _is_empty(layout, pipeline, landing, interval, announced)):
             candidates = Candidates(newest=interval, waiting=tuple(waiting))
             is_announced = announced is not None and (announced.name, announced.files) == (
                 interval.name,
@@ -84,6 +88,15 @@ def find(layout: Layout, pipeline: Pipeline, flow: Flow) -> Candidates:
 def _later(completeness: Completeness, name: str) -> Sequence[Interval]:
     """The interval of that name and those after it."""
     return [interval for interval in completeness.intervals if interval.name >= name]
+
+
+def _is_empty(
+    layout: Layout, pipeline: Pipeline, landing: Flow, interval: Interval, announced: Snapshot | None
+) -> bool:
+    """Whether a complete interval is a snapshot without rows: nothing but its marker or manifest ever landed."""
+    if not interval.is_empty or delta.current_version(layout.table(landing.target.name)) is None:
+        return False
+    return announced is None or announced.name != interval.name or not announced.files
 
 
 def _refused(layout: Layout, pipeline: Pipeline, landing: Flow, interval: Interval) -> bool:
@@ -132,7 +145,7 @@ def _waiting(waiting: Sequence[Interval]) -> str:
     return f"not complete: {', '.join(named[:_NAMED])}{more}" if named else ""
 
 
-_WHY = {"complete": "a file of it was refused, or it has none"}
+_WHY = {"complete": "a file of it was refused, or its files are gone"}
 
 
 SOURCE = MeasuredSource(backlog=_backlog, extent=extent)
