@@ -11,7 +11,7 @@ import pyarrow
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tidegate.status.freshness import SKEW, newest
+from tidegate.status.freshness import SKEW, newest, spans
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 MOMENT = pyarrow.timestamp("us", "UTC")
@@ -104,3 +104,24 @@ def test_without_table_values_or_column_there_is_no_newest_value(tmp_path: Path)
     assert newest(tmp_path, "other", NOW) is None
     add(tmp_path / "text", ["2026-01-01"], pyarrow.string())
     assert newest(tmp_path / "text", "at", NOW) is None
+
+
+def test_the_times_of_each_file_are_those_of_its_statistics(tmp_path: Path) -> None:
+
+    path, schema = (
+        tmp_path / "clicks",
+        pyarrow.schema([("_timestamp", pyarrow.timestamp("us", tz="UTC")), ("n", pyarrow.int64())]),
+    )
+    assert spans(path, "_timestamp") == []
+    first, last, unknown = (
+        datetime(2026, 1, 5, 7, tzinfo=UTC),
+        datetime(2026, 1, 6, tzinfo=UTC),
+        datetime(1969, 12, 31, tzinfo=UTC),
+    )
+    for times in ([first, last], [unknown, last], [unknown], [None]):
+        rows = [{"_timestamp": time, "n": 1} for time in times]
+        write_deltalake(str(path), pyarrow.Table.from_pylist(rows, schema=schema), mode="append")
+
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    assert sorted(spans(path, "_timestamp")) == [(epoch, last), (first, last)]
+    assert spans(path, "n_") == []

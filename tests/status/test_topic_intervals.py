@@ -71,6 +71,31 @@ def test_a_message_of_a_wrong_year_adds_no_more_than_a_thousand_days() -> None:
     assert (len(days), list(days)[-1]) == (1000, "2026-01-03")
 
 
+def test_an_hour_that_has_messages_is_listed_however_late_it_completes() -> None:
+    """The flow was off for two months, and reads what came before and since."""
+    now, old = datetime(2026, 3, 10, tzinfo=UTC), at(5, 7)
+    spans = [
+        (old.replace(minute=10), at(5, 8).replace(minute=5)),
+        (NEVER, at(1, 23).replace(minute=59)),
+        (now, at(1).replace(year=2099)),
+    ]
+    declared = TopicIntervals(unit="hour", quiet_hours=1)
+    behind = [datetime(2026, 1, 5, 8, 30, tzinfo=UTC)]
+    late, complete = (
+        {
+            each.name: each.state
+            for each in topic_intervals.states(declared, ZoneInfo("UTC"), FIRST, unread, now, spans=spans)
+        }
+        for unread in (behind, [])
+    )
+
+    hours = ("2026-01-01T23", "2026-01-05T07", "2026-01-05T08")
+    assert [late[hour] for hour in hours] == ["complete", "not read", "not read"]
+    assert [complete[hour] for hour in hours] == ["complete"] * 3
+    assert list(complete) == sorted(complete)
+    assert len(complete) <= 2002, "a file with a message of a wrong year adds no more than a thousand"
+
+
 def test_a_topic_whose_messages_are_all_in_the_future_has_no_day() -> None:
     assert Completeness(unit="day", intervals=()).complete == ()
     assert states(first=at(9), now=at(3)) == {}

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 SKEW = timedelta(minutes=15)
 """Tolerated clock skew of event times. A later event time is considered wrong and ignored."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MAX_UTC_OFFSET = timedelta(hours=14)
 """The largest UTC offset of any time zone (Pacific/Kiritimati): a date may begin this much before it does in UTC."""
 
@@ -62,6 +63,27 @@ def oldest(path: Path, column: str) -> datetime | None:
     instants = [_instant(value) for value in values if value is not None]
     # Kafka's time of a message without timestamp is one millisecond before 1970.
     return min((instant for instant in instants if instant.timestamp() > 0), default=None)
+
+
+def spans(path: Path, column: str) -> list[tuple[datetime, datetime]]:
+    """The oldest and the newest value of a timestamp column in each file of a table, by the log's statistics.
+
+    Without files whose values are before 1970 or unknown; of one that has some, from 1970 on.
+    """
+    table = delta_table.find(path)
+    if table is None:
+        return []
+    actions, bounds = table.get_add_actions(flatten=True), (f"min.{column}", f"max.{column}")
+    if not set(bounds) <= set(actions.schema.names):
+        return []
+    files = actions.select(list(bounds)).to_struct_array().to_pylist()
+    known = [
+        [_instant(file[bound]) for bound in bounds]
+        for file in files
+        if all(file[bound] is not None for bound in bounds)
+    ]
+    # Kafka's time of a message without timestamp is one millisecond before 1970.
+    return [(max(first, _EPOCH), last) for first, last in known if last > _EPOCH]
 
 
 def _by_statistics(table: Any, column: str, latest: date) -> tuple[Any, bool]:

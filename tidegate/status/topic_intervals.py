@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from tidegate.spec import Flow, Pipeline, TopicIntervals
 
 _MOST = 1000
-"""Intervals that are looked at, the newest: a message with a wrong time must not add thousands that are complete without one."""
+"""Intervals that are looked at, the newest, besides those that have messages: a message with a wrong time must not add thousands that
+are complete without one."""
 
 
 def read(bootstrap: str, layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Completeness | None:
@@ -53,12 +54,27 @@ def read(bootstrap: str, layout: Layout, pipeline: Pipeline, flow: Flow, now: da
     unread = [moment if moment <= latest else never for moment in moments]
     return Completeness(
         unit=source.intervals.unit,
-        intervals=tuple(states(source.intervals, ZoneInfo(pipeline.timezone), first, unread, now)),
+        intervals=tuple(
+            states(
+                source.intervals,
+                ZoneInfo(pipeline.timezone),
+                first,
+                unread,
+                now,
+                spans=freshness.spans(table, "_timestamp"),
+            )
+        ),
     )
 
 
 def states(
-    rule: TopicIntervals, zone: ZoneInfo, first: datetime, unread: Iterable[datetime], now: datetime
+    rule: TopicIntervals,
+    zone: ZoneInfo,
+    first: datetime,
+    unread: Iterable[datetime],
+    now: datetime,
+    *,
+    spans: Iterable[tuple[datetime, datetime]] = (),
 ) -> Iterable[Interval]:
     """The intervals from that of a first message to the present one.
 
@@ -66,11 +82,14 @@ def states(
         first: The time of the message.
         unread: For each partition with messages that bronze lacks, the time of the first of these.
         now: Like the other times, with a time zone.
+        spans: The times of the first and the last message in each file of bronze. An interval of them is listed however long it took to
+            become complete.
     """
     length, moments = intervals.step(rule.unit), sorted(unread)
     begin, last = (_start(rule, zone, moment) for moment in (first, now))
-    number = min((last - begin) // length + 1, _MOST)
-    for start in (last - each * length for each in reversed(range(number))):
+    ends = [(begin, last), *((_start(rule, zone, low), min(_start(rule, zone, high), last)) for low, high in spans)]
+    starts = {high - each * length for low, high in ends for each in range(min((high - low) // length + 1, _MOST))}
+    for start in sorted(starts):
         if not intervals.exists(rule.unit, zone, start):
             continue
         due = intervals.end_of(rule.unit, zone, start).add(seconds=rule.quiet_hours * 3600)
