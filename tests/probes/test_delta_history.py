@@ -18,12 +18,12 @@ from deltalake.schema import PrimitiveType
 
 from tidegate.errors import TableUnreadableError
 from tidegate.probes import delta_history, delta_log
-from tidegate.probes.delta_history import Follower
+from tidegate.probes.delta_history import Standing
 from tidegate.table_history import Doubt, Position, Proof
 
 OWNER = "shop/silver/"
-FOLLOWER = Follower(table="silver.orders", owner=OWNER)
-READER = Follower(table="bronze.orders", owner=OWNER, follows_changes=False)
+STANDING = Standing(table="silver.orders", owner=OWNER)
+READER = Standing(table="bronze.orders", owner=OWNER, follows_changes=False)
 
 
 @dataclass
@@ -138,7 +138,7 @@ def proof(result: Proof | Doubt | None) -> Proof:
 def test_commits_without_a_change_of_rows_and_those_of_the_writer_pass(written: Written, act: str) -> None:
     known = written.position(1)
     getattr(written, act)()
-    result = proof(delta_history.prove(written.path, known, FOLLOWER))
+    result = proof(delta_history.prove(written.path, known, STANDING))
     assert (result.position.version, result.foreign) == (len(written.meanings) - 1, ())
     assert (result.position.app_id, result.position.batch_id) == (f"{OWNER}v1/0", written.batch)
 
@@ -151,7 +151,7 @@ def test_changed_rows_are_followed_and_named_with_operation_and_time(
 ) -> None:
     known = written.position(1)
     getattr(written, act)()
-    (commit,) = proof(delta_history.prove(written.path, known, FOLLOWER)).foreign
+    (commit,) = proof(delta_history.prove(written.path, known, STANDING)).foreign
     assert (commit.version, commit.operation, commit.at_ms is not None) == (2, operation, True)
     assert f"{operation} of silver.orders by another writer (version 2, 20" in commit.summary()
     for_reader = delta_history.prove(written.path, known, READER)
@@ -166,11 +166,11 @@ def test_a_replaced_version_is_in_doubt_until_the_writer_stands_by_it(
     known = written.position(2)
     getattr(written, act)()
     written.own()
-    reason = doubt(delta_history.prove(written.path, known, FOLLOWER))
+    reason = doubt(delta_history.prove(written.path, known, STANDING))
     assert (reason.reason, reason.version, reason.operation) == ("rewritten", 3, operation)
-    stands_by_it = Follower(table="silver.orders", owner=OWNER, vouched=3)
+    stands_by_it = Standing(table="silver.orders", owner=OWNER, vouched=3)
     assert [each.version for each in proof(delta_history.prove(written.path, known, stands_by_it)).foreign] == [3]
-    only_reads = Follower(table="silver.orders", owner=OWNER, vouched=3, follows_changes=False)
+    only_reads = Standing(table="silver.orders", owner=OWNER, vouched=3, follows_changes=False)
     assert doubt(delta_history.prove(written.path, known, only_reads)).reason == "not followed"
 
 
@@ -187,9 +187,9 @@ def test_a_renamed_or_retyped_column_and_a_feed_that_is_switched_off_are_in_doub
     ):
         info = {"commitInfo": {"operation": "RENAME COLUMN", "timestamp": 1}}
         entry.write_text("".join(json.dumps(line) + "\n" for line in (info, {"metaData": {**metadata, **changed}})))
-        assert doubt(delta_history.prove(written.path, known, FOLLOWER)).reason == "rewritten", changed
+        assert doubt(delta_history.prove(written.path, known, STANDING)).reason == "rewritten", changed
         # Its feed cannot be read across it, whoever stands by it.
-        vouched = Follower(table="silver.orders", owner=OWNER, vouched=9)
+        vouched = Standing(table="silver.orders", owner=OWNER, vouched=9)
         assert doubt(delta_history.prove(written.path, known, vouched)).reason == "rewritten", changed
 
 
@@ -197,11 +197,11 @@ def test_a_lost_entry_is_noticed_before_and_after_its_number_is_taken(written: W
     written.own()
     known = written.position(2)
     written.lose(1)
-    assert doubt(delta_history.prove(written.path, known, FOLLOWER)).reason == "lost"
+    assert doubt(delta_history.prove(written.path, known, STANDING)).reason == "lost"
     written.own()
-    replaced = doubt(delta_history.prove(written.path, known, FOLLOWER))
+    replaced = doubt(delta_history.prove(written.path, known, STANDING))
     assert (replaced.reason, replaced.version) == ("replaced", 2)
-    assert proof(delta_history.prove(written.path, written.position(1), FOLLOWER)).position.version == 2
+    assert proof(delta_history.prove(written.path, written.position(1), STANDING)).position.version == 2
 
 
 def test_a_checksum_or_a_checkpoint_without_its_entry_is_a_lost_entry(written: Written) -> None:
@@ -211,8 +211,8 @@ def test_a_checksum_or_a_checkpoint_without_its_entry_is_a_lost_entry(written: W
         left = delta_log.entry(written.path, 2).with_suffix(suffix)
         left.write_bytes(b"{}")
         delta_log.entry(written.path, 2).rename(written.path / "entry")
-        assert doubt(delta_history.prove(written.path, known, FOLLOWER)).reason == "lost"
-        assert doubt(delta_history.prove(written.path, None, FOLLOWER)).reason == "lost"
+        assert doubt(delta_history.prove(written.path, known, STANDING)).reason == "lost"
+        assert doubt(delta_history.prove(written.path, None, STANDING)).reason == "lost"
         (written.path / "entry").rename(delta_log.entry(written.path, 2))
         left.unlink()
 
@@ -224,7 +224,7 @@ def test_an_entry_that_is_torn_or_empty_is_named(written: Written, content: str,
     entry.write_text(content)
     for position in (known, None):
         with pytest.raises(TableUnreadableError, match=re.escape(str(entry))):
-            delta_history.prove(written.path, position, FOLLOWER)
+            delta_history.prove(written.path, position, STANDING)
 
 
 @pytest.mark.parametrize("known", [0, 1])
@@ -232,7 +232,7 @@ def test_a_missing_entry_in_the_middle_is_lost_and_not_cleaned(written: Written,
     written.own()
     position = written.position(known)
     delta_log.entry(written.path, 1).unlink()
-    result = doubt(delta_history.prove(written.path, position, FOLLOWER))
+    result = doubt(delta_history.prove(written.path, position, STANDING))
     assert (result.reason, result.version) == ("lost", 1)
 
 
@@ -243,18 +243,18 @@ def test_an_entry_that_delta_has_cleaned_is_proven_by_the_transaction(written: W
     DeltaTable(str(written.path)).create_checkpoint()
     for version in range(4):
         delta_log.entry(written.path, version).unlink()
-    assert proof(delta_history.prove(written.path, known, FOLLOWER)).position.version == 4
+    assert proof(delta_history.prove(written.path, known, STANDING)).position.version == 4
     ahead = Position(version=1, digest=known.digest, app_id=known.app_id, batch_id=9)
-    assert doubt(delta_history.prove(written.path, ahead, FOLLOWER)).reason == "no proof"
+    assert doubt(delta_history.prove(written.path, ahead, STANDING)).reason == "no proof"
     of_others = Position(version=1, digest=known.digest, app_id="shop/other/v1/0", batch_id=0)
-    assert doubt(delta_history.prove(written.path, of_others, FOLLOWER)).reason == "no proof"
+    assert doubt(delta_history.prove(written.path, of_others, STANDING)).reason == "no proof"
 
 
 def test_a_deleted_table_is_in_doubt_only_if_it_was_known(written: Written) -> None:
     known = written.position(1)
     shutil.rmtree(written.path)
-    assert doubt(delta_history.prove(written.path, known, FOLLOWER)).reason == "lost"
-    assert delta_history.prove(written.path, None, FOLLOWER) is None
+    assert doubt(delta_history.prove(written.path, known, STANDING)).reason == "lost"
+    assert delta_history.prove(written.path, None, STANDING) is None
 
 
 ACTS = (
@@ -286,10 +286,10 @@ def test_random_acts_are_judged_as_a_list_of_them_says(tmp_path: Path, seed: int
         present = list(map(str, _bytes(table)))
         for position, then in known:
             later = table.meanings[position.version + 1 :]
-            for follower, harmful in ((FOLLOWER, {"break"}), (READER, {"break", "change"})):
+            for standing, harmful in ((STANDING, {"break"}), (READER, {"break", "change"})):
                 is_prefix = present[: len(then)] == then
                 expected = is_prefix and not harmful & set(later)
-                assert isinstance(delta_history.prove(table.path, position, follower), Proof) == expected, (act, later)
+                assert isinstance(delta_history.prove(table.path, position, standing), Proof) == expected, (act, later)
 
 
 def _bytes(table: Written) -> list[bytes]:

@@ -29,7 +29,7 @@ _FEED = "delta.enableChangeDataFeed"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Follower:
+class Standing:
     """Who stands on a table, and what of others' commits they can follow."""
 
     table: str
@@ -44,7 +44,7 @@ class Follower:
     """Up to which version the flow that writes the table stands by it: rows that were replaced before are followed by their feed."""
 
 
-def prove(path: Path, known: Position | None, follower: Follower) -> Proof | Doubt | None:
+def prove(path: Path, known: Position | None, standing: Standing) -> Proof | Doubt | None:
     """Compare a table with a position that was proven before; None if there is no table and none was known.
 
     Args:
@@ -55,30 +55,30 @@ def prove(path: Path, known: Position | None, follower: Follower) -> Proof | Dou
     """
     newest, oldest, later = _extent(path)
     if newest is None:
-        return None if known is None else _doubt(follower, "lost", "it has no log any more", known.version)
+        return None if known is None else _doubt(standing, "lost", "it has no log any more", known.version)
     if later is not None:
         return _doubt(
-            follower, "lost", f"its log ends at version {newest}, but has files of version {later}", newest + 1
+            standing, "lost", f"its log ends at version {newest}, but has files of version {later}", newest + 1
         )
     if known is None:
         return _adopt(path, newest)
     first = known.version + 1
     if known.version > newest:
         what = f"its log ends at version {newest}, but version {known.version} was written or read before"
-        return _doubt(follower, "lost", what, newest + 1)
+        return _doubt(standing, "lost", what, newest + 1)
     present = _entry(path, known.version)
     if present is None and known.version > oldest:
-        return _doubt(follower, "lost", f"entry {known.version} is missing in its log", known.version)
+        return _doubt(standing, "lost", f"entry {known.version} is missing in its log", known.version)
     if present is None:
         last = delta.transaction_version(path, known.app_id) if known.app_id else known.batch_id
         if last is None or last < known.batch_id:
             what = f"its log no longer goes back to version {known.version}, and it lacks the last batch that was known"
-            return _doubt(follower, "no proof", what, oldest)
+            return _doubt(standing, "no proof", what, oldest)
         first = oldest
     elif known.digest and present.digest != known.digest:
         what = f"version {known.version} is another commit than it was: {_maker(present)}"
-        return _doubt(follower, "replaced", what, known.version, present)
-    return _walk(path, follower, known, range(first, newest + 1))
+        return _doubt(standing, "replaced", what, known.version, present)
+    return _walk(path, standing, known, range(first, newest + 1))
 
 
 def position(path: Path, version: int) -> Position:
@@ -97,25 +97,25 @@ def last_of(path: Path, app_id: str) -> Entry | None:
     return next((entry for entry in entries if entry is not None and entry.app_id == app_id), None)
 
 
-def _walk(path: Path, follower: Follower, known: Position, versions: range) -> Proof | Doubt:
+def _walk(path: Path, standing: Standing, known: Position, versions: range) -> Proof | Doubt:
     proven = known
     foreign: list[ForeignCommit] = []
     for version in versions:
         entry = _entry(path, version)
         if entry is None:
-            return _doubt(follower, "lost", f"entry {version} is missing in its log", version)
+            return _doubt(standing, "lost", f"entry {version} is missing in its log", version)
         same_columns = not entry.metadata or _same_columns(path, version)
-        meaning = entry.meaning(follower.owner, same_columns=same_columns)
-        if meaning == "break" and same_columns and version <= follower.vouched:
+        meaning = entry.meaning(standing.owner, same_columns=same_columns)
+        if meaning == "break" and same_columns and version <= standing.vouched:
             meaning = "change"
-        if follower.platform and meaning in ("append", "change"):
+        if standing.platform and meaning in ("append", "change"):
             meaning = "own"
         if meaning == "break":
-            return _doubt(follower, "rewritten", f"version {version} is {_maker(entry)}", version, entry)
-        if meaning == "change" and not follower.follows_changes:
-            return _doubt(follower, "not followed", f"version {version} is {_maker(entry)}", version, entry)
+            return _doubt(standing, "rewritten", f"version {version} is {_maker(entry)}", version, entry)
+        if meaning == "change" and not standing.follows_changes:
+            return _doubt(standing, "not followed", f"version {version} is {_maker(entry)}", version, entry)
         if meaning in ("append", "change"):
-            commit = ForeignCommit(table=follower.table, version=version, operation=entry.operation, at_ms=entry.at_ms)
+            commit = ForeignCommit(table=standing.table, version=version, operation=entry.operation, at_ms=entry.at_ms)
             foreign.append(commit)
         last = entry.position
         proven = last if last.app_id else replace(last, app_id=proven.app_id, batch_id=proven.batch_id)
@@ -234,9 +234,9 @@ def _maker(entry: Entry) -> str:
     return f"a {entry.operation or 'commit'} by another writer{when}"
 
 
-def _doubt(follower: Follower, reason: Reason, what: str, version: int, entry: Entry | None = None) -> Doubt:
+def _doubt(standing: Standing, reason: Reason, what: str, version: int, entry: Entry | None = None) -> Doubt:
     return Doubt(
-        table=follower.table,
+        table=standing.table,
         reason=reason,
         what=what,
         version=version,

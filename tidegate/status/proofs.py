@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from tidegate.checkpoints import checkpoint, history, progress
 from tidegate.errors import CheckpointCorruptError, TableInDoubtError, TidegateError
 from tidegate.probes import delta, delta_history
-from tidegate.probes.delta_history import Follower
+from tidegate.probes.delta_history import Standing
 from tidegate.table_history import Doubt, ForeignCommit, Position, Proof
 
 if TYPE_CHECKING:
@@ -94,16 +94,16 @@ class _Check:
                 position = evidence(self.layout, *writer, ref).of(self.layout, path)
                 if position is not None:
                     vouched = position.version
-                    self._prove(path, position, Follower(table=table, owner=owner), above, writer[0])
-            seen_by_flow = Follower(table=table, owner=owner, follows_changes=follows, vouched=vouched)
+                    self._prove(path, position, Standing(table=table, owner=owner), above, writer[0])
+            seen_by_flow = Standing(table=table, owner=owner, follows_changes=follows, vouched=vouched)
             position = known.of(self.layout, path)
             if proof := self._prove(path, position, seen_by_flow, flow, self.resolved.pipeline):
                 yield path, proof
         if flow.state is not None and self.resolved.writer is not None:
             names = (self.resolved.pipeline.name, self.resolved.writer.name)
             path = self.layout.heartbeats(*names)
-            follower = Follower(table=f"heartbeats.{'.'.join(names)}", owner=f"{'/'.join(names)}/", platform=True)
-            if proof := self._prove(path, known.of(self.layout, path), follower, flow, self.resolved.pipeline):
+            standing = Standing(table=f"heartbeats.{'.'.join(names)}", owner=f"{'/'.join(names)}/", platform=True)
+            if proof := self._prove(path, known.of(self.layout, path), standing, flow, self.resolved.pipeline):
                 yield path, proof
 
     def _own(self, known: History) -> Iterator[tuple[Path, Proof]]:
@@ -121,18 +121,18 @@ class _Check:
                 self.layout.quarantine(pipeline.name, flow.name),
                 self.layout.late(pipeline.name, flow.name),
             )
-            follower = Follower(table=name, owner=f"{pipeline.name}/{flow.name}/", platform=is_platform)
-            if proof := self._prove(path, known.of(self.layout, path), follower, flow, pipeline):
+            standing = Standing(table=name, owner=f"{pipeline.name}/{flow.name}/", platform=is_platform)
+            if proof := self._prove(path, known.of(self.layout, path), standing, flow, pipeline):
                 yield path, proof
 
     def _prove(
-        self, path: Path, position: Position | None, follower: Follower, by: Flow, pipeline: Pipeline
+        self, path: Path, position: Position | None, standing: Standing, by: Flow, pipeline: Pipeline
     ) -> Proof | None:
         """Prove one table in the eyes of a flow."""
         recent = self.since.get(path)
         if recent is not None and (position is None or recent.version >= position.version):
             position = recent
-        result = delta_history.prove(path, position, follower)
+        result = delta_history.prove(path, position, standing)
         if isinstance(result, Doubt):
             raise TableInDoubtError(
                 result,
