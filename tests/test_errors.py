@@ -14,7 +14,6 @@ import pytest
 from tidegate import errors
 from tidegate.errors import TidegateError
 from tidegate.report import ExpectationResult, Verdict, describe_error
-from tidegate.table_history import Doubt
 
 VERDICT = Verdict(
     flow="silver",
@@ -92,15 +91,6 @@ RAISED: dict[str, TidegateError] = {
     "TableUnreadableError": errors.TableUnreadableError(
         Path("/lake/tables/silver/orders"), Path("/lake/tables/silver/orders/_delta_log/1.json"), "is empty"
     ),
-    "TableInDoubtError": errors.TableInDoubtError(
-        Doubt(
-            table="silver.flights", reason="rewritten", what="version 7 is a RESTORE", version=7, operation="RESTORE"
-        ),
-        flow="silver",
-        known_by="shop/silver",
-        is_own=True,
-        way_out="derive it again",
-    ),
     "TableDiffersError": errors.TableDiffersError(
         "silver", "silver.flights", "1 missing", "A backfill derives rows again"
     ),
@@ -120,7 +110,6 @@ EXIT_CODES = {
     os.EX_DATAERR: {
         "RefusedError", "GateRefusedError", "BatchHeldError", "TransformRefusedError", "ContractRefusedError",
         "RewriteRefusedError", "OffsetsExpiredError", "GapError", "SourceRewrittenError",
-        "TableInDoubtError",
     },
     os.EX_SOFTWARE: {"TidegateError", "LedgerImbalanceError", "LateRowsDroppedError", "UnexpectedError", "StoppedError"},
     os.EX_TEMPFAIL: TRANSIENT,

@@ -149,17 +149,10 @@ def gate_of(layout: Layout, flow: Flow, suite: Sequence[Mapping[str, Any]]) -> S
 
 
 def plan_batch(context: FlowContext, batch_id: int, offset: Mapping[str, Any] | None = None) -> None:
-    """Write the offset log of a batch as Spark does before it runs the batch, with the time `PLANNED_MS`.
-
-    Args:
-        offset: By default, for a flow that reads tables, that nothing of any was read.
-    """
-    nothing = ["-"] * len(context.query_paths) if offset is None else []
+    """Write the offset log of a batch as Spark does before it runs the batch, with the time `PLANNED_MS`."""
     path = context.checkpoint / "offsets" / str(batch_id)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(
-        f"v1\n{json.dumps({'batchTimestampMs': PLANNED_MS})}\n{chr(10).join(nothing or [json.dumps(dict(offset or {}))])}"
-    )
+    path.write_text(f"v1\n{json.dumps({'batchTimestampMs': PLANNED_MS})}\n{json.dumps(dict(offset or {}))}")
     (context.checkpoint / "metadata").write_text('{"id":"7"}')
 
 

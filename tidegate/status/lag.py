@@ -21,7 +21,7 @@ from tidegate.ops import plans
 from tidegate.probes import delta
 from tidegate.report import describe_error
 from tidegate.states import Facts, RefusedBy
-from tidegate.status import idle, proofs, topic_intervals, unfinished, wait
+from tidegate.status import idle, topic_intervals, unfinished, wait
 from tidegate.status.interval import interval_of
 from tidegate.status.sources import source
 
@@ -133,17 +133,14 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         SourceError: The landing folder or the topic does not exist.
         SourceUnavailableError: No broker answers. Transient.
         OffsetsExpiredError: The source no longer has the data that the checkpoint reads next.
-        CheckpointCorruptError: A file of the checkpoint cannot be read, or it is older than the tables.
-        TableInDoubtError: A table that the flow reads or writes does not have the history that is known of it.
+        CheckpointCorruptError: A file of the checkpoint cannot be read.
     """
     if resolved.error is not None:
         raise resolved.error
     layout, pipeline, flow = Layout.of(environment), resolved.pipeline, resolved.flow
     ref = checkpoint.current(layout, pipeline, flow)
     folder = ref.path(layout)
-    proven = proofs.check(layout, resolved, ref)
     state = progress.read(folder)
-    proofs.check_checkpoint(layout, ref, proven, state.last_planned)
     if state.last_committed is None:
         checkpoint.check_writers(flow, ref, delta.writers(layout.table(flow.target.name), ref.app_id))
     committed = None if state.last_committed is None else progress.planned_batch(folder, state.last_committed)
@@ -161,7 +158,6 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         completeness.summary() if completeness is not None else "",
         pending.skipped,
         _rewritten(pending.rewritten),
-        proven.summary(),
         _sent_again(flow, ref) if state.last_committed is None else "",
         _expiry_warning(layout, resolved, pending),
         judged.summary() if judged is not None and refused is None else "",

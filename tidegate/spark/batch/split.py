@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.spark.context import FlowContext
-    from tidegate.table_history import Position
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,15 +56,10 @@ class Split:
     settled: Settled = ""
     """Which counts of ``prepared`` come from the target's commit: the MERGE compares, so the target is not read before."""
 
-    def transaction(self, app_id: str, stands_on: Mapping[str, Position] | None = None) -> Transaction:
-        """The transaction of the batch's writes, with the prepared ledger line and the positions that it stands on."""
+    def transaction(self, app_id: str) -> Transaction:
+        """The transaction of the batch's writes, with the prepared ledger line."""
         line = {**json_codec.to_plain(self.prepared), "settled": self.settled}
-        return Transaction(
-            app_id=app_id,
-            batch_id=self.prepared.batch_id,
-            prepared=line,
-            stands_on={} if stands_on is None else stands_on,
-        )
+        return Transaction(app_id=app_id, batch_id=self.prepared.batch_id, prepared=line)
 
 
 def decide(context: FlowContext, batch_id: int) -> Decision:
