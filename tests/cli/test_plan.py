@@ -69,13 +69,14 @@ def test_an_unavailable_source_does_not_hide_the_other_flows_of_the_plan(project
 
 @pytest.fixture
 def mixed(project: Project) -> Project:
-    """A landing folder with a file, a missing landing folder, and a topic whose broker is unavailable."""
+    """A landing folder with a file, a file in place of a landing folder, and a topic whose broker is unavailable."""
     (files, *_), (topic, *_) = orders().flows, orders(topic="clicks").flows
     source = FileSource(path="lost", format="csv", schema="order_id STRING NOT NULL, amount DOUBLE")
     lost = replace(files, name="lost", source=source, target=Table("bronze.lost"))
     below = Flow(name="below", source=ChangeFeed("bronze.lost"), transform="orders:clean", target=Table("silver.lost"))
     project.declare(Pipeline(name="mixed", flows=(lost, below, replace(topic, name="clicks"), files)))
     project.land("1.csv", "order_id,amount\nA-1,1.0\n")
+    (project.folder / "landing" / "lost").write_text("a file in place of the folder")
     return project
 
 

@@ -116,11 +116,19 @@ def test_an_unavailable_broker_only_affects_its_own_row_and_the_exit_code(projec
     assert "behind" in result.row("orders/bronze", "2 files read")
 
 
-def test_a_missing_landing_folder_is_a_permanent_error(project: Project) -> None:
+def test_a_landing_folder_that_does_not_exist_yet_is_no_error(project: Project) -> None:
     project.declare(orders())
     result = project.run("lag", "orders")
+    assert result.code == 0, result.err
+    assert "not delivered yet" in result.row("orders/bronze")
+
+
+def test_a_landing_folder_that_is_a_file_is_a_permanent_error(project: Project) -> None:
+    project.declare(orders())
+    (project.folder / "landing" / "orders").write_text("a file in place of the folder")
+    result = project.run("lag", "orders")
     assert result.code == 78
-    assert "TIDEGATE_LANDING" in result.row("orders/bronze")
+    assert "is a file, not a folder" in result.row("orders/bronze")
 
 
 def test_a_declaration_that_does_not_load_hides_no_other_pipeline(project: Project, running: Pipeline) -> None:

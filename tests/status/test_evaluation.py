@@ -25,7 +25,9 @@ def project(tmp_path: Path) -> Project:
 
 
 def test_an_unavailable_source_is_unreadable_and_hides_no_other_flow(project: Project) -> None:
-    (project.folder / "landing" / "orders").rmdir()
+    landing = project.folder / "landing" / "orders"
+    landing.rmdir()
+    landing.write_text("a file where a folder was")
     (evaluated,) = evaluation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
     assert [(alert.flow, alert.rule) for findings in evaluated.findings for alert in findings.alerts] == [
         ("bronze", "unreadable")
@@ -43,7 +45,9 @@ def test_a_broken_ledger_is_an_alert_of_its_flows_and_quotes_nothing(project: Pr
 
 def test_a_declaration_that_does_not_load_is_an_alert_and_resolves_no_other(project: Project) -> None:
     layout = project.layout
-    (project.folder / "landing" / "orders").rmdir()
+    landing = project.folder / "landing" / "orders"
+    landing.rmdir()
+    landing.write_text("a file where a folder was")
     (before,) = evaluation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
     alert_history.append(layout, "orders", transitions((), before.findings, NOW))
     (broken,) = evaluation.evaluate_pipelines(project.environment, [("orders", SpecError("line 3 is wrong"))], NOW)

@@ -129,7 +129,9 @@ def read_all(project: Project, *files: Path) -> None:
 def unreadable(project: Project) -> Steps:
     landing = project.folder / "landing" / "orders"
     landing.rmdir()
+    landing.write_text("a file where a folder was")
     yield Step("bronze")
+    landing.unlink()
     landing.mkdir()
     yield Step("bronze")
 

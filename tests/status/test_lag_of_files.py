@@ -8,9 +8,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tests.spark_files import add
 from tests.status.sample_project import BRONZE, SampleProject
 from tidegate import json_codec
-from tidegate.errors import CheckpointCorruptError, SourceError
+from tidegate.errors import CheckpointCorruptError, NotDeliveredError
+from tidegate.spec import FileSource, Intervals
 
 
 def test_an_empty_landing_folder_is_no_work(project: SampleProject) -> None:
@@ -20,12 +22,37 @@ def test_an_empty_landing_folder_is_no_work(project: SampleProject) -> None:
     assert lag.reason == "nothing new in trips"
 
 
-def test_the_error_for_a_missing_landing_folder_says_what_to_do(project: SampleProject) -> None:
+def test_a_landing_folder_that_does_not_exist_yet_is_no_work_and_no_error(project: SampleProject) -> None:
     project.landing.rmdir()
-    with pytest.raises(SourceError, match="create it"):
-        project.measure(BRONZE)
+    lag = project.measure(BRONZE)
+    assert (lag.has_work, lag.behind, lag.rows, lag.first, lag.position) == (False, 0, 0, True, "nothing read")
+    assert lag.reason == f"not delivered yet: landing folder {project.landing} does not exist"
     plan = project.plan()
-    assert (plan.work, [type(error) for error in plan.errors]) == (False, [SourceError])
+    assert (plan.work, plan.errors) == (False, ())
+
+
+def test_days_of_a_landing_folder_that_does_not_exist_yet_are_no_error(project: SampleProject) -> None:
+    project.landing.rmdir()
+    days = Intervals("%Y-%m-%d", files=1)
+    lag = project.measure(replace(BRONZE, source=FileSource(path="trips", format="csv", schema="a INT", intervals=days)))
+    assert lag.completeness is not None
+    assert lag.completeness.intervals == ()
+
+
+@pytest.mark.parametrize("left", ["checkpoint", "table"])
+def test_a_landing_folder_that_is_gone_after_files_were_read_is_an_error_that_says_what_to_do(
+    project: SampleProject, left: str
+) -> None:
+    if left == "checkpoint":
+        project.land("a.csv")
+        project.read_everything(project.checkpoint("bronze"))
+        (project.landing / "a.csv").unlink()
+    else:
+        project.table("bronze.trips").commit(add("a", 3))
+    project.landing.rmdir()
+    with pytest.raises(NotDeliveredError, match="does not exist; create it"):
+        project.measure(BRONZE)
+    assert [type(error) for error in project.plan().errors] == [NotDeliveredError]
 
 
 def test_files_in_no_committed_batch_are_behind_with_exact_bytes_and_estimated_rows(project: SampleProject) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+import pytest
+
 from tests.status.sample_project import BRONZE, GOLD, SILVER, SampleProject
 from tidegate.checkpoints import overrides
 from tidegate.errors import DamagedFileError, SourceError, SourceUnavailableError
@@ -17,7 +19,13 @@ TOPIC = Flow(name="topic", source=KafkaSource(topic="clicks", schema="a INT"), t
 PIPELINE = Pipeline(name="trips", flows=(TOPIC, LOST, BELOW, BRONZE, SILVER, GOLD))
 
 
-def test_a_missing_landing_folder_blocks_its_own_flow_and_downstream_flows(project: SampleProject) -> None:
+@pytest.fixture(autouse=True)
+def lost(project: SampleProject) -> None:
+    """The landing folder of flow `lost` is a file."""
+    project.layout.landing("lost").write_text("a file in place of the folder")
+
+
+def test_a_landing_folder_that_cannot_be_read_blocks_its_own_flow_and_downstream_flows(project: SampleProject) -> None:
     project.land("a.csv")
 
     plan = project.plan(pipeline=replace(PIPELINE, flows=PIPELINE.flows[1:]))
@@ -71,6 +79,7 @@ def test_a_flow_that_is_switched_off_does_not_fail_and_blocks_no_flow(project: S
 
 def test_a_corrupt_file_of_one_flow_blocks_no_other(project: SampleProject) -> None:
     project.land("a.csv")
+    project.layout.landing("lost").unlink()
     project.layout.landing("lost").mkdir()
     path = project.layout.overrides("trips", "lost")
     path.parent.mkdir(parents=True)

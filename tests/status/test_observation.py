@@ -151,7 +151,9 @@ def test_a_pipeline_that_is_never_planned_is_missed_once_it_has_been_watched_lon
 def test_a_flow_that_was_switched_off_because_its_source_is_gone_is_not_late(project: Project) -> None:
     pipeline = dataclasses.replace(orders(), schedule="@hourly")
     plans.record_watched(project.layout, "orders")
-    (project.folder / "landing" / "orders").rmdir()
+    landing = project.folder / "landing" / "orders"
+    landing.rmdir()
+    landing.write_text("a file where a folder was")
     overrides.switch(project.layout, "orders", "bronze", on=False, by="ada", reason="the supplier has closed")
     late = rules(project, pipeline, pendulum.now("UTC").add(hours=5))
     assert late == {("bronze", "unreadable"), ("silver", "missed"), ("gold", "missed")}

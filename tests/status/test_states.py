@@ -145,7 +145,8 @@ def not_read(project: Project) -> Iterator[Case]:
 @case
 def error(project: Project) -> Iterator[Case]:
     project.declare(ORDERS)
-    yield "orders", "bronze", "does not exist; create it"
+    (project.folder / "landing/orders").write_text("a file in place of the folder")
+    yield "orders", "bronze", "is a file, not a folder"
 
 
 @case
@@ -482,6 +483,7 @@ def test_a_failed_increment_is_over_when_no_run_would_start(project: Project) ->
     file.unlink()
     (project.folder / "landing/orders/0.csv").unlink()
     (project.folder / "landing/orders").rmdir()
+    (project.folder / "landing/orders").write_text("a file in place of the folder")
     assert bronze().name == "error" and bronze().sentence.endswith("; 2 runs in a row failed")
 
 

@@ -11,6 +11,19 @@ class SourceError(TidegateError):
     exit_code = EX_CONFIG
 
 
+class NotDeliveredError(SourceError):
+    """The folder or the topic of a source does not exist. For a flow that has read nothing yet, nothing was delivered yet.
+
+    Args:
+        what: The folder or the topic, with its name.
+        correct: What a person corrects if it should exist, as an imperative.
+    """
+
+    def __init__(self, what: str, correct: str) -> None:
+        super().__init__(f"{what} does not exist; create it, or correct {correct}")
+        self.what = what
+
+
 class SourceRewrittenError(SourceError):
     """Rows of the source of a stateful flow were changed or deleted: what was derived from them cannot be taken back from state.
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tidegate.errors import SourceError
+from tidegate.errors import NotDeliveredError, SourceError
 
 if TYPE_CHECKING:
     from tidegate.window import Window
@@ -60,7 +60,8 @@ def list_files(folder: Path, glob: str) -> Listing:
         glob: Glob for file names in Hadoop's syntax, for example ``*.{csv,csv.gz}``.
 
     Raises:
-        SourceError: The folder does not exist, is a file or cannot be read, or the glob is invalid.
+        NotDeliveredError: The folder does not exist.
+        SourceError: It is a file or cannot be read, or the glob is invalid.
     """
     pattern = glob_pattern(glob)
     listed = _Listed()
@@ -191,7 +192,7 @@ def _is_utf8(name: str) -> bool:
 def _unreadable(path: str, error: OSError, *, landing: bool) -> SourceError:
     what = f"landing folder {path}" if landing else f"{path} in a landing folder"
     if isinstance(error, FileNotFoundError):
-        return SourceError(f"{what} does not exist; create it, or correct the source's path or TIDEGATE_LANDING")
+        return NotDeliveredError(what, "the source's path or TIDEGATE_LANDING")
     if isinstance(error, NotADirectoryError):
         return SourceError(f"{what} is a file, not a folder; move the file into a folder")
     return SourceError(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidegate.errors import SourceError, SourceUnavailableError
+from tidegate.errors import NotDeliveredError, SourceError, SourceUnavailableError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -54,7 +54,7 @@ def end_offsets(bootstrap: str, topic: str, timeout: float = 5.0) -> dict[int, i
         timeout: Total timeout in seconds.
 
     Raises:
-        SourceError: The topic does not exist.
+        NotDeliveredError: The topic does not exist.
         SourceUnavailableError: No broker answers in time. Transient.
     """
     return {partition: end for partition, (_, end) in offset_bounds(bootstrap, topic, timeout).items()}
@@ -72,7 +72,7 @@ def offset_bounds(
             ``read_uncommitted`` at the offset that the next message will have.
 
     Raises:
-        SourceError: The topic does not exist.
+        NotDeliveredError: The topic does not exist.
         SourceUnavailableError: No broker answers in time. Transient.
     """
     return describe(bootstrap, topic, timeout, isolation).bounds
@@ -87,7 +87,7 @@ def describe(bootstrap: str, topic: str, timeout: float = 5.0, isolation: str = 
         isolation: Isolation level of the reader, as in `offset_bounds`.
 
     Raises:
-        SourceError: The topic does not exist.
+        NotDeliveredError: The topic does not exist.
         SourceUnavailableError: No broker answers in time, or the topic is deleted meanwhile. Transient.
     """
     level = _level(isolation)
@@ -109,7 +109,7 @@ def topic_id(bootstrap: str, topic: str, timeout: float = 5.0) -> str:
     """Kafka's id of a topic; empty if the broker has no topic ids.
 
     Raises:
-        SourceError: The topic does not exist.
+        NotDeliveredError: The topic does not exist.
         SourceUnavailableError: No broker answers in time. Transient.
     """
     return _with_client(
@@ -121,7 +121,7 @@ def is_compacted(bootstrap: str, topic: str, timeout: float = 5.0) -> bool:
     """Whether the broker compacts a topic: it may delete any message that is not the newest of its key.
 
     Raises:
-        SourceError: The topic does not exist.
+        NotDeliveredError: The topic does not exist.
         SourceUnavailableError: No broker answers in time. Transient.
     """
     return "compact" in _settings(bootstrap, topic, timeout)["cleanup.policy"]
@@ -188,7 +188,7 @@ def offsets_within(
         Partition to its first offset and its end offset (exclusive); equal if the range is empty.
 
     Raises:
-        SourceError: The topic does not exist.
+        NotDeliveredError: The topic does not exist.
         SourceUnavailableError: No broker answers in time. Transient.
     """
     first, ends = (_offsets_at(bootstrap, topic, moment, timeout, isolation) for moment in (start, end))
@@ -381,7 +381,7 @@ def _describe_topic(client: AdminClient, topic: str, deadline: float) -> tuple[s
         description = futures[topic].result(_remaining(deadline))
     except KafkaException as error:
         if error.args[0].code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC):
-            raise SourceError(f"Kafka has no topic {topic!r}; create it, or correct the declaration's topic") from None
+            raise NotDeliveredError(f"topic {topic} of Kafka", "the declaration's topic") from None
         raise
     # librdkafka uses another base64 alphabet than Kafka's tools.
     topic_id = str(description.topic_id or "").translate(str.maketrans("+/", "-_", "="))

@@ -15,6 +15,7 @@ from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import (
     CheckpointCorruptError,
     CheckpointIncompatibleError,
+    NotDeliveredError,
     RefusedError,
 )
 from tidegate.folders import entries
@@ -29,6 +30,7 @@ from tidegate.spark.driver.listener import record_progress
 from tidegate.spark.intake import contracts
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import backfill, pending_work, reingest, replay, swap, undo
+from tidegate.status.sources.source import has_read, not_delivered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -58,7 +60,13 @@ def run_flow(
     with leased_flow(context, work=f"flow {name!r}", holder=f"attempt {context.attempt} of {context.pipeline.name}"):
         context = _prepare(context, before)
         _finish_interrupted(context)
-        _drain(context)
+        try:
+            _drain(context)
+        except NotDeliveredError as missing:
+            if has_read(context.layout, context.ref, context.live):
+                raise
+            context.report.notes.append(not_delivered(missing).summary)
+            return
         context = swap.swap_in(context)
         if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
             decision.retire(context.layout, context.ref)

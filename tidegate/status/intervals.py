@@ -17,7 +17,9 @@ import pendulum
 
 from tidegate import formatting
 from tidegate.checkpoints import checkpoint, progress, reingested
+from tidegate.errors import NotDeliveredError
 from tidegate.errors.classification import raise_machine
+from tidegate.folders import entries
 from tidegate.ops import store
 from tidegate.probes import files
 from tidegate.spec import FileSource
@@ -124,7 +126,7 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Compl
         now: With a time zone.
 
     Raises:
-        SourceError: The folder is missing or cannot be read.
+        SourceError: The folder cannot be read, or it is missing and files of it were read before.
         CheckpointCorruptError: A file of the checkpoint cannot be read.
     """
     source = flow.source
@@ -141,7 +143,12 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Compl
     sealed = _sealed(folder, rule)
     if rule.marker:
         declared = dataclasses.replace(declared, marked=sealed)
-    listed = {file.path: file for file in files.list_files(folder, source.glob).files}
+    try:
+        listed = {file.path: file for file in files.list_files(folder, source.glob).files}
+    except NotDeliveredError:
+        if bronze.read_files:
+            raise
+        listed = {}
     bronze = bronze.with_changed(layout.reprocessing(pipeline.name, flow.name), listed.values())
     paths, others = _by_interval(folder, rule, listed)
     landed = {start: [listed[path] for path in own] for start, own in paths.items()}
@@ -284,7 +291,10 @@ def _sealed(folder: Path, rule: Intervals) -> frozenset[datetime]:
             for number, (part, value) in enumerate(zip(parts, values, strict=True))
         )
     )
-    names = (path.relative_to(folder).as_posix() for path in folder.glob(wildcards))
+    paths = [folder]
+    for part in wildcards.split("/"):
+        paths = [path for parent in paths if parent.is_dir() for path in entries(parent, part)]
+    names = (path.relative_to(folder).as_posix() for path in paths)
     matches = (match for name in names if (match := pattern.fullmatch(name)) is not None)
     return frozenset(start for match in matches if (start := _start(match.groupdict(), rule)) is not None)
 

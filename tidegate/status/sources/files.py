@@ -8,13 +8,14 @@ import pendulum
 
 from tidegate import dates
 from tidegate.checkpoints import progress, reingested
+from tidegate.errors import NotDeliveredError
 from tidegate.formatting import count
 from tidegate.layout import Layout
 from tidegate.ops import query, store
 from tidegate.probes import files
 from tidegate.spec import FileSource
 from tidegate.status import intervals
-from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource
+from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource, has_read, not_delivered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -40,7 +41,7 @@ def _backlog(
     """Files that are in no committed batch.
 
     Raises:
-        SourceError: The folder is missing or cannot be read.
+        SourceError: The folder cannot be read, or it is missing and files of it were read before.
         CheckpointCorruptError: The checkpoint's log of files cannot be read.
     """
     layout, source = Layout.of(environment), _source(resolved.flow)
@@ -48,7 +49,12 @@ def _backlog(
     reingests = layout.reprocessing(ref.dag_id, ref.flow)
     up_to = -1 if committed is None else committed.log_offset
     read = {file.path: file.modified_ms for file in progress.source_files(checkpoint, up_to=up_to)}
-    listing = files.list_files(folder, source.glob)
+    try:
+        listing = files.list_files(folder, source.glob)
+    except NotDeliveredError as missing:
+        if has_read(layout, ref, layout.table(resolved.flow.target.name)):
+            raise
+        return not_delivered(missing)
     new = tuple(file for file in listing.files if file.path not in read)
     changed = [file for file in listing.files if file.modified_ms != read.get(file.path, file.modified_ms)]
     return Backlog(

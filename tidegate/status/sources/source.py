@@ -8,19 +8,24 @@ from typing import TYPE_CHECKING
 
 from tidegate.formatting import approximate, count
 from tidegate.formatting import size as size_told
+from tidegate.probes import delta
 from tidegate.spec.source_kinds import SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from pathlib import Path
 
     from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
+    from tidegate.errors import NotDeliveredError
+    from tidegate.layout import Layout
     from tidegate.request import RunRequest
     from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
 
 NOTHING_READ = "nothing read"
+NOT_DELIVERED = "not delivered yet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,6 +61,31 @@ class Backlog:
     """For a topic: up to when its retention keeps all unread messages (`tidegate.probes.kafka.unread_until`)."""
     unread_since_ms: int | None = None
     """For a table: when the first unread version was committed, in milliseconds since 1970; None if that is unknown."""
+
+
+def not_delivered(missing: NotDeliveredError) -> Backlog:
+    """The backlog of a flow that has read nothing yet, and whose folder or topic does not exist yet."""
+    return Backlog(
+        summary=f"{NOT_DELIVERED}: {missing.what} does not exist",
+        behind=0,
+        rows=0,
+        size=0,
+        rows_exact=True,
+        size_exact=True,
+        position=NOTHING_READ,
+        has_data=False,
+    )
+
+
+def has_read(layout: Layout, ref: CheckpointRef, target: Path) -> bool:
+    """Whether a landing flow has its table, or any checkpoint of it has planned a batch.
+
+    A folder or topic that does not exist was not delivered yet before that, and is lost after it.
+    """
+    if delta.current_version(target) is not None:
+        return True
+    offsets = layout.checkpoints(ref.dag_id, ref.flow).glob("v*/*/offsets/*")
+    return any(entry.name.isdecimal() for entry in offsets)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,13 +9,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import checkpoint, gap, topic
-from tidegate.errors import GapError, OffsetsExpiredError
+from tidegate.errors import GapError, NotDeliveredError, OffsetsExpiredError
 from tidegate.formatting import count
 from tidegate.layout import Layout
 from tidegate.ops import query, store
 from tidegate.probes import delta, kafka
 from tidegate.spec import KafkaSource
-from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource
+from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource, has_read, not_delivered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -41,7 +41,7 @@ def _backlog(
     Their number is that of their offsets and an upper limit: compaction and transactions leave offsets without a message.
 
     Raises:
-        SourceError: The topic does not exist.
+        NotDeliveredError: The topic does not exist, and messages of it were read before.
         SourceUnavailableError: No broker answers.
         OtherClusterError: The broker belongs to another cluster than the one that the checkpoint reads.
         TopicReplacedError: The topic was deleted and created again.
@@ -50,7 +50,12 @@ def _backlog(
     """
     layout, source, bootstrap = Layout.of(environment), _source(resolved.flow), environment.kafka
     target = layout.table(resolved.flow.target.name)
-    description, positions, ranges = unread_ranges(bootstrap, source, target, layout, ref, committed)
+    try:
+        description, positions, ranges = unread_ranges(bootstrap, source, target, layout, ref, committed)
+    except NotDeliveredError as missing:
+        if has_read(layout, ref, target):
+            raise
+        return not_delivered(missing)
     first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
     pending = sum(end - begin for begin, end in ranges.values())
     unread = {partition: first for partition, (first, end) in ranges.items() if first < end}
