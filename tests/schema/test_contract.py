@@ -113,6 +113,59 @@ def test_the_outcome_of_a_change_is_what_happens_with_its_rows(
     assert terms.outcome(change, terms.action(change)) == outcome
 
 
+NESTED = Change(kind="widening", field="place", before="struct<zip:int>", after="struct<zip:int,city:string>")
+
+
+@pytest.mark.parametrize(
+    ("contract", "change", "effect"),
+    [
+        (Contract(), NEW, "its values are in _rescued"),
+        (Contract(mode="evolve"), NEW, "its values are in a column of that name"),
+        (Contract(mode="discard_value"), NEW, "its values are in bronze only"),
+        (Contract(), WIDER, "0 rows whose value does not fit went to quarantine"),
+        (Contract(), RETYPED, "2 rows whose value does not fit went to quarantine"),
+        (Contract(columns={"dep_delay": "rescue"}), RETYPED, "a value that does not fit is NULL, and in _rescued"),
+        (
+            Contract(columns={"dep_delay": "discard_value"}),
+            RETYPED,
+            "a value that does not fit is NULL, and in bronze only",
+        ),
+        (
+            Contract(),
+            Change(kind="type_change", field="note", before="string", after="int"),
+            "its values are stored as text",
+        ),
+        (
+            Contract(),
+            Change(kind="type_change", field="gate", before="int"),
+            "a value that does not fit the column is in _rescued",
+        ),
+        (Contract(), MISSING, "the column is NULL in records without it"),
+        (Contract(), Change(kind="removal", field="id", before="int"), "1 row without it went to quarantine"),
+        (
+            Contract(),
+            NESTED,
+            "0 rows whose value does not fit went to quarantine; nested fields that the schema lacks are in bronze only",
+        ),
+    ],
+)
+def test_the_effect_of_a_change_says_where_the_values_are_and_how_many_rows_went_to_quarantine(
+    contract: Contract, change: Change, effect: str
+) -> None:
+    columns = (*COLUMNS, Column("place", "struct<zip:int>"))
+    evolved = {} if change is NEW else {"gate": "int"}
+    terms = Terms(contract=contract, columns=columns, evolved=evolved)
+    rules = {"wrong_type(dep_delay)": 2, "required(id)": 1, "wrong_type(other)": 9}
+    assert terms.effect(change, terms.action(change), rules) == effect
+
+
+def test_the_effect_of_an_answered_change_counts_the_rows_with_it() -> None:
+    assert (
+        Terms(columns=COLUMNS).effect(NEW, "quarantine", {"schema_change(gate)": 3})
+        == "3 rows with it went to quarantine"
+    )
+
+
 def test_discarded_fields_are_named_as_exceptions_to_the_table_mode() -> None:
     assert Terms().discards() == (False, ())
     assert Terms(contract=Contract(columns={"a": "discard_value", "b": "freeze"})).discards() == (False, ("a",))

@@ -34,7 +34,9 @@ def test_a_landing_folder_that_does_not_exist_yet_is_no_work_and_no_error(projec
 def test_days_of_a_landing_folder_that_does_not_exist_yet_are_no_error(project: SampleProject) -> None:
     project.landing.rmdir()
     days = Intervals("%Y-%m-%d", files=1)
-    lag = project.measure(replace(BRONZE, source=FileSource(path="trips", format="csv", schema="a INT", intervals=days)))
+    lag = project.measure(
+        replace(BRONZE, source=FileSource(path="trips", format="csv", schema="a INT", intervals=days))
+    )
     assert lag.completeness is not None
     assert lag.completeness.intervals == ()
 

@@ -18,6 +18,7 @@ from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
 from tidegate.airflow.failure import CLEARING_HINT, TaskFailure, plain_failures
 from tidegate.airflow.retry import RETRIES, RETRY_DELAY, FailureRetryPolicy, ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
+from tidegate.balance import ROWS
 from tidegate.environment import Environment
 from tidegate.errors import RequestError
 from tidegate.formatting import count
@@ -123,7 +124,7 @@ class ShowReplay(BaseOperator):
 
     @plain_failures
     def execute(self, context: Context) -> dict[str, int]:
-        """Return the counts of the replay: ``read``, ``written``, ``quarantined`` (refused again), ``superseded``.
+        """Return the counts of the replay: ``read``, and each part of its balance; ``quarantined`` are refused again.
 
         Raises:
             TaskFailure: The replay failed or crashed.
@@ -141,7 +142,7 @@ class ShowReplay(BaseOperator):
                 self.log.info("%s", message)
             why = (flow.error or {}).get("message", f"the replay was {flow.state}.")
             raise TaskFailure(f"{why}\n{CLEARING_HINT}")
-        return {count: flow.total(count) for count in ("read", "written", "quarantined", "superseded")}
+        return {count: flow.total(count) for count in (ROWS.total, *ROWS.parts)}
 
 
 def decide(

@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 from typing import Literal, get_args
 
 from tidegate.errors import FieldError
+from tidegate.formatting import count
 from tidegate.schema.changes import Change
-from tidegate.schema.ddl import Column, can_be_column, parse_ddl
+from tidegate.schema.ddl import Column, can_be_column, nested_paths, parse_ddl
 
 Mode = Literal["evolve", "rescue", "freeze", "discard_value"]
 Action = Literal["evolve", "rescue", "freeze", "discard_value", "quarantine"]
@@ -139,3 +140,52 @@ class Terms:
             return "quarantine" if column.required else action
         retyped = change.kind in ("type_change", "widening") and not column.is_text
         return (self.keeps_row(column.name) or "quarantine") if retyped and action != "quarantine" else action
+
+    def effect(self, change: Change, action: Action, quarantined: Mapping[str, int]) -> str:
+        """What became of the rows of a batch that has a schema change, as one phrase.
+
+        Args:
+            change: The change.
+            action: What the contract did about it.
+            quarantined: Rows of the batch in quarantine, by rule.
+        """
+        column = next((column for column in self.columns if column.name == change.field), None)
+        if action == "quarantine":
+            return f"{_rows(quarantined, f'schema_change({change.field})')} with it went to quarantine"
+        if column is None and change.field in self.evolved:
+            return "a value that does not fit the column is in _rescued"
+        if column is None:
+            return _UNDECLARED[action]
+        if change.kind == "removal":
+            if column.required:
+                return f"{_rows(quarantined, f'required({change.field})')} without it went to quarantine"
+            return "the column is NULL in records without it"
+        if column.is_text:
+            return "its values are stored as text"
+        lacking = "; nested fields that the schema lacks are in bronze only" if _has_more_fields(change) else ""
+        match self.keeps_row(column.name):
+            case "rescue":
+                return f"a value that does not fit is NULL, and in _rescued{lacking}"
+            case "discard_value":
+                return f"a value that does not fit is NULL, and in bronze only{lacking}"
+        return (
+            f"{_rows(quarantined, f'wrong_type({change.field})')} whose value does not fit went to quarantine{lacking}"
+        )
+
+
+_UNDECLARED: Mapping[str, str] = {
+    "rescue": "its values are in _rescued",
+    "evolve": "its values are in a column of that name",
+    "discard_value": "its values are in bronze only",
+}
+"""What becomes of the values of a field that the schema does not have, by the action of the contract."""
+
+
+def _rows(quarantined: Mapping[str, int], rule: str) -> str:
+    return count(quarantined.get(rule, 0), "row")
+
+
+def _has_more_fields(change: Change) -> bool:
+    """Whether a STRUCT of the records, at any depth, has a field that the declared type lacks."""
+    before = nested_paths(change.before or "")
+    return bool(before and nested_paths(change.after or "") - before)

@@ -86,6 +86,18 @@ def nested_fields(inside: str) -> list[tuple[str, str]]:
     ]
 
 
+def nested_paths(kind: str) -> frozenset[str]:
+    """The paths of the fields of all STRUCTs in a type; ``[0]`` and ``[1]`` are the elements of an ARRAY, or key and value of a MAP."""
+    outer, inside = nested_type(kind)
+    if outer == "struct":
+        parts = nested_fields(inside)
+        own = frozenset(name for name, _ in parts)
+    else:
+        parts = [(f"[{number}]", of) for number, of in enumerate(split_top_level(inside))] if outer else []
+        own = frozenset()
+    return own.union(*[frozenset(f"{name}.{path}" for path in nested_paths(of)) for name, of in parts])
+
+
 def can_be_column(kind: str) -> bool:
     """Whether a Delta table can have a column of a type.
 

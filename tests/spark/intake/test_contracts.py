@@ -49,7 +49,9 @@ def test_an_evolving_contract_adds_columns_and_keeps_the_checkpoint(orders: Orde
     report = orders.run()
 
     assert [flow.error for flow in report.flows] == [None, None]
-    assert any("new field gate (evolve)" in note for note in report.flow("silver").notes)
+    assert any(
+        "new field gate: its values are in a column of that name" in note for note in report.flow("silver").notes
+    )
     orders.land(row(4), row(5, gate="C1", Gate="c1"))
     assert orders.run().flow("silver").error is None
     assert [(r["id"], r["amount"], r["gate"], r["_rescued"]) for r in orders.silver()] == [

@@ -175,7 +175,7 @@ def judge_rows(
             context.gate.check_split(prepared.rules)
         judgement.record(context, verdict)
     if schema_changes is not None:
-        schema_changes.record(batch_id)
+        schema_changes.record(batch_id, prepared.rules)
     return JudgedRows(
         prepared=prepared,
         assigned=assigned,

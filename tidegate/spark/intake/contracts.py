@@ -79,6 +79,7 @@ class SchemaChanges:
         self.columns = parse_ddl("schema", self.source.schema)
         self.terms = evolution.terms(context.layout, context.pipeline.name, context.flow.name, self.source)
         self.lines: list[evolution.Line] = []
+        self.actions: dict[Change, Action] = {}
 
     def parse(self, feed: DataFrame) -> DataFrame:
         """Parse bronze rows into typed rows; see `tidegate.spark.intake.parse.parse`."""
@@ -138,7 +139,7 @@ class SchemaChanges:
         used_names = {name.lower() for name in output.columns}
         evolved = {name: kind for name, kind in self.terms.evolved.items() if name.lower() not in used_names}
         used_names |= {name.lower() for name in evolved}
-        actions: dict[Change, Action] = {}
+        self.actions = actions = {}
         for change in changes:
             actions[change] = self.terms.action(change)
             if actions[change] == "evolve":
@@ -154,16 +155,23 @@ class SchemaChanges:
         refused = [change for change, action in actions.items() if action == "quarantine"]
         return self._with_broken_rules(_with_columns(output, evolved, self.source.formats), refused)
 
-    def record(self, batch_id: int) -> None:
+    def record(self, batch_id: int, quarantined: Mapping[str, int]) -> None:
         """Record the actions in the history. Call it before the batch is written: the history has every added column then.
 
         A dry run records nothing.
+
+        Args:
+            batch_id: The batch.
+            quarantined: Its rows in quarantine, by rule.
         """
         if self.context.request.dry_run:
             return
         added = evolution.record(self.context.layout, self.context.pipeline.name, self.lines)
         if added:
-            summary = "; ".join(f"{line.change.summary()} ({line.decision})" for line in added)
+            summary = "; ".join(
+                f"{line.change.summary()}: {self.terms.effect(line.change, self.actions[line.change], quarantined)}"
+                for line in added
+            )
             self.context.report.notes.append(f"batch {batch_id}: {summary}")
 
     def _detect(
