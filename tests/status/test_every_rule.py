@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -76,8 +77,8 @@ def planned(project: Project, *lines: tuple[float, int], flow: str = "bronze", *
             file.write(json.dumps({"at": ago(hours).isoformat(), "flows": {flow: entry}}) + "\n")
 
 
-def ran(project: Project, hours: float, rows: int, seconds: float, **counts: Any) -> None:
-    """One run of the flow silver with one batch: a ledger line and Spark's progress."""
+def ran(project: Project, hours: float, rows: int, seconds: float, flow: str = "silver", **counts: Any) -> None:
+    """One run of the flow with one batch: a ledger line and Spark's progress."""
     from tidegate.spark.batch.ledger import record_batch
     from tidegate.spark.context import FlowContext
 
@@ -91,13 +92,13 @@ def ran(project: Project, hours: float, rows: int, seconds: float, **counts: Any
         request=RunRequest(dag_id="orders", run_id=key),
         ref=SimpleNamespace(version=1, refresh=0),
     )
-    written = rows - counts.get("quarantined", 0)
+    written = rows - sum(counts.values())
     record = BatchRecord(
-        flow="silver", batch_id=number, app_id="orders/silver/v1/0", kind="append", read=rows, written=written, **counts
+        flow=flow, batch_id=number, app_id=f"orders/{flow}/v1/0", kind="append", read=rows, written=written, **counts
     )
     record_batch(cast(FlowContext, context), record)
     progress = QueryProgress(
-        flow="silver", app_id="a", batch_id=number, run_key=key, attempt="a1", mode="incremental",
+        flow=flow, app_id="a", batch_id=number, run_key=key, attempt="a1", mode="incremental",
         started_at=ago(hours), input_rows=rows, input_rows_per_second=None, processed_rows_per_second=None,
         trigger_ms=round(seconds * 1000), duration_ms={}, start_offset=None, end_offset=None, offsets_behind=None,
         recorded_at=NOW,
@@ -290,6 +291,35 @@ def state(project: Project) -> Steps:
     yield Step("silver", stateful(state_rows=100))
     kept(project, 1, state_rows=100)
     yield Step("silver", stateful(state_rows=100))
+
+
+@case
+def rewritten(project: Project) -> Steps:
+    file = project.land("1.csv", "order_id,amount\nA-1,1.0\n")
+    read_all(project, file)
+    read_at = file.stat().st_mtime_ns
+    file.write_text("order_id,amount\nA-1,2.0\n")
+    os.utime(file, ns=(read_at + 10**9, read_at + 10**9))
+    yield Step("bronze")
+    os.utime(file, ns=(read_at, read_at))
+    yield Step("bronze")
+
+
+@case
+def late(project: Project) -> Steps:
+    ran(project, 2, 100, 1, flow="parsed", late=1)
+    yield Step("parsed", stateful())
+    ran(project, 1, 100, 1, flow="parsed")
+    yield Step("parsed", stateful())
+
+
+@case
+def state_growth(project: Project) -> Steps:
+    kept(project, 0, state_rows=1_000)
+    kept(project, 1, state_rows=1_101)
+    yield Step("silver", stateful())
+    kept(project, 2, state_rows=1_211)
+    yield Step("silver", stateful())
 
 
 @case

@@ -15,6 +15,7 @@ from tidegate.errors import OffsetsExpiredError
 from tidegate.spec import ChangeFeed, Flow
 from tidegate.status import lag
 from tidegate.status.flow_status import gather
+from tidegate.status.sources import tables
 
 WEATHER = replace(SILVER, name="weather", gate=None, target=replace(SILVER.target, name="silver.weather"))
 JOINED = replace(GOLD, sources=(ChangeFeed("silver.trips"), ChangeFeed("silver.weather", on={"at": "hour"})))
@@ -90,6 +91,24 @@ def test_a_source_of_which_nothing_was_read_begins_where_the_checkpoint_began(jo
     joined.project.checkpoint("gold").run(0, delta_offset(0, 0, snapshot=True), None)
 
     assert joined.lag().reason == "1 new version of silver.weather", "what it had then is read with the first source"
+
+
+def test_a_table_that_is_joined_twice_is_counted_and_named_once(joined: Joined) -> None:
+    feeds = (
+        ChangeFeed("silver.trips"),
+        ChangeFeed("silver.weather", on={"at": "start_hour"}),
+        ChangeFeed("silver.weather", on={"at": "end_hour"}),
+    )
+    joined.trips.commit(add("a", 3, 10))
+    joined.weather.commit(add("a", 50, 999))
+    joined.weather.commit(add("b", 7, 70))
+    starts = {"silver.trips": 0, "silver.weather": 0}
+
+    backlog = tables.of_tables(joined.project.layout, feeds, None, starts)
+
+    assert (backlog.rows, backlog.behind, backlog.size) == (10, 2, 80)
+    assert backlog.summary == "all of silver.trips, version 0; 1 new version of silver.weather"
+    assert backlog.ahead == "silver.weather version 1"
 
 
 def test_removed_changes_of_any_source_are_an_error_that_names_it(joined: Joined) -> None:

@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from tidegate.alerting.facts import FlowRun, Observation
 
 
+_ROWS_OF_GROWTH = 100
+"""A state that grew by fewer rows is not worth an alert: a small state doubles with a few rows."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """What one rule is evaluated for."""
@@ -58,6 +62,16 @@ def internal(observation: Observation) -> str | None:
 def stateless(observation: Observation) -> str | None:
     """Why a rule about state does not apply."""
     return None if observation.stateful else "the flow keeps no state"
+
+
+def no_watermark(observation: Observation) -> str | None:
+    """Why a rule about late rows does not apply."""
+    return None if observation.watermarked else "the flow has no watermark"
+
+
+def no_files(observation: Observation) -> str | None:
+    """Why a rule about landed files does not apply."""
+    return None if observation.reads_files else "the flow reads no files"
 
 
 def refused(case: Case) -> str | None:
@@ -188,7 +202,8 @@ def expiring(case: Case) -> str | None:
     allowed = expiry.limit(case.limit, snapshot.interval_seconds)
     if remaining is None or remaining >= allowed:
         return None
-    return f"the topic will delete unread messages in ~{formatting.span(remaining)}, sooner than {formatting.span(allowed)}"
+    what = "the topic will delete unread messages" if snapshot.unread else "the source table may delete unread changes"
+    return f"{what} in ~{formatting.span(remaining)}, sooner than {formatting.span(allowed)}"
 
 
 def quarantine(case: Case) -> str | None:
@@ -225,6 +240,30 @@ def state(case: Case) -> str | None:
     """How many rows the state has."""
     rows = known(case.observation.operator_state).state_rows
     return f"{formatting.count(rows, 'row')} of state, more than {case.limit:,}" if rows > case.limit else None
+
+
+def late(case: Case) -> str | None:
+    """How many rows of the last run were late."""
+    rows = case.last_run.late
+    if rows <= case.limit:
+        return None
+    return f"{formatting.count(rows, 'row')} of the last run came later than the delay of the watermark, more than {case.limit:,}"
+
+
+def rewritten(case: Case) -> str | None:
+    """How many files were changed after they were read."""
+    number = known(case.observation.rewritten)
+    files = formatting.count(number, "file was", "files were")
+    return f"{files} changed after being read, and the new content was not read" if number else None
+
+
+def state_growth(case: Case) -> str | None:
+    """From where to where the state grew in the last batch."""
+    last, before = known(case.observation.operator_state).state_rows, known(case.observation.earlier_state).state_rows
+    if last - before < _ROWS_OF_GROWTH or (before and last / before - 1 <= case.limit):
+        return None
+    share = f", {last / before - 1:.0%}, more than {case.limit:.0%}" if before else ""
+    return f"the state grew from {before:,} to {formatting.count(last, 'row')} in the last batch{share}"
 
 
 def state_size(case: Case) -> str | None:

@@ -52,6 +52,8 @@ class FlowRun:
     """Seconds of its longest batch."""
     quarantined_share: float = 0.0
     """Quarantined share of its rows, or of its files if that is larger."""
+    late: int = 0
+    """Rows that came later than the watermark's delay."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,11 +136,19 @@ class Observation:
     """Whether the flow keeps state between batches."""
     operator_state: StateFigures | None = None
     """Its state after the last batch; None if no batch is known."""
+    earlier_state: StateFigures | None = None
+    """Its state after the batch before the last, of the same checkpoint; None if no such batch is known."""
+    watermarked: bool = False
+    """Whether the flow declares a watermark, so that rows can be late."""
+    reads_files: bool = False
+    """Whether its source is a landing folder."""
+    rewritten: int | None = None
+    """Files that were changed after they were read, and that no reingest has read since; None if unknown."""
     first_offsets: Mapping[int, int] = field(default_factory=dict)
     """Only for a topic: partition to its first offset now."""
     unread: Mapping[int, int] = field(default_factory=dict)
     """Only for a topic: partition to the next offset to read, without the partitions that are read to the end."""
     unread_until: datetime | None = None
-    """Only for a topic: up to when its retention keeps all unread messages; None also if that is far off."""
+    """For a topic or a table: up to when its retention keeps all that is unread; None also if that is far off."""
     switched_off: bool = False
     """Whether a person switched the flow off; then a growing lag is expected."""

@@ -10,8 +10,11 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
+import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -151,6 +154,38 @@ def commit_ms(path: Path, version: int) -> int | None:
         return delta_log.entry(path, version).stat().st_mtime_ns // 1_000_000
     except FileNotFoundError:
         return None
+
+
+_RETENTION = {"delta.logRetentionDuration": timedelta(days=30), "delta.deletedFileRetentionDuration": timedelta(days=7)}
+"""Properties of a table, with Delta's defaults: how long it keeps commits, and files that VACUUM may delete."""
+_UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
+
+
+def kept_until_ms(path: Path, committed_ms: int) -> int | None:
+    """Up to when a table certainly keeps a commit and its change files, in milliseconds since 1970.
+
+    Returns:
+        None while less than half of that time is over, and if a duration of the table is not in a form that is known.
+    """
+    age = timedelta(milliseconds=time.time() * 1000 - committed_ms)
+    # A table is opened only if its commit may be old: most of the time, what is unread was just committed.
+    if age < _YOUNG:
+        return None
+    from deltalake import DeltaTable
+
+    properties = DeltaTable(str(path)).metadata().configuration
+    durations = [_duration(properties.get(name)) or default for name, default in _RETENTION.items()]
+    kept = min(durations)
+    return None if age < kept / 2 else committed_ms + round(kept.total_seconds() * 1000)
+
+
+_YOUNG = timedelta(days=1)
+
+
+def _duration(text: str | None) -> timedelta | None:
+    """A duration in Delta's form: ``interval 30 days``; None in any other."""
+    match = re.fullmatch(r"(?:interval\s+)?(\d+)\s+([a-z]+?)s?", (text or "").strip().lower())
+    return timedelta(seconds=int(match[1]) * _UNITS[match[2]]) if match and match[2] in _UNITS else None
 
 
 def commits_since(path: Path, version: int) -> list[Commit]:

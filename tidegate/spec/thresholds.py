@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tidegate.errors import FieldError
 
 _RUNS = ("no_input_runs", "lag_growing_runs", "missed_runs", "expiry_runs")
-_LIMITS = ("lag_rows", "quarantine_rows", "state_rows", "state_bytes")
+_LIMITS = ("lag_rows", "late_rows", "quarantine_rows", "state_rows", "state_bytes")
 _MOST_RUNS, _MOST_HOURS = 10_000, 1_000_000
 """About a century. Without a limit, a duration that is computed from a value may overflow when the rule is evaluated."""
 _MOST = {
@@ -57,11 +57,17 @@ class Thresholds:
     lag_growing_runs: int | None = 5
     """The lag at the start of a run has grown this many times in a row."""
     expiry_runs: int | None = 3
-    """Only for topics: the topic will delete unread messages within this many intervals of the schedule (at least one hour; eight hours per
-    interval without a cron schedule): by its retention time, once the first unread message is older than half of it, or at the
-    rate at which its beginning has moved so far."""
+    """Only for topics and tables: unread messages, or unread changes, will be deleted within this many intervals of the schedule (at
+    least one hour; eight hours per interval without a cron schedule). Of a topic by its retention time, once the first unread message
+    is older than half of it, or at the rate at which its beginning has moved so far. Of a table by the retention of its log and of
+    its deleted files, once the first unread commit is older than half of it."""
+    late_rows: int | None = 0
+    """More rows of the last run came later than the watermark's delay. Only for flows with a watermark."""
     state_rows: int | None = 10_000_000
     """The state of a stateful flow has more rows."""
+    state_growth: float | None = 0.1
+    """The state of a stateful flow grew by a larger share in its last batch, above 0, and by at least 100 rows: state that only grows
+    is never bounded."""
     state_bytes: int | None = None
     """The files of a stateful flow's state in its checkpoint take more bytes. A suitable value depends on the disk."""
     watermark_hours: float | None = None
@@ -90,6 +96,7 @@ class Thresholds:
         for name, up_to in _MOST.items():
             allowed = f"a {'whole ' if name == 'quarantine_hours' else ''}number above 0, up to {up_to:,}, or None"
             self._check(name, whole=name == "quarantine_hours", above=0, up_to=up_to, allowed=allowed)
+        self._check("state_growth", whole=False, above=0, up_to=_MOST_RUNS, allowed=f"a share above 0, up to {_MOST_RUNS:,}, or None")
         for name in ("processed_share", "rate_share"):
             self._check(name, whole=False, above=0, up_to=1, allowed="a share above 0, up to 1, or None")
         for name in ("quarantine_share", "transform_error_share"):

@@ -69,6 +69,8 @@ class FlowStatus:
     """Messages about thresholds that the flow's quarantine exceeds."""
     operator_state: StateFigures | None = None
     """The state of a stateful flow after its last batch."""
+    earlier_state: StateFigures | None = None
+    """After the batch before it, of the same checkpoint."""
     error: TidegateError | None = None
     late: bool = False
     """Whether the error is only that a local source was not read in time."""
@@ -294,8 +296,9 @@ def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow, n
         status.quarantine = lifecycle.entry_counts(layout.quarantine(pipeline.name, flow.name))
         status.warnings = lifecycle.warnings(pipeline.thresholds_of(flow), status.quarantine, pendulum.now("UTC"))
         if flow.kind.stateful:
-            figures = metrics.state_figures(layout.ops(pipeline.name, "progress"), flow.name)
+            figures = metrics.state_figures(layout.ops(pipeline.name, "progress"), flow.name, limit=2)
             status.operator_state = next(iter(figures), None)
+            status.earlier_state = next((each for each in figures[1:] if each.app_id == figures[0].app_id), None)
         state = progress.read(ref.path(layout))
         status.last_planned, status.last_committed = state.last_planned, state.last_committed
         if state.last_committed is not None:

@@ -87,8 +87,8 @@ class Lag:
     unread: Mapping[int, int] = field(default_factory=dict)
     """For a topic: partition to the offset that is read next, for partitions with unread messages."""
     unread_until_ms: int | None = None
-    """For a topic: up to when its retention keeps all unread messages, in milliseconds since 1970; None if that is far off or
-    unknown."""
+    """For a topic or a table: up to when its retention keeps all that is unread, in milliseconds since 1970; None if that is far off
+    or unknown."""
     unread_since_ms: int | None = None
     """For a table: when the first unread version was committed, in milliseconds since 1970; None if that is unknown."""
     completeness: Completeness | None = None

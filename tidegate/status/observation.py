@@ -10,6 +10,7 @@ from tidegate import dates, identity
 from tidegate.alerting.facts import FlowRun, Observation
 from tidegate.checkpoints import checkpoint, lease, progress, rewrite
 from tidegate.ops import plans, store
+from tidegate.spec import FileSource
 from tidegate.status import freshness
 from tidegate.status.downstream import downstream_of
 from tidegate.status.interval import interval_of
@@ -24,7 +25,7 @@ _LOOKBACK = timedelta(days=7)
 """Runs of this period are used for rates and quarantine shares; at least four intervals of the schedule."""
 
 _RUNS = """
-SELECT run_key, min(recorded_at) AS first_at, sum(read) AS read, sum(quarantined) AS quarantined,
+SELECT run_key, min(recorded_at) AS first_at, sum(read) AS read, sum(quarantined) AS quarantined, sum(late) AS late,
     sum(files_opened) AS files, sum(files_quarantined) AS files_quarantined, sum(seconds) AS seconds,
     max(seconds) AS longest, first_value(seconds ORDER BY recorded_at) AS first_seconds
 FROM delta_table WHERE flow = '{flow}' AND mode = 'incremental' AND {batches} AND recorded_at > {since}
@@ -78,6 +79,10 @@ def observe(
         takes_batches=flow.kind.takes_batches,
         stateful=flow.kind.stateful,
         operator_state=status.operator_state,
+        earlier_state=status.earlier_state,
+        watermarked=flow.watermark is not None,
+        reads_files=isinstance(flow.source, FileSource),
+        rewritten=lag.rewritten if lag is not None else None,
         first_offsets=lag.first_offsets if lag is not None else {},
         unread=lag.unread if lag is not None else {},
         unread_until=dates.moment(lag.unread_until_ms) if lag is not None else None,
@@ -112,6 +117,7 @@ def _run(line: Mapping[str, Any], batches: Sequence[Mapping[str, Any]]) -> FlowR
         seconds=sum(triggers) if batches else float(line["seconds"] or 0),
         longest_batch=max(triggers) if batches else float(line["longest"] or 0),
         quarantined_share=max(shares, default=0.0),
+        late=line["late"] or 0,
     )
 
 

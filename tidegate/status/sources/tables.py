@@ -104,20 +104,27 @@ def has_unread_rows(path: Path, position: DeltaPosition | None) -> bool:
 
 
 def _together(feeds: Sequence[ChangeFeed], backlogs: Sequence[Backlog]) -> Backlog:
-    """One backlog of several tables; its numbers are sums."""
-    shown = [each for each in backlogs if each.has_data] or backlogs
-    since = [each.unread_since_ms for each in backlogs if each.unread_since_ms is not None]
+    """One backlog of several tables; its numbers are sums. A table that several feeds read counts once, with its larger backlog."""
+    by_table: dict[str, Backlog] = {}
+    for feed, backlog in zip(feeds, backlogs, strict=True):
+        known = by_table.get(feed.table)
+        by_table[feed.table] = backlog if known is None else max(known, backlog, key=lambda each: each.behind)
+    of_tables = list(by_table.values())
+    shown = [each for each in of_tables if each.has_data] or of_tables
+    since = [each.unread_since_ms for each in of_tables if each.unread_since_ms is not None]
+    until = [each.unread_until_ms for each in of_tables if each.unread_until_ms is not None]
     return Backlog(
         summary="; ".join(each.summary for each in shown),
-        behind=sum(each.behind for each in backlogs),
-        rows=_sum([each.rows for each in backlogs]),
-        size=_sum([each.size for each in backlogs]),
-        rows_exact=all(each.rows_exact for each in backlogs),
-        size_exact=all(each.size_exact for each in backlogs),
-        position="; ".join(f"{feed.table} {each.position}" for feed, each in zip(feeds, backlogs, strict=True)),
-        has_data=any(each.has_data for each in backlogs),
-        ahead="; ".join(f"{feed.table} {each.ahead}" for feed, each in zip(feeds, backlogs, strict=True) if each.ahead),
+        behind=sum(each.behind for each in of_tables),
+        rows=_sum([each.rows for each in of_tables]),
+        size=_sum([each.size for each in of_tables]),
+        rows_exact=all(each.rows_exact for each in of_tables),
+        size_exact=all(each.size_exact for each in of_tables),
+        position="; ".join(f"{table} {each.position}" for table, each in by_table.items()),
+        has_data=any(each.has_data for each in of_tables),
+        ahead="; ".join(f"{table} {each.ahead}" for table, each in by_table.items() if each.ahead),
         unread_since_ms=min(since, default=None),
+        unread_until_ms=min(until, default=None),
     )
 
 
@@ -194,6 +201,7 @@ def _remaining_changes(path: Path, source: ChangeFeed, newest: int, position: De
             source.table, f"files of {_version_range(deleted)} were removed by VACUUM before they were read"
         )
     total, behind = _sum(rows), len(ahead)
+    since = delta.commit_ms(path, ahead[0]) if ahead else None
     return Backlog(
         summary=f"{count(behind, 'new version')} of {source.table}" if behind else f"nothing new in {source.table}",
         behind=behind,
@@ -204,7 +212,8 @@ def _remaining_changes(path: Path, source: ChangeFeed, newest: int, position: De
         position=position.summary(),
         has_data=behind > 0,
         ahead=_version_range(ahead),
-        unread_since_ms=delta.commit_ms(path, ahead[0]) if ahead else None,
+        unread_since_ms=since,
+        unread_until_ms=None if since is None else delta.kept_until_ms(path, since),
     )
 
 
