@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import time
+
 import pytest
 
 from tests.spark_files import add, change, delta_offset, remove, txn
@@ -121,3 +124,34 @@ def test_a_source_without_the_next_version_is_an_error(project: SampleProject, c
     with pytest.raises(OffsetsExpiredError, match="checkpoint_version") as raised:
         project.measure(SILVER)
     assert "bronze.trips" in raised.value.message
+
+
+@pytest.mark.parametrize(
+    ("properties", "days", "kept_days"),
+    [
+        ({}, 3, None),
+        ({}, 4, 7),
+        ({"delta.deletedFileRetentionDuration": "interval 30 days"}, 14, None),
+        ({"delta.deletedFileRetentionDuration": "interval 30 days"}, 16, 30),
+        (
+            {"delta.deletedFileRetentionDuration": "interval 4 weeks", "delta.logRetentionDuration": "interval 240 hours"},
+            6,
+            10,
+        ),
+    ],
+)
+def test_changes_that_are_unread_for_half_of_the_retention_have_a_time_up_to_which_they_are_kept(
+    project: SampleProject, properties: dict[str, str], days: float, kept_days: int | None
+) -> None:
+    log = project.table("bronze.trips")
+    log.metadata["metaData"]["configuration"] |= properties
+    log.commit(add("a", 1))
+    project.checkpoint("silver").run(0, delta_offset(1))
+    version = log.commit(add("b", 1))
+    log.commit(add("c", 1))
+    committed = time.time() - days * 86_400
+    os.utime(log.path / "_delta_log" / f"{version:020d}.json", (committed, committed))
+
+    until = project.measure(SILVER).unread_until_ms
+
+    assert until == (None if kept_days is None else pytest.approx((committed + kept_days * 86_400) * 1000, abs=2))

@@ -171,9 +171,7 @@ def kept_until_ms(path: Path, committed_ms: int) -> int | None:
     # A table is opened only if its commit may be old: most of the time, what is unread was just committed.
     if age < _YOUNG:
         return None
-    from deltalake import DeltaTable
-
-    properties = DeltaTable(str(path)).metadata().configuration
+    properties = delta_table.open_table(path).metadata().configuration
     durations = [_duration(properties.get(name)) or default for name, default in _RETENTION.items()]
     kept = min(durations)
     return None if age < kept / 2 else committed_ms + round(kept.total_seconds() * 1000)
