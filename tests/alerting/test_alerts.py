@@ -72,6 +72,10 @@ def observation(**changes: Any) -> Observation:
         "newest_event": ago(1),
         "stateful": True,
         "operator_state": kept(),
+        "earlier_state": kept(),
+        "watermarked": True,
+        "reads_files": True,
+        "rewritten": 0,
     }
     return Observation(**(defaults | changes))
 
@@ -181,10 +185,28 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         "the topic will delete unread messages in ~2 h 54 min, sooner than 3 h",
     ),
     (
+        "rewritten",
+        {"rewritten": 2},
+        {"rewritten": 0},
+        "2 files were changed after being read, and the new content was not read",
+    ),
+    (
+        "late",
+        {"runs": (run(late=3),)},
+        {"runs": (run(2, late=3), run(late=0))},
+        "3 rows of the last run came later than the delay of the watermark, more than 0",
+    ),
+    (
         "state",
-        {"operator_state": kept(state_rows=10_000_001)},
-        {"operator_state": kept(state_rows=10_000_000)},
+        {"operator_state": kept(state_rows=10_000_001), "earlier_state": kept(state_rows=10_000_000)},
+        {"operator_state": kept(state_rows=10_000_000), "earlier_state": kept(state_rows=10_000_000)},
         "10,000,001 rows of state, more than 10,000,000",
+    ),
+    (
+        "state_growth",
+        {"earlier_state": kept(state_rows=1_000), "operator_state": kept(state_rows=1_101)},
+        {"earlier_state": kept(state_rows=1_000), "operator_state": kept(state_rows=1_100)},
+        "the state grew from 1,000 to 1,101 rows in the last batch, 10%, more than 10%",
     ),
     (
         "state_size",
@@ -260,7 +282,9 @@ DISABLED: dict[str, dict[str, Any]] = {
     "lag_age": {"lag_intervals": None},
     "lag_growing": {"lag_growing_runs": None},
     "expiring": {"expiry_runs": None},
+    "late": {"late_rows": None},
     "state": {"state_rows": None},
+    "state_growth": {"state_growth": None},
     "state_size": {"state_bytes": None},
     "watermark": {"watermark_hours": None},
     "quarantine": {"quarantine_share": None},
@@ -294,7 +318,10 @@ UNKNOWN: dict[str, dict[str, Any]] = {
     "lag_age": {"behind": None},
     "lag_growing": {"plans": plans(1, 2, 3, 4, 5)},
     "expiring": {"error": "no broker answers"},
+    "rewritten": {"rewritten": None},
+    "late": {"runs": ()},
     "state": {"operator_state": None},
+    "state_growth": {"earlier_state": None},
     "state_size": {"operator_state": None},
     "watermark": {"operator_state": kept(watermark=None)},
     "quarantine": {"runs": ()},

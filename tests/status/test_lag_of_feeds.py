@@ -134,7 +134,10 @@ def test_a_source_without_the_next_version_is_an_error(project: SampleProject, c
         ({"delta.deletedFileRetentionDuration": "interval 30 days"}, 14, None),
         ({"delta.deletedFileRetentionDuration": "interval 30 days"}, 16, 30),
         (
-            {"delta.deletedFileRetentionDuration": "interval 4 weeks", "delta.logRetentionDuration": "interval 240 hours"},
+            {
+                "delta.deletedFileRetentionDuration": "interval 4 weeks",
+                "delta.logRetentionDuration": "interval 240 hours",
+            },
             6,
             10,
         ),

@@ -260,7 +260,7 @@ def rewritten(case: Case) -> str | None:
 def state_growth(case: Case) -> str | None:
     """From where to where the state grew in the last batch."""
     last, before = known(case.observation.operator_state).state_rows, known(case.observation.earlier_state).state_rows
-    if last - before < _ROWS_OF_GROWTH or (before and last / before - 1 <= case.limit):
+    if last - before < _ROWS_OF_GROWTH or last - before <= case.limit * before:
         return None
     share = f", {last / before - 1:.0%}, more than {case.limit:.0%}" if before else ""
     return f"the state grew from {before:,} to {formatting.count(last, 'row')} in the last batch{share}"

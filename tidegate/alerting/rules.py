@@ -201,8 +201,8 @@ RULES: Mapping[str, Rule] = {
         while_off=True,
         cause=conditions.rewritten,
         below=INCOMPLETE,
-        next_step="land the new content under a new name, or read the changed files again: `tidegate run {pipeline} --mode reingest` with "
-        "the days on which they were changed",
+        next_step="`tidegate lag {pipeline}` counts them; land the new content under a new name, or reingest the days on which they were "
+        "changed",
     ),
     "late": Rule(
         severity="warning",

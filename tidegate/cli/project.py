@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pendulum
 import typer
 
 from tidegate import registry, resolution
@@ -117,13 +118,14 @@ def statuses(environment: Environment, name: str | None, patience: float) -> lis
     Raises:
         RequestError: There is no pipeline of the given name.
     """
-    from tidegate.status import flow_status, upstream
+    from tidegate.status import evaluation, flow_status, upstream
 
+    now = pendulum.now("UTC")
     wanted = [pipeline for pipeline, _ in resolve_all(environment, name)]
     pipelines = upstream.with_upstream(wanted, dict(resolve_all(environment, None)))
-    read = flow_status.gather(environment, pipelines, patience)
+    read = flow_status.gather(environment, pipelines, patience, now)
     own = [each for each in read if each.pipeline in wanted]
-    flow_status.add_alerts(environment, own)
+    evaluation.add_alerts(environment, pipelines, own, now)
     return own
 
 

@@ -23,13 +23,6 @@ from tidegate.report import STATISTIC, BatchRecord
 if TYPE_CHECKING:
     from tidegate.layout import Layout
 
-_OPEN_ALERTS = """
-SELECT pipeline, flow, list(rule ORDER BY rule) AS rules FROM (
-    SELECT pipeline, flow, rule FROM alerts WHERE list_contains(?, pipeline) AND channel IS NULL
-    GROUP BY pipeline, flow, rule, opened_at HAVING bool_or(kind = 'opened') AND NOT bool_or(kind = 'resolved')
-) GROUP BY ALL
-"""
-
 _SUMMARIES = """
 WITH newest AS (
     SELECT *, row_number() OVER (PARTITION BY pipeline, flow ORDER BY recorded_at DESC, batch_id DESC) AS nth
@@ -252,12 +245,6 @@ class Journal:
             )
             for row in rows
         }
-
-    def open_alerts(self, pipelines: Sequence[str]) -> dict[tuple[str, str], list[str]]:
-        """The rules of the open alerts of these pipelines, by (pipeline, flow), in alphabetical order."""
-        self._refresh("alerts", "alerts", pipelines)
-        rows = self._tables.query(_OPEN_ALERTS, [list(pipelines)])
-        return {(row["pipeline"], row["flow"]): row["rules"] for row in rows}
 
     def _refresh(self, kind: str, table: str, pipelines: Sequence[str]) -> None:
         """Update a cached table for several pipelines, two at a time: the work is done without Python's lock."""

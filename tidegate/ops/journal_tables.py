@@ -57,9 +57,4 @@ EVOLUTION = CachedTable(
     },
 )
 
-ALERTS = CachedTable(
-    name="alerts",
-    columns={**dict.fromkeys(("flow", "rule", "kind", "channel"), "VARCHAR"), "opened_at": "TIMESTAMPTZ"},
-)
-
-ALL = (RECENT, LEDGER, VERDICTS, EVOLUTION, ALERTS)
+ALL = (RECENT, LEDGER, VERDICTS, EVOLUTION)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from tidegate.checkpoints import checkpoint
@@ -23,6 +23,10 @@ RECORDS = 200
 Values = dict[str, Any]
 
 
+Present = Collection[tuple[str, str]]
+"""Flow and rule of alerts."""
+
+
 class Content:
     """Reads the template variables. Thread-safe; must be created in the process that uses it, after any fork."""
 
@@ -30,24 +34,46 @@ class Content:
         self.layout = layout
         self.journal = Journal(layout)
 
-    def pipeline(self, name: str) -> Values:
-        """A pipeline's newest batches and its alerts."""
+    def pipeline(self, name: str, present: Present | None = None) -> Values:
+        """A pipeline's newest batches and its alerts; with ``present`` as in `alerts`."""
         return {
             "pipeline": name,
             "lines": self.journal.lines(name, limit=PER_PAGE),
-            "alerts": alerts(self.layout, name),
+            "alerts": alerts(self.layout, name, present=present),
         }
 
-    def flow(self, pipeline: Pipeline, name: str, page: int) -> Values:
-        """One page of a flow's batches; the first one also has the trend, checkpoints, quarantine, schema changes, alerts."""
-        lines = self.journal.lines(pipeline.name, flow=name, limit=PER_PAGE + 1, offset=(page - 1) * PER_PAGE)
-        return self.flow_list(pipeline, name, page, lines[:PER_PAGE], more=len(lines) > PER_PAGE)
+    def flow(self, pipeline: Pipeline, name: str, page: int, present: Present | None = None) -> Values:
+        """One page of a flow's batches; the first one also has the trend, checkpoints, quarantine, schema changes, alerts.
 
-    def flow_list(self, pipeline: Pipeline, name: str, page: int, lines: Sequence[Line], *, more: bool) -> Values:
+        Args:
+            pipeline: The declaration.
+            name: The flow.
+            page: The page of the list, from 1.
+            present: As in `alerts`.
+        """
+        lines = self.journal.lines(pipeline.name, flow=name, limit=PER_PAGE + 1, offset=(page - 1) * PER_PAGE)
+        more = len(lines) > PER_PAGE
+        return self.flow_list(pipeline, name, page, lines[:PER_PAGE], more=more, present=present)
+
+    def flow_list(
+        self,
+        pipeline: Pipeline,
+        name: str,
+        page: int,
+        lines: Sequence[Line],
+        *,
+        more: bool,
+        present: Present | None = None,
+    ) -> Values:
         """The same for lines that have been read.
 
         Args:
+            pipeline: The declaration.
+            name: The flow.
+            page: The page of the list, from 1.
+            lines: The batches of the page.
             more: Whether there is a page of older ones.
+            present: As in `alerts`.
         """
         declared = next((flow for flow in pipeline.flows if flow.name == name), None)
         values = {
@@ -72,7 +98,7 @@ class Content:
             "kept_trend": state_trend.draw(kept),
             "versions": list(self._versions(pipeline.name, name, declared)),
             "changes": changes(each for each in evolution.read(self.layout, pipeline.name) if each.flow == name),
-            "alerts": alerts(self.layout, pipeline.name, name),
+            "alerts": alerts(self.layout, pipeline.name, name, present),
             "by_rule": journal.quarantine_counts(self.layout, pipeline.name, name),
         }
 
@@ -162,18 +188,34 @@ def changes(lines: Iterable[evolution.Line]) -> list[dict[str, str]]:
     return [{title: row[title] for title in row if any(each[title] for each in rows)} for row in reversed(rows)]
 
 
-def alerts(layout: Layout, pipeline: str, flow: str | None = None) -> list[dict[str, str]] | None:
-    """Episodes, open ones first, then the newest first; None when alerts have not been evaluated yet."""
+def alerts(
+    layout: Layout, pipeline: str, flow: str | None = None, present: Present | None = None
+) -> list[dict[str, str]] | None:
+    """Episodes, open ones first, then the newest first; None when alerts have not been evaluated yet.
+
+    Args:
+        layout: The lake.
+        pipeline: The pipeline.
+        flow: Only those of this flow.
+        present: The open ones whose cause is there, or unknown, in the reading that the page shows; None without a reading.
+    """
     if not layout.ops(pipeline, "alerts").is_dir():
         return None
     episodes = [each for each in alert_history.episodes(layout, pipeline) if flow in (None, each.flow)]
-    newest = sorted(episodes, key=lambda each: (each.resolved_at is None, each.opened_at), reverse=True)
+    over = {
+        each for each in episodes if each.resolved_at or (present is not None and (each.flow, each.rule) not in present)
+    }
+    newest = sorted(episodes, key=lambda each: (each not in over, each.opened_at), reverse=True)
     return [
         {
             "Flow": each.flow,
             "Rule": each.rule,
             "Opened": f"{each.opened_at:%Y-%m-%d %H:%M:%S}",
-            "Resolved": f"{each.resolved_at:%Y-%m-%d %H:%M:%S}" if each.resolved_at else "open",
+            "Resolved": f"{each.resolved_at:%Y-%m-%d %H:%M:%S}"
+            if each.resolved_at
+            else "now"
+            if each in over
+            else "open",
             "Message": each.message,
         }
         for each in newest[:RECORDS]

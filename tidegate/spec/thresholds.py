@@ -96,7 +96,13 @@ class Thresholds:
         for name, up_to in _MOST.items():
             allowed = f"a {'whole ' if name == 'quarantine_hours' else ''}number above 0, up to {up_to:,}, or None"
             self._check(name, whole=name == "quarantine_hours", above=0, up_to=up_to, allowed=allowed)
-        self._check("state_growth", whole=False, above=0, up_to=_MOST_RUNS, allowed=f"a share above 0, up to {_MOST_RUNS:,}, or None")
+        self._check(
+            "state_growth",
+            whole=False,
+            above=0,
+            up_to=_MOST_RUNS,
+            allowed=f"a share above 0, up to {_MOST_RUNS:,}, or None",
+        )
         for name in ("processed_share", "rate_share"):
             self._check(name, whole=False, above=0, up_to=1, allowed="a share above 0, up to 1, or None")
         for name in ("quarantine_share", "transform_error_share"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -101,6 +102,41 @@ def _evaluate_flow(
         downstream = downstream_of(flow.target.name, resolved.declared).flows
         alert = alerts.alert(pipeline.name, flow.name, "unreadable", cause, downstream)
         return Findings(flow=flow.name, alerts=(alert,), undecided=frozenset(RULES) - {"unreadable"}), None
+
+
+def add_alerts(
+    environment: Environment,
+    pipelines: Sequence[tuple[str, ResolvedPipeline | TidegateError]],
+    statuses: Sequence[FlowStatus],
+    now: datetime,
+) -> None:
+    """Add the recorded alerts whose cause is there, or unknown, in the same reading that the statuses are of.
+
+    An alert whose cause is gone is not added; the DAG `alerts` records its end. If a pipeline does not load, the alerts of all
+    of its flows count for it.
+
+    Args:
+        pipelines: Pipelines by name, or the error why one does not load; those of the statuses and perhaps others.
+        statuses: The statuses to complete.
+        now: The time of the reading.
+    """
+    layout = Layout.of(environment)
+    for name, resolved in pipelines:
+        own = [status for status in statuses if status.pipeline == name]
+        recorded: dict[str, list[str]] = {}
+        # A history that cannot be read must not hide the status of the flows; `tidegate alerts` shows the error.
+        with contextlib.suppress(Exception):
+            for episode in alert_history.episodes(layout, name):
+                if episode.resolved_at is None:
+                    recorded.setdefault(episode.flow, []).append(episode.rule)
+        for status in own:
+            if isinstance(resolved, TidegateError):
+                status.alerts = tuple(sorted(rule for rules in recorded.values() for rule in rules))
+                continue
+            if rules := recorded.get(status.flow, []):
+                findings, _ = _evaluate_flow(layout, resolved, resolved.flow(status.flow).flow, status, now)
+                there = {alert.rule for alert in findings.alerts} | findings.undecided
+                status.alerts = tuple(sorted(rule for rule in rules if rule in there))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -57,7 +56,7 @@ class FlowStatus:
     upstream: tuple[FlowStatus, ...] = ()
     """The flows that write its sources, those that were read too."""
     alerts: tuple[str, ...] = ()
-    """The rules of its open alerts."""
+    """The rules of its open alerts (`tidegate.status.evaluation.add_alerts`)."""
     last_committed: int | None = None
     last_planned: int | None = None
     planned_ms: int | None = None
@@ -109,12 +108,6 @@ class FlowStatus:
             begun=self.last_planned is not None,
             takes_batches=self.takes_batches,
         )
-
-    def alerts_among(self, opened: Mapping[tuple[str, str], Sequence[str]]) -> tuple[str, ...]:
-        """Those of the open alerts, by pipeline and flow, that count for it: of all flows if the pipeline does not load."""
-        if self.flow:
-            return tuple(opened.get((self.pipeline, self.flow), ()))
-        return tuple(rule for (pipeline, _), rules in opened.items() if pipeline == self.pipeline for rule in rules)
 
     @property
     def problem(self) -> str | None:
@@ -242,27 +235,6 @@ def _holder(layout: Layout, pipeline: str, flow: str, target: str) -> str | None
     return lease.holder(layout, lease.checkpoint_resource(pipeline, flow)) or lease.holder(
         layout, lease.table_resource(target)
     )
-
-
-def add_alerts(environment: Environment, statuses: Sequence[FlowStatus]) -> None:
-    """Add the open alerts that the DAG `alerts` has recorded.
-
-    If a pipeline does not load, those of all of its flows count for it.
-    """
-    from tidegate.layout import Layout
-    from tidegate.ops import alert_history
-
-    layout = Layout.of(environment)
-    for pipeline in dict.fromkeys(status.pipeline for status in statuses):
-        opened: dict[tuple[str, str], list[str]] = {}
-        # A history that cannot be read must not hide the status of the flows; `tidegate alerts` shows the error.
-        with contextlib.suppress(Exception):
-            for each in alert_history.episodes(layout, pipeline):
-                if each.resolved_at is None:
-                    opened.setdefault((pipeline, each.flow), []).append(each.rule)
-        for status in statuses:
-            if status.pipeline == pipeline:
-                status.alerts = status.alerts_among(opened)
 
 
 def exit_code(statuses: Sequence[FlowStatus]) -> int:

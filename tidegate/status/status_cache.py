@@ -19,7 +19,7 @@ from tidegate import registry, resolution, states
 from tidegate.errors import TidegateError
 from tidegate.layout import Layout
 from tidegate.ops import journal
-from tidegate.status import flow_status, freshness
+from tidegate.status import evaluation, flow_status, freshness
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -126,7 +126,9 @@ class StatusCache:
             return FlowSnapshot(status, self._open_entries(layout, status), newest, is_event)
 
         began = datetime.fromtimestamp(at, UTC)
-        statuses = flow_status.gather(self._environment, list(declared.items()), patience, began)
+        pipelines = list(declared.items())
+        statuses = flow_status.gather(self._environment, pipelines, patience, began)
+        evaluation.add_alerts(self._environment, pipelines, statuses, began)
         with ThreadPoolExecutor(2) as threads:
             return Reading(at, declared, tuple(threads.map(snapshot, statuses)), self._surroundings())
 

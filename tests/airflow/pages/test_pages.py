@@ -319,6 +319,7 @@ def test_schema_changes_and_alerts_are_shown_for_their_flow(client: Client, lake
     samples.change(lake.layout, flow="gold", field="other")
     for flow, rule, kind in (
         ("silver", "lag", "opened"),
+        ("silver", "long_batch", "opened"),
         ("silver", "slow", "opened"),
         ("silver", "slow", "resolved"),
     ):
@@ -330,15 +331,20 @@ def test_schema_changes_and_alerts_are_shown_for_their_flow(client: Client, lake
         r"Recorded Batch Field Kind After Event Decision [-\d]+ [:\d]+ 1 gate addition STRING observed rescue", flow
     )
     assert "other" not in flow.split("Schema history")[1]
-    assert "Flow Rule Opened Resolved Message silver lag 2026-01-05 00:00:00 open too much lag silver slow" in flow
+    assert (
+        "Flow Rule Opened Resolved Message silver long_batch 2026-01-05 00:00:00 open too much long_batch silver"
+        in flow
+    )
+    assert "silver lag 2026-01-05 00:00:00 now too much lag" in flow, "its cause is gone"
     assert "too much lag" not in text(viewer.get("/tidegate/pipelines/flights/flows/gold").text)
 
 
 def test_each_row_shows_its_open_alerts_and_the_tile_counts_all(client: Client, lake: Lake) -> None:
     moment = datetime(2026, 1, 5, tzinfo=UTC)
     for pipeline, flow, rule, kind in (
+        ("flights", "silver", "long_batch", "opened"),
         ("flights", "silver", "lag", "opened"),
-        ("flights", "silver", "freshness", "opened"),
+        ("flights", "silver", "slow", "opened"),
         ("flights", "gold", "long", "opened"),
         ("flights", "gold", "long", "resolved"),
         ("clickstream", "bronze", "unreadable", "opened"),
@@ -349,13 +355,13 @@ def test_each_row_shows_its_open_alerts_and_the_tile_counts_all(client: Client, 
     page = viewer.get("/tidegate/").text
     page_text = text(page)
     assert "Open alerts 3" in page_text
-    assert "not begun alerts: freshness, lag" in page_text
-    assert re.findall(r"alerts?: [a-z]+", page_text) == ["alert: unreadable", "alerts: freshness"], (
-        "no open alert of gold"
+    assert "not begun alerts: long_batch, slow" in page_text
+    assert re.findall(r"alerts?: [a-z_]+", page_text) == ["alert: unreadable", "alerts: long_batch"], (
+        "no open alert of gold, and none whose cause is gone"
     )
     assert 'href="/tidegate/pipelines/flights/flows/silver#alerts"' in page
     assert "Open alerts 3" in text(viewer.get("/tidegate/?q=gold").text), "the tile also counts alerts of hidden rows"
-    assert "alerts: freshness, lag" in text(viewer.get("/tidegate/pipelines/flights").text)
+    assert "alerts: long_batch, slow" in text(viewer.get("/tidegate/pipelines/flights").text)
 
 
 def test_a_row_shows_the_age_of_its_data(client: Client, lake: Lake) -> None:

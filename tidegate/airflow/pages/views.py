@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
@@ -63,8 +62,7 @@ class Views:
         reading = self._statuses.reading()
         names = [name for name in reading.declared if name in permitted]
         summaries = self._content.journal.summaries(names)
-        alerts = self._content.journal.open_alerts(names)
-        rows = [self._row(snapshot, summaries, alerts) for name in names for snapshot in reading.of(name)]
+        rows = [self._row(snapshot, summaries) for name in names for snapshot in reading.of(name)]
         matching = [row for row in rows if _matches(row, text, state)]
         groups = [
             {"name": name, "declared": _loaded(reading.declared[name]), "rows": own}
@@ -96,9 +94,8 @@ class Views:
         """One pipeline: its flows, its newest batches, its alerts."""
         reading = self._statuses.reading()
         summaries = self._content.journal.summaries([dag_id])
-        alerts = self._content.journal.open_alerts([dag_id])
-        rows = [self._row(snapshot, summaries, alerts) for snapshot in reading.of(dag_id)]
-        return self._content.pipeline(dag_id) | {
+        rows = [self._row(snapshot, summaries) for snapshot in reading.of(dag_id)]
+        return self._content.pipeline(dag_id, _present_alerts(reading.of(dag_id))) | {
             **_age(reading),
             "declared": _loaded(reading.declared[dag_id]),
             "rows": rows,
@@ -114,11 +111,9 @@ class Views:
         reading = self._statuses.reading()
         declared = self._declared(reading, dag_id, name)
         [snapshot] = [each for each in reading.of(dag_id) if each.status.flow == name]
-        return self._content.flow(declared, name, page) | {
+        return self._content.flow(declared, name, page, _present_alerts([snapshot])) | {
             **_age(reading),
-            "row": self._row(
-                snapshot, self._content.journal.summaries([dag_id]), self._content.journal.open_alerts([dag_id])
-            ),
+            "row": self._row(snapshot, self._content.journal.summaries([dag_id])),
             "refused_page": self._refused_page(snapshot.status),
         }
 
@@ -150,13 +145,8 @@ class Views:
             "history": self._environment.spark_history,
         }
 
-    def _row(
-        self,
-        snapshot: FlowSnapshot,
-        summaries: Mapping[tuple[str, str], Summary],
-        alerts: Mapping[tuple[str, str], list[str]],
-    ) -> Values:
-        status = dataclasses.replace(snapshot.status, alerts=snapshot.status.alerts_among(alerts))
+    def _row(self, snapshot: FlowSnapshot, summaries: Mapping[tuple[str, str], Summary]) -> Values:
+        status = snapshot.status
         summary = summaries.get((status.pipeline, status.flow))
         return flow_row(status.pipeline, status.flow, status.target, summary, snapshot.quarantined) | {
             "status": status,
@@ -183,6 +173,11 @@ class Views:
 
 def _loaded(declared: ResolvedPipeline | TidegateError | None) -> Pipeline | None:
     return declared.pipeline if isinstance(declared, ResolvedPipeline) else None
+
+
+def _present_alerts(snapshots: Iterable[FlowSnapshot]) -> frozenset[tuple[str, str]]:
+    """Flow and rule of the recorded alerts whose cause is there, or unknown, in a reading."""
+    return frozenset((each.status.flow, rule) for each in snapshots for rule in each.status.alerts)
 
 
 def _matches(row: Values, text: str, state: str) -> bool:
