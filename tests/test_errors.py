@@ -48,6 +48,7 @@ RAISED: dict[str, TidegateError] = {
     "StateLostError": errors.StateLostError("lost", path="/x"),
     "StateCodeChangedError": errors.StateCodeChangedError("decisions", 3, 1, "payments:decide"),
     "LateRowsDroppedError": errors.LateRowsDroppedError("decisions", 3, 7, "silver.payments"),
+    "NotDeliveredError": errors.NotDeliveredError("landing folder /x", "the source's path"),
     "SourceRewrittenError": errors.SourceRewrittenError("decisions", "silver.payments", 1),
     "DamagedFileError": errors.DamagedFileError("/x", "Input data was truncated", "Restore it."),
     "GateRefusedError": errors.GateRefusedError(VERDICT),
@@ -115,6 +116,7 @@ EXIT_CODES = {
     os.EX_TEMPFAIL: TRANSIENT,
     errors.EX_DIFFERS: {"TableDiffersError"},
     os.EX_CONFIG: {
+        "NotDeliveredError",
         "MachineError",
         "SetupError", "SpecError", "FieldError", "DeclarationConflictError", "CheckpointError", "CheckpointIncompatibleError",
         "SchemaChangedError", "StateLostError", "StateSchemaChangedError", "StateCodeChangedError",

@@ -6,6 +6,7 @@ import importlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from tidegate.folders import entries
 from tidegate.formatting import approximate, count
 from tidegate.formatting import size as size_told
 from tidegate.probes import delta
@@ -85,8 +86,9 @@ def has_read(layout: Layout, ref: CheckpointRef, target: Path) -> bool:
     """
     if delta.current_version(target) is not None:
         return True
-    offsets = layout.checkpoints(ref.dag_id, ref.flow).glob("v*/*/offsets/*")
-    return any(entry.name.isdecimal() for entry in offsets)
+    versions = entries(layout.checkpoints(ref.dag_id, ref.flow), "v*")
+    refreshes = [path for version in versions if version.is_dir() for path in entries(version) if path.is_dir()]
+    return any(entry.name.isdecimal() for refresh in refreshes for entry in entries(refresh / "offsets"))
 
 
 @dataclass(frozen=True, kw_only=True)
