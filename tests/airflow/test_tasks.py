@@ -79,11 +79,19 @@ def wrote(lake: Lake, flow: str, rows: int, version: int) -> BatchRecord:
 # ---------------------------------------------------------------------------------------------------------------- plan
 
 
-def test_plan_fails_without_a_retry_if_the_landing_folder_is_missing(dag: Any, project_dir: Path) -> None:
+def test_plan_fails_without_a_retry_if_the_landing_folder_is_a_file(dag: Any, project_dir: Path) -> None:
+    layout = Layout(project_dir / ".data/lake", project_dir / ".data/landing")
+    layout.landing("flights").write_text("a file in place of the folder")
     run = InProcessRun(dag)
     assert run.execute("plan") == "failed", "without a retry"
-    (planned,) = plans.read(Layout(project_dir / ".data/lake", project_dir / ".data/landing"), "flights", "bronze")
+    (planned,) = plans.read(layout, "flights", "bronze")
     assert planned.behind is None, "the plan failed"
+
+
+def test_a_landing_folder_that_does_not_exist_yet_ends_the_run_without_an_application(dag: Any) -> None:
+    run = InProcessRun(dag)
+    assert run.execute("plan") == "short circuit"
+    assert "not delivered yet" in run.xcom("plan", "reason")
 
 
 @pytest.mark.parametrize(
@@ -318,8 +326,9 @@ def test_a_backfill_of_a_pipeline_without_intervals_is_refused(dag: Any, landed:
 
 @pytest.fixture
 def mixed(landed: Lake, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """The DAG of a pipeline with three sources: a folder with a file, a missing folder, and a topic without a broker."""
+    """The DAG of a pipeline with three sources: a folder with a file, a file in place of a folder, and a topic without a broker."""
     monkeypatch.setenv("TIDEGATE_KAFKA", "127.0.0.1:9")
+    landed.layout.landing("lost").write_text("a file in place of the folder")
     bronze = pipeline.flow("bronze")
     source = FileSource(path="lost", format="csv", schema="a INT")
     lost = dataclasses.replace(bronze, name="lost", source=source, target=Table("bronze.lost"))
