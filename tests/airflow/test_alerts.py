@@ -79,9 +79,11 @@ def webhook() -> Iterator[Webhook]:
 
 @pytest.fixture
 def layout(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
-    """Without a landing folder and without a broker, so that the flows with an external source are unreadable."""
+    """With a file in place of a landing folder and without a broker: the flows with an external source are unreadable."""
     monkeypatch.setenv("TIDEGATE_KAFKA", "127.0.0.1:9")
-    return Layout(project_dir / ".data/lake", project_dir / ".data/landing")
+    layout = Layout(project_dir / ".data/lake", project_dir / ".data/landing")
+    layout.landing("flights").write_text("a file in place of the folder")
+    return layout
 
 
 def connect(monkeypatch: pytest.MonkeyPatch, **fields: Any) -> None:
@@ -109,7 +111,7 @@ def test_each_opening_and_each_resolution_is_sent_once(
     assert webhook.new_events() == OPENED
     evaluate()
     assert webhook.new_events() == []
-    (layout.landing_root / "flights").mkdir()
+    layout.landing("flights").unlink()
     evaluate()
     resolved = webhook.received[0]
     assert "flights/bronze: unreadable resolved after " in resolved["text"]
@@ -268,7 +270,7 @@ def test_a_slack_webhook_gets_each_notification_once_and_its_url_is_never_logged
     evaluate()
     assert len(slack.webhook) == len(OPENED)
     assert any(message["text"].startswith("flights/bronze: unreadable opened: landing") for message in slack.webhook)
-    (layout.landing_root / "flights").mkdir()
+    layout.landing("flights").unlink()
     evaluate()
     assert slack.webhook[len(OPENED)]["text"].startswith("flights/bronze: unreadable resolved after ")
     assert "a-secret" not in capsys.readouterr().out + str(error.value)

@@ -265,6 +265,7 @@ def test_open_alerts_of_every_flow_arrive(project_dir: Path, monkeypatch: pytest
     from dags.alerts import dag
 
     monkeypatch.setenv("TIDEGATE_KAFKA", "127.0.0.1:9")
+    (project_dir / ".data/landing/flights").write_text("a file in place of the folder")
     dag.get_task("evaluate").execute(cast(Context, {}))
     values = {name.removeprefix("airflow.tidegate."): value for name, value in statsd.values().items()}
     assert values["flights.bronze.open_alerts"] == "1|g"

@@ -11,7 +11,7 @@ import pytest
 from devstack.broker import Broker
 from tests import topics
 from tests.waiting import TIMEOUT_SECONDS, wait_until
-from tidegate.errors import SourceError, SourceUnavailableError
+from tidegate.errors import NotDeliveredError, SourceUnavailableError
 from tidegate.probes import kafka
 from tidegate.probes.kafka import end_offsets, offset_bounds
 
@@ -71,7 +71,7 @@ def test_bounds_follow_produced_and_deleted_messages(broker: Broker, topic: str)
 def test_an_unknown_topic_is_an_error_and_is_not_created(broker: Broker, topic: str) -> None:
     from confluent_kafka.admin import AdminClient
 
-    with pytest.raises(SourceError, match=f"no topic '{topic}'") as raised:
+    with pytest.raises(NotDeliveredError, match=f"topic {topic} of Kafka does not exist") as raised:
         end_offsets(broker.bootstrap, topic, TIMEOUT_SECONDS)
     assert not raised.value.transient
     assert topic not in AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=TIMEOUT_SECONDS).topics

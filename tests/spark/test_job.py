@@ -40,6 +40,7 @@ def report_in_lake(orders: Orders, report: RunReport) -> dict[str, Any]:
 
 @pytest.mark.jvm
 def test_if_no_flow_can_run_no_session_starts_and_the_report_has_the_errors(orders: Orders) -> None:
+    (orders.deployment.environment.landing / "orders").write_text("a file in place of the folder")
     report = orders.run("bronze", "silver", "gold")
 
     assert states(report) == {"bronze": "failed", "silver": "skipped", "gold": "skipped"}

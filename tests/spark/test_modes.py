@@ -177,7 +177,7 @@ def apply_modes(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_ru
         output = transform_output.transform_parsed(flow_context, schema_changes.parse(feed))
         measured = transform_output.measure(feed, output, schema_changes)
         output = schema_changes.apply_contract(output, *measured, 0, decided=False)
-        schema_changes.record(0)
+        schema_changes.record(0, {})
         output_rows = {row["id"]: row.asDict(recursive=True) for row in output.collect()}
     except ContractRefusedError as error:
         refused = error

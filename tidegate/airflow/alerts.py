@@ -189,4 +189,8 @@ class EvaluateAlerts(BaseOperator):
 
 def _pipelines_with_alerts(layout: Layout) -> set[str]:
     """Pipelines with an alert history in the lake, declared or not."""
-    return {folder.name for folder in entries(layout.ops("", "").parent) if layout.ops(folder.name, "alerts").exists()}
+    return {
+        folder.name
+        for folder in entries(layout.ops("any", "alerts").parent.parent)
+        if layout.ops(folder.name, "alerts").exists()
+    }

@@ -182,7 +182,7 @@ def test_a_topic_that_does_not_exist_is_not_created(outbox: TopicOutbox) -> None
     outbox.flow = dataclasses.replace(outbox.flow, target=KafkaSink(f"{outbox.topic}-other"))
     outbox.change({"id": 1})
     for _ in range(2):
-        with pytest.raises(SinkError, match="Kafka has no topic") as refused:
+        with pytest.raises(SinkError, match="of Kafka does not exist") as refused:
             outbox.run()
         assert not refused.value.transient
 
