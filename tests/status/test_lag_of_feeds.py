@@ -131,6 +131,7 @@ def test_a_source_without_the_next_version_is_an_error(project: SampleProject, c
     [
         ({}, 3, None),
         ({}, 4, 7),
+        ({"delta.deletedFileRetentionDuration": "interval 1 month"}, 29, None),
         ({"delta.deletedFileRetentionDuration": "interval 30 days"}, 14, None),
         ({"delta.deletedFileRetentionDuration": "interval 30 days"}, 16, 30),
         (

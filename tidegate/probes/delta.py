@@ -156,7 +156,8 @@ def commit_ms(path: Path, version: int) -> int | None:
         return None
 
 
-_RETENTION = {"delta.logRetentionDuration": timedelta(days=30), "delta.deletedFileRetentionDuration": timedelta(days=7)}
+_YOUNG = timedelta(days=1)
+_RETENTION = {"delta.logRetentionDuration": "interval 30 days", "delta.deletedFileRetentionDuration": "interval 7 days"}
 """Properties of a table, with Delta's defaults: how long it keeps commits, and files that VACUUM may delete."""
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 
@@ -172,17 +173,17 @@ def kept_until_ms(path: Path, committed_ms: int) -> int | None:
     if age < _YOUNG:
         return None
     properties = delta_table.open_table(path).metadata().configuration
-    durations = [_duration(properties.get(name)) or default for name, default in _RETENTION.items()]
-    kept = min(durations)
+    durations = [_duration(properties.get(name, default)) for name, default in _RETENTION.items()]
+    known = [duration for duration in durations if duration is not None]
+    if len(known) < len(durations):
+        return None
+    kept = min(known)
     return None if age < kept / 2 else committed_ms + round(kept.total_seconds() * 1000)
 
 
-_YOUNG = timedelta(days=1)
-
-
-def _duration(text: str | None) -> timedelta | None:
+def _duration(text: str) -> timedelta | None:
     """A duration in Delta's form: ``interval 30 days``; None in any other."""
-    match = re.fullmatch(r"(?:interval\s+)?(\d+)\s+([a-z]+?)s?", (text or "").strip().lower())
+    match = re.fullmatch(r"(?:interval\s+)?(\d+)\s+([a-z]+?)s?", text.strip().lower())
     return timedelta(seconds=int(match[1]) * _UNITS[match[2]]) if match and match[2] in _UNITS else None
 
 
