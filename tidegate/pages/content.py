@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from tidegate.alerting.episodes import Episode
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import TidegateError
 from tidegate.layout import Layout
@@ -21,7 +22,6 @@ RECORDS = 200
 """Maximum number of schema changes, or of alerts, on one page."""
 
 Values = dict[str, Any]
-
 
 Present = Collection[tuple[str, str]]
 """Flow and rule of alerts."""
@@ -202,24 +202,24 @@ def alerts(
     if not layout.ops(pipeline, "alerts").is_dir():
         return None
     episodes = [each for each in alert_history.episodes(layout, pipeline) if flow in (None, each.flow)]
-    over = {
-        each for each in episodes if each.resolved_at or (present is not None and (each.flow, each.rule) not in present)
-    }
-    newest = sorted(episodes, key=lambda each: (each not in over, each.opened_at), reverse=True)
+    newest = sorted(episodes, key=lambda each: (_end(each, present) == "open", each.opened_at), reverse=True)
     return [
         {
             "Flow": each.flow,
             "Rule": each.rule,
             "Opened": f"{each.opened_at:%Y-%m-%d %H:%M:%S}",
-            "Resolved": f"{each.resolved_at:%Y-%m-%d %H:%M:%S}"
-            if each.resolved_at
-            else "now"
-            if each in over
-            else "open",
+            "Resolved": _end(each, present),
             "Message": each.message,
         }
         for each in newest[:RECORDS]
     ]
+
+
+def _end(episode: Episode, present: Present | None) -> str:
+    """When an episode ended, or ``open``; ``now`` for an open one whose cause is gone in the reading that the page shows."""
+    if episode.resolved_at is not None:
+        return f"{episode.resolved_at:%Y-%m-%d %H:%M:%S}"
+    return "open" if present is None or (episode.flow, episode.rule) in present else "now"
 
 
 def _is_in(change: evolution.Line, line: Line) -> bool:

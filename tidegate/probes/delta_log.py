@@ -19,9 +19,9 @@ from tidegate.errors.classification import raise_machine
 _VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint(?:\.[0-9a-f.-]+)?\.(?:parquet|json))")
 _PARQUET = b"PAR1"
 """The first and the last four bytes of a Parquet file."""
-_read: dict[Path, tuple[tuple[int, int, int], frozenset[str]]] = {}
+_checked_commits: dict[Path, tuple[tuple[int, int, int], frozenset[str]]] = {}
 """The kinds of actions of commits that `check` has read, with inode, time and size of the file: pages check every ten seconds."""
-_MAX_READ = 10_000
+_MAX_CHECKED = 10_000
 
 
 def entry(path: Path, version: int) -> Path:
@@ -146,11 +146,11 @@ def _kinds(path: Path, version: int) -> frozenset[str]:
     except FileNotFoundError:
         raise TableUnreadableError(path, file, "is missing") from None
     state = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
-    known = _read.get(file)
+    known = _checked_commits.get(file)
     if known is None or known[0] != state:
-        if len(_read) > _MAX_READ:
-            _read.clear()
-        known = _read[file] = state, frozenset(kind for kind, _ in actions(path, version) or ())
+        if len(_checked_commits) > _MAX_CHECKED:
+            _checked_commits.clear()
+        known = _checked_commits[file] = state, frozenset(kind for kind, _ in actions(path, version) or ())
     return known[1]
 
 

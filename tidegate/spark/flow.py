@@ -30,7 +30,7 @@ from tidegate.spark.driver.listener import record_progress
 from tidegate.spark.intake import contracts
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import backfill, pending_work, reingest, replay, swap, undo
-from tidegate.status.sources.source import has_read, not_delivered
+from tidegate.status.sources.source import not_delivered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -63,9 +63,8 @@ def run_flow(
         try:
             _drain(context)
         except NotDeliveredError as missing:
-            if has_read(context.layout, context.ref, context.live):
-                raise
-            context.report.notes.append(not_delivered(missing).summary)
+            undelivered = not_delivered(missing, context.layout, context.ref, context.live)
+            context.report.notes.append(undelivered.summary)
             return
         context = swap.swap_in(context)
         if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -19,6 +19,7 @@ from tidegate.status.downstream import downstream_of
 from tidegate.status.observation import observe
 
 if TYPE_CHECKING:
+    from tidegate.alerting.episodes import Episode
     from tidegate.alerting.facts import Observation
     from tidegate.alerting.rules import Severity
     from tidegate.environment import Environment
@@ -104,6 +105,12 @@ def _evaluate_flow(
         return Findings(flow=flow.name, alerts=(alert,), undecided=frozenset(RULES) - {"unreadable"}), None
 
 
+def _open_episodes(layout: Layout, pipeline: str) -> dict[tuple[str, str], Episode]:
+    """The recorded episodes of a pipeline that are open, by flow and rule."""
+    history = alert_history.episodes(layout, pipeline)
+    return {(each.flow, each.rule): each for each in history if each.resolved_at is None}
+
+
 def add_alerts(
     environment: Environment,
     pipelines: Sequence[tuple[str, ResolvedPipeline | TidegateError]],
@@ -123,17 +130,15 @@ def add_alerts(
     layout = Layout.of(environment)
     for name, resolved in pipelines:
         own = [status for status in statuses if status.pipeline == name]
-        recorded: dict[str, list[str]] = {}
+        recorded: Collection[tuple[str, str]] = ()
         # A history that cannot be read must not hide the status of the flows; `tidegate alerts` shows the error.
         with contextlib.suppress(Exception):
-            for episode in alert_history.episodes(layout, name):
-                if episode.resolved_at is None:
-                    recorded.setdefault(episode.flow, []).append(episode.rule)
+            recorded = _open_episodes(layout, name)
         for status in own:
             if isinstance(resolved, TidegateError):
-                status.alerts = tuple(sorted(rule for rules in recorded.values() for rule in rules))
+                status.alerts = tuple(sorted(rule for _, rule in recorded))
                 continue
-            if rules := recorded.get(status.flow, []):
+            if rules := [rule for flow, rule in recorded if flow == status.flow]:
                 findings, _ = _evaluate_flow(layout, resolved, resolved.flow(status.flow).flow, status, now)
                 there = {alert.rule for alert in findings.alerts} | findings.undecided
                 status.alerts = tuple(sorted(rule for rule in rules if rule in there))
@@ -163,8 +168,7 @@ def open_alerts(layout: Layout, evaluation: PipelineAlerts, now: datetime) -> li
     Args:
         evaluation: The result of `evaluate_pipelines` for one pipeline.
     """
-    history = alert_history.episodes(layout, evaluation.pipeline)
-    open_episodes = {(each.flow, each.rule): each for each in history if each.resolved_at is None}
+    open_episodes = _open_episodes(layout, evaluation.pipeline)
     alerts = []
     for finding in evaluation.findings_including([flow for flow, _ in open_episodes]):
         messages = {alert.rule: alert.message for alert in finding.alerts}

@@ -15,7 +15,7 @@ from tidegate.ops import query, store
 from tidegate.probes import files
 from tidegate.spec import FileSource
 from tidegate.status import intervals
-from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource, has_read, not_delivered
+from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource, not_delivered
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,9 +52,7 @@ def _backlog(
     try:
         listing = files.list_files(folder, source.glob)
     except NotDeliveredError as missing:
-        if has_read(layout, ref, layout.table(resolved.flow.target.name)):
-            raise
-        return not_delivered(missing)
+        return not_delivered(missing, layout, ref, layout.table(resolved.flow.target.name))
     new = tuple(file for file in listing.files if file.path not in read)
     changed = [file for file in listing.files if file.modified_ms != read.get(file.path, file.modified_ms)]
     return Backlog(

@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from tidegate.spec import Flow, Pipeline
 
 NOTHING_READ = "nothing read"
-NOT_DELIVERED = "not delivered yet"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,10 +64,14 @@ class Backlog:
     """For a table: when the first unread version was committed, in milliseconds since 1970; None if that is unknown."""
 
 
-def not_delivered(missing: NotDeliveredError) -> Backlog:
-    """The backlog of a flow that has read nothing yet, and whose folder or topic does not exist yet."""
+def absent(summary: str) -> Backlog:
+    """The backlog of a flow that has read nothing yet, and whose source does not exist yet.
+
+    Args:
+        summary: Says so.
+    """
     return Backlog(
-        summary=f"{NOT_DELIVERED}: {missing.what} does not exist",
+        summary=summary,
         behind=0,
         rows=0,
         size=0,
@@ -79,11 +82,25 @@ def not_delivered(missing: NotDeliveredError) -> Backlog:
     )
 
 
-def has_read(layout: Layout, ref: CheckpointRef, target: Path) -> bool:
-    """Whether a landing flow has its table, or any checkpoint of it has planned a batch.
+def not_delivered(missing: NotDeliveredError, layout: Layout, ref: CheckpointRef, target: Path) -> Backlog:
+    """The backlog of a landing flow whose folder or topic does not exist.
 
-    A folder or topic that does not exist was not delivered yet before that, and is lost after it.
+    Args:
+        missing: The error of the probe.
+        layout: The lake.
+        ref: A checkpoint of the flow.
+        target: The flow's table.
+
+    Raises:
+        NotDeliveredError: The flow has read from it before, so it is lost, not undelivered.
     """
+    if _has_read(layout, ref, target):
+        raise missing
+    return absent(f"not delivered yet: {missing.what} does not exist")
+
+
+def _has_read(layout: Layout, ref: CheckpointRef, target: Path) -> bool:
+    """Whether a landing flow has its table, or any checkpoint of it has planned a batch."""
     if delta.current_version(target) is not None:
         return True
     versions = entries(layout.checkpoints(ref.dag_id, ref.flow), "v*")

@@ -11,7 +11,7 @@ from tidegate.errors import OffsetsExpiredError
 from tidegate.formatting import count
 from tidegate.layout import Layout
 from tidegate.probes import delta
-from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource
+from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource, absent
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -138,16 +138,7 @@ def _of_position(path: Path, source: ChangeFeed, position: DeltaPosition | None)
         )
     if position is not None:
         raise _expired_versions(source.table, "it was deleted")
-    return Backlog(
-        summary=f"waits: {source.table} does not exist yet",
-        behind=0,
-        rows=0,
-        size=0,
-        rows_exact=True,
-        size_exact=True,
-        position=NOTHING_READ,
-        has_data=False,
-    )
+    return absent(f"waits: {source.table} does not exist yet")
 
 
 def _full_table(path: Path, source: ChangeFeed, newest: int) -> Backlog:

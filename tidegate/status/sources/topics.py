@@ -15,7 +15,7 @@ from tidegate.layout import Layout
 from tidegate.ops import query, store
 from tidegate.probes import delta, kafka
 from tidegate.spec import KafkaSource
-from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource, has_read, not_delivered
+from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource, not_delivered
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -53,9 +53,7 @@ def _backlog(
     try:
         description, positions, ranges = unread_ranges(bootstrap, source, target, layout, ref, committed)
     except NotDeliveredError as missing:
-        if has_read(layout, ref, target):
-            raise
-        return not_delivered(missing)
+        return not_delivered(missing, layout, ref, target)
     first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
     pending = sum(end - begin for begin, end in ranges.values())
     unread = {partition: first for partition, (first, end) in ranges.items() if first < end}
