@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
+from tidegate.advice import Advice, with_advice
 from tidegate.errors.exit_codes import EX_CONFIG as EX_CONFIG
 from tidegate.errors.exit_codes import EX_DATAERR as EX_DATAERR
 from tidegate.errors.exit_codes import EX_DIFFERS as EX_DIFFERS
@@ -16,19 +17,23 @@ class TidegateError(Exception):
     """The base class of all errors. Terminal unless a subclass sets ``transient``.
 
     Args:
-        message: What is wrong and what to do about it, in one or two sentences.
+        problem: What is wrong, in one sentence: without a full stop if the advice is to follow as a clause.
+        advice: What to do about it.
     """
 
     transient: ClassVar[bool] = False
     exit_code: ClassVar[int] = EX_SOFTWARE
 
-    def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.message = message
+    def __init__(self, problem: str, advice: Advice | None = None) -> None:
+        self.problem = problem
+        self.advice = advice
+        self.message = with_advice(problem, advice)
+        super().__init__(self.message)
 
     def attributes(self) -> dict[str, Any]:
-        """The public attributes of the error, without the message."""
-        return {name: value for name, value in vars(self).items() if not name.startswith("_") and name != "message"}
+        """The public attributes of the error, without those that make its message."""
+        made = ("message", "problem", "advice")
+        return {name: value for name, value in vars(self).items() if not name.startswith("_") and name not in made}
 
 
 class UnexpectedError(TidegateError):
