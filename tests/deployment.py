@@ -8,7 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -38,7 +38,7 @@ class Deployment(Lake):
     """The folder of the project under test."""
 
     @classmethod
-    def make(cls, folder: Path, source: Path) -> Deployment:
+    def make(cls, folder: Path, source: Path) -> Deployment:  # type: ignore[override]  # it is made of a project
         """Create lake, landing zone and a project folder with copies of the files that a test may edit."""
         project = folder / "project"
         shutil.copytree(source / "expectations", project / "expectations")
@@ -169,7 +169,7 @@ class Deployment(Lake):
         rows: list[dict[str, Any]] = pyarrow.table(feed.read_all()).to_pylist()
         return [row for row in rows if row["_change_type"] != "update_preimage"]
 
-    def edit_suite(self, suite: str, expectations: list[Mapping[str, Any]]) -> None:
+    def edit_suite(self, suite: str, expectations: Sequence[Mapping[str, Any]]) -> None:
         """Replace the expectations of a suite."""
         path = self.environment.project / "expectations" / f"{suite}.json"
         path.write_text(json.dumps({"name": suite, "expectations": expectations}))

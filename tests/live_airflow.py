@@ -26,6 +26,7 @@ from airflow_client.client.models import (
     DAGPatchBody,
     DAGRunClearBody,
     PatchTaskInstanceBody,
+    TaskInstanceState,
     TriggerDAGRunPostBody,
 )
 from urllib3 import Retry
@@ -110,7 +111,7 @@ class Live:
 
     def fail(self, run: str, task: str) -> None:
         """Mark a task failed."""
-        body = PatchTaskInstanceBody(new_state="failed")
+        body = PatchTaskInstanceBody(new_state=TaskInstanceState.FAILED)
         TaskInstanceApi(self.client).patch_task_instance("flights", run, task, body)
 
     def pause(self, dag_id: str) -> None:
@@ -147,9 +148,10 @@ class Live:
 
     def attempt(self, run: str) -> str:
         """The id of the last attempt of `run`; empty when there is none."""
-        key = {"dag_id": "flights", "dag_run_id": run, "task_id": "run", "xcom_key": "attempt"}
+        key: dict[str, Any] = {"dag_id": "flights", "dag_run_id": run, "task_id": "run", "xcom_key": "attempt"}
         try:
-            return str(XComApi(self.client).get_xcom_entry(**key).actual_instance.value)
+            value = XComApi(self.client).get_xcom_entry(**key).actual_instance
+            return "" if value is None else str(value.value)
         except NotFoundException:
             return ""
 

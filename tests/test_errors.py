@@ -190,7 +190,7 @@ def test_every_refusal_says_what_its_batch_waits_for() -> None:
     ],
 )
 def test_what_a_frozen_contract_refused_is_named_with_its_next_step(
-    options: dict[str, bool], what: str, then: str
+    options: dict[str, Any], what: str, then: str
 ) -> None:
     refused = errors.ContractRefusedError(
         "shop", "silver", 3, schema_change_id="0a1b2c3d4e5f", changes=["new field gate"], declared="a" * 16, **options

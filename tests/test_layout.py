@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -62,11 +63,12 @@ def test_the_roots_come_from_the_environment(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "..", "a/b", "../a", "a b", "a\n", "-a", "x" * 129, "a\0", "ä"])
 def test_an_invalid_id_is_refused(layout: Layout, text: str) -> None:
-    for make in (
+    makers: tuple[Callable[[], Path], ...] = (
         lambda: layout.report("flights", text, "a1"),
         lambda: layout.report("flights", "k", text),
         lambda: layout.request("flights", "k", text),
-    ):
+    )
+    for make in makers:
         with pytest.raises(RequestError, match="not the id"):
             make()
 

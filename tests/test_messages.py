@@ -32,7 +32,7 @@ def plurals(source: str) -> Iterator[str]:
                     and value.conversion != ord("r")
                     and ast.unparse(value.value).rpartition(".")[2] not in TEXTS
                 ):
-                    yield f"line {value.lineno}: {ast.unparse(value.value)}{after.value[:30]}"
+                    yield f"line {value.lineno}: {ast.unparse(value.value)}{str(after.value)[:30]}"
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.with_fields import with_fields
 from tidegate import json_codec
 from tidegate.errors import LakeVersionError
 from tidegate.report import FORMAT, BatchRecord, ExpectationResult, FlowReport, RunReport, Verdict, now
@@ -76,10 +77,10 @@ FILE_COUNTS = ("read", "files_listed", "files_opened", "files_quarantined", "fil
 @pytest.mark.parametrize(
     "record",
     [
-        *(replace(ROWS, **{name: 99}) for name in ROW_COUNTS),
+        *(with_fields(ROWS, **{name: 99}) for name in ROW_COUNTS),
         replace(ROWS, filtered={"test": 1}),
-        *(replace(GROUPS, **{name: 99}) for name in ("groups", "upserted", "deleted", "unchanged")),
-        *(replace(FILES, **{name: 99}) for name in FILE_COUNTS),
+        *(with_fields(GROUPS, **{name: 99}) for name in ("groups", "upserted", "deleted", "unchanged")),
+        *(with_fields(FILES, **{name: 99}) for name in FILE_COUNTS),
     ],
 )
 def test_every_count_is_part_of_the_balance(record: BatchRecord) -> None:
@@ -136,7 +137,12 @@ def test_unknown_fields_are_ignored_and_a_newer_format_is_refused(tmp_path: Path
 def test_a_reader_never_sees_an_incomplete_report(tmp_path: Path) -> None:
     report, path = whole_report(), tmp_path / "report.json"
     report.write(path)
-    thread = threading.Thread(target=lambda: [report.write(path) for _ in range(200)])
+
+    def write_often() -> None:
+        for _ in range(200):
+            report.write(path)
+
+    thread = threading.Thread(target=write_often)
     thread.start()
     while thread.is_alive():
         assert RunReport.read(path) == report

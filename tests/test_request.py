@@ -9,6 +9,7 @@ from typing import Any
 import pendulum
 import pytest
 
+from tests.with_fields import with_fields
 from tidegate import registry
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
@@ -203,7 +204,7 @@ def test_a_backfill_covers_whole_days_of_the_pipelines_time_zone() -> None:
 
 def test_a_backfill_without_an_event_time_is_refused_with_the_field_to_declare() -> None:
     silver = FLIGHTS.flow("silver")
-    without_event_time = dataclasses.replace(silver, target=dataclasses.replace(silver.target, event_time=None))
+    without_event_time = dataclasses.replace(silver, target=with_fields(silver.target, event_time=None))
     pipeline = dataclasses.replace(
         FLIGHTS, flows=tuple(without_event_time if flow is silver else flow for flow in FLIGHTS.flows)
     )
@@ -215,11 +216,11 @@ def test_a_backfill_of_groups_of_another_pipelines_table_needs_an_event_time_amo
     gold = dataclasses.replace(FLIGHTS.flow("gold"), source=ChangeFeed("silver.weather"))
     request = {"mode": "backfill", "from_date": "2013-01-01", "to_date": "2013-01-01"}
     for event_time in (None, "mean_delay"):
-        of_groups = dataclasses.replace(gold, target=dataclasses.replace(gold.target, event_time=event_time))
+        of_groups = dataclasses.replace(gold, target=with_fields(gold.target, event_time=event_time))
         pipeline = dataclasses.replace(FLIGHTS, flows=(of_groups,))
         with pytest.raises(RequestError, match=r"another pipeline writes 'silver\.weather'.*Backfill that pipeline"):
             RunRequest.check(pipeline, "r", request)
-    of_key = dataclasses.replace(gold, target=dataclasses.replace(gold.target, event_time="day"))
+    of_key = dataclasses.replace(gold, target=with_fields(gold.target, event_time="day"))
     assert RunRequest.check(dataclasses.replace(FLIGHTS, flows=(of_key,)), "r", request).window is not None
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.with_fields import with_fields
 from tidegate.errors import SpecError, TidegateError
 from tidegate.resolution import ResolvedPipeline, resolve
 from tidegate.spec import (
@@ -63,7 +64,9 @@ def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def resolved(
     project: Path, pipeline: Pipeline = TRIPS, *others: Pipeline | tuple[str, TidegateError]
 ) -> ResolvedPipeline:
-    declared = dict((each.name, each) if isinstance(each, Pipeline) else each for each in others)
+    declared: dict[str, Pipeline | TidegateError] = dict(
+        (each.name, each) if isinstance(each, Pipeline) else each for each in others
+    )
     return resolve(pipeline, project, declared)
 
 
@@ -289,7 +292,11 @@ def test_each_of_several_sources_has_a_writer_and_readers(project: Path) -> None
 def test_a_flow_runs_if_no_flow_above_it_fails(project: Path) -> None:
     (project / "spark_jobs" / "trips.py").write_text("def clean(rows): ...\n\ndef joined(trips, other): ...\n")
     other = replace(
-        SILVER, name="other", transform="trips:missing", gate=None, target=replace(SILVER.target, name="silver.other")
+        SILVER,
+        name="other",
+        transform="trips:missing",
+        gate=None,
+        target=with_fields(SILVER.target, name="silver.other"),
     )
     sources = (ChangeFeed("silver.trips"), ChangeFeed("silver.other", on={"id": "id"}))
     joined = replace(GOLD, sources=sources, transform="trips:joined")

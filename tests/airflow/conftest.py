@@ -181,6 +181,7 @@ class Runs:
 
         with create_session() as session:
             run = session.scalar(select(DagRun).where(DagRun.dag_id == dag.dag_id, DagRun.run_id == dag_run.run_id))
+            assert run is not None
             run.dag = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
             run.set_state(DagRunState.RUNNING)
             session.commit()

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, cast
 from urllib.parse import parse_qsl
 
 import pytest
-from airflow.sdk import Context
+from airflow.sdk import BaseOperator, Context
 
 from tidegate.airflow import channels
 from tidegate.airflow.failure import TaskFailure
@@ -94,7 +94,7 @@ def evaluate() -> None:
     """Execute the DAG's task once, without Airflow."""
     from dags.alerts import dag
 
-    dag.get_task("evaluate").execute(cast(Context, {}))
+    cast(BaseOperator, dag.get_task("evaluate")).execute(cast(Context, {}))
 
 
 OPENED = [(f"{name}/bronze", "unreadable", "opened") for name in ("clickstream", "flights", "payments")]

@@ -13,7 +13,7 @@ import subprocess
 from collections.abc import Iterator
 from datetime import date
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import psutil
 import pytest
@@ -84,7 +84,7 @@ def test_a_pipeline_runs_on_both_workers_of_a_cluster_and_listens_on_loopback_on
         (log,) = (tmp_path / "work" / name).glob("app-*/*/stderr")
         assert "Finished task" in log.read_text(), "the worker did some of the work"
     addresses = {
-        connection.laddr.ip.removeprefix("::ffff:")
+        cast(Any, connection.laddr).ip.removeprefix("::ffff:")
         for connection in psutil.net_connections("inet")
         if connection.status == psutil.CONN_LISTEN and connection.pid and _is_of(connection.pid, cluster)
     }

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from datetime import timedelta
 
+import pendulum
 import pytest
 from airflow.sdk import Asset, AssetAlias, AssetAny, CronDataIntervalTimetable
 from airflow.serialization.serialized_objects import DagSerialization
@@ -115,7 +117,10 @@ def test_a_schedule_has_data_intervals_longer_than_zero(schedule: str) -> None:
     dag = build_dag(dataclasses.replace(flights, schedule=schedule, timezone="Europe/Paris"))
     assert isinstance(dag.timetable, CronDataIntervalTimetable)
     core = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
-    interval = core.timetable.infer_manual_data_interval(run_after=core.start_date.add(days=1, minutes=7))
+    assert core.start_date is not None
+    interval = core.timetable.infer_manual_data_interval(
+        run_after=pendulum.instance(core.start_date + timedelta(days=1, minutes=7))
+    )
     assert interval.start < interval.end
     assert not dag.catchup
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
-from airflow.sdk import Context
+from airflow.sdk import BaseOperator, Context
 
 from tests.airflow.in_process import InProcessRun
 from tests.airflow.lake import Lake
@@ -35,7 +35,7 @@ def send_metrics_of_a_run(lake: Lake) -> None:
     lake.land("flights/2013-01-01.csv", "year,month,day\n2013,1,1\n2013,1,2\n")
     run = InProcessRun(dag)
     assert run.execute("plan") == "success"
-    counts = {"read": 9, "written": 7, "quarantined": 2, "seconds": 1.25, "target_version": 2}
+    counts: dict[str, Any] = {"read": 9, "written": 7, "quarantined": 2, "seconds": 1.25, "target_version": 2}
     batches = [lake.batch("flights", "silver", 2, run_id=run.run_id, **counts)]
     flows = [
         FlowReport(flow="bronze", target="bronze.flights", checkpoint_version=1, state="idle"),
@@ -91,7 +91,7 @@ class StatsD:
 
     def values(self) -> dict[str, str]:
         """The last value of each metric of Tidegate, with its StatsD type."""
-        metrics_by_name = {}
+        metrics_by_name: dict[str, Any] = {}
         while True:
             try:
                 packet = self._socket.recv(65_536).decode()
@@ -150,7 +150,7 @@ def test_open_quarantine_entries_and_the_age_of_the_data_arrive(
     lake.layout.open()
     lake.quarantine(3, "required(origin)")
     lake.quarantine(2, "required(origin)", state="waived")
-    dag.get_task("evaluate").execute(cast(Context, {}))
+    cast(BaseOperator, dag.get_task("evaluate")).execute(cast(Context, {}))
     values = {name.removeprefix("airflow.tidegate."): value for name, value in statsd.values().items()}
     assert values["flights.silver.quarantine_open"] == "3|g"
     since = datetime.now(UTC) - datetime(2026, 1, 5, 10, tzinfo=UTC)
@@ -201,7 +201,7 @@ class Collector:
 
         # As Airflow does at the end of each task's process.
         get_meter_provider().force_flush()  # type: ignore[attr-defined]  # defined by the SDK
-        metrics_by_name = {}
+        metrics_by_name: dict[str, float] = {}
         for body in self.bodies:
             for resource in ExportMetricsServiceRequest.FromString(body).resource_metrics:
                 for metric in (metric for scope in resource.scope_metrics for metric in scope.metrics):
@@ -243,7 +243,7 @@ def collector(monkeypatch: pytest.MonkeyPatch) -> Iterator[Collector]:
 def test_all_metrics_arrive_at_an_opentelemetry_collector(lake: Lake, collector: Collector) -> None:
     from dags.alerts import dag as alerts
 
-    alerts.get_task("evaluate").execute(cast(Context, {}))
+    cast(BaseOperator, alerts.get_task("evaluate")).execute(cast(Context, {}))
     send_metrics_of_a_run(lake)
     values = {name.removeprefix("airflow.tidegate.flights."): value for name, value in collector.values().items()}
     expected = {
@@ -266,7 +266,7 @@ def test_open_alerts_of_every_flow_arrive(project_dir: Path, monkeypatch: pytest
 
     monkeypatch.setenv("TIDEGATE_KAFKA", "127.0.0.1:9")
     (project_dir / ".data/landing/flights").write_text("a file in place of the folder")
-    dag.get_task("evaluate").execute(cast(Context, {}))
+    cast(BaseOperator, dag.get_task("evaluate")).execute(cast(Context, {}))
     values = {name.removeprefix("airflow.tidegate."): value for name, value in statsd.values().items()}
     assert values["flights.bronze.open_alerts"] == "1|g"
     assert values["flights.silver.open_alerts"] == "0|g"

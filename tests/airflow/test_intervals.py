@@ -24,12 +24,14 @@ def by_airflow(
     """The intervals that Airflow computes for two instants (``SerializedDAG.iter_dagrun_infos_between``)."""
     timetable = CronDataIntervalTimetable(schedule, timezone)
     restriction = TimeRestriction(first, last, catchup=True)
-    intervals_of_airflow, interval = [], None
+    intervals_of_airflow: list[tuple[float, float]] = []
+    interval = None
     while True:
         info = timetable.next_dagrun_info(last_automated_data_interval=interval, restriction=restriction)
         if info is None:
             return intervals_of_airflow
         interval = info.data_interval
+        assert interval is not None
         intervals_of_airflow.append((interval.start.timestamp(), interval.end.timestamp()))
 
 

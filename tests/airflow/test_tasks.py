@@ -15,6 +15,7 @@ from pipelines.flights import pipeline
 from tests.airflow.in_process import EventsByAsset, InProcessRun
 from tests.airflow.lake import Lake
 from tests.spark_files import Checkpoint
+from tests.with_fields import with_fields
 from tidegate.airflow.dag import build_dag
 from tidegate.checkpoints.checkpoint import write_sidecar
 from tidegate.errors import RequestError
@@ -72,7 +73,7 @@ def attempted(dag: Any, lake: Lake, events: EventsByAsset | None = None, **state
 
 def wrote(lake: Lake, flow: str, rows: int, version: int) -> BatchRecord:
     """Add a batch of a flow to the ledger."""
-    counts = {"groups": rows, "upserted": rows} if flow == "gold" else {"read": rows, "written": rows}
+    counts: dict[str, Any] = {"groups": rows, "upserted": rows} if flow == "gold" else {"read": rows, "written": rows}
     return lake.batch("flights", flow, version, target_version=version, **counts)
 
 
@@ -122,7 +123,7 @@ def test_plan_refuses_an_invalid_conf_before_any_application(
 
 def test_an_incompatible_declaration_is_refused_before_any_application(dag: Any, landed: Lake) -> None:
     silver = pipeline.flow("silver")
-    other = dataclasses.replace(silver, target=dataclasses.replace(silver.target, keys=("flight_id", "carrier")))
+    other = dataclasses.replace(silver, target=with_fields(silver.target, keys=("flight_id", "carrier")))
     write_sidecar(landed.layout, pipeline, other)
     run = InProcessRun(dag)
     assert run.execute("plan") == "failed"
@@ -227,7 +228,7 @@ def backfilled(lake: Lake, run_id: str = "manual__bad") -> None:
         pyarrow.table({"flight_id": ["a"]}),
         commit_properties=CommitProperties(custom_metadata={"userMetadata": metadata}),
     )
-    counts = {"read": 3, "written": 3, "groups": 3, "upserted": 2, "deleted": 1}
+    counts: dict[str, Any] = {"read": 3, "written": 3, "groups": 3, "upserted": 2, "deleted": 1}
     lake.batch(
         "flights",
         "silver",

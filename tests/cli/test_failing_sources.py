@@ -16,7 +16,7 @@ pytestmark = pytest.mark.jvm
 
 
 @pytest.mark.nightly
-def test_a_missing_folder_and_an_unavailable_broker_do_not_stop_other_flows(tmp_path: Path) -> None:
+def test_a_folder_that_is_a_file_and_an_unavailable_broker_do_not_stop_other_flows(tmp_path: Path) -> None:
     project = Project.scaffolded(tmp_path / "project")
     (files, *_), (topic, *_) = orders().flows, orders(topic="clicks").flows
     source = FileSource(path="lost", format="csv", schema="order_id STRING NOT NULL, amount DOUBLE")
@@ -24,6 +24,7 @@ def test_a_missing_folder_and_an_unavailable_broker_do_not_stop_other_flows(tmp_
     below = Flow(name="below", source=ChangeFeed("bronze.lost"), transform="sample:clean", target=Table("silver.lost"))
     visits = replace(topic, name="clicks", target=Table("bronze.visits"))
     project.declare(Pipeline(name="mixed", flows=(lost, below, visits, files)))
+    project.land("lost", "a file in place of the folder", folder="")
     project.land("1.csv", "order_id,amount\nA-1,1.0\nA-2,2.5\n")
 
     result = project.run("run", "mixed")

@@ -8,7 +8,7 @@ import shutil
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pyarrow
 import pytest
@@ -84,7 +84,7 @@ def record(path: Path, line: int, text: str) -> dict[str, Any]:
 def write(project: Project, pipeline: Pipeline, flow: str, rows: list[dict[str, Any]], batch_id: int = 0) -> None:
     """Commit rows as a batch of a flow, with its ledger line."""
     declared = pipeline.flow(flow)
-    kind = "append" if flow == "bronze" else "upsert"
+    kind: Literal["append", "upsert"] = "append" if flow == "bronze" else "upsert"
     line = BatchRecord(
         flow=flow, batch_id=batch_id, app_id=f"orders/{flow}/v1/0", kind=kind, read=len(rows), written=len(rows)
     )

@@ -58,8 +58,20 @@ def test_a_quarantined_payment_does_not_move_the_watermark() -> None:
 
 
 def test_values_that_are_no_payments_are_quarantined_and_test_cards_filtered() -> None:
-    odd = [b"no", b"[1]", {"kind": None}, {"occurred_at": "today"}, {"amount_cents": "1.5"}, {"amount_cents": None}]
-    more = [{"amount_cents": 0}, {"country": "GBR"}, {"latitude": 91.0, "longitude": 1.0}, {"kind": "refund"}]
+    odd: list[Any] = [
+        b"no",
+        b"[1]",
+        {"kind": None},
+        {"occurred_at": "today"},
+        {"amount_cents": "1.5"},
+        {"amount_cents": None},
+    ]
+    more: list[Any] = [
+        {"amount_cents": 0},
+        {"country": "GBR"},
+        {"latitude": 91.0, "longitude": 1.0},
+        {"kind": "refund"},
+    ]
     result = computed([*odd, *more, {"card_id": "test1"}, {}])
     assert numbers(result.quarantined) == list(range(10))
     assert [event.country for event in result.silver] == ["GB"]

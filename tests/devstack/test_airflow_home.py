@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.metadata
 import json
 import os
 import stat
@@ -28,7 +29,7 @@ def _fake_airflow(
             (home / ".airflow" / "airflow.db").write_text("a database")
         return subprocess.CompletedProcess(command, code, stdout=output, stderr="")
 
-    monkeypatch.setattr(airflow_home.subprocess, "run", run)
+    monkeypatch.setattr(subprocess, "run", run)
     return calls
 
 
@@ -108,7 +109,7 @@ def test_another_version_of_airflow_migrates_the_database_again(
 ) -> None:
     calls = _fake_airflow(monkeypatch, tmp_path)
     airflow_home.ensure(tmp_path)
-    monkeypatch.setattr(airflow_home.importlib.metadata, "version", lambda _: "99.0.0")
+    monkeypatch.setattr(importlib.metadata, "version", lambda _: "99.0.0")
     assert airflow_home.ensure(tmp_path)
     assert len(calls) == 2
 

@@ -37,8 +37,8 @@ def begin(deployment: Deployment, spark: Any, tmp_path: Path) -> Iterator[Begin]
         if broker is None:
             source = Files(deployment.environment.landing / "hunt", FORMATS[seed % 4], at_once=(2, 100)[seed % 3 == 0])
         else:
-            source = Topic(broker, f"hunt-{tmp_path.name}", at_once=(7, 1000)[seed % 2])
-            source.create()
+            source = topic = Topic(broker, f"hunt-{tmp_path.name}", at_once=(7, 1000)[seed % 2])
+            topic.create()
             place = deployment.at(broker.bootstrap)
         project = Project(tmp_path / "code", place.environment.project / "expectations", source.declaration)
         projects.append(project)

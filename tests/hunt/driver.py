@@ -26,6 +26,7 @@ def main() -> None:
     Project(Path(folder), environment.project / "expectations", "").load()
     project = dataclasses.replace(environment, project=Path(__file__).parents[2])
     spark = build_session(project, "tidegate hunt", submit_conf(project, small=True) | SMALL_DATA_CONF)
+    assert spark._jvm is not None
     Path(marker).write_text(str(spark._jvm.java.lang.ProcessHandle.current().pid()))
     run_job(environment, RunRequest.read(Layout.of(environment), dag_id, run_key, request_id), fresh_id("a"))
 

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import date
 from pathlib import Path
+from typing import Any
 
 from tests.hunt.lake import Entry, entry_of, expected_rows, ledger_differences, rows, shown, stored_entries, stored_rows
 from tests.hunt.rules import Code, Record, Row, newest, output, precedes
@@ -215,7 +216,8 @@ class Judge:
             tables.append(("gold", expected, stored))
         differences = []
         for name, wanted, actual in tables:
-            missing, extra = Counter(wanted), Counter(actual)
+            missing: Counter[Any] = Counter(wanted)
+            extra: Counter[Any] = Counter(actual)
             if missing != extra:
                 differences.append(f"{name}: - {shown(missing - extra)} + {shown(extra - missing)}")
         return differences + ledger_differences(rows(lake / "_ops" / "hunt" / "ledger"), self.totals)

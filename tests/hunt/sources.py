@@ -57,10 +57,16 @@ def generated_fields(rng: random.Random) -> Fields:
     return fields
 
 
+HEADERS: list[list[tuple[str, str | bytes | None]]] = [[], [("trace", b"\x00\x01")], [("trace", None), ("trace", b"2")]]
+"""Of messages, one of them chosen at random."""
+
+
 class Source(Protocol):
     """A source of a history. What it returns is what an increment of the landing flow reads next."""
 
-    declaration: str
+    @property
+    def declaration(self) -> str:
+        """The source in the declaration of the pipeline."""
 
     def add(self, rng: random.Random) -> str:
         """Add something new, and describe it."""
@@ -286,7 +292,7 @@ class Topic:
                 self.name,
                 key=rng.choice([None, b"k", b"\xff"]),
                 value=None if rng.random() < 0.04 else value,
-                headers=rng.choice([[], [("trace", b"\x00\x01")], [("trace", None), ("trace", b"2")]]),
+                headers=rng.choice(HEADERS),
                 partition=rng.randrange(self.partitions),
                 timestamp=(LANDED + rng.randrange(40)) * 1000,
             )
@@ -320,7 +326,7 @@ class Topic:
         from confluent_kafka import Consumer, TopicCollection, TopicPartition
         from confluent_kafka.admin import AdminClient
 
-        servers = {"bootstrap.servers": self.broker.bootstrap, "log_level": 0}
+        servers: dict[str, Any] = {"bootstrap.servers": self.broker.bootstrap, "log_level": 0}
         admin = AdminClient(servers)
         described = admin.describe_topics(TopicCollection([self.name]))[self.name].result(TIMEOUT_SECONDS)
         # The client writes the id in base64, Kafka in base64 for addresses.

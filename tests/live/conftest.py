@@ -222,7 +222,7 @@ def backfilled(airflow: Live, following_run: str) -> Backfilled:
     def backfill_runs() -> list[str]:
         dag_runs = DagRunApi(airflow.client).get_dag_runs("flights").dag_runs
         own = [run for run in dag_runs if run.run_type.value == "backfill"]
-        return [run.dag_run_id for run in sorted(own, key=lambda run: run.logical_date)]
+        return [run.dag_run_id for run in sorted(own, key=lambda run: str(run.logical_date))]
 
     wait_until(lambda: len(backfill_runs()) == 2, "Airflow creates the runs of the backfill")
     runs = backfill_runs()

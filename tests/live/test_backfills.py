@@ -129,7 +129,8 @@ class Form:
             dialog.get_by_role("button", name="Trigger").click()
         answer = posted.value
         assert answer.status < 500, "Airflow itself failed"
-        assert answer.request.post_data_json["conf"] == conf
+        sent: Any = answer.request.post_data_json
+        assert sent["conf"] == conf
         return str(answer.json()["dag_run_id"]) if answer.ok else None
 
 

@@ -7,8 +7,9 @@ import signal
 import subprocess
 import sys
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import psutil
 import pytest
@@ -42,7 +43,7 @@ def test_up_prints_urls_and_reports_a_dag_file_that_does_not_load(live: Live) ->
 def test_all_components_listen_on_loopback_and_files_are_private(live: Live, refused: Refused) -> None:
     pids = {process.pid for process in live.console.processes()}
     listening = {
-        connection.laddr.ip.removeprefix("::ffff:")
+        cast(Any, connection.laddr).ip.removeprefix("::ffff:")
         for connection in psutil.net_connections("inet")
         if connection.status == psutil.CONN_LISTEN and connection.pid in pids
     }
@@ -65,7 +66,7 @@ def test_up_restarts_killed_components_and_down_stops_all(live: Live, killed: tu
             console.kill(name)
     still_running = {name: console.leader(name).pid for name in PARTS if name not in killed}
     for name in PARTS[:4]:
-        wait_until(lambda name=name: console.is_running(name), f"the watch starts {name} again")
+        wait_until(partial(console.is_running, name), f"the watch starts {name} again")
     log = (console.folder / ".airflow/services/watch.log").read_text()
     assert all(f"{name} had ended and was started again" in log for name in killed if name in PARTS[:4])
     status = console.shell("make status")

@@ -60,7 +60,8 @@ def change(layout: Layout, **fields: Any) -> None:
 
 
 def _verdict_row(verdict: Verdict) -> dict[str, Any]:
-    return json_codec.to_plain(verdict) | {"results": json_codec.encode(verdict.results)}
+    plain: dict[str, Any] = json_codec.to_plain(verdict)
+    return plain | {"results": json_codec.encode(verdict.results)}
 
 
 def _run_columns(sample: Sample) -> dict[str, Any]:

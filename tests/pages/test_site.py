@@ -6,6 +6,7 @@ import dataclasses
 import re
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -227,7 +228,14 @@ def test_a_swap_and_the_batch_with_its_number_have_separate_pages(layout: Layout
     record = dataclasses.replace(staged.record, app_id="flights/silver/v2/0")
     verdict = dataclasses.replace(samples.verdict(4), app_id="flights/silver/v2/0")
     staged = dataclasses.replace(staged, checkpoint_version=2, record=record, verdict=verdict)
-    counts = {"groups": 100, "upserted": 7, "deleted": 1, "unchanged": 92, "rules": {}, "quarantined": 0}
+    counts: dict[str, Any] = {
+        "groups": 100,
+        "upserted": 7,
+        "deleted": 1,
+        "unchanged": 92,
+        "rules": {},
+        "quarantined": 0,
+    }
     swap = dataclasses.replace(staged, record=dataclasses.replace(record, kind="swap", **counts), verdict=None)
     folder = site(layout, staged, dataclasses.replace(swap, at=staged.at.replace(minute=59))) / "silver"
     assert {path.name for path in folder.glob("v2*")} == {"v2-0-batch-4.html", "v2-0-swap-4.html"}

@@ -21,6 +21,7 @@ from demo import checks, clicks_feed, recompute, recompute_payments
 from demo.recompute_payments import DELAY, Expected
 from tests import histories_of_payments
 from tests.deployment import Deployment
+from tests.with_fields import with_fields
 from tidegate.spec import ChangeFeed, Flow, KafkaSink, Pipeline, State, Table
 
 if TYPE_CHECKING:
@@ -69,9 +70,7 @@ def payments(
     )
     keyed = Table("gold.open_windows", keys=("opened_at", "kind"))
     flows = (
-        dataclasses.replace(
-            bronze, source=dataclasses.replace(bronze.source, topic=topic, max_offsets_per_trigger=400)
-        ),
+        dataclasses.replace(bronze, source=with_fields(bronze.source, topic=topic, max_offsets_per_trigger=400)),
         silver,
         *others,
         dataclasses.replace(sent, target=KafkaSink(f"{topic}-alerts")),

@@ -58,11 +58,16 @@ def torn(file: Path) -> None:
     file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
 
 
+def folder(file: Path) -> None:
+    file.unlink()
+    file.mkdir()
+
+
 DAMAGE: dict[str, Callable[[Path], object]] = {
     "is empty": lambda file: file.write_bytes(b""),
     "is missing": Path.unlink,
     "is torn, or does not have what Delta writes": torn,
-    "cannot be read (Is a directory)": lambda file: (file.unlink(), file.mkdir()),
+    "cannot be read (Is a directory)": folder,
 }
 
 

@@ -30,7 +30,7 @@ def test_an_invalid_contract_is_refused_when_it_is_declared(wrong: dict[str, Any
 def test_a_required_field_cannot_be_rescued_value_by_value() -> None:
     for mode in ("rescue", "discard_value"):
         with pytest.raises(FieldError, match="id"):
-            FileSource(path="a", format="csv", schema="id INT NOT NULL", contract=Contract(columns={"id": mode}))  # type: ignore[dict-item]
+            FileSource(path="a", format="csv", schema="id INT NOT NULL", contract=Contract(columns={"id": mode}))
     with pytest.raises(FieldError, match="contract"):
         KafkaSource(topic="a", schema="id INT", contract="freeze")  # type: ignore[arg-type]
 

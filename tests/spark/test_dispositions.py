@@ -22,7 +22,7 @@ StartState = Callable[[Callable[[Deployment], None]], Deployment]
 
 def records(number: int = 1, up_to: int = 60) -> list[dict[str, Any]]:
     """Flights of one day in January."""
-    return flights_feed.days()[date(2013, 1, number)][:up_to]
+    return [dict(record) for record in flights_feed.days()[date(2013, 1, number)][:up_to]]
 
 
 def sixty_flights_in_bronze(deployment: Deployment) -> None:

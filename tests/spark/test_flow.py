@@ -12,6 +12,7 @@ from unittest.mock import patch
 import pytest
 
 from tests.spark import flow_context as orders
+from tests.with_fields import with_fields
 from tidegate.checkpoints import checkpoint, progress, refusal, rewrite
 from tidegate.checkpoints.lease import holder
 from tidegate.errors import (
@@ -88,7 +89,7 @@ def test_a_flow_whose_source_table_does_not_exist_writes_nothing(spark: SparkSes
 def test_an_increment_reads_new_files_once_in_bounded_batches_under_the_leases_of_the_flow(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    source = dataclasses.replace(orders.BRONZE.source, max_files_per_trigger=2)
+    source = with_fields(orders.BRONZE.source, max_files_per_trigger=2)
     bronze = dataclasses.replace(orders.BRONZE, source=source)
     for number in range(3):
         land(tmp_path, f"{number}.json", {"id": number, "at": 1, "amount": 5})

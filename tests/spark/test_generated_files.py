@@ -330,7 +330,7 @@ def check_by_duckdb(deployment: Deployment, expected: Expected) -> None:
             FROM read_csv('{path}', delim=',', quote='"', escape='"', header=true, all_varchar=true, auto_detect=false,
                           new_line='\\n', strict_mode=true, columns={dict.fromkeys(names, "VARCHAR")})
         """
-        by_duckdb.update(duckdb.sql(query).fetchall())
+        by_duckdb.update(duckdb.connect().execute(query).fetchall())
     assert by_duckdb.total() > 100
     silver = deployment.table("silver.comma").to_pylist()
     rows = [(position_of(row["_row_id"])[0], row) for row in silver]

@@ -14,6 +14,7 @@ from devstack.broker import Broker
 from tests import topics
 from tests.deployment import Deployment
 from tests.waiting import TIMEOUT_SECONDS
+from tests.with_fields import with_fields
 from tidegate.runtime.jars import class_path
 
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
@@ -36,7 +37,7 @@ def clicks(
     topic = f"clicks-{request.node.name.replace('[', '-').replace(']', '')}"[:200]
     declared = pipelines.clickstream.pipeline
     bronze = declared.flow("bronze")
-    source = dataclasses.replace(bronze.source, topic=topic, max_offsets_per_trigger=300)
+    source = with_fields(bronze.source, topic=topic, max_offsets_per_trigger=300)
     flows = (dataclasses.replace(bronze, source=source), *declared.flows[1:])
     monkeypatch.setattr(pipelines.clickstream, "pipeline", dataclasses.replace(declared, flows=flows))
     broker.create_topic(topic, clicks_feed.PARTITIONS)
@@ -143,7 +144,7 @@ def test_after_a_kill_between_target_and_ledger_every_message_is_stored_once(
     # The killed driver loads the declaration from its file, so this test uses the declared topic.
     declared = pipelines.clickstream.pipeline
     bronze = declared.flow("bronze")
-    source = dataclasses.replace(bronze.source, topic=clicks_feed.TOPIC)
+    source = with_fields(bronze.source, topic=clicks_feed.TOPIC)
     flows = (dataclasses.replace(bronze, source=source), *declared.flows[1:])
     monkeypatch.setattr(pipelines.clickstream, "pipeline", dataclasses.replace(declared, flows=flows))
     with Broker(clicks.environment.lake.parent / "broker", class_path=class_path(PROJECT, "broker")) as own_broker:
@@ -283,7 +284,7 @@ def test_a_topic_that_does_not_exist_yet_is_no_failure_and_is_not_created(
     declared = pipelines.clickstream.pipeline
     bronze = declared.flow("bronze")
     flows = (
-        dataclasses.replace(bronze, source=dataclasses.replace(bronze.source, topic="unknown")),
+        dataclasses.replace(bronze, source=with_fields(bronze.source, topic="unknown")),
         *declared.flows[1:],
     )
     monkeypatch.setattr(pipelines.clickstream, "pipeline", dataclasses.replace(declared, flows=flows))

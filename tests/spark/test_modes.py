@@ -181,7 +181,9 @@ def apply_modes(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_ru
         output_rows = {row["id"]: row.asDict(recursive=True) for row in output.collect()}
     except ContractRefusedError as error:
         refused = error
-    history = {(line.event, line.change.field, line.decision) for line in evolution.read(layout, "orders")}
+    history: set[tuple[str, str, str]] = {
+        (line.event, line.change.field, line.decision) for line in evolution.read(layout, "orders")
+    }
     return Result(output_rows, refused, history)
 
 

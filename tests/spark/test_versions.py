@@ -15,6 +15,7 @@ import pytest
 from demo import flights_feed, recompute
 from tests.deployment import Deployment
 from tests.resolved import resolved
+from tests.with_fields import with_fields
 from tidegate import registry
 from tidegate.impact import acceptance
 from tidegate.spec import Flow, Pipeline, RewriteLimits
@@ -234,7 +235,7 @@ def retyped_delays(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_new_version_can_change_keys_sequence_and_types(flights: Deployment, monkeypatch: pytest.MonkeyPatch) -> None:
     """Several live rows have the same new key; a MERGE on it would keep all of them as duplicates."""
     retyped_delays(monkeypatch)
-    target = dataclasses.replace(
+    target = with_fields(
         registry.load("flights").flow("silver").target, keys=("day", "carrier"), sequence_by=("dep_delay", "flight_id")
     )
     declare(monkeypatch, UNLIMITED, silver={"checkpoint_version": 2, "target": target})

@@ -22,7 +22,7 @@ def test_workers_import_pyspark_from_the_installed_package(spark: SparkSession) 
 
         for _ in batches:
             yield pyarrow.RecordBatch.from_pylist(
-                [{"file": pyspark.worker.__file__, "cached": pyspark.worker.__cached__}]
+                [{"file": pyspark.worker.__file__, "cached": pyspark.worker.__spec__.cached}]
             )
 
     (row,) = spark.range(1).coalesce(1).mapInArrow(where, "file string, cached string").collect()

@@ -6,7 +6,7 @@ import itertools
 import random
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
@@ -102,7 +102,7 @@ def decided_in_batches(seed: int) -> tuple[dict[str, Any], dict[str, Any], int]:
         batch = list(group)
         for card in sorted({event.card_id for event in batch}):
             output = tester.testInPandas(card, rows_of(rng, [event for event in batch if event.card_id == card]))
-            made |= {row["payment_id"]: row for row in output.to_dict("records")}
+            made |= {row["payment_id"]: row for row in cast(Any, output).to_dict("records")}
         newest = max(newest, *(microseconds(event.occurred_at) for event in batch))
         # As Spark's, the watermark is that of earlier batches, a millisecond lower than ours. Then timers expire.
         if (moved := (newest - 10 * MINUTE) // 1000 - 1) > watermark:
@@ -183,7 +183,7 @@ def test_payments_are_judged_one_by_one_and_test_cards_are_filtered() -> None:
 def test_an_alert_is_a_suspected_payment_and_its_reversal_withdraws_it(spark: SparkSession) -> None:
     columns = "_row_id string, _origin string, card_id string, paid_at timestamp, amount_cents bigint, country string"
     decided = "rules array<string>, velocity int, mean_cents double, kmh bigint, payment_id string, decision string"
-    given = ("r", "o", "c", EPOCH, 1, "GB", [], 1, 1.0, 0)
+    given: tuple[Any, ...] = ("r", "o", "c", EPOCH, 1, "GB", [], 1, 1.0, 0)
     names = ("accepted", "suspected", "reversed")
     rows = payments.alerts(spark.createDataFrame([(*given, name, name) for name in names], f"{columns}, {decided}"))
     made = {row["payment_id"]: (row["_filtered"], row["_deleted"]) for row in rows.collect()}

@@ -216,4 +216,4 @@ def test_a_declaration_is_frozen_and_takes_keyword_arguments_only() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         SILVER.name = "other"  # type: ignore[misc]
     with pytest.raises(TypeError):
-        Flow("silver", FEED, UPSERTED)  # type: ignore[misc]
+        Flow("silver", FEED, UPSERTED)  # type: ignore[call-arg, arg-type]

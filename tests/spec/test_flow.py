@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.spec.trips import BRONZE, FILES, GOLD, RECOMPUTED, SILVER, TRIPS, UPSERTED
+from tests.with_fields import with_fields
 from tidegate.errors import FieldError
 from tidegate.fingerprints import fingerprint
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, Table, TimeWindows
@@ -70,7 +71,7 @@ def test_a_change_of_a_field_in_the_sidecar_changes_the_fingerprint(changed: Flo
 
 def test_another_scope_changes_the_fingerprint() -> None:
     legs = replace(SILVER, target=Table("silver.trips", keys=("id", "leg"), sequence_by=("at",)))
-    by_trip = replace(legs, target=replace(legs.target, replace_by=("id",)))
+    by_trip = replace(legs, target=with_fields(legs.target, replace_by=("id",)))
 
     assert fingerprint(by_trip.remembered()) != fingerprint(legs.remembered())
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from tests.spec.trips import FILES, TOPIC
+from tests.with_fields import with_fields
 from tidegate.errors import FieldError
 from tidegate.json_codec import changed_fields, decode, encode
 from tidegate.ops.evolution import declared_fingerprint
@@ -54,9 +55,9 @@ def test_a_pattern_with_a_zone_is_refused_for_a_timestamp_without_one() -> None:
 
 def test_a_decimal_comma_is_allowed_for_csv_only() -> None:
     replace(FILES, format="csv", formats=ALL)
-    for source in (TOPIC, *(replace(FILES, format=kind) for kind in ("json", "parquet", "avro"))):
+    for source in (TOPIC, *(with_fields(FILES, format=kind) for kind in ("json", "parquet", "avro"))):
         with pytest.raises(FieldError, match="have a point") as refused:
-            replace(source, formats=Formats(decimal_comma=True))
+            with_fields(source, formats=Formats(decimal_comma=True))
         assert refused.value.field == "decimal_comma"
 
 

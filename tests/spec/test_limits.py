@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
+from tests.with_fields import with_fields
 from tidegate.errors import FieldError
 from tidegate.impact import Impact
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, RewriteLimits, Table
@@ -78,4 +77,4 @@ def test_a_flow_has_its_own_limits_or_those_of_its_pipeline() -> None:
     assert pipeline.rewrite_limits_of(bronze).rows == 100
     for declared in (bronze, pipeline):
         with pytest.raises(FieldError, match="rewrite_limits"):
-            dataclasses.replace(declared, rewrite_limits=0.1)  # type: ignore[type-var]  # invalid on purpose
+            with_fields(declared, rewrite_limits=0.1)

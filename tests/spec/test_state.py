@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from tests.spec.trips import BRONZE, GOLD, SILVER, UPSERTED
+from tests.with_fields import with_fields
 from tidegate.errors import FieldError
 from tidegate.spec import ChangeFeed, Flow, State, Statistic, Table, TimeWindows, Watermark
 
@@ -39,7 +40,7 @@ def test_a_flow_with_state_is_stateful_with_and_without_keys() -> None:
         ("delay", lambda: Watermark(delay="soon")),
         ("skew", lambda: Watermark(delay="1 hour", skew="0 minutes")),
         ("idle", lambda: Watermark(delay="1 hour", idle="never")),
-        ("watermark", lambda: replace(APPENDED, watermark="10 minutes")),
+        ("watermark", lambda: with_fields(APPENDED, watermark="10 minutes")),
         ("watermark", lambda: replace(APPENDED, target=UPSERTED)),
         ("watermark", lambda: replace(APPENDED, target=Table("silver.trips"))),
         ("watermark", lambda: replace(BRONZE, watermark=LATE)),
@@ -47,9 +48,12 @@ def test_a_flow_with_state_is_stateful_with_and_without_keys() -> None:
         ("watermark", lambda: replace(COUNTED, watermark=LATE)),
         ("partitions", lambda: State(partitions=0)),
         ("partitions", lambda: State(partitions=True)),
-        ("state", lambda: replace(COUNTED, state=2)),
+        ("state", lambda: with_fields(COUNTED, state=2)),
         ("state", lambda: replace(BRONZE, state=State())),
-        ("state", lambda: replace(COUNTED, sources=(COUNTED.source, ChangeFeed("silver.other", on={"day": "day"})))),
+        (
+            "state",
+            lambda: with_fields(COUNTED, sources=(COUNTED.source, ChangeFeed("silver.other", on={"day": "day"}))),
+        ),
         ("transform", lambda: replace(COUNTED, transform=None)),
         ("target", lambda: replace(COUNTED, target=UPSERTED, source=ChangeFeed("silver.other"))),
         ("target", lambda: replace(COUNTED, target=Table("gold.counts", keys=("user", "day"), replace_by=("user",)))),

@@ -98,8 +98,10 @@ def test_measuring_opens_only_new_files(project: SampleProject, monkeypatch: pyt
 
     assert not [path for path in opened if path.is_relative_to(project.landing)], "landed files are only listed"
     for table in ("bronze.trips", "silver.trips"):
-        log = project.layout.table(table) / "_delta_log"
-        entries = {path.name: count for path, count in opened.items() if path.parent == log and path.suffix == ".json"}
+        delta_log = project.layout.table(table) / "_delta_log"
+        entries = {
+            path.name: count for path, count in opened.items() if path.parent == delta_log and path.suffix == ".json"
+        }
         assert entries.keys() == {f"{version:020d}.json" for version in range(150, 200)}
         assert max(entries.values()) <= 2, "once to check the log, once to read the changes"
     assert opened.total() < 250, "in addition only a few files of each checkpoint"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from typing import Any
 
 import pytest
 
@@ -148,7 +149,8 @@ def test_changes_that_are_unread_for_half_of_the_retention_have_a_time_up_to_whi
     project: SampleProject, properties: dict[str, str], days: float, kept_days: int | None
 ) -> None:
     log = project.table("bronze.trips")
-    log.metadata["metaData"]["configuration"] |= properties
+    configuration: Any = log.metadata["metaData"]["configuration"]
+    configuration |= properties
     log.commit(add("a", 1))
     project.checkpoint("silver").run(0, delta_offset(1))
     version = log.commit(add("b", 1))

@@ -10,6 +10,7 @@ from tests.resolved import resolved
 from tests.spark_files import DeltaLog, add, change, delta_offset
 from tests.status.sample_project import BRONZE, GOLD, SILVER, TRIPS, SampleProject
 from tests.waiting import TIMEOUT_SECONDS
+from tests.with_fields import with_fields
 from tidegate.checkpoints import checkpoint, vector
 from tidegate.errors import OffsetsExpiredError
 from tidegate.spec import ChangeFeed, Flow
@@ -17,7 +18,7 @@ from tidegate.status import lag
 from tidegate.status.flow_status import gather
 from tidegate.status.sources import tables
 
-WEATHER = replace(SILVER, name="weather", gate=None, target=replace(SILVER.target, name="silver.weather"))
+WEATHER = replace(SILVER, name="weather", gate=None, target=with_fields(SILVER.target, name="silver.weather"))
 JOINED = replace(GOLD, sources=(ChangeFeed("silver.trips"), ChangeFeed("silver.weather", on={"at": "hour"})))
 PIPELINE = replace(TRIPS, flows=(BRONZE, SILVER, WEATHER, JOINED))
 

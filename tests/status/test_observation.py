@@ -16,6 +16,7 @@ import pytest
 from tests.cli.project import Project, append, orders, quarantined
 from tests.resolved import resolved
 from tests.spark_files import delta_offset
+from tests.with_fields import with_fields
 from tidegate.alerting.facts import Observation
 from tidegate.checkpoints import lease, overrides
 from tidegate.ops import metrics, plans
@@ -124,7 +125,7 @@ def test_the_newest_event_is_read_only_if_the_freshness_rule_is_enabled(project:
     assert observe(project, pipeline, "silver").newest_event == datetime(2026, 1, 4, tzinfo=UTC)
     assert observe(project, orders(), "silver").newest_event is None, "the rule is not enabled"
     timed = changed(
-        pipeline, "gold", thresholds=fresh, target=dataclasses.replace(pipeline.flow("gold").target, event_time="at")
+        pipeline, "gold", thresholds=fresh, target=with_fields(pipeline.flow("gold").target, event_time="at")
     )
     project.table("gold.orders", [{"at": datetime(2026, 1, 5, 7, tzinfo=UTC)}])
     assert observe(project, timed, "gold").newest_event == datetime(2026, 1, 5, 7, tzinfo=UTC)

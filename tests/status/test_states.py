@@ -27,6 +27,7 @@ from tests.cli.project import Checkpoint, Project, append, orders
 from tests.pages import samples
 from tests.spark_files import delta_offset, write_refused_schema_change
 from tests.waiting import TIMEOUT_SECONDS
+from tests.with_fields import with_fields
 from tidegate import fingerprints, resolution
 from tidegate.airflow.pages.views import NEEDS_PERSON, Views
 from tidegate.alerting.episodes import Event
@@ -35,6 +36,7 @@ from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.cli import lag as cli_lag
 from tidegate.cli import plan as cli_plan
 from tidegate.cli import status as cli_status
+from tidegate.cli.project import statuses as flow_statuses
 from tidegate.errors import SourceUnavailableError
 from tidegate.impact import Impact
 from tidegate.ops import alert_history
@@ -355,7 +357,7 @@ def test_all_surfaces_say_the_same_in_every_state(
         monkeypatch.setattr(module, "PATIENCE", patience)
     cases = CASES[name](project)
     pipeline, flow, words = next(cases)
-    statuses = {each.flow: each for each in cli_status.project.statuses(project.environment, pipeline, patience)}
+    statuses = {each.flow: each for each in flow_statuses(project.environment, pipeline, patience)}
     status = statuses[flow].status
     assert (status.name, status.state) == (name, STATES[name])
     assert words in status.sentence
@@ -425,7 +427,8 @@ def test_all_surfaces_say_the_same_in_every_state(
     }
     if status.state.needs_person:
         message = alerts[rules.get(name, name)]
-        cause = statuses[flow].ends.sentence if name == "crashed" and statuses[flow].ends else sentence
+        ends = statuses[flow].ends
+        cause = ends.sentence if name == "crashed" and ends else sentence
         assert message.startswith((cause or "").rstrip("."))
         assert name == "crashed" or status.next_step in message
     elif name != "not read":
@@ -452,13 +455,13 @@ def test_a_flow_of_another_pipeline_waits_too_unless_it_has_something_to_read(pr
     cases = CASES["refused"](project)
     next(cases)
     (gold,) = (flow for flow in ORDERS.flows if flow.name == "gold")
-    target = dataclasses.replace(gold.target, name="gold.other")
+    target = with_fields(gold.target, name="gold.other")
     other = project.declare(
         Pipeline(name="other", flows=(dataclasses.replace(gold, target=target, transform="other:totals"),))
     )
 
     def state() -> tuple[str, str]:
-        (only,) = cli_status.project.statuses(project.environment, "other", TIMEOUT_SECONDS)
+        (only,) = flow_statuses(project.environment, "other", TIMEOUT_SECONDS)
         return only.status.label, only.status.sentence
 
     assert state()[0] == "behind"
@@ -490,7 +493,7 @@ def test_a_failed_increment_is_over_when_no_run_would_start(project: Project) ->
 @pytest.mark.parametrize("name", ["refused", "on hold"])
 def test_a_flow_whose_batches_cannot_go_to_quarantine_is_not_told_to_send_one(project: Project, name: str) -> None:
     caught_up(project)
-    flows = {each.flow: each for each in cli_status.project.statuses(project.environment, "orders", TIMEOUT_SECONDS)}
+    flows = {each.flow: each for each in flow_statuses(project.environment, "orders", TIMEOUT_SECONDS)}
     steps = [dataclasses.replace(flows[flow].status, name=name).next_step for flow in ("silver", "gold")]
     assert ["quarantine take" in step for step in steps] == [True, False]
     assert "correct" in steps[1]
@@ -504,7 +507,7 @@ def test_an_open_alert_makes_its_flow_one_that_needs_a_person(project: Project) 
         alert_history.append(project.layout, "orders", [opened])
     overview = Views(project.environment).overview({"orders"}, "", "")
     assert (overview["need_person"], overview["alerts"]) == (1, 1)
-    flows = {each.flow: each for each in cli_status.project.statuses(project.environment, "orders", TIMEOUT_SECONDS)}
+    flows = {each.flow: each for each in flow_statuses(project.environment, "orders", TIMEOUT_SECONDS)}
     assert [name for name, each in flows.items() if each.status.needs_person] == ["silver"]
     assert flows["silver"].to_json()["alerts"] == ["slow"], (
         "nothing waits any more; the speed of the last run is unknown"

@@ -6,6 +6,7 @@ import os
 import threading
 from datetime import UTC, date, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,7 +81,12 @@ def test_freshness_is_only_read_again_after_the_table_has_changed(
     assert (gold.newest, gold.newest_is_event) == (None, False), "there is no table yet"
     read_paths: list[Path] = []
     newest = freshness.newest
-    monkeypatch.setattr(freshness, "newest", lambda path, *rest: read_paths.append(path) or newest(path, *rest))
+
+    def read(path: Path, *rest: Any) -> Any:
+        read_paths.append(path)
+        return newest(path, *rest)
+
+    monkeypatch.setattr(freshness, "newest", read)
     assert cache._read(TIMEOUT_SECONDS).of("orders")[0].newest == moment
     assert read_paths == []
     project.table("silver.orders", [{"order_id": "B", "day": date(2026, 1, 5)}])

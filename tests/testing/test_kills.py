@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -14,17 +15,22 @@ from tidegate.testing import Lake
 from tidegate.testing.kills import expect_equal
 
 FLIGHTS = registry.load("flights")
-SILVER = {"flight_id": ["a", "b"], "mean": [0.1 + 0.2, 1.0], "_deleted": [False, True], "_row_id": ["x#1", "x#2"]}
+SILVER: dict[str, list[Any]] = {
+    "flight_id": ["a", "b"],
+    "mean": [0.1 + 0.2, 1.0],
+    "_deleted": [False, True],
+    "_row_id": ["x#1", "x#2"],
+}
 
 
-def put(lake: Lake, path: Path, **columns: list[object]) -> None:
+def put(lake: Lake, path: Path, **columns: Any) -> None:
     write_deltalake(str(path), pa.table(columns), mode="append", schema_mode="merge")
 
 
 @pytest.fixture
 def lakes(tmp_path: Path) -> tuple[Lake, Lake]:
     """Two lakes with equal tables that different batches wrote."""
-    made = []
+    made: list[Lake] = []
     for name in ("killed", "undisturbed"):
         lake = Lake.make(tmp_path / name, "flights")
         silver = {**SILVER, "mean": [0.3, 1.0]} if made else SILVER

@@ -18,12 +18,13 @@ pytestmark = pytest.mark.jvm
 
 @pytest.fixture
 def hadoop(spark: SparkSession) -> Any:
+    assert spark._jvm is not None
     return spark._jvm.org.apache.hadoop
 
 
 @pytest.fixture
 def conf(spark: SparkSession) -> Any:
-    return spark._jsc.hadoopConfiguration()  # type: ignore[attr-defined]
+    return spark._jsc.hadoopConfiguration()
 
 
 def own(hadoop: Any, conf: Any) -> Any:
@@ -63,6 +64,7 @@ def test_a_file_that_is_renamed_in_a_context_keeps_its_content_and_checksum(
     files.create(draft).close()
     assert {path.name for path in tmp_path.iterdir()} == {"draft", ".draft.crc"}
     gateway = spark.sparkContext._gateway
+    assert gateway is not None
     options = gateway.new_array(hadoop.fs.Options.Rename, 0)
 
     context.rename(draft, final, options)

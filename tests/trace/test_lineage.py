@@ -116,8 +116,8 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     write(layout, "bronze.shop", [{"_row_id": each, "line": "", "_ingested_at": at(9)} for each in records])
     write(layout, "silver.clicks", CLICKS)
     write(layout, "silver.users", USERS)
-    ends = {"valid_from": at(9), "valid_to": None, "_change": "version"}
-    same = {"valid_from": at(10), "valid_to": at(10), "_change": "unchanged"}
+    ends: dict[str, Any] = {"valid_from": at(9), "valid_to": None, "_change": "version"}
+    same: dict[str, Any] = {"valid_from": at(10), "valid_to": at(10), "_change": "unchanged"}
     prices = [row("1.csv@1#8", sku="s", at=at(9), **ends), row("1.csv@1#9", sku="s", at=at(10), deleted=True, **same)]
     write(layout, "silver.prices", prices)
     write(layout, "gold.sessions", [{"user": "ada", "began": at(10)}, {"user": "bob", "began": at(12)}])

@@ -315,7 +315,7 @@ def _offsets_at(bootstrap: str, topic: str, moment: datetime, timeout: float, is
     """The offset of the first message of each partition at or after a moment; the partition's end if there is none."""
     from confluent_kafka import admin
 
-    specs: Any = admin.OffsetSpec  # type: ignore[attr-defined]  # missing in its stubs
+    specs: Any = admin.OffsetSpec
     # Negative timestamps have other meanings, for example -1 is the end.
     since, level = specs.for_timestamp(max(0, int(moment.timestamp() * 1000))), _level(isolation)
 
@@ -360,7 +360,7 @@ def _level(isolation: str) -> Any:
 def _bounds(client: AdminClient, partitions: list[Any], deadline: float, level: Any) -> dict[int, tuple[int, int]]:
     from confluent_kafka import admin
 
-    specs: Any = admin.OffsetSpec  # type: ignore[attr-defined]  # missing in its stubs
+    specs: Any = admin.OffsetSpec
     begin, end = (_offsets(client, partitions, spec, deadline, level) for spec in (specs.earliest(), specs.latest()))
     return {partition: (begin[partition], end[partition]) for partition in sorted(end)}
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, timedelta
 from html import unescape
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 import pytest
 
@@ -28,6 +28,7 @@ from tidegate.spec import KafkaSource
 if TYPE_CHECKING:
     from tests.airflow.pages.conftest import Client
 
+EventKind = Literal["opened", "resolved"]
 pytestmark = pytest.mark.airflow
 
 
@@ -73,7 +74,8 @@ def test_the_overview_says_which_component_of_airflow_is_silent(client: Client, 
 
     page_text = text(client().get("/tidegate/").text)
     assert "Airflow's scheduler has never reported: no run starts, and no alert is evaluated." in page_text
-    job = Job(job_type="SchedulerJob", state="running", latest_heartbeat=datetime(2026, 1, 5, 7, 30, tzinfo=UTC))
+    heard_at = datetime(2026, 1, 5, 7, 30, tzinfo=UTC)
+    job = Job(job_type="SchedulerJob", state="running", latest_heartbeat=heard_at)  # type: ignore[no-untyped-call]
     with create_session() as session:
         session.add(job)
         session.flush()
@@ -317,12 +319,13 @@ def test_schema_changes_and_alerts_are_shown_for_their_flow(client: Client, lake
     moment = datetime(2026, 1, 5, tzinfo=UTC)
     samples.change(lake.layout, field="gate")
     samples.change(lake.layout, flow="gold", field="other")
-    for flow, rule, kind in (
+    events: list[tuple[str, str, EventKind]] = [
         ("silver", "lag", "opened"),
         ("silver", "long_batch", "opened"),
         ("silver", "slow", "opened"),
         ("silver", "slow", "resolved"),
-    ):
+    ]
+    for flow, rule, kind in events:
         event = Event(flow=flow, rule=rule, opened_at=moment, kind=kind, at=moment, message=f"too much {rule}")
         alert_history.append(lake.layout, "flights", [event])
     viewer = client()
@@ -341,14 +344,15 @@ def test_schema_changes_and_alerts_are_shown_for_their_flow(client: Client, lake
 
 def test_each_row_shows_its_open_alerts_and_the_tile_counts_all(client: Client, lake: Lake) -> None:
     moment = datetime(2026, 1, 5, tzinfo=UTC)
-    for pipeline, flow, rule, kind in (
+    events: list[tuple[str, str, str, EventKind]] = [
         ("flights", "silver", "long_batch", "opened"),
         ("flights", "silver", "lag", "opened"),
         ("flights", "silver", "slow", "opened"),
         ("flights", "gold", "long", "opened"),
         ("flights", "gold", "long", "resolved"),
         ("clickstream", "bronze", "unreadable", "opened"),
-    ):
+    ]
+    for pipeline, flow, rule, kind in events:
         event = Event(flow=flow, rule=rule, opened_at=moment, kind=kind, at=moment, message="an example")
         alert_history.append(lake.layout, pipeline, [event])
     viewer = client()

@@ -201,7 +201,7 @@ def test_windows_that_do_not_overlap_contain_their_beginning_and_not_their_end(
 
     made = time_windows.with_windows(context, rows).selectExpr("CAST(window_start AS STRING) AS start", "_window")
 
-    starts = ["2026-03-02 01:00:00"] * 2 + ["2026-03-02 02:00:00", "1969-12-31 23:00:00", None]
+    starts = [*["2026-03-02 01:00:00"] * 2, "2026-03-02 02:00:00", "1969-12-31 23:00:00", None]
     assert [tuple(row) for row in made.collect()] == [(start, 0) for start in starts]
     with pytest.raises(SpecError, match="no column 'at', which its time windows need"):
         time_windows.with_windows(context, rows.toDF("other"))
@@ -210,8 +210,8 @@ def test_windows_that_do_not_overlap_contain_their_beginning_and_not_their_end(
     again = Table("gold.orders", keys=("window_start",), windows=TimeWindows(time="window_start", length="1 day"))
     days = flow_context.flow_context(spark, tmp_path, dataclasses.replace(GOLD, target=again))
     hours_of_days = time_windows.with_windows(days, time_windows.with_windows(context, rows).drop("at", "_window"))
-    starts = ["2026-03-02 00:00:00"] * 3 + ["1969-12-31 00:00:00", None]
-    assert [row[0] for row in hours_of_days.selectExpr("CAST(window_start AS STRING)").collect()] == starts
+    midnights = ["2026-03-02 00:00:00"] * 3 + ["1969-12-31 00:00:00"]
+    assert [row[0] for row in hours_of_days.selectExpr("CAST(window_start AS STRING)").collect()] == [*midnights, None]
 
 
 @pytest.mark.parametrize(

@@ -330,10 +330,8 @@ def test_a_difference_only_in_bookkeeping_columns_is_no_change(gold: Callable[..
     affected = context.spark.createDataFrame([(1,), (2,), (3,), (4,), (5,), (None,)], "day int")
     changed = merge_source(context, groups, affected)
 
-    assert {row["day"]: row["_op"] for row in changed.collect()} == {
-        **dict.fromkeys((1, 2, 5, None), "upsert"),
-        **dict.fromkeys((3, 4), "delete"),
-    }
+    operations = {row["day"]: row["_op"] for row in changed.collect()}
+    assert operations == {1: "upsert", 2: "upsert", 3: "delete", 4: "delete", 5: "upsert", None: "upsert"}
     commit = writes.replace_groups(changed, context.target, ("day",), transaction(context, 0), ignored=("orders",))
     assert stored(context) == [(1, 1, 10), (2, 1, 21), (5, 1, 50), (None, 1, 40)]
     assert commit.metrics["numSourceRows"] == 6

@@ -59,7 +59,7 @@ class Batch:
 
     def __init__(self, context: FlowContext, batch_id: int = 0, **line: int) -> None:
         self.context, self.batch_id = context, batch_id
-        counts = {"read": 3, "written": 2, "quarantined": 1} | line
+        counts: dict[str, Any] = {"read": 3, "written": 2, "quarantined": 1} | line
         self.expected_rows = counts.pop("expected_rows", 2)
         self.prepared = BatchRecord(
             flow=context.flow.name,

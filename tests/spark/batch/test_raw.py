@@ -261,6 +261,7 @@ def test_a_later_checkpoint_skips_messages_that_are_in_bronze(flow: Callable[...
         assert result is not None and result.prepared.imbalance() == 0
         record = result.prepared
         assert (record.read, record.written, record.already_read, result.expected_rows) == (4, 3, 1, 3)
+    assert result is not None
     result.write(transaction(later, 0))
     ids = [row["_row_id"] for row in table(context.target) if row["_topic"] == "clicks"]
     assert sorted(ids) == [f"clicks/{position}" for position in ("0/5", "0/6", "0/7", "1/5", "1/6", "1/7")]

@@ -14,6 +14,7 @@ import pytest
 from tests.spark import flow_context
 from tests.spark.batch.splits import NEW, Open, counts, refused, write
 from tests.spark.flow_context import LATEST, changes, plan_batch, table, transaction, write_table
+from tests.with_fields import with_fields
 from tidegate.spark.batch import micro_batch, scopes
 from tidegate.spark.batch.groups import split_groups
 from tidegate.spark.batch.rows import BOOKKEEPING, replace_rows, split_rows
@@ -117,7 +118,7 @@ def test_items_that_the_newest_version_lacks_leave_and_a_delete_by_the_key_of_th
 def test_items_outside_of_the_declared_days_leave_their_scope_and_may_empty_it(latest: Open) -> None:
     from pyspark.sql import functions as F
 
-    limited = dataclasses.replace(ITEMS.target, event_time="on", first_day="2026-01-02")
+    limited = with_fields(ITEMS.target, event_time="on", first_day="2026-01-02")
     context = latest(
         lambda rows: exploded(rows).withColumn("on", F.col("sku").cast("date")),
         flow=dataclasses.replace(ITEMS, target=limited),

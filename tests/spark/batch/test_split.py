@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -68,7 +68,7 @@ def test_a_table_with_a_later_batch_than_the_checkpoint_is_an_error_that_names_t
     assert caught.value.path == str(latest.checkpoint)
 
 
-def record(**counts: int) -> BatchRecord:
+def record(**counts: Any) -> BatchRecord:
     return BatchRecord(flow="latest", batch_id=3, app_id="orders/latest/v1/0", kind="upsert", **counts)
 
 

@@ -120,7 +120,7 @@ def test_the_class_of_a_python_exception_is_its_type_and_an_unreadable_record_ne
     class NotThirteenError(Exception):
         pass
 
-    @F.udf("int", useArrow=False)  # type: ignore[untyped-decorator]
+    @F.udf("int", useArrow=False)
     def strict(amount: int) -> int:
         if amount == 13:
             raise NotThirteenError(f"{SECRET}\nValueError: {SECRET}")
@@ -217,7 +217,7 @@ def test_an_exception_that_no_value_causes_is_passed_on(latest: Open) -> None:
     from pyspark.errors import AnalysisException, PythonException
     from pyspark.sql import functions as F
 
-    @F.udf("int", useArrow=False)  # type: ignore[untyped-decorator]
+    @F.udf("int", useArrow=False)
     def unreachable(amount: int) -> int:
         raise ConnectionRefusedError(f"{amount}")
 

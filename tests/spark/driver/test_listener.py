@@ -13,6 +13,7 @@ import pytest
 
 from tests.deployment import Deployment
 from tests.spark import flow_context as orders
+from tests.with_fields import with_fields
 from tidegate.ops import store
 from tidegate.spark.context import FlowContext
 from tidegate.spark.driver.listener import ProgressRecorder
@@ -21,7 +22,7 @@ from tidegate.spark.flow import run_flow
 
 def two_files_one_at_a_time(spark: Any, folder: Path) -> FlowContext:
     """A landing flow that reads two files in two batches."""
-    source = dataclasses.replace(orders.BRONZE.source, max_files_per_trigger=1)
+    source = with_fields(orders.BRONZE.source, max_files_per_trigger=1)
     landing = folder / "landing" / "orders"
     landing.mkdir(parents=True)
     for name in ("a", "b"):

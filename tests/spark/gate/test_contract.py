@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from great_expectations.data_context.types.base import ProgressBarsConfig
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
@@ -222,7 +223,7 @@ def publicly_validated(rows: DataFrame, gate: SuiteGate, result_format: dict[str
     import great_expectations as gx
 
     context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
     source = context.data_sources.add_spark("spark", persist=False)
     batch = source.add_dataframe_asset("rows").add_batch_definition_whole_dataframe("batch")
     suite = gx.ExpectationSuite("contract", expectations=[rule.expectation for rule in gate.suite.expectations])

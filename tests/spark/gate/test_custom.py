@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from great_expectations.data_context.types.base import ProgressBarsConfig
 
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import SpecError
@@ -102,7 +103,7 @@ def test_the_public_api_of_great_expectations_returns_the_same_rows(
     gate = gate_of(layout, rule("expect_column_values_to_be_in_table", **AIRPORT))
     verdict, flagged = judged(gate, rows)
     context = gx.get_context(mode="ephemeral")
-    context.variables.progress_bars = {"globally": False}
+    context.variables.progress_bars = ProgressBarsConfig(globally=False)
     asset = context.data_sources.add_spark("spark", persist=False).add_dataframe_asset("rows")
     batch = asset.add_batch_definition_whole_dataframe("batch").get_batch({"dataframe": rows})
     with activate(LakeContext(layout, "flights", "silver")):

@@ -58,7 +58,7 @@ def test_a_dollar_sign_of_a_suite_is_kept() -> None:
 
 @pytest.mark.parametrize("kind", sorted({*ROW_KWARGS, *BATCH_KWARGS} - {"expect_column_pair_values_to_be_in_set"}))
 def test_every_supported_expectation_has_a_description(kind: str) -> None:
-    kwargs = {**ROW_KWARGS, **BATCH_KWARGS}[kind]
+    kwargs: Any = {**ROW_KWARGS, **BATCH_KWARGS}[kind]
     for one in kwargs if isinstance(kwargs, list) else [kwargs]:
         text = description(kind, **one)
         assert text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 
 import pyarrow as pa
 import pytest
@@ -29,10 +30,10 @@ def read_both_ways(rows: list[tuple[str | None, str | None, str | None]]) -> tup
     csv_fields = CsvFields(FIELDS, NULLS)
     split_count = 0
 
-    def count_and_split(records: pa.Array, names: list[str], separator: str) -> pa.StructArray:
+    def count_and_split(raw: pa.Array, names: Sequence[str], separator: str) -> pa.StructArray:
         nonlocal split_count
-        split_count += len(records)
-        return CsvFields._split(csv_fields, records, names, separator)
+        split_count += len(raw)
+        return CsvFields._split(csv_fields, raw, names, separator)
 
     csv_fields._split = count_and_split  # type: ignore[method-assign]  # counts the records
     together = csv_fields(raw, header, dialect)

@@ -158,7 +158,8 @@ def expected_local_time(text: str) -> datetime.datetime | None:
     ):
         return None
     try:
-        time = datetime.time(*map(int, parts), microsecond=int(fraction.ljust(6, "0")))
+        hour, minute, second = (*map(int, parts), 0)[:3]
+        time = datetime.time(hour, minute, second, int(fraction.ljust(6, "0")))
     except ValueError:
         return None
     return datetime.datetime.combine(datetime.date.fromisoformat(day), time)
@@ -299,7 +300,9 @@ def test_a_text_is_cast_to_the_same_value_in_every_file_format(spark: SparkSessi
     names = [part.split()[0] for part in SCHEMA.split(", ")]
     rows = [dict.fromkeys(names, text) for text in TEXTS]
     header = ",".join(names)
-    quoted = [(",".join('"' + text.replace('"', '""') + '"' for text in row.values()), header) for row in rows]
+    quoted: list[tuple[str, str | None]] = [
+        (",".join('"' + text.replace('"', '""') + '"' for text in row.values()), header) for row in rows
+    ]
     typed = json.dumps([[name, "string"] for name in names])
     lines = [json.dumps(row) for row in rows]
 

@@ -38,9 +38,9 @@ def test_rows_of_five_hundred_files_are_as_written_and_bad_files_are_refused(
             # The records of hostile files are checked in test_delimited.py; here they must not affect other files.
             path.write_bytes(hostile_file(rng).content)
         else:
-            file, rows = good_file(rng, Dialect())
+            file, fields = good_file(rng, Dialect())
             path.write_bytes(file.content)
-            written.update((path.name, *row) for row in rows)
+            written.update((path.name, *row) for row in fields)
         files.append((str(path), 5))
     source = FileSource(path="orders", format="csv", schema=SCHEMA)
     persisted: list[DataFrame] = []

@@ -148,11 +148,15 @@ def test_duckdb_reads_the_same_records_from_files_that_conform_to_the_standard(t
             continue
         path = tmp_path / "file.csv"
         path.write_bytes(file.content)
-        duckdb_rows = duckdb.sql(
-            f"SELECT * FROM read_csv('{path}', delim='{file.dialect.separator}', quote='\"', escape='\"', header=true, "
-            "all_varchar=true, new_line='\\n', nullstr='\\u0001', auto_detect=false, strict_mode=true, columns="
-            f"{dict.fromkeys(NAMES, 'VARCHAR')})"
-        ).fetchall()
+        duckdb_rows = (
+            duckdb.connect()
+            .execute(
+                f"SELECT * FROM read_csv('{path}', delim='{file.dialect.separator}', quote='\"', escape='\"', header=true, "
+                "all_varchar=true, new_line='\\n', nullstr='\\u0001', auto_detect=false, strict_mode=true, columns="
+                f"{dict.fromkeys(NAMES, 'VARCHAR')})"
+            )
+            .fetchall()
+        )
         assert [[cell or "" for cell in row] for row in duckdb_rows] == read(tmp_path, file)[0]
         compared += 1
     assert compared > 20

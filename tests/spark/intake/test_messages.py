@@ -23,7 +23,7 @@ pytestmark = pytest.mark.jvm
 SCHEMA = "id BIGINT, page STRING, at TIMESTAMP"
 OLD = {"type": "record", "name": "Click", "fields": [{"name": "id", "type": "int"}, {"name": "page", "type": "string"}]}
 INSTANT = {"type": "long", "logicalType": "timestamp-millis"}
-NEW = {**OLD, "fields": [*OLD["fields"], {"name": "at", "type": INSTANT}, {"name": "ref", "type": ["null", "string"]}]}  # type: ignore[misc]
+NEW = {**OLD, "fields": [*OLD["fields"], {"name": "at", "type": INSTANT}, {"name": "ref", "type": ["null", "string"]}]}
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 

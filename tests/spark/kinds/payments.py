@@ -59,7 +59,7 @@ def firsts(payments: DataFrame) -> DataFrame:
 
 def decide(payments: DataFrame) -> DataFrame:
     """For each payment the number and the sum of payments of its card in the hour up to it."""
-    from pyspark.sql.streaming import StatefulProcessor
+    from pyspark.sql.streaming.stateful_processor import StatefulProcessor
 
     class Processor(StatefulProcessor):
         def init(self, handle: Any) -> None:

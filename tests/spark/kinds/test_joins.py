@@ -16,6 +16,7 @@ from tests.fault_points import aborted
 from tests.resolved import resolved_flow
 from tests.spark import flow_context as orders
 from tests.spark.reprocessing.test_undo import planned, run_as, undo_as
+from tests.with_fields import with_fields
 from tidegate.errors import OffsetsExpiredError, RewriteRefusedError, SpecError
 from tidegate.impact import Impact
 from tidegate.spark import runs
@@ -107,7 +108,7 @@ class Lake:
         context = orders.flow_context(
             self.spark, self.folder, self.flow, transform=transform, version=self.flow.checkpoint_version, **more
         )
-        dated = dataclasses.replace(orders.SILVER, target=dataclasses.replace(orders.SILVER.target, event_time="day"))
+        dated = dataclasses.replace(orders.SILVER, target=with_fields(orders.SILVER.target, event_time="day"))
         flows = (orders.BRONZE, dated, orders.LATEST, self.flow)
         return dataclasses.replace(context, resolved=resolved_flow(self.flow, Pipeline(name="orders", flows=flows)))
 

@@ -17,6 +17,7 @@ import pytest
 from tests.deployment import Deployment
 from tests.resolved import resolved_flow
 from tests.spark import flow_context as orders
+from tests.with_fields import with_fields
 from tidegate.checkpoints import rewrite
 from tidegate.errors import RewriteRefusedError, SpecError, TransformRefusedError
 from tidegate.impact import Impact
@@ -41,7 +42,7 @@ pytestmark = pytest.mark.jvm
 
 StartState = Callable[[Callable[[Deployment], None]], Deployment]
 Transform = Callable[["DataFrame"], "DataFrame"]
-SILVER = dataclasses.replace(orders.SILVER, target=dataclasses.replace(orders.SILVER.target, event_time="day"))
+SILVER = dataclasses.replace(orders.SILVER, target=with_fields(orders.SILVER.target, event_time="day"))
 """``day`` is the number ``at`` as a date, so that day 1 is 1970-01-02."""
 FIRST_DAYS = Window.of_dates("1970-01-02", "1970-01-03", "UTC")
 """Days 1 and 2."""
@@ -479,7 +480,7 @@ def test_a_flow_that_recomputes_groups_recomputes_those_with_a_row_in_the_window
 
 
 def test_groups_of_a_table_without_event_time_are_selected_by_their_own(place: Path, spark: SparkSession) -> None:
-    of_key = dataclasses.replace(orders.GOLD, target=dataclasses.replace(orders.GOLD.target, event_time="day"))
+    of_key = dataclasses.replace(orders.GOLD, target=with_fields(orders.GOLD.target, event_time="day"))
     gold = orders.flow_context(spark, place, of_key)
 
     days = ids(gold.kind.keys_in_window(gold, FIRST_DAYS, pending(gold)), "day")

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark import flow_context as orders
+from tests.with_fields import with_fields
 from tidegate.checkpoints import checkpoint, rewrite, vector
 from tidegate.errors import RewriteRefusedError
 from tidegate.impact import Impact
@@ -180,7 +181,7 @@ def test_without_a_staged_batch_the_live_table_is_unchanged(spark: SparkSession,
 
 def test_with_other_keys_all_rows_are_replaced_and_the_commit_is_marked(spark: SparkSession, tmp_path: Path) -> None:
     live(spark, tmp_path, orders.SILVER, LIVE)
-    target = dataclasses.replace(orders.SILVER.target, keys=("amount",))
+    target = with_fields(orders.SILVER.target, keys=("amount",))
     rekeyed = dataclasses.replace(orders.SILVER, target=target)
     context = staged(spark, tmp_path, rekeyed, [(1, 10, "a", 1)])
 
@@ -207,7 +208,7 @@ def test_rows_that_cannot_be_compared_replace_the_table_and_its_schema(spark: Sp
 def test_keys_are_those_of_the_newest_version_that_wrote_the_table(spark: SparkSession, tmp_path: Path) -> None:
     """Versions are compared as numbers (v10 is newer than v9); the transaction id of a replay contains none."""
     context = orders.flow_context(spark, tmp_path, orders.SILVER, version=11)
-    other = dataclasses.replace(orders.SILVER.target, keys=("amount",))
+    other = with_fields(orders.SILVER.target, keys=("amount",))
     for version, target in ((9, other), (10, orders.SILVER.target)):
         flow = dataclasses.replace(orders.SILVER, target=target, checkpoint_version=version)
         checkpoint.write_sidecar(context.layout, context.pipeline, flow)

@@ -393,7 +393,8 @@ def test_an_increment_of_the_source_changes_nothing_until_the_flow_has_read_it(p
 @pytest.mark.nightly
 def test_a_row_is_compared_again_when_a_change_after_the_one_in_quarantine_has_passed(place: Path) -> None:
     def increment(name: str, *record: int) -> FlowContext:
-        land(place, name, (2, *record))
+        amount, at = record
+        land(place, name, (2, amount, at))
         context = context_of(place, orders.LATEST, without_zero)
         for each in (context_of(place, orders.BRONZE), silver(place), context):
             run_flow(each)

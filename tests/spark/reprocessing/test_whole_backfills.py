@@ -128,7 +128,12 @@ def carriers(flights: Deployment, *allowed: str) -> None:
 @pytest.mark.nightly
 def test_an_interrupted_backfill_is_finished_once_and_each_row_is_in_one_place(flights: Deployment) -> None:
     """Entries of rows that pass are closed, those of rows that fail stay open, and the decided split is kept."""
-    first = {"mode": "backfill", "from_date": "2013-01-01", "to_date": "2013-01-01", "flows": ["silver"]}
+    first: dict[str, Any] = {
+        "mode": "backfill",
+        "from_date": "2013-01-01",
+        "to_date": "2013-01-01",
+        "flows": ["silver"],
+    }
     carriers(flights, "AA", "DL", "B6")
     flights.run(**first)
     before = flights.quarantined("silver").num_rows
@@ -181,7 +186,8 @@ def test_a_refused_backfill_changes_neither_the_table_nor_the_next_increment(fli
     page = Content(flights.layout).batch(registry.load("flights"), "silver", "v1-0-batch-0")
     assert page is not None
     assert [judgement.verdict.outcome for judgement in page["judgements"]] == ["passed"]
-    assert report.flow("silver").error["message"].startswith("flow 'silver': backfill 0 refused by suite")
+    error = report.flow("silver").error
+    assert error is not None and error["message"].startswith("flow 'silver': backfill 0 refused by suite")
     assert flights.table("silver.flights").sort_by("flight_id").equals(before.sort_by("flight_id"))
     assert [flow.state for flow in flights.run().flows] == ["idle", "idle", "idle"]
 

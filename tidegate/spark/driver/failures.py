@@ -9,7 +9,7 @@ import builtins
 import re
 from collections.abc import Sequence
 
-from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ArithmeticException, DateTimeException, NumberFormatException
 from pyspark.errors.exceptions.captured import CapturedException
 
