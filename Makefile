@@ -9,7 +9,7 @@ FAST_WORKERS ?= 3
 HEAVY := airflow chaos live status/test_states.py
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup setup-python demo up down status test test-fast test-nightly faults benchmark-gate lint format lock clean
+.PHONY: help setup setup-python demo up down status test test-fast test-nightly nightly-seconds faults benchmark-gate lint format lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -39,8 +39,13 @@ test: setup ## Run all tests except the nightly matrix; print the slowest twenty
 test-fast: setup-python ## Run the tests without a JVM, Airflow, Great Expectations and a browser.
 	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest $(PARALLEL) -n $(FAST_WORKERS) $(HEAVY:%=--ignore=tests/%) -m "not jvm and not airflow and not gx and not browser and not nightly"
 
-test-nightly: setup ## Run all tests, including the long matrix of kills, components and browsers.
-	@$(BIN)/pytest $(PARALLEL) --durations=20
+NIGHTLY = files=$$($(BIN)/python -m tests.slices $(SLICE)) && $(BIN)/pytest $(PARALLEL) -m nightly --durations=20
+
+test-nightly: setup ## Run the nightly tests; with SLICE=1 to 7 or SLICE=commit a part that takes ten minutes.
+	@$(NIGHTLY) $$files
+
+nightly-seconds: setup ## Run the nightly tests and record how long each file takes, by which slices are balanced.
+	@$(NIGHTLY) --junitxml=.cache/nightly.xml $$files; code=$$?; $(BIN)/python -m tests.slices record .cache/nightly.xml; exit $$code
 
 faults: setup ## Apply small faults, one by one, and print which test detects each.
 	@$(BIN)/python -m tests.faults
