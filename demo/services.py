@@ -20,6 +20,7 @@ from demo.runs import DagRuns, check_installed
 from demo.topics import create_topics
 from devstack import airflow_home
 from devstack.broker import Broker
+from tidegate.advice import Command, OutsideAct
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
 from tidegate.layout import Layout
@@ -66,7 +67,10 @@ def check_set_up(project: Path) -> None:
     java.find()
     check_installed(project)
     if jars.missing(project):
-        raise SetupError("The Spark jars are missing: run `make setup`.")
+        raise SetupError(
+            "The Spark jars are missing",
+            Command.make("setup", says="run `{}`"),
+        )
     flights_feed.data_file()
 
 
@@ -144,7 +148,8 @@ def _clean(folder: Path) -> None:
     existing = [folder / name for name in _REPLACED if (folder / name).exists()]
     if existing and not marker.exists():
         raise SetupError(
-            f"{existing[0]} was not created by the demo, which would replace it: move it to another folder."
+            f"{existing[0]} was not created by the demo, which would replace it",
+            OutsideAct("move it to another folder"),
         )
     marker.touch()
     orphan = Process.read(folder / "broker" / "broker.pid")

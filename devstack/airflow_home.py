@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegate.advice import Command, OutsideAct
 from tidegate.errors import SetupError
 
 if TYPE_CHECKING:
@@ -162,7 +163,10 @@ def ensure(project_root: Path) -> bool:
         )
         if migration.returncode:
             output = "\n".join((migration.stdout + migration.stderr).splitlines()[-20:])
-            raise SetupError(f"Airflow's database in {home} could not be migrated. The end of the log:\n{output}")
+            raise SetupError(
+                f"Airflow's database in {home} could not be migrated. The end of the log:\n{output}",
+                OutsideAct("remove the cause, and start again"),
+            )
         (home / _MIGRATED).write_text(f"{version}\n", encoding="utf-8")
     return True
 
@@ -171,7 +175,10 @@ def _installed_version() -> str:
     try:
         return importlib.metadata.version("apache-airflow-core")
     except importlib.metadata.PackageNotFoundError as error:
-        raise SetupError("Airflow is not installed in this Python environment: run `make setup`.") from error
+        raise SetupError(
+            "Airflow is not installed in this Python environment",
+            Command.make("setup", says="run `{}`"),
+        ) from error
 
 
 @contextlib.contextmanager

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 from devstack import airflow_home
 from devstack.ports import LOOPBACK, free_port, is_free
 from devstack.service import Service, keep_running, stop
+from tidegate.advice import Command, OutsideAct
 from tidegate.errors import AirflowUnavailableError, SetupError
 
 if TYPE_CHECKING:
@@ -143,7 +144,10 @@ class AirflowServer:
         try:
             return str(json.loads(self._password_file.read_text(encoding="utf-8"))[USER])
         except (OSError, ValueError, KeyError) as error:
-            raise SetupError(f"There is no password in {self._password_file}: run `make up`.") from error
+            raise SetupError(
+                f"There is no password in {self._password_file}",
+                Command.make("up", says="run `{}`"),
+            ) from error
 
     def healthy(self, started: Mapping[str, datetime] | None = None) -> bool:
         """Whether every component reports that it is healthy.
@@ -260,7 +264,10 @@ class AirflowServer:
     def _request(self, path: str, *, token: str | None, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
         if self._port is None:
             # A server at the default port belongs to another project.
-            raise AirflowUnavailableError("This project's Airflow was never started; start it with `make up`.")
+            raise AirflowUnavailableError(
+                "This project's Airflow was never started",
+                Command.make("up", says="start it with `{}`"),
+            )
         import httpx
 
         try:
@@ -273,11 +280,17 @@ class AirflowServer:
                 trust_env=False,  # no proxies of the environment
             )
             if not response.is_success:
-                raise AirflowUnavailableError(f"Airflow at {self.url} answers {response.status_code}")
+                raise AirflowUnavailableError(
+                    f"Airflow at {self.url} answers {response.status_code}",
+                    OutsideAct("try again when it is ready"),
+                )
             content: dict[str, Any] = response.json()
             return content
         except (httpx.RequestError, ValueError) as error:
-            raise AirflowUnavailableError(f"Airflow at {self.url} does not answer: {error}") from error
+            raise AirflowUnavailableError(
+                f"Airflow at {self.url} does not answer: {error}",
+                Command.make("up", says="start it with `{}`"),
+            ) from error
 
 
 def _text(path: Path) -> str:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Self
 
 from devstack import broker_files
 from devstack.ports import free_port, is_free, listens
+from tidegate.advice import OutsideAct
 from tidegate.errors import SetupError
 from tidegate.processes import Process
 from tidegate.runtime import java
@@ -94,7 +95,10 @@ class Broker:
             if self._wanted_port or "BindException" not in log_tail or attempt == _PORT_ATTEMPTS:
                 break
             (self.data_dir / "port").unlink(missing_ok=True)
-        raise SetupError(f"The Kafka broker in {self.data_dir} did not start. The end of its log:\n{log_tail}")
+        raise SetupError(
+            f"The Kafka broker in {self.data_dir} did not start. The end of its log:\n{log_tail}",
+            OutsideAct("remove the cause, and start again"),
+        )
 
     def stop(self) -> None:
         """Stop the broker with SIGTERM, and with SIGKILL after 20 s. Does nothing when it does not run."""
@@ -158,7 +162,8 @@ class Broker:
         while len(admin.list_topics(topic=name, timeout=30).topics[name].partitions) < partitions:
             if time.monotonic() > until:
                 raise SetupError(
-                    f"The Kafka broker at {self.bootstrap} does not list the topic {name} that it created."
+                    f"The Kafka broker at {self.bootstrap} does not list the topic {name} that it created.",
+                    OutsideAct("try again, or look into its log"),
                 )
             time.sleep(_POLL_SECONDS)
         return True
@@ -204,7 +209,8 @@ class Broker:
         )
         if process.returncode:
             raise SetupError(
-                f"The storage of the Kafka broker in {self.data_dir} could not be formatted: {process.stderr}"
+                f"The storage of the Kafka broker in {self.data_dir} could not be formatted: {process.stderr}",
+                OutsideAct("remove the cause, and start again"),
             )
 
     def _answers(self) -> bool:
@@ -243,7 +249,8 @@ class Broker:
         owner = Process.read(self.data_dir / "owner.pid")
         if owner is not None and owner.alive:
             raise SetupError(
-                f"Process {owner.pid} runs a Kafka broker in {self.data_dir} (process {orphan.pid}): stop it first."
+                f"Process {owner.pid} runs a Kafka broker in {self.data_dir} (process {orphan.pid})",
+                OutsideAct("stop it first"),
             )
         orphan.stop_group(_STOP_SECONDS)
 

@@ -23,6 +23,7 @@ import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegate.advice import Either, OutsideAct
 from tidegate.errors import SetupError, TidegateError
 from tidegate.runtime import jars, paths
 
@@ -113,9 +114,14 @@ def _download(downloads: Sequence[Jar]) -> None:
             report(jar)
     if problems:
         raise SetupError(
-            f"{'; '.join(problems)}. No jar was installed. If the network is the cause, try again (HTTPS_PROXY sets a proxy, "
-            f"TIDEGATE_MAVEN_REPOSITORY another Maven repository) or copy the jar into {shared}/<group>/. If a checksum is "
-            "wrong repeatedly, find out why before you change jars.lock.json."
+            f"{'; '.join(problems)}. No jar was installed.",
+            Either(
+                OutsideAct(
+                    "if the network is the cause, try again (HTTPS_PROXY sets a proxy, TIDEGATE_MAVEN_REPOSITORY another Maven repository)"
+                ),
+                OutsideAct(f"copy the jar into {shared}/<group>/"),
+                OutsideAct("if a checksum is wrong repeatedly, find out why before you change jars.lock.json"),
+            ),
         )
 
 

@@ -143,7 +143,7 @@ def _errors() -> Iterator[str]:
                 ", ".join(f"`{name}`" for name in each.errors),
                 each.meaning,
                 f"[`{each.kind.__name__}`](#{each.kind.__name__.lower()})",
-                each.next_step,
+                each.next_step.text,
             )
             for each in causes.CAUSES
         ],

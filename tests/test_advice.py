@@ -15,7 +15,7 @@ def test_a_command_is_written_as_it_is_typed() -> None:
     )
     assert accept.argv[-1] == "a gap of a day"
     assert accept.text == 'let it pass (tidegate quarantine accept shop silver --reason "a gap of a day")'
-    assert Command.tidegate("flow", "on", "shop", "silver", "--reason", "…").text.endswith("--reason …")
+    assert Command.tidegate("flow", "on", "shop", "silver", "--reason", "…").text.endswith('--reason "…"')
     assert Command.tidegate("run", 'it is "$HOME"').written == "tidegate run 'it is \"$HOME\"'"
 
 

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from tidegate import errors
+from tidegate.advice import Command, Edit, OutsideAct
 from tidegate.errors import TidegateError
 from tidegate.report import ExpectationResult, Verdict, describe_error
 
@@ -39,7 +40,12 @@ RAISED: dict[str, TidegateError] = {
     "FieldError": errors.FieldError("Flow 'silver'", "name", "S", "lower case"),
     "CheckpointIncompatibleError": errors.CheckpointIncompatibleError("silver", 2, {"keys": (["a"], ["b"])}),
     "SchemaChangedError": errors.SchemaChangedError(
-        "silver", 2, {"at": ("date", None)}, descriptions=["at is gone"], steps=["do this;"], breaks=["shop/gold"]
+        "silver",
+        2,
+        {"at": ("date", None)},
+        descriptions=["at is gone"],
+        steps=OutsideAct("do this"),
+        breaks=["shop/gold"],
     ),
     "ContractRefusedError": errors.ContractRefusedError(
         "shop", "silver", 3, schema_change_id="0a1b2c3d4e5f", changes=["new field gate"], declared="a" * 16
@@ -50,22 +56,22 @@ RAISED: dict[str, TidegateError] = {
     "LateRowsDroppedError": errors.LateRowsDroppedError("decisions", 3, 7, "silver.payments"),
     "NotDeliveredError": errors.NotDeliveredError("landing folder /x", "the source's path"),
     "SourceRewrittenError": errors.SourceRewrittenError("decisions", "silver.payments", 1),
-    "DamagedFileError": errors.DamagedFileError("/x", "Input data was truncated", "Restore it."),
+    "DamagedFileError": errors.DamagedFileError("/x", "Input data was truncated", OutsideAct("restore it")),
     "GateRefusedError": errors.GateRefusedError(VERDICT),
     "RewriteRefusedError": errors.RewriteRefusedError(
         "silver",
         "backfill 3 of 2026-01-05",
         impact={"deleted": 355},
         reasons=["delete 355 of 355 rows (100.0%), more than 10.0%"],
-        correct="give the command again",
-        accept="tidegate run shop --accept silver:deleted=355",
+        correct=OutsideAct("give the command again"),
+        accept=Command.tidegate("run", "shop", "--accept", "silver:deleted=355"),
     ),
     "TransformRefusedError": errors.TransformRefusedError(
         dataclasses.replace(VERDICT, suite=""),
         transform="flights:clean",
         raised=["CAST_INVALID_INPUT", "ValueError"],
         problem="on more rows than allowed",
-        remedy="Correct it",
+        remedy=Edit("correct it", "transform"),
         share=0.1,
     ),
     "BatchHeldError": errors.BatchHeldError(
@@ -93,7 +99,7 @@ RAISED: dict[str, TidegateError] = {
         Path("/lake/tables/silver/orders"), Path("/lake/tables/silver/orders/_delta_log/1.json"), "is empty"
     ),
     "TableDiffersError": errors.TableDiffersError(
-        "silver", "silver.flights", "1 missing", "A backfill derives rows again"
+        "silver", "silver.flights", "1 missing", OutsideAct("a backfill derives rows again")
     ),
 }
 KINDS = {name: kind for name, kind in vars(errors).items() if inspect.isclass(kind) and issubclass(kind, TidegateError)}
@@ -195,7 +201,7 @@ def test_what_a_frozen_contract_refused_is_named_with_its_next_step(
     refused = errors.ContractRefusedError(
         "shop", "silver", 3, schema_change_id="0a1b2c3d4e5f", changes=["new field gate"], declared="a" * 16, **options
     )
-    assert what in refused.message and f"Then {then}" in refused.message
+    assert what in refused.message and f"then {then}" in refused.message
 
 
 def test_a_gap_names_the_lost_offsets_and_the_command_that_accepts_it() -> None:
@@ -206,7 +212,7 @@ def test_a_gap_names_the_lost_offsets_and_the_command_that_accepts_it() -> None:
 
 def test_a_held_lease_names_the_holder_and_the_next_step() -> None:
     assert RAISED["LeaseHeldError"].message == (
-        "table:silver.flights is held by attempt a1; wait until it ends, or stop it; then try again."
+        "table:silver.flights is held by attempt a1; wait until it ends, or stop it; then try again"
     )
 
 

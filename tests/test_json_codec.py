@@ -12,6 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from tidegate import json_codec
+from tidegate.advice import OutsideAct
 from tidegate.errors import DamagedFileError
 
 
@@ -73,14 +74,14 @@ def test_a_damaged_file_is_refused_with_its_path_and_the_repair_or_counts_as_mis
     path = tmp_path / "whole.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DamagedFileError, match=r"whole\.json is damaged: .+\. Restore it\.") as damaged:
-        json_codec.read(path, Whole, "Restore it.")
+        json_codec.read(path, Whole, OutsideAct("restore it"))
     assert damaged.value.path == str(path)
     assert json_codec.read(path, Whole) is None
 
 
 def test_a_missing_file_is_none_and_one_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    assert json_codec.read(tmp_path / "whole.json", Whole, "Restore it.") is None
+    assert json_codec.read(tmp_path / "whole.json", Whole, OutsideAct("restore it")) is None
     with pytest.raises(IsADirectoryError):
-        json_codec.read(tmp_path, Whole, "Restore it.")
+        json_codec.read(tmp_path, Whole, OutsideAct("restore it"))
     with pytest.raises(IsADirectoryError):
         json_codec.read(tmp_path, Whole)

@@ -16,7 +16,7 @@ Place = Literal["declaration", "transform", "suite", "setting", "request"]
 """What an edit changes: a file in ``pipelines/``, ``spark_jobs/`` or ``expectations/``, an environment variable or a connection,
 or the options of the command that was refused."""
 
-_PLAIN = re.compile(r"[\w@%+=:,./{}…-]+")
+_PLAIN = re.compile(r"[\w@%+=:,./{}-]+")
 
 
 @dataclass(frozen=True)

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
+from tidegate.advice import Edit, OutsideAct
 from tidegate.errors import SetupError
 
 
@@ -85,8 +86,10 @@ def _local(name: str, value: str) -> Path:
     if scheme == "file" and rest.startswith("/"):
         return Path(rest)
     raise SetupError(
-        f"{name}={value!r} is not on a local file system. A file lock ensures one writer per table, and other storage has "
-        "none; set a local or mounted POSIX path."
+        f"{name}={value!r} is not on a local file system.",
+        OutsideAct(
+            "a file lock ensures one writer per table, and other storage has none; set a local or mounted POSIX path"
+        ),
     )
 
 
@@ -95,5 +98,8 @@ def _server_url(name: str, value: str | None) -> str | None:
         return None
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise SetupError(f"{name}={value!r} is not the URL of a server; set one such as http://spark:18080")
+        raise SetupError(
+            f"{name}={value!r} is not the URL of a server",
+            Edit("set one such as http://spark:18080", "setting"),
+        )
     return value.rstrip("/")

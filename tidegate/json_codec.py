@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from tidegate import atomic
+from tidegate.advice import Advice
 from tidegate.errors import DamagedFileError
 from tidegate.errors.classification import accessing
 
@@ -50,12 +51,12 @@ def write(path: Path, value: Any) -> None:
     atomic.write_text(path, encode(value, indent=1) + "\n")
 
 
-def read(path: Path, kind: type[T], repair: str | None = None) -> T | None:
+def read(path: Path, kind: type[T], repair: Advice | None = None) -> T | None:
     """The value in a file; None when there is no file.
 
     Args:
         path: A file that `write` made.
-        repair: What to do about a damaged file, as a sentence. Without it, a damaged file counts as missing.
+        repair: What to do about a damaged file. Without it, a damaged file counts as missing.
 
     Raises:
         DamagedFileError: The content does not fit.

@@ -14,6 +14,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from tidegate.advice import Command
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
 from tidegate.request import RunRequest
@@ -40,7 +41,8 @@ def submit_conf(environment: Environment, *, small: bool, master: str | None = N
     """
     if jars.missing(environment.project):
         raise SetupError(
-            "the Spark jars are missing; run `make setup`, which downloads them once and checks their checksums"
+            "the Spark jars are missing",
+            Command.make("setup", says="run `{}`, which downloads them once and checks their checksums"),
         )
     options = [*archive.options(environment.project), *(_QUICK if small else ())]
     master = master or environment.master

@@ -37,6 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from tidegate.advice import OutsideAct
 from tidegate.environment import Environment
 from tidegate.errors import LakeVersionError, RequestError
 from tidegate.folders import entries
@@ -235,7 +236,8 @@ class Layout:
             return
         if lake_format > LAKE_FORMAT:
             raise LakeVersionError(
-                f"the lake at {self.lake} has format {lake_format}; this Tidegate reads formats up to {LAKE_FORMAT}: upgrade Tidegate"
+                f"the lake at {self.lake} has format {lake_format}; this Tidegate reads formats up to {LAKE_FORMAT}",
+                OutsideAct("upgrade Tidegate"),
             )
 
 

@@ -13,6 +13,7 @@ import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tidegate.advice import Edit
 from tidegate.errors import RequestError, SpecError, TidegateError
 from tidegate.errors.classification import raise_machine
 from tidegate.spec import Pipeline
@@ -39,11 +40,17 @@ def load(name: str) -> Pipeline:
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name not in declared:
         matches = difflib.get_close_matches(name, declared, n=1)
         hint = f"; did you mean {matches[0]!r}?" if matches else "."
-        raise RequestError(f"there is no pipeline {name!r}{hint} Declared: {', '.join(declared) or 'none yet'}.")
+        raise RequestError(
+            f"there is no pipeline {name!r}{hint}",
+            Edit(f"declared: {', '.join(declared) or 'none yet'}", "request"),
+        )
     with _errors_with_line(name):
         pipeline = getattr(importlib.import_module(f"pipelines.{name}"), "pipeline", None)
     if not isinstance(pipeline, Pipeline) or pipeline.name != name:
-        raise SpecError(f"pipelines/{name}.py must define `pipeline = Pipeline(name={name!r}, …)`")
+        raise SpecError(
+            f"pipelines/{name}.py must define `pipeline = Pipeline(name={name!r}, …)`",
+            Edit("define it", "declaration"),
+        )
     return pipeline
 
 
@@ -95,7 +102,10 @@ def _errors_with_line(name: str) -> Iterator[None]:
     except Exception as error:
         raise_machine(error, f"pipelines/{name}.py")
         cause = f"{type(error).__name__}: {error}"
-        raise SpecError(f"pipelines/{name}.py does not load{_line(error, name)}: {cause}; correct the file") from error
+        raise SpecError(
+            f"pipelines/{name}.py does not load{_line(error, name)}: {cause}",
+            Edit("correct the file", "declaration"),
+        ) from error
 
 
 def _line(error: Exception, name: str) -> str:

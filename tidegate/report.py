@@ -15,6 +15,7 @@ from typing import Any, Literal, Self
 import pendulum
 
 from tidegate import balance, formatting, identity, json_codec
+from tidegate.advice import OutsideAct
 from tidegate.balance import Balance, balances_of
 from tidegate.errors import EX_SOFTWARE, LakeVersionError, TidegateError, UnexpectedError, classify
 from tidegate.impact import Impact
@@ -301,7 +302,8 @@ class RunReport:
         version = json_codec.read(path, _Version, _REPAIR)
         if version is not None and version.format > FORMAT:
             raise LakeVersionError(
-                f"{path.name} has format {version.format}; this Tidegate reads formats up to {FORMAT}: upgrade Tidegate"
+                f"{path.name} has format {version.format}; this Tidegate reads formats up to {FORMAT}",
+                OutsideAct("upgrade Tidegate"),
             )
         return json_codec.read(path, cls, _REPAIR)
 
@@ -311,7 +313,7 @@ class _Version:
     format: int
 
 
-_REPAIR = "Remove it; the tables and the ledger have what the run wrote."
+_REPAIR = OutsideAct("remove it: the tables and the ledger have what the run wrote")
 
 
 def now() -> str:

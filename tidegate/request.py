@@ -12,6 +12,7 @@ from typing import Any, Self
 import pendulum
 
 from tidegate import json_codec
+from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import RequestError
 from tidegate.impact import accepting_flow
 from tidegate.layout import Layout, run_key
@@ -107,12 +108,15 @@ class RunRequest:
         # "incremental" is the default of the form and of scheduled runs, so it does not mean that a person chose it.
         if mode not in ("incremental", "backfill"):
             raise RequestError(
-                f"mode={mode!r} cannot be used with `airflow backfill create`: each of its runs backfills its own data interval. "
-                "Trigger a single run with this mode"
+                f"mode={mode!r} cannot be used with `airflow backfill create`: each of its runs backfills its own "
+                "data interval.",
+                Edit("trigger a single run with this mode", "request"),
             )
         if params.get("from_date") is not None or params.get("to_date") is not None:
             raise RequestError(
-                "from_date and to_date cannot be used with `airflow backfill create`: each of its runs backfills its own data interval"
+                "from_date and to_date cannot be used with `airflow backfill create`: each of its runs backfills "
+                "its own data interval",
+                Edit("leave them out", "request"),
             )
         _undone_run("backfill", params.get("undo_run"))
         _gaps("backfill", params.get("gaps"))
@@ -157,7 +161,10 @@ class RunRequest:
             RequestError: An unknown flow, one whose entries are not replayed, or a limit below 1.
         """
         if limit is not None and limit < 1:
-            raise RequestError(f"limit={limit} is not allowed; allowed: 1 or more")
+            raise RequestError(
+                f"limit={limit} is not allowed",
+                Edit("allowed: 1 or more", "request"),
+            )
         request = cls.check(pipeline, run_id, {"flows": [flow]}, requested_by=requested_by)
         RUNS["replay"].check(pipeline, pipeline.flow(flow))
         return dataclasses.replace(request, mode="replay", selection=selection, limit=limit, dry_run=dry_run)
@@ -177,7 +184,8 @@ class RunRequest:
         compared = target.keys or ("_row_id",)
         if other := [name for key in keys if (name := key.partition("=")[0]) not in compared]:
             raise RequestError(
-                f"key {other[0]!r} is not allowed; rows of {target.name!r} are compared by {', '.join(compared)}"
+                f"key {other[0]!r} is not allowed",
+                Edit(f"rows of {target.name!r} are compared by {', '.join(compared)}", "request"),
             )
         return request
 
@@ -197,9 +205,15 @@ class RunRequest:
         cls, mode: str, pipeline: Pipeline, flow: str, run_id: str, requested_by: str, limit: int, keys: Sequence[str]
     ) -> Self:
         if limit < 1:
-            raise RequestError(f"limit={limit} is not allowed; allowed: 1 or more")
+            raise RequestError(
+                f"limit={limit} is not allowed",
+                Edit("allowed: 1 or more", "request"),
+            )
         if bad := [key for key in keys if not key.partition("=")[0] or "=" not in key]:
-            raise RequestError(f"key={bad[0]!r} is not allowed; write column=value, for example id=7")
+            raise RequestError(
+                f"key={bad[0]!r} is not allowed",
+                Edit("write column=value, for example id=7", "request"),
+            )
         request = cls.check(pipeline, run_id, {"flows": [flow]}, requested_by=requested_by)
         RUNS[mode].check(pipeline, pipeline.flow(flow))
         return dataclasses.replace(request, mode=mode, limit=limit, keys=tuple(keys), dry_run=True)
@@ -220,9 +234,12 @@ class RunRequest:
     @classmethod
     def read(cls, layout: Layout, dag_id: str, key: str, request_id: str) -> Self:
         """The stored request; raises `RequestError` if there is none with this id."""
-        request = json_codec.read(layout.request(dag_id, key, request_id), cls, "Start a new run.")
+        request = json_codec.read(layout.request(dag_id, key, request_id), cls, OutsideAct("start a new run"))
         if request is None or request.mode not in RUNS:
-            raise RequestError(f"there is no request {request_id!r} of run {key!r}; start a new run")
+            raise RequestError(
+                f"there is no request {request_id!r} of run {key!r}",
+                OutsideAct("start a new run"),
+            )
         return request
 
 
@@ -234,16 +251,25 @@ def fresh_id(prefix: str) -> str:
 def _mode_and_dry_run(params: dict[str, Any]) -> tuple[str, bool]:
     unknown = sorted(set(params) - set(KEYS))
     if unknown:
-        raise RequestError(f"unknown key {', '.join(map(repr, unknown))}; allowed: {', '.join(KEYS)}")
+        raise RequestError(
+            f"unknown key {', '.join(map(repr, unknown))}",
+            Edit(f"allowed: {', '.join(KEYS)}", "request"),
+        )
     mode = params.get("mode", "incremental")
     if mode not in tuple(modes()):
-        raise RequestError(f"mode={mode!r} is not allowed; allowed: {', '.join(modes())}")
+        raise RequestError(
+            f"mode={mode!r} is not allowed",
+            Edit(f"allowed: {', '.join(modes())}", "request"),
+        )
     return mode, _flag("dry_run", params.get("dry_run"))
 
 
 def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool | None):
-        raise RequestError(f"{name}={value!r} is not allowed; allowed: true, false")
+        raise RequestError(
+            f"{name}={value!r} is not allowed",
+            Edit("allowed: true, false", "request"),
+        )
     return bool(value)
 
 
@@ -252,8 +278,12 @@ def _gaps(mode: str, value: object) -> bool:
     if gaps and not RUNS[mode].gaps:
         allowed = ", ".join(name for name, kind in RUNS.items() if kind.gaps)
         raise RequestError(
-            f"gaps cannot be used with mode={mode!r}; allowed with: {allowed}, which reads the files of days or hours that are not "
-            "complete; the flows below read what it adds"
+            f"gaps cannot be used with mode={mode!r}",
+            Edit(
+                f"allowed with: {allowed}, which reads the files of days or hours that are not complete; the "
+                "flows below read what it adds",
+                "request",
+            ),
         )
     return gaps
 
@@ -262,23 +292,36 @@ def _flows(pipeline: Pipeline, requested: object) -> tuple[str, ...]:
     flows = requested or ()
     names = [flow.name for flow in pipeline.flows]
     if not isinstance(flows, list | tuple):
-        raise RequestError(f"flows={flows!r} is not a list; pipeline {pipeline.name!r} has: {', '.join(names)}")
+        raise RequestError(
+            f"flows={flows!r} is not a list",
+            Edit(f"pipeline {pipeline.name!r} has: {', '.join(names)}", "request"),
+        )
     if unknown := [name for name in flows if name not in names]:
         quoted = ", ".join(map(repr, unknown))
-        raise RequestError(f"pipeline {pipeline.name!r} has no flow {quoted}; it has: {', '.join(names)}")
+        raise RequestError(
+            f"pipeline {pipeline.name!r} has no flow {quoted}",
+            Edit(f"it has: {', '.join(names)}", "request"),
+        )
     return tuple(name for name in names if name in flows)
 
 
 def _accept(pipeline: Pipeline, requested: object) -> tuple[str, ...]:
     accepted = requested or ()
     if not isinstance(accepted, list | tuple):
-        raise RequestError(f"accept={accepted!r} is not a list, for example ['silver:deleted=355']")
+        raise RequestError(
+            f"accept={accepted!r} is not a list",
+            Edit("write it as in ['silver:deleted=355']", "request"),
+        )
     keyed = [flow.name for flow in pipeline.flows if flow.is_staged]
     for each in accepted:
         if accepting_flow(each) not in keyed:
             raise RequestError(
-                f"accept={each!r} is not allowed; allowed: <flow>:deleted=<number> and <flow>:quarantined=<number>, with a flow of "
-                f"{', '.join(keyed) or 'a keyed table, of which this pipeline has none'}"
+                f"accept={each!r} is not allowed",
+                Edit(
+                    "allowed: <flow>:deleted=<number> and <flow>:quarantined=<number>, with a flow of "
+                    f"{', '.join(keyed) or 'a keyed table, of which this pipeline has none'}",
+                    "request",
+                ),
             )
     return tuple(accepted)
 
@@ -286,13 +329,22 @@ def _accept(pipeline: Pipeline, requested: object) -> tuple[str, ...]:
 def _window(pipeline: Pipeline, mode: str, first: object, last: object) -> Window | None:
     if first is None and last is None:
         if RUNS[mode].window == "required":
-            raise RequestError(f"mode={mode!r} needs from_date and to_date, for example 2026-03-01 and 2026-03-07")
+            raise RequestError(
+                f"mode={mode!r} needs from_date and to_date",
+                Edit("add them, for example 2026-03-01 and 2026-03-07", "request"),
+            )
         return None
     if RUNS[mode].window == "none":
         allowed = ", ".join(name for name, kind in RUNS.items() if kind.window != "none")
-        raise RequestError(f"from_date and to_date cannot be used with mode={mode!r}; allowed with: {allowed}")
+        raise RequestError(
+            f"from_date and to_date cannot be used with mode={mode!r}",
+            Edit(f"allowed with: {allowed}", "request"),
+        )
     if first is None or last is None:
-        raise RequestError("from_date and to_date are only allowed together; one of them is missing")
+        raise RequestError(
+            "from_date and to_date are only allowed together",
+            Edit("add the one that is missing", "request"),
+        )
     return Window.of_dates(first, last, pipeline.timezone)
 
 
@@ -305,7 +357,10 @@ def _undone_run(mode: str, run: object) -> str | None:
             )
         return None
     if not RUNS[mode].of_run:
-        raise RequestError(f"undo_run cannot be used with mode={mode!r}; allowed with: undo")
+        raise RequestError(
+            f"undo_run cannot be used with mode={mode!r}",
+            Edit("allowed with: undo", "request"),
+        )
     if not isinstance(run, str) or not re.fullmatch(RUN_ID, run):
         raise RequestError(
             f"undo_run={run!r} is not the id of a run; `tidegate ledger NAME --json` shows the run_key of each line"
@@ -319,8 +374,11 @@ def _check_fits(pipeline: Pipeline, request: RunRequest) -> None:
         return
     if request.gaps and not any(request.applies_to(flow) for flow in pipeline.flows):
         raise RequestError(
-            f"pipeline {pipeline.name!r} has no gaps: none of its sources of files declares intervals. Write "
-            "FileSource(…, intervals=Intervals(…)), or name the days with from_date and to_date"
+            f"pipeline {pipeline.name!r} has no gaps: none of its sources of files declares intervals.",
+            Either(
+                Edit("write FileSource(…, intervals=Intervals(…))", "declaration"),
+                Edit("name the days with from_date and to_date", "request"),
+            ),
         )
     for flow in request.selected(pipeline):
         if request.applies_to(flow):

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidegate import fingerprints, registry, state_code, transform_code
+from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError, TidegateError
 from tidegate.expectations import suite_file
 from tidegate.spec import AfterTables, FileSource, Flow, FunctionSink, LandingSource, Pipeline
@@ -161,8 +162,8 @@ def _resolve_flow(
     for other in others:
         if (second := other.writer_of(flow.target.name)) is not None:
             raise SpecError(
-                f"{where}: flow {second.name!r} in pipelines/{other.name}.py writes {flow.target.name!r} too; a table has one "
-                "writer: give one of the two flows another target"
+                f"{where}: flow {second.name!r} in pipelines/{other.name}.py writes {flow.target.name!r} too",
+                Edit("a table has one writer: give one of the two flows another target", "declaration"),
             )
     suite = None if flow.gate is None else project / "expectations" / f"{flow.gate.suite}.json"
     code = None if flow.transform is None else transform_code.file_of(flow.transform)
@@ -219,9 +220,13 @@ def _check_intervals(pipeline: Pipeline, declared: Mapping[str, Pipeline | Tideg
         for writer in filter(None, writers):
             if writer.intervals is None:
                 raise SpecError(
-                    f"pipelines/{pipeline.name}.py: its schedule waits for intervals of {table!r}, but flow {writer.name!r}, which "
-                    "writes it, declares none: declare FileSource(…, intervals=Intervals(…)) or "
-                    "KafkaSource(…, intervals=TopicIntervals(…)), or wait for its rows"
+                    f"pipelines/{pipeline.name}.py: its schedule waits for intervals of {table!r}, but flow "
+                    f"{writer.name!r}, which writes it, declares none",
+                    Edit(
+                        "declare FileSource(…, intervals=Intervals(…)) or KafkaSource(…, intervals=TopicIntervals(…)), "
+                        "or wait for its rows",
+                        "declaration",
+                    ),
                 )
 
 
@@ -238,7 +243,10 @@ def _writer(table: str, pipelines: Sequence[Pipeline], where: str, *, certain: b
         raise SpecError(f"{where}: {_NO_WRITER.format(table)}")
     ordered = writer is not None and (writer.watermark is not None or writer.state is not None)
     if writer is not None and writer.feeds and not writer.target.keys and not ordered:
-        raise SpecError(f"{where}: its source {table!r} is neither a bronze table nor keyed; give it keys")
+        raise SpecError(
+            f"{where}: its source {table!r} is neither a bronze table nor keyed",
+            Edit("give it keys", "declaration"),
+        )
     return writer
 
 
@@ -246,8 +254,8 @@ def _check_keyed(flow: Flow, writers: Sequence[Flow | None]) -> None:
     """Check that no one of several sources is a bronze table, whose records are not parsed."""
     if flow.sources and (raw := [each.target.name for each in writers if each is not None and not each.target.keys]):
         raise SpecError(
-            f"its source {raw[0]!r} has no keys: its records are not parsed yet. Read the table of the flow that parses it; of several "
-            "sources each has keys"
+            f"its source {raw[0]!r} has no keys: its records are not parsed yet.",
+            Edit("read the table of the flow that parses it; of several sources each has keys", "declaration"),
         )
 
 
@@ -259,15 +267,19 @@ def _check_scope(flow: Flow, writer: Flow | None) -> None:
         of_snapshots = "no table has the versions between snapshots, so remove history"
         instead = of_snapshots if writer.kind.snapshots else "read the bronze table"
         raise SpecError(
-            f"table {target.name!r} has history={target.history!r}, but its source {writer.target.name!r} has only the newest "
-            f"row of a key, so that a full refresh would lose the versions: {instead}"
+            f"table {target.name!r} has history={target.history!r}, but its source {writer.target.name!r} has "
+            "only the newest row of a key, so that a full refresh would lose the versions",
+            Edit(instead, "declaration"),
         )
     parts = [] if writer is None else [key for key in writer.target.keys if key in target.child_keys]
     if writer is not None and target.replace_by and target.sequence_by and parts:
         raise SpecError(
-            f"table {target.name!r} has replace_by={target.replace_by}, but its source {writer.target.name!r} has one row per "
-            f"{', '.join(parts)}: each row would replace the others of its scope. Read a table whose rows make whole scopes, or "
-            "remove replace_by"
+            f"table {target.name!r} has replace_by={target.replace_by}, but its source {writer.target.name!r} "
+            f"has one row per {', '.join(parts)}: each row would replace the others of its scope.",
+            Either(
+                Edit("read a table whose rows make whole scopes", "declaration"),
+                Edit("remove replace_by", "declaration"),
+            ),
         )
 
 
@@ -275,8 +287,8 @@ def _check_sent(flow: Flow, writer: Flow | None) -> None:
     """Check that the rows of a table that is sent have keys."""
     if flow.kind.sends and writer is not None and not writer.target.keys:
         raise SpecError(
-            f"its source {writer.target.name!r} has no keys, by which the changes are sent to {flow.target.name}: send the table with "
-            "keys that is derived from it"
+            f"its source {writer.target.name!r} has no keys, by which the changes are sent to {flow.target.name}",
+            Edit("send the table with keys that is derived from it", "declaration"),
         )
 
 
@@ -286,8 +298,9 @@ def _check_watermark(pipeline: Pipeline, flow: Flow, writer: Flow | None) -> Non
         return
     if writer.feeds or pipeline.writer_of(writer.target.name) is None:
         raise SpecError(
-            f"it declares a watermark, but its source {writer.target.name!r} is no bronze table of pipeline {pipeline.name!r}: a row is "
-            "late by the batches of bronze before its own. Declare the watermark on the flow that parses the bronze table"
+            f"it declares a watermark, but its source {writer.target.name!r} is no bronze table of pipeline "
+            f"{pipeline.name!r}: a row is late by the batches of bronze before its own.",
+            Edit("declare the watermark on the flow that parses the bronze table", "declaration"),
         )
 
 
@@ -298,14 +311,19 @@ def _check_state(pipeline: Pipeline, flow: Flow, writer: Flow | None) -> None:
     name = writer.target.name
     if pipeline.writer_of(name) is None:
         raise SpecError(
-            f"it declares state, but another pipeline writes its source {name!r}: a run could read the table between its rows and "
-            f"the heartbeat that follows them. Declare the flow in the pipeline that writes {name!r}"
+            f"it declares state, but another pipeline writes its source {name!r}: a run could read the table "
+            "between its rows and the heartbeat that follows them.",
+            Edit(f"declare the flow in the pipeline that writes {name!r}", "declaration"),
         )
     if writer.watermark is None:
         raise SpecError(
-            f"it declares state, but flow {writer.name!r}, which writes its source {name!r}, declares no watermark: state would grow "
-            f"without bound, and no window would close. Declare Flow(…, watermark=Watermark(delay=…)) for {writer.name!r}, which "
-            "appends to a table without keys and with event_time"
+            f"it declares state, but flow {writer.name!r}, which writes its source {name!r}, declares no "
+            "watermark: state would grow without bound, and no window would close.",
+            Edit(
+                f"declare Flow(…, watermark=Watermark(delay=…)) for {writer.name!r}, which appends to a table "
+                "without keys and with event_time",
+                "declaration",
+            ),
         )
 
 
@@ -316,17 +334,24 @@ def _check_snapshots(pipeline: Pipeline, flow: Flow, writer: Flow | None) -> Non
     source, table = writer.source, writer.target.name
     if pipeline.writer_of(table) is None:
         raise SpecError(
-            f"its source {table!r} is written by another pipeline: declare the landing flow of the snapshots in this one"
+            f"its source {table!r} is written by another pipeline",
+            Edit("declare the landing flow of the snapshots in this one", "declaration"),
         )
     if not isinstance(source, FileSource) or source.intervals is None or source.intervals.quiet_hours is not None:
         raise SpecError(
-            f"nothing says when a snapshot in its source {table!r} is complete, so that rows which have not landed yet would be deleted: "
-            f"flow {writer.name!r} needs FileSource(…, intervals=Intervals(…)) with marker, manifest or files; a quiet period is a guess"
+            f"nothing says when a snapshot in its source {table!r} is complete, so that rows which have not "
+            "landed yet would be deleted",
+            Edit(
+                f"flow {writer.name!r} needs FileSource(…, intervals=Intervals(…)) with marker, manifest or "
+                "files; a quiet period is a guess",
+                "declaration",
+            ),
         )
     if source.changes is not None:
         raise SpecError(
-            f"the records of its source {table!r} are changes, which say themselves what they delete, and no rows of a snapshot: read it "
-            "with ChangeFeed, or remove changes"
+            f"the records of its source {table!r} are changes, which say themselves what they delete, and no "
+            "rows of a snapshot",
+            Either(Edit("read it with ChangeFeed", "declaration"), Edit("remove changes", "declaration")),
         )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+from tidegate.advice import Edit, Either, OutsideAct, Then
 from tidegate.errors import RequestError
 from tidegate.spec import Flow, Pipeline
 
@@ -61,13 +62,23 @@ def _check_event_time(pipeline: Pipeline, flow: Flow) -> None:
         return
     if pipeline.writer_of(table) is None:
         raise RequestError(
-            f"flow {flow.name!r} cannot be backfilled: another pipeline writes {table!r}, "
-            "from which its groups are computed. Backfill that pipeline: the next increment reads the changes. "
-            f"Or declare Table(…, event_time=<a date or timestamp among its keys>) for {flow.target.name!r}, or use mode='full_refresh'."
+            f"flow {flow.name!r} cannot be backfilled: another pipeline writes {table!r}, from which its "
+            "groups are computed.",
+            Either(
+                OutsideAct("backfill that pipeline: the next increment reads the changes"),
+                Edit(
+                    f"declare Table(…, event_time=<a date or timestamp among its keys>) for {flow.target.name!r}",
+                    "declaration",
+                ),
+                Edit("use mode='full_refresh'", "request"),
+            ),
         )
     raise RequestError(
-        f"flow {flow.name!r} cannot be backfilled: no event_time is declared. Write "
-        f"Table(…, event_time=<a date or timestamp column>) for {table!r}, or use mode='full_refresh'."
+        f"flow {flow.name!r} cannot be backfilled: no event_time is declared.",
+        Either(
+            Edit(f"write Table(…, event_time=<a date or timestamp column>) for {table!r}", "declaration"),
+            Edit("use mode='full_refresh'", "request"),
+        ),
     )
 
 
@@ -80,28 +91,39 @@ def _derives_keys(flow: Flow) -> bool:
 def _check_table(_pipeline: Pipeline, flow: Flow) -> None:
     if flow.kind.stateful:
         raise RequestError(
-            f"flow {flow.name!r} cannot be verified: its results depend on the batches in which the rows came, which no query over "
-            f"{flow.source_tables[0]} has. Verify the flow that writes {flow.source_tables[0]}; {flow.kind.instead}"
+            f"flow {flow.name!r} cannot be verified: its results depend on the batches in which the rows "
+            f"came, which no query over {flow.source_tables[0]} has.",
+            Edit(f"verify the flow that writes {flow.source_tables[0]}; {flow.kind.instead}", "request"),
         )
     if flow.kind.sends:
         raise RequestError(
-            f"flow {flow.name!r} cannot be verified: it has no table, but sends the changes of {flow.source_tables[0]} to "
-            f"{flow.target.name}. Verify the flow that writes {flow.source_tables[0]}, and compare the sink with that table"
+            f"flow {flow.name!r} cannot be verified: it has no table, but sends the changes of "
+            f"{flow.source_tables[0]} to {flow.target.name}.",
+            Edit(
+                f"verify the flow that writes {flow.source_tables[0]}, and compare the sink with that table", "request"
+            ),
         )
 
 
 def _check_entries(_pipeline: Pipeline, flow: Flow) -> None:
     if flow.kind.snapshots:
         raise RequestError(
-            f"entries of flow {flow.name!r} are not replayed: they are records of a snapshot, and only a whole one is compared. Correct "
-            "the suite or the transform, then use mode='full_refresh'; or land the next snapshot"
+            f"entries of flow {flow.name!r} are not replayed: they are records of a snapshot, and only a "
+            "whole one is compared.",
+            Either(
+                Then(Edit("correct the suite or the transform", "suite"), Edit("use mode='full_refresh'", "request")),
+                OutsideAct("land the next snapshot"),
+            ),
         )
 
 
 def _check_stateful(pipeline: Pipeline, flow: Flow) -> None:
     if not flow.kind.stateful:
         stateful = ", ".join(each.name for each in pipeline.flows if each.kind.stateful)
-        raise RequestError(f"flow {flow.name!r} keeps no state; stateful flows of this pipeline: {stateful or 'none'}")
+        raise RequestError(
+            f"flow {flow.name!r} keeps no state",
+            Edit(f"stateful flows of this pipeline: {stateful or 'none'}", "request"),
+        )
 
 
 RUNS: dict[str, RunKind] = {

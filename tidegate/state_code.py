@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from tidegate import transform_code
+from tidegate.advice import Edit
 from tidegate.errors import SpecError
 
 _CLOCKS = frozenset(
@@ -82,8 +83,9 @@ def check(transform: str) -> None:
     names = {transform_code.last_name(node) for _, node in nodes}
     if names.intersection(_PROCESSORS) and "registerTimer" not in names:
         raise SpecError(
-            f"transform {transform!r} uses transformWithStateInPandas without registerTimer: it would remember every key for ever. "
-            "Register a timer by event time, and clear the state of the key in handleExpiredTimer"
+            f"transform {transform!r} uses transformWithStateInPandas without registerTimer: it would "
+            "remember every key for ever.",
+            Edit("register a timer by event time, and clear the state of the key in handleExpiredTimer", "transform"),
         )
 
 

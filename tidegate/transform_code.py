@@ -15,6 +15,7 @@ import threading
 from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
+from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError
 from tidegate.errors.classification import raise_machine
 
@@ -79,18 +80,27 @@ def check_exists(role: str, name: str, code: Path | None) -> ast.Module:
     module, _, function = name.partition(":")
     file = f"spark_jobs/{module}.py"
     if code is None:
-        raise SpecError(f"{role} {name!r}: {file} does not exist; create it, or correct the {role}")
+        raise SpecError(
+            f"{role} {name!r}: {file} does not exist",
+            Either(Edit("create it", "transform"), Edit(f"correct the {role}", "declaration")),
+        )
     try:
         source = code.read_bytes()
         names = symtable.symtable(source, file, "exec")  # type: ignore[arg-type]  # bytes: Python finds the encoding
         tree = _parsed(source)
     except (OSError, SyntaxError, ValueError) as error:
         raise_machine(error, f"{role} {name!r}")
-        raise SpecError(f"{role} {name!r}: {file} cannot be read: {error}; correct the file") from error
+        raise SpecError(
+            f"{role} {name!r}: {file} cannot be read: {error}",
+            Edit("correct the file", "transform"),
+        ) from error
     # Names of `import *` are not in the file; the job imports the module and raises if the function is not among them.
     defined = [symbol.get_name() for symbol in names.get_symbols() if symbol.is_assigned() or symbol.is_imported()]
     if function not in defined and b"import *" not in source:
-        raise SpecError(f"{role} {name!r}: {file} has no function {function!r}; add it, or correct the {role}")
+        raise SpecError(
+            f"{role} {name!r}: {file} has no function {function!r}",
+            Either(Edit("add it", "transform"), Edit(f"correct the {role}", "declaration")),
+        )
     return tree
 
 
@@ -104,9 +114,9 @@ def _check_parameters(transform: str, tree: ast.Module, sources: Sequence[str]) 
     parameters = [each.arg for each in (*given.posonlyargs, *given.args, *given.kwonlyargs)]
     if parameters != list(sources):
         raise SpecError(
-            f"transform {transform!r}: spark_jobs/{module}.py line {definition.lineno}: {function} has the parameters "
-            f"({', '.join(parameters)}), but the flow has the sources {', '.join(sources)}; write "
-            f"def {function}({', '.join(sources)})"
+            f"transform {transform!r}: spark_jobs/{module}.py line {definition.lineno}: {function} has the "
+            f"parameters ({', '.join(parameters)}), but the flow has the sources {', '.join(sources)}",
+            Edit(f"write def {function}({', '.join(sources)})", "transform"),
         )
 
 
@@ -122,11 +132,15 @@ def _check_reads(transform: str) -> None:
     for place, node in nodes:
         if read := _table_read(node, sessions):
             raise SpecError(
-                f"transform {transform!r}: spark_jobs/{place}.py line {getattr(node, 'lineno', 0)} reads a table in another way "
-                f"than by a source of its flow ({read}): a change of that table would not change the result. In a flow whose target "
-                "has keys alone, add it as sources=(…, ChangeFeed(<table>, on={…})) and take it as a parameter. A flow with "
-                "sequence_by has one source: join in the flow that reads its table. Rows that belong to the code may be made with "
-                "createDataFrame"
+                f"transform {transform!r}: spark_jobs/{place}.py line {getattr(node, 'lineno', 0)} reads a table "
+                f"in another way than by a source of its flow ({read}): a change of that table would not change "
+                "the result.",
+                Edit(
+                    "in a flow whose target has keys alone, add it as sources=(…, ChangeFeed(<table>, on={…})) and take "
+                    "it as a parameter. A flow with sequence_by has one source: join in the flow that reads its table. Rows "
+                    "that belong to the code may be made with createDataFrame",
+                    "transform",
+                ),
             )
 
 

@@ -9,6 +9,7 @@ from typing import Self
 import pendulum
 
 from tidegate import dates
+from tidegate.advice import Edit
 from tidegate.errors import RequestError
 
 
@@ -34,7 +35,10 @@ class Window:
         """
         start, end = _day("from_date", first, timezone), _day("to_date", last, timezone)
         if end < start:
-            raise RequestError(f"from_date={first} is after to_date={last}; exchange them")
+            raise RequestError(
+                f"from_date={first} is after to_date={last}",
+                Edit("exchange them", "request"),
+            )
         return cls.of_interval(start, end.add(days=1), timezone)
 
     @classmethod
@@ -45,10 +49,14 @@ class Window:
             RequestError: It is empty, or out of range (`tidegate.dates`).
         """
         if end <= start:
-            raise RequestError(f"the window from {start} to {end} is empty; name an end after the start")
+            raise RequestError(
+                f"the window from {start} to {end} is empty",
+                Edit("name an end after the start", "request"),
+            )
         if start.date() < dates.FIRST or (end - datetime.timedelta(microseconds=1)).date() > dates.LAST:
             raise RequestError(
-                f"the window from {start} to {end} is out of range; choose one within {dates.FIRST} to {dates.LAST}"
+                f"the window from {start} to {end} is out of range",
+                Edit(f"choose one within {dates.FIRST} to {dates.LAST}", "request"),
             )
         since, until = (pendulum.instance(each).in_timezone("UTC") for each in (start, end))
         return cls(start=since.to_iso8601_string(), end=until.to_iso8601_string(), timezone=timezone)

@@ -25,7 +25,8 @@ def test_what_cannot_be_verified_exits_with_64(project: Project, arguments: tupl
 
 
 @pytest.mark.parametrize(
-    ("flow", "remedy"), [(0, "A reingest adds files and messages"), (1, "A backfill or a full refresh derives rows")]
+    ("flow", "remedy"),
+    [(0, "--mode reingest adds files and messages"), (1, "--mode full_refresh derives the table again")],
 )
 def test_the_remedy_for_a_table_that_differs_is_one_that_applies_to_its_flow(flow: int, remedy: str) -> None:
-    assert remedy in _remedy(orders().flows[flow])
+    assert remedy in _remedy(orders(), orders().flows[flow]).text

@@ -102,7 +102,7 @@ def test_a_damaged_entry_is_an_error_that_names_table_and_file(orders: Path, pro
     for read in reads:
         with pytest.raises(TableUnreadableError) as raised:
             read()
-        assert (raised.value.table, raised.value.file, raised.value.problem) == ("silver.orders", str(file), problem)
+        assert (raised.value.table, raised.value.file, raised.value.damage) == ("silver.orders", str(file), problem)
         assert str(raised.value).startswith(f"table silver.orders cannot be read: {file} {problem}. ")
 
 
@@ -152,7 +152,7 @@ def test_a_damaged_checkpoint_is_an_error_that_names_it(orders: Path, problem: s
     DAMAGE[problem](checkpoint_of(orders, 2))
     with pytest.raises(TableUnreadableError) as raised:
         delta_table.find(orders)
-    assert (raised.value.file, raised.value.problem) == (str(checkpoint_of(orders, 2)), problem)
+    assert (raised.value.file, raised.value.damage) == (str(checkpoint_of(orders, 2)), problem)
 
 
 @pytest.mark.parametrize("content", [b"", b'{"ver', b"[]", b'{"version":"2"}', b"\xff"])

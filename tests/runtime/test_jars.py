@@ -61,7 +61,7 @@ def test_a_project_that_links_to_the_jars_of_another_has_the_same_class_path(roo
 def test_the_error_for_a_missing_jar_names_the_command(root: Path) -> None:
     for path in (root / "jars/spark").iterdir():
         path.unlink()
-    with pytest.raises(SetupError, match=r"2 jars are missing, for example spark/delta-4\.4\.0\.jar: run `make setup`"):
+    with pytest.raises(SetupError, match=r"2 jars are missing, for example spark/delta-4\.4\.0\.jar; run `make setup`"):
         jars.class_path(root, "spark")
 
 

@@ -14,6 +14,7 @@ from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import DAG, BaseOperator, Context, Param
 from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException, ErrorType
 
+from tidegate.advice import Edit
 from tidegate.airflow import attempt
 from tidegate.airflow.failure import plain_failures
 from tidegate.airflow.retry import RETRIES, RETRY_DELAY, FailureRetryPolicy
@@ -52,13 +53,17 @@ class AskPerson(HITLOperator):
         """
         unknown = sorted(set(context["dag_run"].conf or {}) - set(_PARAMS))
         if unknown:
-            raise RequestError(f"unknown key {', '.join(map(repr, unknown))}; allowed: {', '.join(_PARAMS)}")
+            raise RequestError(
+                f"unknown key {', '.join(map(repr, unknown))}",
+                Edit(f"allowed: {', '.join(_PARAMS)}", "request"),
+            )
         pipeline, flow, schema_change_id = (str(context["params"][name]) for name in _PARAMS)
         layout = attempt.layout()
         refused = evolution.refusals(layout, pipeline, schema_change_id)
         if (refused_by := refused[0].flow) != flow:
             raise RequestError(
-                f"schema change {schema_change_id!r} is of flow {refused_by!r} and not of {flow!r}; correct the name of the flow"
+                f"schema change {schema_change_id!r} is of flow {refused_by!r} and not of {flow!r}",
+                Edit("correct the name of the flow", "request"),
             )
         if answered := evolution.answers(layout, pipeline, schema_change_id):
             raise AirflowSkipException(f"{answered[0].decided_by or 'A person'} answered {answered[0].decision!r}.")

@@ -28,6 +28,7 @@ from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from tidegate import formatting
+from tidegate.advice import Edit, OutsideAct
 from tidegate.alerting.alerts import cause_in
 from tidegate.alerting.rules import RULES
 from tidegate.errors import SetupError
@@ -124,7 +125,8 @@ def send(connection: Connection, notification: Notification, context: Context) -
             ).notify(context)
         case other:
             raise SetupError(
-                f"connection {CONNECTION!r} has the type {other!r}; change it to one of {', '.join(TYPES)}"
+                f"connection {CONNECTION!r} has the type {other!r}",
+                Edit(f"change it to one of {', '.join(TYPES)}", "setting"),
             )
 
 
@@ -140,7 +142,8 @@ def _post(connection: Connection, extra: dict[str, Any], notification: Notificat
         url += f":{connection.port}"
     if not host or not url.startswith(("http://", "https://")):
         raise SetupError(
-            f"connection {CONNECTION!r} has no URL; set its host to the URL of the webhook, for example https://chat/hook"
+            f"connection {CONNECTION!r} has no URL",
+            Edit("set its host to the URL of the webhook, for example https://chat/hook", "setting"),
         )
     import httpx
 
@@ -161,7 +164,8 @@ def _post(connection: Connection, extra: dict[str, Any], notification: Notificat
         # The status alone counts: an error while reading the body would cause a second notification.
         if not response.is_success:
             raise RefusedError(
-                f"the webhook answered {response.status_code}; if it goes on, correct connection {CONNECTION!r}"
+                f"the webhook answered {response.status_code}",
+                Edit(f"if it goes on, correct connection {CONNECTION!r}", "setting"),
             )
 
 
@@ -170,15 +174,18 @@ def _notifier(package: str, module: str, name: str) -> Any:
         return getattr(importlib.import_module(f"airflow.providers.{module}"), name)
     except ModuleNotFoundError as error:
         raise SetupError(
-            f"connection {CONNECTION!r} needs the package apache-airflow-providers-{package}; install it where Airflow's "
-            "tasks run"
+            f"connection {CONNECTION!r} needs the package apache-airflow-providers-{package}",
+            OutsideAct("install it where Airflow's tasks run"),
         ) from error
 
 
 def _required(extra: dict[str, Any], name: str) -> str:
     value = extra.get(name)
     if not isinstance(value, str) or not value:
-        raise SetupError(f"connection {CONNECTION!r} has no {name!r} in its extra; add it")
+        raise SetupError(
+            f"connection {CONNECTION!r} has no {name!r} in its extra",
+            Edit("add it", "setting"),
+        )
     return value
 
 

@@ -13,6 +13,7 @@ import pendulum
 from airflow.sdk import DAG, BaseOperator, Context, Param, SkipMixin
 
 from tidegate import dates, registry
+from tidegate.advice import Command, Edit
 from tidegate.airflow import approval, attempt
 from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
 from tidegate.airflow.failure import CLEARING_HINT, TaskFailure, plain_failures
@@ -87,13 +88,19 @@ class PlanQuarantine(BaseOperator, SkipMixin):
         dag_run, params = context["dag_run"], dict(context["params"])
         unknown = sorted(set(dag_run.conf or {}) - set(_params()))
         if unknown:
-            raise RequestError(f"unknown key {', '.join(map(repr, unknown))}; allowed: {', '.join(_params())}")
+            raise RequestError(
+                f"unknown key {', '.join(map(repr, unknown))}",
+                Edit(f"allowed: {', '.join(_params())}", "request"),
+            )
         by = dag_run.triggering_user_name or "airflow"
         pipeline = registry.load(params["pipeline"])
         flow = next((flow for flow in pipeline.flows if flow.name == params["flow"]), None)
         if flow is None:
             names = ", ".join(flow.name for flow in pipeline.flows)
-            raise RequestError(f"pipeline {pipeline.name!r} has no flow {params['flow']!r}; it has: {names}")
+            raise RequestError(
+                f"pipeline {pipeline.name!r} has no flow {params['flow']!r}",
+                Edit(f"it has: {names}", "request"),
+            )
         selection = Selection.check(**{name: params[name] for name in _SELECTION})
         layout = attempt.layout()
         layout.open()
@@ -177,14 +184,21 @@ def _check_fits(action: str, params: Mapping[str, Any], *, dry_run: bool) -> Non
     """Refuse fields that the action would ignore."""
     if params["limit"] is not None:
         raise RequestError(
-            f"limit does not apply to {action}, which affects all selected entries; select fewer by rule or date"
+            f"limit does not apply to {action}, which affects all selected entries",
+            Edit("select fewer by rule or date", "request"),
         )
     if action not in ("take", "accept"):
         return
     if fields := [name for name in _SELECTION if params[name] is not None]:
-        raise RequestError(f"{', '.join(fields)} does not apply to {action}, which is about the whole refused batch")
+        raise RequestError(
+            f"{', '.join(fields)} does not apply to {action}, which is about the whole refused batch",
+            Edit("leave them out", "request"),
+        )
     if dry_run:
-        raise RequestError(f"{action} has no dry run; `tidegate plan` shows which batch waits")
+        raise RequestError(
+            f"{action} has no dry run",
+            Command.tidegate("plan", params["pipeline"], says="`{}` shows which batch waits"),
+        )
 
 
 def _params() -> dict[str, Any]:

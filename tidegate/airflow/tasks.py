@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from airflow.sdk import Asset, AssetAlias, BaseOperator, Context, SkipMixin
 from airflow.sdk.exceptions import AirflowSkipException
 
+from tidegate.advice import Edit
 from tidegate.airflow import approval, attempt, gauges
 from tidegate.airflow.assets import (
     attach_intervals,
@@ -184,8 +185,8 @@ class PlanRun(BaseOperator, SkipMixin):
         start, end = dag_run.data_interval_start, dag_run.data_interval_end
         if start is None or end is None or start == end:
             raise RequestError(
-                f"pipeline {self._pipeline.name!r} has no schedule with data intervals, so a backfill has no windows; trigger one "
-                "run with mode='backfill', from_date and to_date instead"
+                f"pipeline {self._pipeline.name!r} has no schedule with data intervals, so a backfill has no windows",
+                Edit("trigger one run with mode='backfill', from_date and to_date instead", "request"),
             )
         window = Window.of_interval(start, end, self._pipeline.timezone)
         return RunRequest.of_window(self._pipeline, dag_run.run_id, conf, window, requested_by=by)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate import __version__, identity, json_codec
+from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then, new_version
 from tidegate.errors import CheckpointIncompatibleError, DeclarationConflictError, SchemaChangedError
 from tidegate.fingerprints import fingerprint
 from tidegate.folders import entries
@@ -25,7 +26,7 @@ from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spec import Flow, Pipeline
 from tidegate.spec.durations import in_seconds
 
-REPAIR = "Restore it from a backup, or raise checkpoint_version."
+REPAIR = Either(OutsideAct("restore it from a backup"), new_version(says="raise checkpoint_version"))
 """What to do about a damaged file of a checkpoint version."""
 
 
@@ -163,13 +164,17 @@ def check_writers(flow: Flow, ref: CheckpointRef, writers: Collection[str]) -> N
     own = f"{ref.dag_id}/{flow.name}/"
     if others := sorted({app_id.rsplit("/", 2)[0] for app_id in writers if not app_id.startswith(own)}):
         raise DeclarationConflictError(
-            f"flow {flow.name!r}: table {flow.target.name!r} was written by {', '.join(others)}. Keep that flow's name, or give this "
-            "flow another target: two flows cannot write the same table."
+            f"flow {flow.name!r}: table {flow.target.name!r} was written by {', '.join(others)}.",
+            Either(
+                Edit("keep that flow's name", "declaration"),
+                Edit("give this flow another target: two flows cannot write the same table", "declaration"),
+            ),
         )
     if writers and not flow.is_staged and flow.feeds:
         raise DeclarationConflictError(
-            f"flow {flow.name!r}: table {flow.target.name!r} has no keys, so a new checkpoint version would write every row twice. "
-            "Give it keys, or another table name."
+            f"flow {flow.name!r}: table {flow.target.name!r} has no keys, so a new checkpoint version would "
+            "write every row twice.",
+            Either(Edit("give it keys", "declaration"), Edit("another table name", "declaration")),
         )
 
 
@@ -252,21 +257,25 @@ def _check_schema(layout: Layout, resolved: ResolvedFlow) -> None:
     if not breaking or version != flow.checkpoint_version:
         return
     file, names = f"pipelines/{pipeline.name}.py", ", ".join(change.formerly or change.field for change in breaking)
-    steps = [f"set checkpoint_version={version + 1} for flow {flow.name!r} in {file};"]
+    steps: list[Advice] = [new_version(version, f"set {{}} for flow {flow.name!r} in {file}")]
     if flow.transform is not None:
         module, _, function = flow.transform.partition(":")
-        steps.append(f"check {function} in spark_jobs/{module}.py for {names};")
-    steps.append(f"run `tidegate run {pipeline.name}`: {flow.target.name} is derived again from bronze and swapped in.")
+        steps.append(Edit(f"check {function} in spark_jobs/{module}.py for {names}", "transform"))
+    again = f"run `{{}}`: {flow.target.name} is derived again from bronze and swapped in"
+    steps.append(Command.tidegate("run", pipeline.name, says=again))
     raise SchemaChangedError(
         flow.name,
         version,
         {change.field: (change.before, change.after) for change in breaking},
         descriptions=[change.summary() for change in breaking],
-        steps=steps,
+        steps=Then(*steps),
         breaks=resolved.readers,
     )
 
 
 def _read_schema(path: Path) -> _Schema | None:
-    repair = "Restore it from a backup, or remove it: the schema declared now then counts as the recorded one."
+    repair = Either(
+        OutsideAct("restore it from a backup"),
+        OutsideAct("remove it: the schema declared now then counts as the recorded one"),
+    )
     return json_codec.read(path, _Schema, repair)

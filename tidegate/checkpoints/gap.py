@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from tidegate.advice import Edit
 from tidegate.checkpoints import overrides
 from tidegate.checkpoints.overrides import Override
 from tidegate.errors import RequestError
@@ -35,7 +36,8 @@ def parse(texts: Iterable[str]) -> Offsets:
         match = _NAMED.fullmatch(text)
         if match is None or int(match[2]) > int(match[3]) or int(match[1]) in offsets:
             raise RequestError(
-                f"{text!r} is not a range of offsets; write partition:first-last, as in 0:10-14, each partition once"
+                f"{text!r} is not a range of offsets",
+                Edit("write partition:first-last, as in 0:10-14, each partition once", "request"),
             )
         offsets[int(match[1])] = (int(match[2]), int(match[3]))
     return offsets

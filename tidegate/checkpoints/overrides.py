@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from tidegate import json_codec
+from tidegate.advice import Command, Edit, Either, OutsideAct
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import DamagedFileError, RequestError
@@ -73,7 +74,7 @@ def history(layout: Layout, dag_id: str, flow: str) -> list[Override]:
     except FileNotFoundError:
         return []
     except ValueError as error:
-        repair = "Restore it from a backup, or remove the damaged line."
+        repair = Either(OutsideAct("restore it from a backup"), OutsideAct("remove the damaged line"))
         raise DamagedFileError(path, str(error), repair) from None
 
 
@@ -92,8 +93,8 @@ def check_on(layout: Layout, dag_id: str, flow: str) -> None:
     off = switched_off(layout, dag_id, flow)
     if off is not None:
         raise RequestError(
-            f"flow {flow!r} of {dag_id!r} is {off.summary()}. Switch it on first: "
-            f'tidegate flow on {dag_id} {flow} --reason "…"'
+            f"flow {flow!r} of {dag_id!r} is {off.summary()}.",
+            Command.tidegate("flow", "on", dag_id, flow, "--reason", "…", says="switch it on first: {}"),
         )
 
 
@@ -112,7 +113,10 @@ def switch(layout: Layout, dag_id: str, flow: str, *, on: bool, by: str, reason:
     current = switched_off(layout, dag_id, flow)
     if (current is None) == on:
         state = "on" if on else f"off: {current.summary()}" if current is not None else "off"
-        raise RequestError(f"flow {flow!r} of {dag_id!r} is already {state}")
+        raise RequestError(
+            f"flow {flow!r} of {dag_id!r} is already {state}",
+            Edit("nothing is left to do", "request"),
+        )
     return record(layout, dag_id, flow, Override(act="on" if on else "off", by=by, reason=reason))
 
 
@@ -130,21 +134,36 @@ def skip(
             no decision to cancel.
     """
     if not isinstance(flow.source, FileSource):
-        raise RequestError(f"flow {flow.name!r} reads no landing folder, so it has no files to skip")
+        raise RequestError(
+            f"flow {flow.name!r} reads no landing folder, so it has no files to skip",
+            Edit("name a flow with a FileSource", "request"),
+        )
     folder = layout.landing(flow.source.path)
     if undo:
         if file not in skipped_files(layout, ref.dag_id, flow.name):
-            raise RequestError(f"{file} is not among the files to skip; `tidegate flow show {ref.dag_id}` lists them")
+            raise RequestError(
+                f"{file} is not among the files to skip",
+                Command.tidegate("flow", "show", ref.dag_id, says="`{}` lists them"),
+            )
         return record(layout, ref.dag_id, flow.name, Override(act="read", by=by, reason=reason, file=file))
     if not (folder / file).is_file():
-        raise RequestError(f"there is no file {file} in {folder}; name it relative to that folder")
+        raise RequestError(
+            f"there is no file {file} in {folder}",
+            Edit("name it relative to that folder", "request"),
+        )
     committed = progress.read(ref.path(layout)).last_committed
     planned = None if committed is None else progress.planned_batch(ref.path(layout), committed)
     read = progress.source_files(ref.path(layout), up_to=-1 if planned is None else planned.log_offset)
     if str(folder / file) in {each.path for each in read}:
         raise RequestError(
-            f"{file} was read already, and its rows stay in bronze. To remove them from silver, filter them by _origin in the "
-            "transform and run a backfill, or delete them at the source"
+            f"{file} was read already, and its rows stay in bronze.",
+            Either(
+                Edit(
+                    "to remove them from silver, filter them by _origin in the transform and run a backfill",
+                    "transform",
+                ),
+                OutsideAct("delete them at the source"),
+            ),
         )
     return record(layout, ref.dag_id, flow.name, Override(act="skip", by=by, reason=reason, file=file))
 
@@ -156,7 +175,10 @@ def record(layout: Layout, dag_id: str, flow: str, decision: Override) -> Overri
         RequestError: The reason is empty.
     """
     if not decision.reason.strip():
-        raise RequestError("the reason is empty; say why, it is recorded with the decision")
+        raise RequestError(
+            "the reason is empty",
+            Edit("say why, it is recorded with the decision", "request"),
+        )
     path = layout.overrides(dag_id, flow)
     path.parent.mkdir(parents=True, exist_ok=True)
     with Path(path).open("a", encoding="utf-8") as file:

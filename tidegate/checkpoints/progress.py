@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from tidegate.advice import Either, OutsideAct, new_version
 from tidegate.errors import CheckpointCorruptError
 from tidegate.errors.classification import accessing
 from tidegate.folders import entries
@@ -319,7 +320,10 @@ def _json(path: Path, line: str) -> dict[str, Any]:
 
 def _corrupt(path: Path, why: str) -> CheckpointCorruptError:
     return CheckpointCorruptError(
-        f"checkpoint file {path} cannot be used: {why}. Restore it from a backup, or raise checkpoint_version in the "
-        "declaration so that the table is derived again.",
+        f"checkpoint file {path} cannot be used: {why}.",
+        Either(
+            OutsideAct("restore it from a backup"),
+            new_version(says="raise checkpoint_version in the declaration so that the table is derived again"),
+        ),
         path=str(path),
     )

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tidegate import json_codec
+from tidegate.advice import Command, Edit, Either, OutsideAct
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import RequestError
@@ -93,23 +94,44 @@ def decide(layout: Layout, ref: CheckpointRef, flow: Flow, *, by: str, reason: s
     """
     if flow.kind.snapshots and action == "take":
         raise RequestError(
-            f"flow {flow.name!r} compares snapshots, and a snapshot without its rows would empty the table; correct its suite or its "
-            "transform, or land a newer snapshot, which takes the place of the refused one"
+            f"flow {flow.name!r} compares snapshots, and a snapshot without its rows would empty the table",
+            Either(
+                Edit("correct its suite or its transform", "suite"),
+                OutsideAct("land a newer snapshot, which takes the place of the refused one"),
+            ),
         )
     if not flow.kind.quarantines and action == "take":
         what = "keeps state, and its results" if flow.kind.stateful else "recomputes groups, and groups"
-        raise RequestError(f"flow {flow.name!r} {what} cannot be quarantined; correct its suite or its transform")
+        raise RequestError(
+            f"flow {flow.name!r} {what} cannot be quarantined",
+            Edit("correct its suite or its transform", "suite"),
+        )
     if not reason.strip():
-        raise RequestError("the reason is empty; say why the batch passes, or goes to quarantine as a whole")
+        raise RequestError(
+            "the reason is empty",
+            Edit("say why the batch passes, or goes to quarantine as a whole", "request"),
+        )
     batch_id = waiting_batch(layout, ref)
     if batch_id is None:
         raise RequestError(
-            f"flow {ref.flow!r} has no refused batch; `tidegate status {ref.dag_id}` shows what each flow waits for"
+            f"flow {ref.flow!r} has no refused batch",
+            Command.tidegate("status", ref.dag_id, says="`{}` shows what each flow waits for"),
         )
     if action == "accept" and not is_held(recorded(layout, ref)):
         raise RequestError(
-            f"batch {batch_id} of flow {ref.flow!r} is not held by a statistic, so it cannot be accepted; correct its suite or its "
-            "transform, or send it to quarantine as a whole"
+            f"batch {batch_id} of flow {ref.flow!r} is not held by a statistic, so it cannot be accepted",
+            Either(
+                Edit("correct its suite or its transform", "suite"),
+                Command.tidegate(
+                    "quarantine",
+                    "take",
+                    ref.dag_id,
+                    ref.flow,
+                    "--reason",
+                    "…",
+                    says="send it to quarantine as a whole: {}",
+                ),
+            ),
         )
     stored = BatchDecision(batch_id=batch_id, by=by, reason=reason.strip(), at=now(), action=action)
     json_codec.write(_path(layout, ref), stored)

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidegate import json_codec
+from tidegate.advice import OutsideAct
 from tidegate.folders import entries
 
 State = tuple[str, int]
@@ -36,7 +37,7 @@ def unread(folder: Path, changed: Iterable[State]) -> set[State]:
     left = set(changed)
     if left:
         for path in entries(folder, "*.json"):
-            piece = json_codec.read(path, _Piece, "Restore it from a backup.")
+            piece = json_codec.read(path, _Piece, OutsideAct("restore it from a backup"))
             if piece is not None and piece.done:
                 left -= piece.files.items()
     return left

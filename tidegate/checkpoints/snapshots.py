@@ -11,13 +11,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from tidegate import json_codec
+from tidegate.advice import OutsideAct
 from tidegate.checkpoints import refusal, rewrite
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.folders import entries
 from tidegate.layout import Layout
 from tidegate.report import now
 
-_REPAIR = "Remove it: the next run announces the newest complete snapshot again."
+_REPAIR = OutsideAct("remove it: the next run announces the newest complete snapshot again")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,7 +69,9 @@ def announce(layout: Layout, ref: CheckpointRef, name: str, files: Mapping[str, 
 def compared(layout: Layout, ref: CheckpointRef) -> Compared | None:
     """What the checkpoint's newest batch compares; None before its first batch."""
     return json_codec.read(
-        layout.compared_snapshot(ref.dag_id, ref.flow, ref.version, ref.refresh), Compared, "Restore it from a backup."
+        layout.compared_snapshot(ref.dag_id, ref.flow, ref.version, ref.refresh),
+        Compared,
+        OutsideAct("restore it from a backup"),
     )
 
 

@@ -61,6 +61,7 @@ def _noted(layout: Layout, ref: CheckpointRef) -> dict[str, int]:
         return noted
     path = layout.starts(ref.dag_id, ref.flow, ref.version, ref.refresh)
     raise CheckpointCorruptError(
-        f"flow {ref.flow!r}: {path}, which has the versions of its sources when its checkpoint began, is missing. {REPAIR}",
+        f"flow {ref.flow!r}: {path}, which has the versions of its sources when its checkpoint began, is missing.",
+        REPAIR,
         path=str(path),
     )

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 import typer
 
+from tidegate.advice import Edit
 from tidegate.cli import console, project
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
@@ -94,17 +95,23 @@ def promote(
     if not changes:
         fields = sorted({line.change.field for line in evolution.read(layout, name) if line.event != "declared"})
         names = ", ".join(fields) or "none"
-        raise RequestError(f"no record of {name!r} has an undeclared field {field!r}; recorded fields: {names}.")
+        raise RequestError(
+            f"no record of {name!r} has an undeclared field {field!r}",
+            Edit(f"recorded fields: {names}", "request"),
+        )
     flow, source = resolved.flow(changes[-1].flow).flow, resolved.flow(changes[-1].flow).landing
     if source is None:
         raise RequestError(
-            f"flow {flow.name!r} of {name!r} no longer parses records; promote the field in the flow that parses them."
+            f"flow {flow.name!r} of {name!r} no longer parses records",
+            Edit("promote the field in the flow that parses them", "request"),
         )
     columns = (*parse_ddl("schema", source.schema), *parse_ddl("type", f"{field} {kind}"))
     duplicates = [column.name for column in columns[:-1] if column.name.lower() == field.lower()]
     if duplicates:
         raise RequestError(
-            f"the schema of {name!r} already has {duplicates[0]}; Delta column names are case-insensitive, so {field} would clash."
+            f"the schema of {name!r} already has {duplicates[0]}; Delta column names are case-insensitive, so "
+            f"{field} would clash.",
+            Edit("give the field another name where it is made", "request"),
         )
     console.echo(f"To make {field} a column of {flow.target.name}, with its values from bronze since the beginning:")
     console.echo(f"1. pipelines/{name}.py: schema={', '.join(map(_ddl, columns))!r}")

@@ -14,6 +14,7 @@ from functools import reduce
 from string import Template
 from typing import Any, Literal
 
+from tidegate.advice import Edit
 from tidegate.cli.sample import Sample
 from tidegate.errors import RequestError
 from tidegate.expectations.profile import Column, Profile
@@ -102,7 +103,8 @@ class Draft:
         declared = [each for each in fields if each.is_declared]
         if not declared:
             raise RequestError(
-                "no field of the sample has a name that a schema can have: a letter, then letters, digits and '_'."
+                "no field of the sample has a name that a schema can have",
+                Edit("a name is a letter, then letters, digits and '_': declare the fields by hand", "request"),
             )
         orders = _orders(declared)
         keys, why_keys = _keys(declared, orders)

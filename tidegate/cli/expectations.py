@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from tidegate import formatting
+from tidegate.advice import Command, Edit, Either
 from tidegate.cli import console, project
 from tidegate.environment import Environment
 from tidegate.errors import EX_CONFIG, RequestError, TidegateError
@@ -113,7 +114,10 @@ def coverage(
     """
     environment, resolved = _load_flow(name, flow)
     if resolved.flow.gate is None:
-        raise RequestError(f"flow {flow!r} of {name!r} has no gate; `tidegate expectations propose` drafts a suite.")
+        raise RequestError(
+            f"flow {flow!r} of {name!r} has no gate",
+            Command.tidegate("expectations", "propose", name, flow, says="`{}` drafts a suite"),
+        )
     if resolved.error is not None:
         raise resolved.error
     from tidegate.cli import mutants  # imports PySpark
@@ -145,12 +149,14 @@ def _load_flow(name: str, flow: str) -> tuple[Environment, ResolvedFlow]:
     (chosen,) = project.choose(resolved.pipeline, [flow])
     if chosen.kind.sends:
         raise RequestError(
-            f"flow {flow!r} of {name!r} has no table and no suite: it sends {chosen.source_tables[0]} to {chosen.target.name}. "
-            "Name the flow that writes that table."
+            f"flow {flow!r} of {name!r} has no table and no suite: it sends {chosen.source_tables[0]} to "
+            f"{chosen.target.name}.",
+            Edit("name the flow that writes that table", "request"),
         )
     if not (Layout.of(environment).table(chosen.target.name) / "_delta_log").is_dir():
         raise RequestError(
-            f"flow {flow!r} of {name!r} has no table {chosen.target.name!r} yet; `tidegate run {name}` creates it."
+            f"flow {flow!r} of {name!r} has no table {chosen.target.name!r} yet",
+            Command.tidegate("run", name, says="`{}` creates it"),
         )
     return environment, resolved.flow(flow)
 
@@ -158,7 +164,10 @@ def _load_flow(name: str, flow: str) -> tuple[Environment, ResolvedFlow]:
 def _check_absent(path: Path) -> None:
 
     if path.exists():
-        raise RequestError(f"{path} exists already; print the proposal without --write, or replace it with --force.")
+        raise RequestError(
+            f"{path} exists already",
+            Either(Edit("print the proposal without --write", "request"), Edit("replace it with --force", "request")),
+        )
 
 
 def _profile_table(environment: Environment, flow: Flow) -> tuple[Profile, ...]:
@@ -172,7 +181,10 @@ def _profile_table(environment: Environment, flow: Flow) -> tuple[Profile, ...]:
     not_deleted = "NOT coalesce(_deleted, false)" if '"_deleted"' in schema else "true"
     (measured,) = query(path, names, profile.statistics_query(columns), where=not_deleted)
     if not measured["rows"]:
-        raise RequestError(f"table {flow.target.name!r} has no rows to profile; run the flow first.")
+        raise RequestError(
+            f"table {flow.target.name!r} has no rows to profile",
+            Edit("run the flow first", "request"),
+        )
     profiles = profile.profiles(columns, measured)
     categorical = [each for each in profiles if each.is_choice()]
     if not categorical:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
+from tidegate.advice import Edit
 from tidegate.cli import console, project, scaffold
 from tidegate.environment import Environment
 from tidegate.errors import RequestError
@@ -39,7 +40,10 @@ def new(
     scaffold.check_name(name)
     environment = project.read()
     if file is not None and topic is not None:
-        raise RequestError("--from and --topic exclude each other.")
+        raise RequestError(
+            "--from and --topic exclude each other.",
+            Edit("give one of the two", "request"),
+        )
     drafted: Draft | None = None
     if file is not None or topic is not None:
         drafted, files = _drafted(environment, name, file, topic)

@@ -17,6 +17,7 @@ import pendulum
 import typer
 
 from tidegate import registry, resolution
+from tidegate.advice import Edit
 from tidegate.environment import Environment
 from tidegate.errors import RequestError, SetupError, TidegateError
 from tidegate.report import now
@@ -61,7 +62,8 @@ def read() -> Environment:
     project = environment.project.absolute()
     if not (project / "pipelines").is_dir():
         raise SetupError(
-            f"{project} is not a project (it has no pipelines/ folder); set TIDEGATE_PROJECT to the project's folder"
+            f"{project} is not a project (it has no pipelines/ folder)",
+            Edit("set TIDEGATE_PROJECT to the project's folder", "setting"),
         )
     if not _is_importable(project):
         sys.path.insert(0, str(project))
@@ -141,7 +143,10 @@ def choose(pipeline: Pipeline, names: Iterable[str]) -> tuple[Flow, ...]:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else "."
-            raise RequestError(f"pipeline {pipeline.name!r} has no flow {name!r}{hint} It has: {', '.join(known)}.")
+            raise RequestError(
+                f"pipeline {pipeline.name!r} has no flow {name!r}{hint}",
+                Edit(f"it has: {', '.join(known)}", "request"),
+            )
     return tuple(flow for flow in pipeline.flows if not requested or flow.name in requested)
 
 

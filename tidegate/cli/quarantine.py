@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tidegate import formatting
+from tidegate.advice import Edit
 from tidegate.cli import console, decisions, lazy, project
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
@@ -101,7 +102,10 @@ def show(
     Closed entries are shown with who closed them, when and why.
     """
     if state not in lifecycle.STATES:
-        raise RequestError(f"--state {state!r} is not allowed; allowed: {', '.join(lifecycle.STATES)}")
+        raise RequestError(
+            f"--state {state!r} is not allowed",
+            Edit(f"allowed: {', '.join(lifecycle.STATES)}", "request"),
+        )
 
     layout, (only,) = decisions.selected_flows(name, flow)
     records = query(layout.quarantine(name, only.name), _RECORD, _RECORDS, [limit], where=f"state = '{state}'")

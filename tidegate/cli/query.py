@@ -11,6 +11,7 @@ from typing import Annotated, Any
 import typer
 
 from tidegate import formatting
+from tidegate.advice import Edit
 from tidegate.cli import console, project
 from tidegate.cli.values import plain, text
 from tidegate.errors import RequestError
@@ -51,7 +52,10 @@ def query(
     ops.flights.ledger. The output has values of the data, which may be personal.
     """
     if as_json and as_csv:
-        raise RequestError("--json and --csv exclude each other.")
+        raise RequestError(
+            "--json and --csv exclude each other.",
+            Edit("give one of the two", "request"),
+        )
     layout = Layout.of(project.read())
     if sql is None:
         _print_tables(layout, as_json)
@@ -75,7 +79,10 @@ def _versions(at: Iterable[str]) -> dict[str, int]:
     for each in at:
         name, _, version = each.partition("=")
         if not version.isascii() or not version.isdigit():
-            raise RequestError(f"--at {each!r} is not TABLE=VERSION, for example silver.flights=12.")
+            raise RequestError(
+                f"--at {each!r} is not TABLE=VERSION",
+                Edit("write it as in silver.flights=12", "request"),
+            )
         versions[name] = int(version)
     return versions
 

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from tidegate.advice import Command, Edit, Either, OutsideAct, Then
 from tidegate.errors import RequestError
 from tidegate.formatting import count
 from tidegate.probes import kafka
@@ -24,8 +25,11 @@ _NULLS = ("NA", "N/A", "NULL", "null", "None", "NaN", "nan", "-", "\\N")
 """Texts that mean that there is no value, in columns of other types."""
 _ENCODINGS = ("utf-8", "utf-16", "cp1252")
 _COMPRESSED = (".gz", ".bz2")
-_BY_HAND = "choose another file, or declare the fields by hand: tidegate new NAME"
+_BY_HAND = Either(
+    Edit("choose another file", "request"), Command.tidegate("new", "NAME", says="declare the fields by hand: {}")
+)
 """What to do with a sample that cannot be read."""
+_OF_TOPIC = Command.tidegate("new", "NAME", "--source", "kafka", says="declare the fields by hand: {}")
 
 _ENVELOPES = (
     "the records are Debezium's, of which the draft has the envelope: declare the columns of the row and changes=debezium(…) instead, as "
@@ -65,18 +69,31 @@ def of_file(path: Path) -> Sample:
         RequestError: It does not exist, has no record, or cannot be read as any format.
     """
     if not path.is_file():
-        raise RequestError(f"--from {path}: there is no such file; correct the path.")
+        raise RequestError(
+            f"--from {path}: there is no such file",
+            Edit("correct the path", "request"),
+        )
     if not path.stat().st_size:
-        raise RequestError(f"--from {path}: it is empty; choose another file.")
+        raise RequestError(
+            f"--from {path}: it is empty",
+            Edit("choose another file", "request"),
+        )
     kind = _format(path)
     sample = _delimited(path) if kind == "csv" else _objects(path, kind)
     if kind == "json" and len(sample.lines) < len(sample.malformed):
         raise RequestError(
-            f"--from {path}: most of its lines are no JSON objects (line {sample.malformed[0]}). A run reads one object per line; turn an "
-            f"array into lines before, for example with: jq -c '.[]' {path.name} > {path.stem}.jsonl"
+            f"--from {path}: most of its lines are no JSON objects (line {sample.malformed[0]}). A run reads "
+            "one object per line",
+            Edit(
+                f"turn an array into lines before, for example with: jq -c '.[]' {path.name} > {path.stem}.jsonl",
+                "request",
+            ),
         )
     if not sample.lines or not sample.columns:
-        raise RequestError(f"--from {path}: no record of it can be read as {kind}; {_BY_HAND}.")
+        raise RequestError(
+            f"--from {path}: no record of it can be read as {kind}",
+            _BY_HAND,
+        )
     sample.glob = _glob(path, kind)
     return sample
 
@@ -91,7 +108,8 @@ def of_topic(bootstrap: str, topic: str) -> Sample:
     values = kafka.newest_values(bootstrap, topic, RECORDS)
     if not values:
         raise RequestError(
-            f"--topic {topic}: it has no message yet; send one, or declare the fields by hand: tidegate new NAME --source kafka."
+            f"--topic {topic}: it has no message yet",
+            Either(OutsideAct("send one"), _OF_TOPIC),
         )
     texts = [value.decode("utf-8", "replace") for value in values if value is not None]
     sample = Sample(format="json", columns={}, lines=[])
@@ -103,8 +121,12 @@ def of_topic(bootstrap: str, topic: str) -> Sample:
         )
     if not sample.lines:
         raise RequestError(
-            f"--topic {topic}: none of {count(len(texts), 'value')} is a JSON object. Avro values are declared by hand: tidegate new NAME "
-            '--source kafka, then format="avro" and TIDEGATE_REGISTRY.'
+            f"--topic {topic}: none of {count(len(texts), 'value')} is a JSON object.",
+            Then(
+                Command.tidegate("new", "NAME", "--source", "kafka", says="Avro values are declared by hand: {}"),
+                Edit('declare format="avro"', "declaration"),
+                Edit("set TIDEGATE_REGISTRY", "setting"),
+            ),
         )
     sample.notes.append(f"{count(len(values), 'message')} of topic {topic}, the newest of each partition")
     return sample
@@ -152,7 +174,10 @@ def _objects(path: Path, kind: FileFormat) -> Sample:
             dialect = {} if encoding == "utf-8" else {"encoding": encoding}
             break
     else:
-        raise RequestError(f"--from {path}: it cannot be read as {kind} ({reader.checked.problem}); {_BY_HAND}.")
+        raise RequestError(
+            f"--from {path}: it cannot be read as {kind} ({reader.checked.problem})",
+            _BY_HAND,
+        )
     sample = Sample(format=kind, columns={}, lines=[], dialect=dialect, complete=len(records) <= RECORDS)
     _add_objects(sample, records[:RECORDS])
     if reader.header is not None:
@@ -208,13 +233,15 @@ def _delimited(path: Path) -> Sample:
             break
     if best is None:
         raise RequestError(
-            f"--from {path}: it cannot be read as text with separators ({', '.join(problems)}); {_BY_HAND}."
+            f"--from {path}: it cannot be read as text with separators ({', '.join(problems)})",
+            _BY_HAND,
         )
     sample = best[1]
     if sample.repeated:
         raise RequestError(
-            f"--from {path}: its header has {', '.join(map(repr, sample.repeated))} more than once, so that a run cannot tell the fields "
-            "apart (repeated_header); rename them where the file is made."
+            f"--from {path}: its header has {', '.join(map(repr, sample.repeated))} more than once, so that a "
+            "run cannot tell the fields apart (repeated_header)",
+            Edit("rename them where the file is made", "request"),
         )
     separator = _SEPARATORS[sample.dialect.get("separator", ",")]
     header = (

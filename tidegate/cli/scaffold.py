@@ -12,6 +12,7 @@ from string import Template
 from typing import Literal
 
 from tidegate import registry
+from tidegate.advice import Edit
 from tidegate.environment import Environment
 from tidegate.errors import RequestError, SpecError, TidegateError
 from tidegate.errors.classification import raise_machine
@@ -36,7 +37,8 @@ def check_name(name: str) -> None:
         raise RequestError(error.message) from None
     if keyword.iskeyword(name):
         raise RequestError(
-            f"{name!r} is a Python keyword, so pipelines/{name}.py could not be imported; choose another name."
+            f"{name!r} is a Python keyword, so pipelines/{name}.py could not be imported",
+            Edit("choose another name", "request"),
         )
 
 
@@ -96,13 +98,15 @@ def check_absent(name: str, files: Mapping[Path, str | Path]) -> None:
     existing = [str(path) for path in files if path.exists()]
     if existing:
         raise RequestError(
-            f"nothing was written, because these files exist already: {', '.join(existing)}; choose another name."
+            f"nothing was written, because these files exist already: {', '.join(existing)}",
+            Edit("choose another name", "request"),
         )
     writers = _writers_of({f"bronze.{name}", f"silver.{name}", f"gold.{name}"})
     if writers:
         tables = ", ".join(f"{table} by {pipeline}" for table, pipeline in sorted(writers.items()))
         raise RequestError(
-            f"nothing was written: another pipeline writes a table of that name ({tables}); choose another name."
+            f"nothing was written: another pipeline writes a table of that name ({tables})",
+            Edit("choose another name", "request"),
         )
 
 
@@ -126,7 +130,8 @@ def write(files: Mapping[Path, str | Path]) -> None:
             path.unlink()
         raise_machine(error, "nothing was written")
         raise RequestError(
-            f"nothing was written: {error.strerror} ({error.filename}); remove the cause and try again."
+            f"nothing was written: {error.strerror} ({error.filename})",
+            Edit("remove the cause and try again", "request"),
         ) from error
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tidegate import registry
+from tidegate.advice import Command, Edit
 from tidegate.cli import console, project
 from tidegate.cli.run import attempt
 from tidegate.errors import RequestError
@@ -68,10 +69,13 @@ def _pipeline_of(layout: Layout, run_id: str) -> str:
     if len(owners) == 1:
         return owners[0]
     if owners:
-        raise RequestError(f"several pipelines have a run {run_id!r}: {', '.join(owners)}; choose one with --pipeline")
+        raise RequestError(
+            f"several pipelines have a run {run_id!r}: {', '.join(owners)}",
+            Edit("choose one with --pipeline", "request"),
+        )
     raise RequestError(
-        f"no ledger has a line of run {run_id!r}: it wrote nothing, or has another id. `tidegate ledger NAME --json` shows the "
-        "run_key of each line"
+        f"no ledger has a line of run {run_id!r}: it wrote nothing, or has another id.",
+        Command.tidegate("ledger", "NAME", "--json", says="`{}` shows the run_key of each line"),
     )
 
 

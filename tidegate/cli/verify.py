@@ -6,11 +6,12 @@ from typing import Annotated
 
 import typer
 
-from tidegate import json_codec, run_result
+from tidegate import json_codec, registry, run_result
+from tidegate.advice import Advice, Command, Either, OutsideAct, Then
 from tidegate.cli import console, project
 from tidegate.cli.run import execute, print_report
 from tidegate.environment import Environment
-from tidegate.errors import EX_SOFTWARE, RequestError, TableDiffersError
+from tidegate.errors import EX_SOFTWARE, RequestError, TableDiffersError, TidegateError
 from tidegate.layout import Layout
 from tidegate.planning.extent import with_size
 from tidegate.report import FlowReport, RunReport, now
@@ -77,15 +78,36 @@ def verify(
             console.echo(f"… {more:,} more; --limit names more rows")
     if result.differs:
         counts = f"{result.missing:,} missing, {result.unexpected:,} unexpected, {result.different:,} different"
-        raise TableDiffersError(flow, chosen.target.name, counts, _remedy(chosen))
+        raise TableDiffersError(flow, chosen.target.name, counts, _remedy(resolved.pipeline, chosen))
 
 
-def _remedy(flow: Flow) -> str:
-    if flow.target.keys:
-        return "A backfill or a full refresh derives rows again"
+def _remedy(pipeline: Pipeline, flow: Flow) -> Advice:
+    restore = OutsideAct(f"restore the version of {flow.target.name} before the commit of another writer")
+    run = ("run", pipeline.name, "--flow", flow.name, "--mode")
+    if flow.is_staged:
+        return Command.tidegate(*run, "full_refresh", says="{} derives the table again")
     if flow.feeds:
-        return "No command derives rows of a table without keys again: restore an earlier version of it, or correct it by hand"
-    return "A reingest adds files and messages of which the table has nothing; for others, restore an earlier version of the table"
+        return Either(restore, OutsideAct("correct it by hand: no command derives the rows of this table again"))
+    appending = _appending(flow.target.name)
+    if appending:
+        # They have rows of the missing records, which a reingest would append once more.
+        return Then(
+            restore, OutsideAct(f"not a reingest, by which {', '.join(appending)} would append rows a second time")
+        )
+    return Either(
+        Command.tidegate(*run, "reingest", says="{} adds files and messages of which the table has nothing"), restore
+    )
+
+
+def _appending(table: str) -> list[str]:
+    """The flows that append each row of the table to a table without keys."""
+    return [
+        f"{name}/{each.name}"
+        for name, pipeline in registry.declarations().items()
+        if not isinstance(pipeline, TidegateError)
+        for each in pipeline.flows
+        if table in each.source_tables and not each.target.keys
+    ]
 
 
 def _with_size(environment: Environment, pipeline: Pipeline, flow: Flow, request: RunRequest) -> RunRequest:
@@ -94,8 +116,8 @@ def _with_size(environment: Environment, pipeline: Pipeline, flow: Flow, request
     extents = [Extent(what=each, rows=None, size=rows_and_bytes(layout.table(each))[1]) for each in names]
     if extents[0].size is None:
         raise RequestError(
-            f"flow {flow.name!r} has not written table {flow.target.name!r} yet, so there is nothing to verify. Run it first: "
-            f"tidegate run {pipeline.name} --flow {flow.name}"
+            f"flow {flow.name!r} has not written table {flow.target.name!r} yet, so there is nothing to verify.",
+            Command.tidegate("run", pipeline.name, "--flow", flow.name, says="run it first: {}"),
         )
     return with_size(environment, pipeline, request, extents)
 

@@ -6,6 +6,7 @@ import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tidegate.advice import OutsideAct
 from tidegate.errors.machine import LakeUnwritableError, MachineError, MachineUnavailableError
 
 _AGAIN = "then run again: what was committed stays"
@@ -19,7 +20,7 @@ class Cause:
     """Their names in ``errno``; this machine may lack some of them."""
     meaning: str
     kind: type[MachineError]
-    next_step: str
+    next_step: OutsideAct
 
     def numbers(self) -> Iterator[int]:
         """The errors that this machine has."""
@@ -27,52 +28,57 @@ class Cause:
 
 
 CAUSES = (
-    Cause(("ENOSPC",), "the file system is full", LakeUnwritableError, f"Free space there, {_AGAIN}."),
+    Cause(("ENOSPC",), "the file system is full", LakeUnwritableError, OutsideAct(f"free space there, {_AGAIN}")),
     Cause(
-        ("EDQUOT",), "the disk quota is used up", LakeUnwritableError, f"Free space there or raise the quota, {_AGAIN}."
+        ("EDQUOT",),
+        "the disk quota is used up",
+        LakeUnwritableError,
+        OutsideAct(f"free space there or raise the quota, {_AGAIN}"),
     ),
     Cause(
         ("EROFS",),
         "the file system is read-only",
         LakeUnwritableError,
-        f"Mount it writable (Linux makes a damaged disk read-only, its log says why), {_AGAIN}.",
+        OutsideAct(f"mount it writable (Linux makes a damaged disk read-only, its log says why), {_AGAIN}"),
     ),
     Cause(
         ("EMFILE",),
         "the process has too many open files",
         MachineUnavailableError,
-        f"Raise the limit (`ulimit -n`, or LimitNOFILE of the service), {_AGAIN}.",
+        OutsideAct(f"raise the limit (`ulimit -n`, or LimitNOFILE of the service), {_AGAIN}"),
     ),
     Cause(
         ("ENFILE",),
         "the machine has too many open files",
         MachineUnavailableError,
-        f"End other processes or raise fs.file-max, {_AGAIN}.",
+        OutsideAct(f"end other processes or raise fs.file-max, {_AGAIN}"),
     ),
     Cause(
         ("ENOMEM",),
         "memory ran out",
         MachineUnavailableError,
-        f"Free memory, or change TIDEGATE_DRIVER_MEMORY (Spark's share), {_AGAIN}.",
+        OutsideAct(f"free memory, or change TIDEGATE_DRIVER_MEMORY (Spark's share), {_AGAIN}"),
     ),
     Cause(
         ("EAGAIN",),
         "the system has no process, thread or lock left",
         MachineUnavailableError,
-        f"End other processes or raise the limit (`ulimit -u`, pids.max of the container), {_AGAIN}.",
+        OutsideAct(f"end other processes or raise the limit (`ulimit -u`, pids.max of the container), {_AGAIN}"),
     ),
     Cause(
         ("EIO", "EREMOTEIO"),
         "the storage reports an input/output error",
         MachineUnavailableError,
-        f"Look for the disk or the mount in the system's log, {_AGAIN}. If only this file fails, restore it; "
-        "a landed file can be skipped (tidegate flow skip).",
+        OutsideAct(
+            f"look for the disk or the mount in the system's log, {_AGAIN}. If only this file fails, restore it; "
+            "a landed file can be skipped (tidegate flow skip)"
+        ),
     ),
     Cause(
         ("ESTALE",),
         "its network file system no longer knows it",
         MachineUnavailableError,
-        f"Mount the file system again, {_AGAIN}.",
+        OutsideAct(f"mount the file system again, {_AGAIN}"),
     ),
     Cause(
         (
@@ -81,63 +87,85 @@ CAUSES = (
         ),
         "a network file system or a server does not answer",
         MachineUnavailableError,
-        f"Check the network, the server and the mount, {_AGAIN}.",
+        OutsideAct(f"check the network, the server and the mount, {_AGAIN}"),
     ),
     Cause(
         ("ENODEV", "ENXIO", "ENOMEDIUM"),
         "its device is gone",
         MachineUnavailableError,
-        f"Attach and mount it again, {_AGAIN}.",
+        OutsideAct(f"attach and mount it again, {_AGAIN}"),
     ),
     Cause(
         ("EBUSY", "ETXTBSY", "EDEADLK", "EINTR"),
         "something else uses it",
         MachineUnavailableError,
-        f"Wait for the other process or end it, {_AGAIN}.",
+        OutsideAct(f"wait for the other process or end it, {_AGAIN}"),
     ),
     Cause(
         ("EACCES", "EPERM"),
         "permission is denied",
         MachineError,
-        "Give the user that runs this permission to read and write there (owner, mode, ACL), then run again.",
+        OutsideAct(
+            "give the user that runs this permission to read and write there (owner, mode, ACL), then run again"
+        ),
     ),
     Cause(
         ("ENOLCK", "ENOSYS", "EOPNOTSUPP", "ENOTSUP"),
         "the file system does not offer this",
         MachineError,
-        "Put the lake on a file system with POSIX locks, hard links and atomic renames (NFS: with its lock service), then run again.",
+        OutsideAct(
+            "put the lake on a file system with POSIX locks, hard links and atomic renames (NFS: with its lock service), then run again"
+        ),
     ),
-    Cause(("EXDEV",), "the two paths are on different file systems", MachineError, "Keep a lake on one file system."),
     Cause(
-        ("ENAMETOOLONG",), "the name is too long", MachineError, "Shorten the path or the file's name, then run again."
+        ("EXDEV",),
+        "the two paths are on different file systems",
+        MachineError,
+        OutsideAct("keep a lake on one file system"),
     ),
-    Cause(("ELOOP",), "its symbolic links form a loop", MachineError, "Remove or correct the link, then run again."),
+    Cause(
+        ("ENAMETOOLONG",),
+        "the name is too long",
+        MachineError,
+        OutsideAct("shorten the path or the file's name, then run again"),
+    ),
+    Cause(
+        ("ELOOP",),
+        "its symbolic links form a loop",
+        MachineError,
+        OutsideAct("remove or correct the link, then run again"),
+    ),
     Cause(
         ("ENOENT",),
         "it does not exist",
         MachineError,
-        "Restore it, or correct the setting that names it. If nothing has removed it, this is a bug: report it.",
+        OutsideAct(
+            "restore it, or correct the setting that names it. If nothing has removed it, this is a bug: report it"
+        ),
     ),
     Cause(
         ("ENOTDIR", "EISDIR", "EEXIST", "ENOTEMPTY"),
         "there is something else of that name",
         MachineError,
-        "Move away what does not belong there, then run again.",
+        OutsideAct("move away what does not belong there, then run again"),
     ),
     Cause(
         ("EFBIG", "EOVERFLOW"),
         "the file is larger than allowed",
         MachineError,
-        "Raise the limit (`ulimit -f`), or use another file system, then run again.",
+        OutsideAct("raise the limit (`ulimit -f`), or use another file system, then run again"),
     ),
     Cause(
         ("EINVAL", "ERANGE", "EDOM"),
         "the system does not accept a value, possibly a time",
         MachineError,
-        "Check this machine's clock and the file system. If both are right, this is a bug: report it.",
+        OutsideAct("check this machine's clock and the file system. If both are right, this is a bug: report it"),
     ),
 )
 OTHER = Cause(
-    (), "the operating system refused it", MachineError, "Look into the system's log; if it says nothing, report it."
+    (),
+    "the operating system refused it",
+    MachineError,
+    OutsideAct("look into the system's log; if it says nothing, report it"),
 )
 BY_NUMBER = {number: cause for cause in CAUSES for number in cause.numbers()}

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tidegate.advice import Advice, Edit, Either, new_version
 from tidegate.errors.error import EX_CONFIG, TidegateError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+
+
+_REVERT = Edit("revert the change", "declaration")
 
 
 class CheckpointError(TidegateError):
@@ -28,9 +32,14 @@ class CheckpointIncompatibleError(CheckpointError):
     def __init__(self, flow: str, version: int, changed: dict[str, tuple[Any, Any]]) -> None:
         changes = "; ".join(f"{name}: {old!r} -> {new!r}" for name, (old, new) in sorted(changed.items()))
         super().__init__(
-            f"flow {flow!r}: checkpoint v{version} was made with another declaration ({changes}). "
-            f"Either revert the change, or set checkpoint_version={version + 1} in the declaration: "
-            f"the next run then rebuilds the table behind staging; readers never see it empty."
+            f"flow {flow!r}: checkpoint v{version} was made with another declaration ({changes}).",
+            Either(
+                _REVERT,
+                new_version(
+                    version,
+                    "set {} in the declaration: the next run then rebuilds the table behind staging; readers never see it empty",
+                ),
+            ),
         )
         self.flow = flow
         self.version = version
@@ -56,25 +65,23 @@ class SchemaChangedError(CheckpointIncompatibleError):
         changed: dict[str, tuple[Any, Any]],
         *,
         descriptions: Sequence[str],
-        steps: Sequence[str],
+        steps: Advice,
         breaks: Sequence[str],
     ) -> None:
         super().__init__(flow, version, changed)
-        numbered = " ".join(f"{number}. {step}" for number, step in enumerate(steps, 1))
         readers = f" Flows that read the table and may break: {', '.join(breaks)}." if breaks else ""
-        self.message = (
-            f"flow {flow!r}: checkpoint v{version} is incompatible with the declared schema ({'; '.join(descriptions)}). "
-            f"Revert the change, or: {numbered}{readers}"
+        self.say(
+            f"flow {flow!r}: checkpoint v{version} is incompatible with the declared schema ({'; '.join(descriptions)}).{readers}",
+            Either(_REVERT, steps),
         )
-        self.args = (self.message,)
         self.breaks = tuple(breaks)
 
 
 class CheckpointCorruptError(CheckpointError):
     """A file of Spark's checkpoint cannot be read, or the checkpoint is behind the tables that were written from it."""
 
-    def __init__(self, message: str, *, path: str) -> None:
-        super().__init__(message)
+    def __init__(self, problem: str, advice: Advice | None = None, *, path: str) -> None:
+        super().__init__(problem, advice)
         self.path = path
 
 
@@ -102,8 +109,11 @@ class StateCodeChangedError(CheckpointError):
         module = transform.partition(":")[0]
         super().__init__(
             f"flow {flow!r}: batch {batch_id} is in its table, made by transform {transform!r} as it was before spark_jobs/{module}.py, or "
-            "a file there that it uses, was edited, but a crash left its state unfinished. Put the earlier code back for one run, which "
-            f"finishes the batch; or set checkpoint_version={version + 1}, which derives the table again with today's code"
+            "a file there that it uses, was edited, but a crash left its state unfinished.",
+            Either(
+                Edit("put the earlier code back for one run, which finishes the batch", "transform"),
+                new_version(version, "set {}, which derives the table again with today's code"),
+            ),
         )
         self.flow = flow
         self.batch_id = batch_id

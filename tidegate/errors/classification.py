@@ -130,8 +130,8 @@ def is_transient(error: OSError) -> bool:
 def _describe(number: int, what: str, *, path: str, operation: str = "") -> MachineError:
     cause, name = BY_NUMBER.get(number, OTHER), errno.errorcode.get(number, str(number))
     act = f"cannot {operation or 'access'} {path}" if path else f"cannot {operation or 'go on'}"
-    message = f"{what + ': ' if what else ''}{act}: {cause.meaning} ({name}). {cause.next_step}"
-    return cause.kind(message, path=path, operation=operation, error=name)
+    problem = f"{what + ': ' if what else ''}{act}: {cause.meaning} ({name})."
+    return cause.kind(problem, cause.next_step, path=path, operation=operation, error=name)
 
 
 def _errno_of(error: BaseException) -> int | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegate.advice import Edit
 from tidegate.errors.error import EX_CONFIG, EX_USAGE, TidegateError
 
 
@@ -28,7 +29,9 @@ class FieldError(SpecError):
     """
 
     def __init__(self, owner: str, field: str, value: object, allowed: str) -> None:
-        super().__init__(f"{owner}: {field}={value!r} is not allowed; allowed: {allowed}")
+        super().__init__(
+            f"{owner}: {field}={value!r} is not allowed", Edit(f"allowed: {allowed}", "declaration", field)
+        )
         self.owner = owner
         self.field = field
         self.value = repr(value)

@@ -25,10 +25,15 @@ class TidegateError(Exception):
     exit_code: ClassVar[int] = EX_SOFTWARE
 
     def __init__(self, problem: str, advice: Advice | None = None) -> None:
+        self.say(problem, advice)
+        super().__init__(self.message)
+
+    def say(self, problem: str, advice: Advice | None) -> None:
+        """Set the message."""
         self.problem = problem
         self.advice = advice
         self.message = with_advice(problem, advice)
-        super().__init__(self.message)
+        self.args = (self.message,)
 
     def attributes(self) -> dict[str, Any]:
         """The public attributes of the error, without those that make its message."""

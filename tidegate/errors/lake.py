@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from tidegate.advice import Advice, Either, OutsideAct, Then, new_version
 from tidegate.errors.error import EX_CONFIG, EX_DIFFERS, EX_TEMPFAIL, TidegateError
 
 if TYPE_CHECKING:
@@ -17,11 +18,14 @@ class LedgerImbalanceError(TidegateError):
         flow: The flow's name.
         batch_id: The batch.
         counts: The ledger line that does not balance.
-        message: What to check.
+        problem: What does not balance.
+        advice: What to do about it.
     """
 
-    def __init__(self, flow: str, batch_id: int, counts: dict[str, Any], message: str) -> None:
-        super().__init__(f"flow {flow!r}, batch {batch_id}: {message}")
+    def __init__(
+        self, flow: str, batch_id: int, counts: dict[str, Any], problem: str, advice: Advice | None = None
+    ) -> None:
+        super().__init__(f"flow {flow!r}, batch {batch_id}: {problem}", advice)
         self.flow = flow
         self.batch_id = batch_id
         self.counts = counts
@@ -43,8 +47,11 @@ class LateRowsDroppedError(TidegateError):
         super().__init__(
             f"flow {flow!r}, batch {batch_id}: Spark dropped {dropped:,} of the rows of {source!r} as older than the watermark; nothing "
             f"was written. The flow that writes {source!r} keeps late rows out of it, so either something else wrote to the table (its "
-            "history says what), or this is a bug: report it with the run's report. To go on, raise checkpoint_version: the table is "
-            "derived again from all rows"
+            "history says what), or this is a bug.",
+            Then(
+                OutsideAct("report it with the run's report"),
+                new_version(says="to go on, raise checkpoint_version: the table is derived again from all rows"),
+            ),
         )
         self.flow = flow
         self.batch_id = batch_id
@@ -58,15 +65,16 @@ class TableDiffersError(TidegateError):
         flow: The flow's name.
         target: The name of its table.
         counts: What differs, as a phrase.
-        remedy: What makes the table right again, as a sentence.
+        remedy: What makes the table right again.
     """
 
     exit_code = EX_DIFFERS
 
-    def __init__(self, flow: str, target: str, counts: str, remedy: str) -> None:
+    def __init__(self, flow: str, target: str, counts: str, remedy: Advice) -> None:
         super().__init__(
             f"flow {flow!r}: table {target!r} differs from its sources: {counts}. The differences are of someone who wrote to the table, "
-            f"of edited code, or of a bug: `tidegate ledger` has the commits of Tidegate, the table's history all. {remedy}"
+            "of edited code, or of a bug: the ledger has the commits of Tidegate, the table's history all.",
+            remedy,
         )
         self.flow = flow
         self.target = target
@@ -78,13 +86,13 @@ class DamagedFileError(TidegateError):
     Args:
         path: The file.
         problem: What does not fit.
-        repair: What to do about it, as a sentence.
+        repair: What to do about it.
     """
 
     exit_code = EX_CONFIG
 
-    def __init__(self, path: object, problem: str, repair: str) -> None:
-        super().__init__(f"{path} is damaged: {problem}. {repair}")
+    def __init__(self, path: object, problem: str, repair: Advice) -> None:
+        super().__init__(f"{path} is damaged: {problem}.", repair)
         self.path = str(path)
 
 
@@ -104,12 +112,15 @@ class TableUnreadableError(TidegateError):
     def __init__(self, path: Path, file: Path, problem: str) -> None:
         name, known = _table_name(path)
         super().__init__(
-            f"table {name} cannot be read: {file} {problem}. Flows that read or write the table stop, the others go on. Put the file back "
-            f"from a backup or a snapshot of the storage. Without one, move the table's folder away: {known}"
+            f"table {name} cannot be read: {file} {problem}. Flows that read or write the table stop, the others go on.",
+            Either(
+                OutsideAct("put the file back from a backup or a snapshot of the storage"),
+                OutsideAct(f"without one, move the table's folder away: {known}"),
+            ),
         )
         self.table = name
         self.file = str(file)
-        self.problem = problem
+        self.damage = problem
 
 
 _REMEDIES = {
@@ -157,6 +168,9 @@ class LeaseHeldError(TidegateError):
     exit_code = EX_TEMPFAIL
 
     def __init__(self, resource: str, holder: str) -> None:
-        super().__init__(f"{resource} is held by {holder}; wait until it ends, or stop it; then try again.")
+        super().__init__(
+            f"{resource} is held by {holder}",
+            Then(OutsideAct("wait until it ends, or stop it"), OutsideAct("try again")),
+        )
         self.resource = resource
         self.holder = holder

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegate.advice import Advice
 from tidegate.errors.error import EX_CONFIG, EX_TEMPFAIL, TidegateError
 
 
@@ -26,7 +27,8 @@ class MachineError(TidegateError):
     """The operating system refused something, and refuses it again until a person acts: a permission, a path, a kind of file.
 
     Args:
-        message: What was refused, and what to do.
+        problem: What was refused.
+        advice: What to do about it.
         path: The file or folder, as far as it is known.
         operation: What was to be done to it: ``write``, ``rename``, …
         error: The name of the system's error, for example ``EACCES``.
@@ -34,8 +36,10 @@ class MachineError(TidegateError):
 
     exit_code = EX_CONFIG
 
-    def __init__(self, message: str, *, path: str = "", operation: str = "", error: str = "") -> None:
-        super().__init__(message)
+    def __init__(
+        self, problem: str, advice: Advice | None = None, *, path: str = "", operation: str = "", error: str = ""
+    ) -> None:
+        super().__init__(problem, advice)
         self.path = path
         self.operation = operation
         self.error = error

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then
 from tidegate.errors.error import EX_DATAERR, TidegateError
 
 if TYPE_CHECKING:
@@ -11,7 +13,8 @@ if TYPE_CHECKING:
 
     from tidegate.report import Verdict
 
-_RETRY_BATCH = "run the flow again: it tries the same batch again"
+_RETRY_BATCH = OutsideAct("run the flow again: it tries the same batch again")
+_RETRY_BACKFILL = OutsideAct("run the backfill again: the table is unchanged")
 
 
 class RefusedError(TidegateError):
@@ -29,10 +32,13 @@ class GateRefusedError(RefusedError):
 
     def __init__(self, verdict: Verdict) -> None:
         failed = ", ".join(result.summary() for result in verdict.refusing())
-        next_step = _RETRY_BATCH if verdict.is_batch else "run the backfill again: the table is unchanged"
+        again = _RETRY_BATCH if verdict.is_batch else _RETRY_BACKFILL
+        correct = Either(
+            Edit("correct the suite", "suite"), Edit("the transform", "transform"), OutsideAct("the data at its source")
+        )
         super().__init__(
-            f"flow {verdict.flow!r}: {verdict.label} refused by suite {verdict.suite!r}: {failed}. "
-            f"Correct the suite, the transform or the data at its source, then {next_step}."
+            f"flow {verdict.flow!r}: {verdict.label} refused by suite {verdict.suite!r}: {failed}.",
+            Then(correct, again),
         )
         self.verdict = verdict
 
@@ -57,11 +63,13 @@ class BatchHeldError(RefusedError):
 
     def __init__(self, pipeline: str, verdict: Verdict, *, statistics_fingerprint: str, takes_out: bool = True) -> None:
         failed = ", ".join(result.summary() for result in verdict.refusing())
-        command = f"{pipeline} {verdict.flow} --reason …"
-        take = "" if not takes_out else f", send it to quarantine (tidegate quarantine take {command})"
+        whose = (pipeline, verdict.flow, "--reason", "…")
+        accept = Command.tidegate("quarantine", "accept", *whose, says="let it pass ({})")
+        take = Command.tidegate("quarantine", "take", *whose, says="send it to quarantine ({})")
+        edits = (Edit("correct the statistic", "declaration"), Edit("correct the transform", "transform"))
         super().__init__(
-            f"flow {verdict.flow!r}: {verdict.label} held: {failed}. Let it pass (tidegate quarantine accept {command}){take}, or "
-            f"correct the statistic or the transform, then {_RETRY_BATCH}."
+            f"flow {verdict.flow!r}: {verdict.label} held: {failed}.",
+            Then(Either(accept, *((take,) if takes_out else ()), *edits), _RETRY_BATCH),
         )
         self.verdict = verdict
         self.statistics_fingerprint = statistics_fingerprint
@@ -83,17 +91,24 @@ class TransformRefusedError(RefusedError):
         transform: Its name.
         raised: The classes of the exceptions: error conditions of Spark, types of Python exceptions.
         problem: Why the rows do not go to quarantine, as the rest of a sentence.
-        remedy: What a person can do, as a clause without full stop.
+        remedy: What a person can do.
         share: The declared `transform_error_share`.
     """
 
     def __init__(
-        self, verdict: Verdict, *, transform: str, raised: Sequence[str], problem: str, remedy: str, share: float | None
+        self,
+        verdict: Verdict,
+        *,
+        transform: str,
+        raised: Sequence[str],
+        problem: str,
+        remedy: Advice,
+        share: float | None,
     ) -> None:
-        next_step = _RETRY_BATCH if verdict.is_batch else "repeat it: nothing was written"
+        again = _RETRY_BATCH if verdict.is_batch else OutsideAct("repeat it: nothing was written")
         super().__init__(
-            f"flow {verdict.flow!r}: {verdict.label} refused: transform {transform!r} raises {', '.join(raised)} {problem}. "
-            f"{remedy}, then {next_step}."
+            f"flow {verdict.flow!r}: {verdict.label} refused: transform {transform!r} raises {', '.join(raised)} {problem}.",
+            Then(remedy, again),
         )
         self.verdict = verdict
         self.transform = transform
@@ -137,16 +152,23 @@ class ContractRefusedError(RefusedError):
         is_replay: bool = False,
         is_backfill: bool = False,
     ) -> None:
-        what, next_step = "batch", _RETRY_BATCH
+        what, again = "batch", _RETRY_BATCH
         if is_replay:
-            what, next_step = "replay", "replay again: its entries are still open"
+            what, again = "replay", OutsideAct("replay again: its entries are still open")
         elif is_backfill:
-            what, next_step = "backfill", "run the backfill again: the table is unchanged"
+            what, again = "backfill", _RETRY_BACKFILL
         risk = f" It may break {', '.join(breaks)}." if breaks else ""
+        answer = ("contract", "answer", pipeline, schema_change_id)
         super().__init__(
-            f"flow {flow!r}: {what} {batch_id} refused by its frozen contract: {'; '.join(changes)}.{risk} Answer the run of DAG "
-            f"schema_approval for schema change {schema_change_id}, or run: tidegate contract answer {pipeline} "
-            f"{schema_change_id} evolve (or quarantine). Then {next_step}."
+            f"flow {flow!r}: {what} {batch_id} refused by its frozen contract: {'; '.join(changes)}.{risk}",
+            Then(
+                Either(
+                    OutsideAct(f"answer the run of DAG schema_approval for schema change {schema_change_id}"),
+                    Command.tidegate(*answer, "evolve", says="run: {}"),
+                    Command.tidegate(*answer, "quarantine"),
+                ),
+                again,
+            ),
         )
         self.pipeline = pipeline
         self.flow = flow
@@ -169,19 +191,26 @@ class RewriteRefusedError(TidegateError):
         what: What was refused, for example ``backfill 3 of 2013-01-01``.
         impact: The counts of its rows.
         reasons: One phrase per exceeded limit, to follow "it would".
-        correct: What to do if the numbers are wrong, as a phrase.
+        correct: What to do after a correction if the numbers are wrong.
         accept: The command that accepts the numbers.
     """
 
     exit_code = EX_DATAERR
 
     def __init__(
-        self, flow: str, what: str, *, impact: dict[str, int], reasons: Sequence[str], correct: str, accept: str
+        self, flow: str, what: str, *, impact: dict[str, int], reasons: Sequence[str], correct: Advice, accept: Command
     ) -> None:
         super().__init__(
-            f"flow {flow!r}: {what} refused before it changed a row of the table: it would {' and '.join(reasons)}. "
-            f"Correct the transform, the suite or the data, then {correct}. Or accept exactly these numbers: {accept} (in Airflow: "
-            "the field accept of the form)"
+            f"flow {flow!r}: {what} refused before it changed a row of the table: it would {' and '.join(reasons)}.",
+            Either(
+                Then(
+                    Either(
+                        Edit("correct the transform", "transform"), Edit("the suite", "suite"), OutsideAct("the data")
+                    ),
+                    correct,
+                ),
+                replace(accept, says="accept exactly these numbers: {} (in Airflow: the field accept of the form)"),
+            ),
         )
         self.flow = flow
         self.what = what

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegate.advice import Advice
 from tidegate.errors.error import EX_CONFIG, EX_TEMPFAIL, TidegateError
 
 
@@ -11,14 +12,16 @@ class SinkError(TidegateError):
     Args:
         flow: The flow's name.
         sink: The name of the sink, for example ``kafka.alerts``.
-        problem: What it does not accept, and what to do.
+        problem: What it does not accept.
+        advice: What to do about it.
     """
 
     exit_code = EX_CONFIG
 
-    def __init__(self, flow: str, sink: str, problem: str) -> None:
+    def __init__(self, flow: str, sink: str, problem: str, advice: Advice | None = None) -> None:
         super().__init__(
-            f"flow {flow!r}: {sink} was not sent all changes: {problem}. The next run sends the same batch again."
+            f"flow {flow!r}: {sink} was not sent all changes: {problem}. The next run sends the same batch again.",
+            advice,
         )
         self.flow = flow
         self.sink = sink

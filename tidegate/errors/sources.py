@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tidegate.advice import Command, Edit, Either, OutsideAct, Then, new_version
 from tidegate.errors.error import EX_CONFIG, EX_DATAERR, EX_TEMPFAIL, TidegateError
 
 
@@ -16,11 +17,13 @@ class NotDeliveredError(SourceError):
 
     Args:
         what: The folder or the topic, with its name.
-        correct: What a person corrects if it should exist, as an imperative.
+        correct: What a person corrects if it should exist: the words after "correct".
     """
 
     def __init__(self, what: str, correct: str) -> None:
-        super().__init__(f"{what} does not exist; create it, or correct {correct}")
+        super().__init__(
+            f"{what} does not exist", Either(OutsideAct("create it"), Edit(f"correct {correct}", "declaration"))
+        )
         self.what = what
 
 
@@ -38,7 +41,8 @@ class SourceRewrittenError(SourceError):
     def __init__(self, flow: str, source: str, version: int) -> None:
         super().__init__(
             f"flow {flow!r}: rows of its source {source!r} were changed or deleted, but its state remembers what they were; nothing was "
-            f"written. Set checkpoint_version={version + 1} in the declaration: the table is derived again from the present rows"
+            "written.",
+            new_version(version, "set {} in the declaration: the table is derived again from the present rows"),
         )
         self.flow = flow
         self.source = source
@@ -64,8 +68,14 @@ class GapError(OffsetsExpiredError):
         offsets = " ".join(f"{partition}:{first}-{last}" for partition, (first, last) in sorted(lost.items()))
         super().__init__(
             f"topic {topic} has lost messages that flow {flow!r} reads next: offsets {offsets} (partition:first-last) were "
-            "deleted at the broker before they were read. Have the producer send them again, and accept the gap: "
-            f'tidegate flow accept-gap {pipeline} {flow} {offsets} --reason "…"; the flow then reads on after it.'
+            "deleted at the broker before they were read.",
+            Then(
+                OutsideAct("have the producer send them again"),
+                Command.tidegate(
+                    *("flow", "accept-gap", pipeline, flow, *offsets.split(), "--reason", "…"),
+                    says="accept the gap: {}; the flow then reads on after it",
+                ),
+            ),
         )
         self.topic = topic
         self.lost = {str(partition): list(bounds) for partition, bounds in sorted(lost.items())}
@@ -85,9 +95,14 @@ class TopicReplacedError(SourceError):
     def __init__(self, flow: str, version: int, topic: str, *, expected: str, actual: str) -> None:
         super().__init__(
             f"topic {topic} was deleted and created again: checkpoint v{version} of flow {flow!r} reads the topic with id {expected}, "
-            f"the broker has one with id {actual}. Set checkpoint_version={version + 1} in the declaration: the new topic is read "
-            "from its beginning, and rows from the old one stay in the table. Messages of the old topic that were not read are lost; "
-            "have the producer send them again."
+            f"the broker has one with id {actual}. Messages of the old topic that were not read are lost.",
+            Then(
+                new_version(
+                    version,
+                    "set {} in the declaration: the new topic is read from its beginning, and rows from the old one stay in the table",
+                ),
+                OutsideAct("have the producer send the lost messages again"),
+            ),
         )
         self.topic = topic
         self.expected = expected
@@ -109,8 +124,14 @@ class OtherClusterError(SourceError):
     def __init__(self, flow: str, version: int, topic: str, *, bootstrap: str, expected: str, actual: str) -> None:
         super().__init__(
             f"another Kafka cluster responds at {bootstrap}: checkpoint v{version} of flow {flow!r} reads topic {topic} of cluster "
-            f"{expected}, this is cluster {actual}. Set TIDEGATE_KAFKA to the brokers of the first. If the topic has moved for good, "
-            f"set checkpoint_version={version + 1} in the declaration: the topic of the new cluster is read from its beginning."
+            f"{expected}, this is cluster {actual}.",
+            Either(
+                Edit("set TIDEGATE_KAFKA to the brokers of the first", "setting"),
+                new_version(
+                    version,
+                    "if the topic has moved for good, set {} in the declaration: the topic of the new cluster is read from its beginning",
+                ),
+            ),
         )
         self.topic = topic
         self.expected = expected

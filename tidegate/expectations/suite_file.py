@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError
 from tidegate.errors.classification import raise_machine
 
@@ -27,7 +28,11 @@ def read_entries(path: Path, name: str) -> list[Any]:
         plain = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise SpecError(
-            f"{where} does not exist. Write it as Great Expectations' JSON, or remove the gate from the declaration."
+            f"{where} does not exist.",
+            Either(
+                Edit("write it as Great Expectations' JSON", "suite"),
+                Edit("remove the gate from the declaration", "suite"),
+            ),
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise_machine(error, where)
@@ -35,9 +40,15 @@ def read_entries(path: Path, name: str) -> list[Any]:
     except json.JSONDecodeError as error:
         raise SpecError(f"{where} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}.") from error
     if not isinstance(plain, dict) or not isinstance(plain.get("expectations"), list):
-        raise SpecError(f'{where} is not a suite; allowed: an object {{"name": …, "expectations": […]}}.')
+        raise SpecError(
+            f"{where} is not a suite",
+            Edit('allowed: an object {"name": …, "expectations": […]}', "suite"),
+        )
     if not plain["expectations"]:
-        raise SpecError(f"{where} contains no expectation: add one, or remove the gate from the declaration.")
+        raise SpecError(
+            f"{where} contains no expectation",
+            Either(Edit("add one", "suite"), Edit("remove the gate from the declaration", "declaration")),
+        )
     return list(plain["expectations"])
 
 

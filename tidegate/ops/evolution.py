@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 import pendulum
 
 from tidegate import json_codec
+from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint, progress, refusal
 from tidegate.errors import RequestError
 from tidegate.fingerprints import fingerprint
@@ -171,7 +172,8 @@ def answer(layout: Layout, pipeline: str, schema_change_id: str, decision: Answe
         decided_by, at = earlier[0].decided_by or "a person", earlier[0].recorded_at[:16]
         raise RequestError(
             f"schema change {schema_change_id!r} of {pipeline!r} has been answered: {decided_by} answered "
-            f"{earlier[0].decision!r} on {at}. To decide differently, change the source's contract."
+            f"{earlier[0].decision!r} on {at}.",
+            Edit("to decide differently, change the source's contract", "request"),
         )
     if earlier:
         return []

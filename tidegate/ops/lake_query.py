@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from tidegate.advice import Edit
 from tidegate.errors import RequestError
 from tidegate.errors.classification import raise_machine
 from tidegate.ops import query
@@ -109,7 +110,10 @@ def _open(layout: Layout, name: str, version: int | None) -> DeltaTable:
     path = layout.delta_tables()[name]
     table = delta_table.find(path)
     if table is None:
-        raise RequestError(f"table {name!r} has no version yet: its first commit is not complete. Try again later.")
+        raise RequestError(
+            f"table {name!r} has no version yet: its first commit is not complete.",
+            Edit("try again later", "request"),
+        )
     if version is None or version == table.version():
         return table
     try:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidegate.advice import Edit
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import evolution, journal, judgements
@@ -60,9 +61,15 @@ def export(
         RequestError: The folder has other files, or is a file.
     """
     if folder.exists() and not folder.is_dir():
-        raise RequestError(f"{folder} is not a folder; choose a new or an empty one.")
+        raise RequestError(
+            f"{folder} is not a folder",
+            Edit("choose a new or an empty one", "request"),
+        )
     if folder.exists() and any(folder.iterdir()) and not _is_export(folder):
-        raise RequestError(f"{folder} has files that are not of an export; choose a new or an empty folder.")
+        raise RequestError(
+            f"{folder} has files that are not of an export",
+            Edit("choose a new or an empty folder", "request"),
+        )
     draft, old = (folder.with_name(f".{folder.name}.{suffix}") for suffix in ("new", "old"))
     for leftover in (draft, old):
         shutil.rmtree(leftover, ignore_errors=True)

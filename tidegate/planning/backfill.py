@@ -12,6 +12,8 @@ import shlex
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidegate.advice import Command
+
 if TYPE_CHECKING:
     import pendulum
 
@@ -58,31 +60,39 @@ def commands(pipeline: Pipeline, request: RunRequest, *, judged: bool = False) -
     if request.mode != "backfill" or window is None or request.flows or not isinstance(pipeline.schedule, str):
         return Commands(single=single, dry_run=dry_run)
     first, last = window.since, window.until.subtract(seconds=1)
-    command = (
+    by_interval = (
         f"airflow backfill create --dag-id {request.dag_id} --from-date {_with_offset(first)} --to-date {_with_offset(last)} "
         "--reprocess-behavior completed --max-active-runs 1"
     )
-    return Commands(single=single, dry_run=dry_run, by_interval=command)
+    return Commands(single=single, dry_run=dry_run, by_interval=by_interval)
+
+
+def command(request: RunRequest) -> Command:
+    """The command line that starts a request without Airflow."""
+    options = ["--mode", request.mode] if request.mode != "incremental" else []
+    options += [part for flow in request.flows for part in ("--flow", flow)]
+    if request.window is not None:
+        first, last = request.window.dates
+        options += ["--from", str(first), "--to", str(last)]
+    if request.gaps:
+        options.append("--gaps")
+    options += [part for each in request.accept for part in ("--accept", each)]
+    return Command.tidegate("run", request.dag_id, *options)
 
 
 def _single(request: RunRequest) -> tuple[str, ...]:
     conf: dict[str, Any] = {"mode": request.mode} if request.mode != "incremental" else {}
-    options = ["--mode", request.mode] if request.mode != "incremental" else []
     if request.flows:
         conf["flows"] = list(request.flows)
-        options += [part for flow in request.flows for part in ("--flow", flow)]
     if request.window is not None:
         first, last = request.window.dates
         conf |= {"from_date": str(first), "to_date": str(last)}
-        options += ["--from", str(first), "--to", str(last)]
     if request.gaps:
         conf["gaps"] = True
-        options.append("--gaps")
     if request.accept:
         conf["accept"] = list(request.accept)
-        options += [part for each in request.accept for part in ("--accept", each)]
     trigger = f"airflow dags trigger {request.dag_id}" + (f" --conf {shlex.quote(json.dumps(conf))}" if conf else "")
-    return trigger, shlex.join(["tidegate", "run", request.dag_id, *options])
+    return trigger, command(request).written
 
 
 def _with_offset(moment: pendulum.DateTime) -> str:

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidegate.advice import Command
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError
 from tidegate.ops import query
@@ -118,6 +119,6 @@ def _of_table(layout: Layout, flow: ResolvedFlow) -> str:
 
 def _no_rows(pipeline: str, flow: str) -> RequestError:
     return RequestError(
-        f"flow {flow!r} has written no row yet, so nothing is known of how late its rows come. Run it first: "
-        f"tidegate run {pipeline} --flow {flow}"
+        f"flow {flow!r} has written no row yet, so nothing is known of how late its rows come.",
+        Command.tidegate("run", pipeline, "--flow", flow, says="run it first: {}"),
     )

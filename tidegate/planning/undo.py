@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegate import identity
+from tidegate.advice import Command
 from tidegate.checkpoints import checkpoint, overrides
 from tidegate.errors import RequestError
 from tidegate.formatting import count
@@ -70,8 +71,9 @@ def plan(layout: Layout, pipeline: Pipeline, request: RunRequest) -> tuple[RunRe
     key = find(lines, request.undoes)
     if key is None:
         raise RequestError(
-            f"the ledger of pipeline {pipeline.name!r} has no line of run {request.undoes!r}: it wrote nothing, or has another id. "
-            f"`tidegate ledger {pipeline.name} --json` shows the run_key of each line"
+            f"the ledger of pipeline {pipeline.name!r} has no line of run {request.undoes!r}: it wrote "
+            "nothing, or has another id.",
+            Command.tidegate("ledger", pipeline.name, "--json", says="`{}` shows the run_key of each line"),
         )
     flows, texts, done = [], [], []
     for flow in request.selected(pipeline):

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from tidegate.advice import OutsideAct
 from tidegate.errors import NotDeliveredError, SourceError
 
 if TYPE_CHECKING:
@@ -107,7 +108,10 @@ def glob_pattern(glob: str) -> re.Pattern[str]:
     try:
         return re.compile(pattern, re.DOTALL)
     except re.error as error:
-        raise SourceError(f"invalid glob {glob!r} ({error}); write it like '*.{{csv,csv.gz}}'") from None
+        raise SourceError(
+            f"invalid glob {glob!r} ({error})",
+            OutsideAct("write it like '*.{csv,csv.gz}'"),
+        ) from None
 
 
 def is_hidden(name: str) -> bool:
@@ -159,7 +163,10 @@ def _walk(
         raise _unreadable(folder, error, landing=not ancestors) from None
     identity = (folder_status.st_dev, folder_status.st_ino)
     if identity in ancestors:
-        raise SourceError(f"{folder} in a landing folder links to one of its parent folders; remove the link")
+        raise SourceError(
+            f"{folder} in a landing folder links to one of its parent folders",
+            OutsideAct("remove the link"),
+        )
     for entry in entries:
         try:
             status = entry.stat()
@@ -194,9 +201,13 @@ def _unreadable(path: str, error: OSError, *, landing: bool) -> SourceError:
     if isinstance(error, FileNotFoundError):
         return NotDeliveredError(what, "the source's path or TIDEGATE_LANDING")
     if isinstance(error, NotADirectoryError):
-        return SourceError(f"{what} is a file, not a folder; move the file into a folder")
+        return SourceError(
+            f"{what} is a file, not a folder",
+            OutsideAct("move the file into a folder"),
+        )
     return SourceError(
-        f"{what} cannot be read ({error.strerror}); give the user that runs the job permission to read and list it"
+        f"{what} cannot be read ({error.strerror})",
+        OutsideAct("give the user that runs the job permission to read and list it"),
     )
 
 

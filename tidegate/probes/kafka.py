@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import NotDeliveredError, SourceError, SourceUnavailableError
 
 if TYPE_CHECKING:
@@ -415,18 +416,21 @@ def _failure(bootstrap: str, topic: str, error: KafkaError) -> SourceUnavailable
     if error.code() > 0:
         # The broker's own errors; those of librdkafka, such as a connection that breaks, are negative.
         return SourceUnavailableError(
-            f"the Kafka broker at {bootstrap} reports for topic {topic!r}: {error.str()}; remove the cause, then run again"
+            f"the Kafka broker at {bootstrap} reports for topic {topic!r}: {error.str()}",
+            OutsideAct("remove the cause, then run again"),
         )
     return _unavailable(bootstrap, error.str())
 
 
 def _deleted(bootstrap: str, topic: str) -> SourceUnavailableError:
     return SourceUnavailableError(
-        f"topic {topic!r} at {bootstrap} was deleted while its offsets were read; run again when it exists"
+        f"topic {topic!r} at {bootstrap} was deleted while its offsets were read",
+        OutsideAct("run again when it exists"),
     )
 
 
 def _unavailable(bootstrap: str, reason: str) -> SourceUnavailableError:
     return SourceUnavailableError(
-        f"no Kafka broker answers at {bootstrap} ({reason}); start it, or correct TIDEGATE_KAFKA, and run again"
+        f"no Kafka broker answers at {bootstrap} ({reason})",
+        Either(OutsideAct("start it"), Edit("correct TIDEGATE_KAFKA, and run again", "setting")),
     )

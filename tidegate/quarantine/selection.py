@@ -9,6 +9,7 @@ from typing import Self
 import pendulum
 
 from tidegate import dates
+from tidegate.advice import Command, Edit
 from tidegate.errors import RequestError
 
 RULE = r"[a-z][a-z0-9_]*(\([^'\x22`;\\\x00-\x1f\x7f]{1,1000}\))?(#[0-9]{1,3})?"
@@ -46,12 +47,18 @@ class Selection:
             RequestError: A rule name, day or age is malformed, or ``since`` is after ``until``.
         """
         if rule is not None and not re.fullmatch(RULE, rule):
-            raise RequestError(f"{rule!r} is not a rule name; `tidegate quarantine list` shows the names")
+            raise RequestError(
+                f"{rule!r} is not a rule name",
+                Command.tidegate("quarantine", "list", says="`{}` shows the names"),
+            )
         for name, day in (("since", since), ("until", until)):
             if day is not None:
                 _check_day(name, day)
         if since is not None and until is not None and since > until:
-            raise RequestError(f"since {since} is after until {until}; exchange them")
+            raise RequestError(
+                f"since {since} is after until {until}",
+                Edit("exchange them", "request"),
+            )
         if older_than is not None:
             age(older_than)
         return cls(rule=rule, since=since, until=until, older_than=older_than)
@@ -87,7 +94,10 @@ class Selection:
 def age(text: str) -> pendulum.Duration:
     """The duration of ``30d`` or ``12h``; raises `RequestError` for anything else."""
     if not re.fullmatch(AGE, text):
-        raise RequestError(f"{text!r} is not an age; write days or hours, as in 30d or 12h")
+        raise RequestError(
+            f"{text!r} is not an age",
+            Edit("write days or hours, as in 30d or 12h", "request"),
+        )
     number = int(text[:-1])
     return pendulum.duration(days=number) if text.endswith("d") else pendulum.duration(hours=number)
 

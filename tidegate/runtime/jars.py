@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
+from tidegate.advice import Command, Edit, OutsideAct
 from tidegate.errors import SetupError
 from tidegate.runtime import paths
 
@@ -46,10 +47,14 @@ def pinned(project_root: Path) -> dict[str, tuple[Jar, ...]]:
         return {name: tuple(sorted(map(_jar, jars), key=lambda jar: jar.file_name)) for name, jars in sets.items()}
     except FileNotFoundError as error:
         raise SetupError(
-            f"{path} is missing: {project_root} is not the root of a Tidegate project. Set TIDEGATE_PROJECT to it."
+            f"{path} is missing: {project_root} is not the root of a Tidegate project.",
+            Edit("set TIDEGATE_PROJECT to it", "setting"),
         ) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise SetupError(f"{path} cannot be read ({error!r}): restore it from git.") from error
+        raise SetupError(
+            f"{path} cannot be read ({error!r})",
+            OutsideAct("restore it from git"),
+        ) from error
 
 
 def _jar(entry: dict[str, object]) -> Jar:
@@ -70,10 +75,16 @@ def class_path(project_root: Path, set_name: str) -> str:
     """
     sets = pinned(project_root)
     if set_name not in sets:
-        raise SetupError(f"jars.lock.json has no set {set_name!r}; it has: {', '.join(sorted(sets))}.")
+        raise SetupError(
+            f"jars.lock.json has no set {set_name!r}",
+            Edit(f"it has: {', '.join(sorted(sets))}", "request"),
+        )
     absent = [name for name in missing(project_root) if name.startswith(f"{set_name}/")]
     if absent:
-        raise SetupError(f"{len(absent)} jars are missing, for example {absent[0]}: run `make setup`.")
+        raise SetupError(
+            f"{len(absent)} jars are missing, for example {absent[0]}",
+            Command.make("setup", says="run `{}`"),
+        )
     folder = paths.jars_dir(project_root, set_name)
     return os.pathsep.join(str(folder / jar.file_name) for jar in sets[set_name])
 

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import MissingJavaError
 from tidegate.errors.classification import raise_machine
 
@@ -24,9 +25,12 @@ if TYPE_CHECKING:
 OLDEST = 17
 """The oldest Java that Spark 4.2 runs on; its jars are compiled for it."""
 
-_ADVICE = (
-    "install it (Debian and Ubuntu: `apt-get install openjdk-17-jre-headless`, Fedora: `dnf install "
-    "java-17-openjdk-headless`, macOS: `brew install openjdk@17`) or set JAVA_HOME to its folder."
+_ADVICE = Either(
+    OutsideAct(
+        "install it (Debian and Ubuntu: `apt-get install openjdk-17-jre-headless`, Fedora: `dnf install "
+        "java-17-openjdk-headless`, macOS: `brew install openjdk@17`)"
+    ),
+    Edit("set JAVA_HOME to its folder", "setting"),
 )
 
 
@@ -61,15 +65,24 @@ def find(environ: Mapping[str, str] | None = None) -> Java:
     if home:
         executable = Path(home) / "bin" / "java"
         if not os.access(executable, os.X_OK):
-            raise MissingJavaError(f"JAVA_HOME is {home}, but there is no bin/java in it: correct it or {_ADVICE}")
+            raise MissingJavaError(
+                f"JAVA_HOME is {home}, but there is no bin/java in it",
+                Either(Edit("correct it", "setting"), *_ADVICE.ways),
+            )
     else:
         command = shutil.which("java", path=environ.get("PATH", os.defpath))
         if command is None:
-            raise MissingJavaError(f"Tidegate needs Java {OLDEST} or newer, but there is none: {_ADVICE}")
+            raise MissingJavaError(
+                f"Tidegate needs Java {OLDEST} or newer, but there is none",
+                _ADVICE,
+            )
         executable = Path(command)
     java = Java(executable=executable.absolute(), version=_version_of(executable))
     if java.major < OLDEST:
-        raise MissingJavaError(f"Tidegate needs Java {OLDEST} or newer, but {executable} is {java.version}: {_ADVICE}")
+        raise MissingJavaError(
+            f"Tidegate needs Java {OLDEST} or newer, but {executable} is {java.version}",
+            _ADVICE,
+        )
     return java
 
 
@@ -92,12 +105,18 @@ def _reported_version(executable: Path) -> str:
         process = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise_machine(error, "java -version")
-        raise MissingJavaError(f"{executable} does not run: {_ADVICE}") from error
+        raise MissingJavaError(
+            f"{executable} does not run",
+            _ADVICE,
+        ) from error
     if build := re.search(r"\(build (\d[^,)\s]*)", process.stderr):
         return build[1]
     if version := re.search(r'version "([^"]+)"', process.stderr):
         return version[1]
-    raise MissingJavaError(f"{executable} -version prints no version: {_ADVICE}")
+    raise MissingJavaError(
+        f"{executable} -version prints no version",
+        _ADVICE,
+    )
 
 
 def main() -> int:

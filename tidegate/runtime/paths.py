@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
+from tidegate.advice import Command
 from tidegate.errors import SetupError
 
 
@@ -35,5 +36,8 @@ def spark_home() -> Path:
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        raise SetupError("PySpark is not installed in this Python environment: run `make setup`.")
+        raise SetupError(
+            "PySpark is not installed in this Python environment",
+            Command.make("setup", says="run `{}`"),
+        )
     return Path(spec.submodule_search_locations[0])

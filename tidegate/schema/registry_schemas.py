@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from tidegate import atomic
+from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import SetupError, SourceError, SourceUnavailableError
 from tidegate.schema.ddl import Column
 
@@ -68,8 +69,8 @@ def fetch(registry: str, folder: Path, schema_id: int) -> WriterSchema | None:
         return _schema(cached, schema_id)
     if not registry:
         raise SetupError(
-            f"messages refer to schema {schema_id} of a registry, but no registry is configured; set TIDEGATE_REGISTRY to its "
-            "address, as in http://127.0.0.1:8081"
+            f"messages refer to schema {schema_id} of a registry, but no registry is configured",
+            Edit("set TIDEGATE_REGISTRY to its address, as in http://127.0.0.1:8081", "setting"),
         )
     response = _request(registry, schema_id)
     if response is None:
@@ -77,9 +78,9 @@ def fetch(registry: str, folder: Path, schema_id: int) -> WriterSchema | None:
     schema = _schema(response, schema_id)
     if cached is not None and _schema(cached, schema_id) != schema:
         raise SourceError(
-            f"schema {schema_id} of the registry at {_without_credentials(registry)} differs from schema {schema_id} of "
-            f"{cached[_FROM]}: ids are valid in one registry only. Set TIDEGATE_REGISTRY to the registry that the messages "
-            "were written with."
+            f"schema {schema_id} of the registry at {_without_credentials(registry)} differs from schema "
+            f"{schema_id} of {cached[_FROM]}: ids are valid in one registry only.",
+            Edit("set TIDEGATE_REGISTRY to the registry that the messages were written with", "setting"),
         )
     atomic.write_text(path, json.dumps({**response, _FROM: _without_credentials(registry)}))
     return schema
@@ -115,32 +116,43 @@ def _request(registry: str, schema_id: int) -> dict[str, Any] | None:
         raise SetupError(_NO_URL) from None
     except httpx.RequestError:
         raise SourceUnavailableError(
-            f"the registry at {address} does not answer; start it, or run again later"
+            f"the registry at {address} does not answer",
+            Either(OutsideAct("start it"), OutsideAct("run again later")),
         ) from None
     status = answer.status_code
     if status == _UNKNOWN_ID:
         return None
     if status >= 500 or status == 429:
-        raise SourceUnavailableError(f"the registry at {address} answers {status}; run again later")
+        raise SourceUnavailableError(
+            f"the registry at {address} answers {status}",
+            OutsideAct("run again later"),
+        )
     if not answer.is_success:
         raise SourceError(
-            f"the registry at {address} answers {status}; check the address, the user and the password in TIDEGATE_REGISTRY"
+            f"the registry at {address} answers {status}",
+            Edit("check the address, the user and the password in TIDEGATE_REGISTRY", "setting"),
         )
     with suppress(ValueError):
         response = answer.json()
         if isinstance(response, dict):
             return response
-    raise SourceError(f"the server at {address} is not a schema registry; correct TIDEGATE_REGISTRY")
+    raise SourceError(
+        f"the server at {address} is not a schema registry",
+        Edit("correct TIDEGATE_REGISTRY", "setting"),
+    )
 
 
 def _schema(response: dict[str, Any], schema_id: int) -> WriterSchema:
     kind = response.get("schemaType", "AVRO")
     if kind not in ("AVRO", "JSON") or response.get("references"):
         raise SourceError(
-            f"schema {schema_id} of the registry is {kind} {'with references' if response.get('references') else ''}; "
-            "Tidegate reads AVRO and JSON schemas without references"
+            f"schema {schema_id} of the registry is {kind} {'with references' if response.get('references') else ''}",
+            OutsideAct("register it as AVRO or JSON without references"),
         )
     try:
         return WriterSchema(kind=kind, definition=json.loads(response["schema"]))
     except (KeyError, TypeError, ValueError):
-        raise SourceError(f"schema {schema_id} of the registry is not valid JSON; register it again") from None
+        raise SourceError(
+            f"schema {schema_id} of the registry is not valid JSON",
+            OutsideAct("register it again"),
+        ) from None

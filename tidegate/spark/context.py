@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegate.advice import Edit
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import SpecError
 from tidegate.layout import Layout
@@ -208,5 +209,6 @@ def import_function(name: str, role: str) -> Any:
         return getattr(importlib.import_module(f"spark_jobs.{module_name}"), function_name)
     except Exception as error:
         raise SpecError(
-            f"{role} {name!r}: spark_jobs/{module_name}.py cannot be imported ({error}); correct it"
+            f"{role} {name!r}: spark_jobs/{module_name}.py cannot be imported ({error})",
+            Edit("correct it", "transform"),
         ) from error

@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tidegate.advice import Either, OutsideAct, new_version
 from tidegate.checkpoints import checkpoint, progress, refusal, rewrite
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import (
@@ -183,8 +184,9 @@ def _check_target_exists(context: FlowContext, has_history: bool, transactions: 
     lines = context.layout.ops(context.pipeline.name, "ledger")
     if delta.transaction_version(lines, context.app_id) is not None:
         raise CheckpointCorruptError(
-            f"flow {context.flow.name!r}: the checkpoint at {context.checkpoint} has written to table {context.flow.target.name!r}, "
-            f"which is missing or was replaced. Restore the table, or set checkpoint_version={context.ref.version + 1} to derive it again.",
+            f"flow {context.flow.name!r}: the checkpoint at {context.checkpoint} has written to table "
+            f"{context.flow.target.name!r}, which is missing or was replaced.",
+            Either(OutsideAct("restore the table"), new_version(context.ref.version, says="set {} to derive it again")),
             path=str(context.checkpoint),
         )
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 import pendulum
 
 from tidegate import dates
+from tidegate.advice import Edit
 from tidegate.errors import FieldError, SpecError
 from tidegate.spec.checks import check_name, check_texts, check_unique
 from tidegate.spec.flow import Flow
@@ -113,7 +114,10 @@ class Pipeline:
         for flow in self.flows:
             if flow.name == name:
                 return flow
-        raise SpecError(f"pipeline {self.name!r} has no flow {name!r}; it has: {', '.join(f.name for f in self.flows)}")
+        raise SpecError(
+            f"pipeline {self.name!r} has no flow {name!r}",
+            Edit(f"it has: {', '.join(f.name for f in self.flows)}", "request"),
+        )
 
     def thresholds_of(self, flow: Flow) -> Thresholds:
         """The flow's own thresholds, or else the pipeline's."""

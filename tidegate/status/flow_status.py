@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pendulum
 
+from tidegate.advice import OutsideAct
 from tidegate.errors import SourceUnavailableError, TidegateError, classify
 from tidegate.states import Facts, Status, status_of
 from tidegate.status.sources import source
@@ -303,7 +304,8 @@ def _read_one(reading: _Reading) -> None:
 
 def _late(reading: _Reading, patience: float) -> FlowStatus:
     error = SourceUnavailableError(
-        f"its source did not answer within {patience:g} s; try again, or with a longer --timeout"
+        f"its source did not answer within {patience:g} s",
+        OutsideAct("try again, or with a longer --timeout"),
     )
     fields = {name: value for name, value in vars(reading.status).items() if name not in ("lag", "error", "late")}
     return FlowStatus(**fields, error=error, late=reading.local)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint, gap, lease
 from tidegate.errors import GapError, RequestError
 from tidegate.layout import Layout
@@ -35,7 +36,10 @@ def accept_gap(
     """
     pipeline, flow = resolved.pipeline, resolved.flow
     if not isinstance(flow.source, KafkaSource):
-        raise RequestError(f"flow {flow.name!r} reads no topic, so it has no gap to accept")
+        raise RequestError(
+            f"flow {flow.name!r} reads no topic, so it has no gap to accept",
+            Edit("name a flow with a KafkaSource", "request"),
+        )
     layout = Layout.of(environment)
     resource = lease.checkpoint_resource(pipeline.name, flow.name)
     with lease.hold(layout, (resource,), what=f"accept-gap of {pipeline.name}/{flow.name}, by {by}"):
@@ -47,7 +51,10 @@ def accept_gap(
                 if missing
                 else "no unread messages of the topic are missing"
             )
-            raise RequestError(f"{gap.format_offsets(offsets)} cannot be accepted as a gap: {state}")
+            raise RequestError(
+                f"{gap.format_offsets(offsets)} cannot be accepted as a gap: {state}",
+                Edit("accept the offsets that are missing, as the error of the run names them", "request"),
+            )
         topic_id = kafka.topic_id(environment.kafka, flow.source.topic)
         decision = gap.accept(
             layout, pipeline.name, flow.name, flow.source.topic, topic_id, missing, by=by, reason=reason

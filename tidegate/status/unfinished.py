@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate import json_codec
+from tidegate.advice import OutsideAct
 from tidegate.checkpoints import lease, refusal
 from tidegate.folders import entries
 from tidegate.probes import delta
@@ -104,7 +105,7 @@ def _unfinished_backfill(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Ch
     backfills = sorted(
         entries(layout.reprocessing(pipeline.name, flow.name), "*.json"), key=lambda path: (len(path.name), path.name)
     )
-    last = json_codec.read(backfills[-1], _Stored, "Restore it from a backup.") if backfills else None
+    last = json_codec.read(backfills[-1], _Stored, OutsideAct("restore it from a backup")) if backfills else None
     if last is None or last.done:
         return None
     number, app_id = int(backfills[-1].stem), ref.windows_app_id

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate import resolution
+from tidegate.advice import Edit
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.environment import Environment
 from tidegate.errors import RequestError
@@ -95,7 +96,10 @@ def judge_rows(pipeline: str, flow: str, *given: Record) -> list[Judged]:
     with _context(pipeline, flow, gated=True) as context:
         if not context.flow.kind.quarantines:
             what = "keeps state" if context.flow.kind.stateful else "computes groups"
-            raise RequestError(f"flow {flow!r} of {pipeline!r} {what}: run it in a tidegate.testing.Lake.")
+            raise RequestError(
+                f"flow {flow!r} of {pipeline!r} {what}",
+                Edit("run it in a tidegate.testing.Lake", "request"),
+            )
         judged = rows.judge_rows(context, _feed(context, given), 0, Decision(quarantined=False, written=False))
         return (
             []
@@ -122,7 +126,8 @@ def _context(pipeline: str, flow: str, *, gated: bool = False) -> Iterator[FlowC
         raise resolved.error
     if not resolved.flow.feeds:
         raise RequestError(
-            f"flow {flow!r} of {pipeline!r} lands records as they are: it has no transform and no gate to test."
+            f"flow {flow!r} of {pipeline!r} lands records as they are",
+            Edit("it has no transform and no gate to test: name another flow", "request"),
         )
     if resolved.writer is not None and resolved.landing is not None:
         writer = dataclasses.replace(resolved.writer, source=records.readable(resolved.landing))
@@ -195,7 +200,10 @@ def _feed(context: FlowContext, given: Sequence[Record]) -> DataFrame:
 
 def _frame(given: Sequence[Record], schema: StructType) -> DataFrame:
     if unknown := {name for record in given for name in record} - set(schema.names):
-        raise RequestError(f"the source has no column {', '.join(sorted(unknown))}; it has {', '.join(schema.names)}")
+        raise RequestError(
+            f"the source has no column {', '.join(sorted(unknown))}",
+            Edit(f"it has {', '.join(schema.names)}", "request"),
+        )
     return session().createDataFrame(
         [tuple(_utc(record.get(name)) for name in schema.names) for record in given], schema
     )

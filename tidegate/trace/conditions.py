@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from tidegate.advice import Edit
 from tidegate.errors import RequestError
 from tidegate.ops.query import quoted
 
@@ -39,7 +40,10 @@ def where(table: DeltaTable, name: str, values: Mapping[str, Any], comparison: s
     parts = []
     for column, value in values.items():
         if column not in types:
-            raise RequestError(f"table {name!r} has no column {column!r}; it has: {', '.join(types)}.")
+            raise RequestError(
+                f"table {name!r} has no column {column!r}",
+                Edit(f"it has: {', '.join(types)}", "request"),
+            )
         parts.append(
             f"{quoted(column)} IS NULL"
             if value is None
@@ -54,7 +58,8 @@ def _typed(name: str, column: str, kind: str, value: Any) -> str:
     arrow = f"Decimal128({decimal[1]}, {decimal[2]})" if decimal else _ARROW.get(kind)
     if arrow is None:
         raise RequestError(
-            f"column {column!r} of {name!r} is of type {kind}, which cannot be part of a key; name another column."
+            f"column {column!r} of {name!r} is of type {kind}, which cannot be part of a key",
+            Edit("name another column", "request"),
         )
     return f"arrow_cast({literal(text(value))}, '{arrow}')"
 

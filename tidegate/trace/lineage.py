@@ -9,6 +9,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidegate import formatting, identity
+from tidegate.advice import Command, Edit
 from tidegate.errors import RequestError, TidegateError
 from tidegate.errors.classification import raise_machine
 from tidegate.ops import query
@@ -297,15 +298,19 @@ class Lineage:
         for each in self._declared():
             if each.flow.target.name == name:
                 raise RequestError(
-                    f"{name!r} is a sink, to which {_name(each)} sends the changes of {each.flow.source_tables[0]}: what it has is not "
-                    f"followed. Trace the row in {each.flow.source_tables[0]}."
+                    f"{name!r} is a sink, to which {_name(each)} sends the changes of {each.flow.source_tables[0]}: "
+                    "what it has is not followed.",
+                    Edit(f"trace the row in {each.flow.source_tables[0]}", "request"),
                 )
         tables = ", ".join(sorted(each.flow.target.name for each in self._flows()))
         broken = [
             f"pipelines/{each}.py" for each, pipeline in self.pipelines.items() if isinstance(pipeline, TidegateError)
         ]
         unknown = f" (and those of {', '.join(broken)}, which cannot be loaded)" if broken else ""
-        raise RequestError(f"no flow writes a table {name!r}; the tables are: {tables}{unknown}.")
+        raise RequestError(
+            f"no flow writes a table {name!r}",
+            Edit(f"the tables are: {tables}{unknown}", "request"),
+        )
 
     def _readers(self, flow: ResolvedFlow) -> list[ResolvedFlow]:
         return [each for each in self._flows() if flow.flow.target.name in each.flow.source_tables]
@@ -314,7 +319,10 @@ class Lineage:
         table = delta_table.find(self.layout.table(name))
         if table is None:
             flow = self._writer(name)
-            raise RequestError(f"table {name!r} does not exist yet; `tidegate run {flow.pipeline.name}` creates it.")
+            raise RequestError(
+                f"table {name!r} does not exist yet",
+                Command.tidegate("run", flow.pipeline.name, says="`{}` creates it"),
+            )
         return table
 
     def _rows(self, flow: ResolvedFlow, table: DeltaTable, where: str) -> tuple[list[dict[str, Any]], int]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegate.advice import Command, Edit
 from tidegate.errors import RequestError
 from tidegate.ops import query
 from tidegate.spec import FileSource, KafkaSource
@@ -40,11 +41,17 @@ class Record:
             RequestError: They do not fit together.
         """
         if (file is None) != (line is None):
-            raise RequestError("--file and --line need each other.")
+            raise RequestError(
+                "--file and --line need each other.",
+                Edit("give both", "request"),
+            )
         if offset is not None:
             match = re.fullmatch(r"(.+)/(\d+)/(\d+)", offset)
             if match is None or file is not None or max(int(match[2]), int(match[3])) >= 2**63:
-                raise RequestError(f"--offset {offset!r} is not TOPIC/PARTITION/OFFSET, for example clicks/0/42.")
+                raise RequestError(
+                    f"--offset {offset!r} is not TOPIC/PARTITION/OFFSET",
+                    Edit("write it as in clicks/0/42", "request"),
+                )
             return cls(topic=match[1], partition=int(match[2]), offset=int(match[3]))
         if file is None or line is None:
             return None
@@ -67,7 +74,8 @@ def find(lineage: Lineage, record: Record) -> list[Step]:
     flows = [flow for flow in lineage.landing_flows() if _reads(lineage, flow, record)]
     if not flows:
         raise RequestError(
-            f"no declared flow reads {record.path or f'topic {record.topic!r}'}; `tidegate lag` lists what flows read."
+            f"no declared flow reads {record.path or f'topic {record.topic!r}'}",
+            Command.tidegate("lag", says="`{}` lists what flows read"),
         )
     steps = [lineage.down(flow, row) for flow in flows for row in _rows(lineage, flow, record)]
     if not steps:

@@ -86,7 +86,9 @@ def test_a_transform_that_drops_a_required_column_is_an_error(latest: Open, colu
 
 
 def test_a_transform_that_returns_a_reserved_column_is_an_error(latest: Open) -> None:
-    with pytest.raises(SpecError, match=r"returns _disposition; names that begin with '_' are reserved"):
+    with pytest.raises(
+        SpecError, match=r"returns _disposition; name it otherwise: names that begin with '_' are reserved"
+    ):
         split(latest(lambda rows: rows.selectExpr("*", "1 AS _disposition")), (1, 1, 10))
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType
 
+from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.changes import Change, WriteChanges
 from tidegate.errors import SinkError, SinkUnavailableError
 from tidegate.formatting import count
@@ -57,13 +58,21 @@ def send(context: FlowContext, changes: DataFrame) -> int:
         if failed:
             # Reading the batch failed, and not the sink.
             raise failed[0] from None
-        raise SinkUnavailableError(name, sink.name, f"{sink.write} raised {type(error).__name__}") from error
+        raise SinkUnavailableError(
+            name,
+            sink.name,
+            f"{sink.write} raised {type(error).__name__}",
+            Either(OutsideAct("see whether what it writes to answers"), Edit(f"correct {sink.write}", "transform")),
+        ) from error
     if failed:
         # The function has caught the error, and does not know the changes that follow.
         raise failed[0]
     if next(left, None) is not None:
         raise SinkError(
-            name, sink.name, f"{sink.write} returned after {count(number - 1, 'change')}, and others were left"
+            name,
+            sink.name,
+            f"{sink.write} returned after {count(number - 1, 'change')}, and others were left",
+            Edit("let it take all changes", "transform"),
         )
     return number
 

@@ -13,6 +13,7 @@ from pyarrow import types
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from tidegate.advice import Edit, Either
 from tidegate.checkpoints.progress import decoded
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.formatting import count
@@ -132,8 +133,12 @@ def changed_groups(context: FlowContext, batch: DataFrame) -> ChangedGroups | No
     keys = context.flow.target.scope
     if missing := [key for key in keys if key not in batch.columns]:
         raise SpecError(
-            f"flow {context.flow.name!r}: its source {context.flow.source_tables[0]!r} has no column {', '.join(missing)}, which is a "
-            f"key of {context.flow.target.name!r}; declare other keys, or make the column in the flow that writes the source"
+            f"flow {context.flow.name!r}: its source {context.flow.source_tables[0]!r} has no column "
+            f"{', '.join(missing)}, which is a key of {context.flow.target.name!r}",
+            Either(
+                Edit("declare other keys", "declaration"),
+                Edit("make the column in the flow that writes the source", "declaration"),
+            ),
         )
     feed = batch.groupBy(*keys).agg(
         F.max("_commit_version").alias("_version"),
@@ -212,8 +217,8 @@ def _recompute_checked(
     missing = [key for key in keys if key not in groups.columns]
     if missing:
         raise SpecError(
-            f"flow {context.flow.name!r}: transform {transform!r} does not return the key {', '.join(missing)}; "
-            "return it, or declare other keys"
+            f"flow {context.flow.name!r}: transform {transform!r} does not return the key {', '.join(missing)}",
+            Either(Edit("return it", "transform"), Edit("declare other keys", "declaration")),
         )
     few = changed.rows is not None and not context.flow.target.replace_by
     if few and groups.select(*keys).schema.simpleString() == changed.keys.schema.simpleString():
@@ -283,8 +288,9 @@ def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, 
     returned, distinct = groups.count(), groups.select(*keys).distinct().count()
     if returned != distinct:
         raise SpecError(
-            f"flow {context.flow.name!r}: transform {name!r} returns {count(returned, 'row')} for {count(distinct, 'group')}; it "
-            "must return one row per group: group by the table's keys"
+            f"flow {context.flow.name!r}: transform {name!r} returns {count(returned, 'row')} for "
+            f"{count(distinct, 'group')}",
+            Edit("it must return one row per group: group by the table's keys", "transform"),
         )
     unknown = join_on_keys(groups, affected, context.flow.target.scope, "left_anti").count()
     if unknown:
@@ -292,8 +298,8 @@ def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, 
             context.flow.name,
             batch_id,
             {"invented": unknown},
-            f"transform {name!r} returns {count(unknown, 'group')} outside the change feed; nothing was written. "
-            "It must group the rows that it is given and add no others",
+            f"transform {name!r} returns {count(unknown, 'group')} outside the change feed; nothing was written.",
+            Edit("let it group the rows that it is given and add no others", "transform"),
         )
 
 

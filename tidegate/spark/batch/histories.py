@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError
 from tidegate.spark.lake import tables
 from tidegate.spec.table import INTERVAL
@@ -84,15 +85,21 @@ def _tracked(context: FlowContext, records: DataFrame) -> list[str]:
     target = context.flow.target
     where = f"flow {context.flow.name!r}: transform {context.flow.transform!r}"
     if unknown := [name for name in target.untracked if name not in records.columns]:
-        raise SpecError(f"{where} does not return {', '.join(unknown)}; return it, or remove it from untracked")
+        raise SpecError(
+            f"{where} does not return {', '.join(unknown)}",
+            Either(Edit("return it", "transform"), Edit("remove it from untracked", "declaration")),
+        )
     if reserved := [name for name in INTERVAL if name in records.columns]:
-        raise SpecError(f"{where} returns {', '.join(reserved)}, which a history computes; name it otherwise")
+        raise SpecError(
+            f"{where} returns {', '.join(reserved)}, which a history computes",
+            Edit("name it otherwise", "transform"),
+        )
     ignored = {*target.keys, *target.sequence_by, *target.untracked}
     tracked = [name for name in records.columns if not name.startswith("_") and name not in ignored]
     kinds = dict(records.dtypes)
     if maps := [name for name in tracked if "map<" in kinds[name]]:
         raise SpecError(
-            f"{where} returns {', '.join(maps)} with a map, which cannot be compared with the version before; return it as JSON (to_json), "
-            "or name it in untracked"
+            f"{where} returns {', '.join(maps)} with a map, which cannot be compared with the version before",
+            Either(Edit("return it as JSON (to_json)", "transform"), Edit("name it in untracked", "declaration")),
         )
     return tracked

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from tidegate.advice import Edit
 from tidegate.checkpoints import refusal
 from tidegate.errors import GateRefusedError, SpecError
 from tidegate.spark.batch import ledger, statistics
@@ -36,8 +37,9 @@ def flag(
         changed = decided.where((F.size("_errors") == 0) & (F.size("_broken") > 0)).limit(1).count()
         if changed:
             raise SpecError(
-                f"flow {context.flow.name!r}: batch {batch_id} was split by an earlier attempt, and rows that passed then break a rule "
-                "with today's transform or schema. Undo the change for one run, then apply it again."
+                f"flow {context.flow.name!r}: batch {batch_id} was split by an earlier attempt, and rows that "
+                "passed then break a rule with today's transform or schema.",
+                Edit("undo the change for one run, then apply it again", "transform"),
             )
         return decided, None
     taken_out = context.work.decision(context, batch_id, "take") is not None

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from tidegate.advice import OutsideAct
 from tidegate.errors import SinkError, SinkUnavailableError, SourceError, SourceUnavailableError
 from tidegate.probes import kafka
 from tidegate.spark.lake.tables import JSON
@@ -71,9 +72,11 @@ def send(context: FlowContext, changes: DataFrame) -> int:
             raise
         refusal = next((each for each in errors if _REFUSALS.search(each)), None)
         if refusal is not None:
-            raise SinkError(name, sink.name, f"Kafka refuses a record ({refusal}); correct the topic") from error
+            raise SinkError(
+                name, sink.name, f"Kafka refuses a record ({refusal})", OutsideAct("correct the topic")
+            ) from error
         problem = f"the brokers at {context.stores.kafka} did not acknowledge all records ({errors[0]})"
-        raise SinkUnavailableError(name, sink.name, problem) from error
+        raise SinkUnavailableError(name, sink.name, problem, OutsideAct("see whether the brokers run")) from error
     # Spark's writer counts nothing, and raises unless every record was acknowledged.
     return changes.count()
 
@@ -87,6 +90,6 @@ def _check_topic(context: FlowContext, sink: KafkaSink) -> None:
     try:
         kafka.topic_id(context.stores.kafka, sink.topic, _PROBE_SECONDS)
     except SourceUnavailableError as error:
-        raise SinkUnavailableError(context.flow.name, sink.name, error.message) from error
+        raise SinkUnavailableError(context.flow.name, sink.name, error.problem, error.advice) from error
     except SourceError as error:
-        raise SinkError(context.flow.name, sink.name, error.message) from error
+        raise SinkError(context.flow.name, sink.name, error.problem, error.advice) from error

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from tidegate import lateness
+from tidegate.advice import Edit
 from tidegate.errors import SpecError
 from tidegate.lateness import Arrival
 from tidegate.ops import arrivals, heartbeats
@@ -57,8 +58,8 @@ def broken_rules(context: FlowContext, output: DataFrame) -> list[Column]:
     if kind != "timestamp":
         raise SpecError(
             f"flow {context.flow.name!r}: event_time={column!r} of table {context.flow.target.name!r} is "
-            f"{kind or 'not among the columns that its transform returns'}; a watermark is about a TIMESTAMP column: cast it in the "
-            "transform"
+            f"{kind or 'not among the columns that its transform returns'}",
+            Edit("a watermark is about a TIMESTAMP column: cast it in the transform", "transform"),
         )
     return [
         F.when(F.col(f"`{column}`").isNull(), F.lit(f"null_event_time({column})")),
@@ -117,8 +118,9 @@ def _check_decided(context: FlowContext, known: DataFrame, ids: DataFrame, batch
     passed = known.where("_late AND size(_errors) = 0 AND _filtered IS NULL")
     if passed.join(ids, "_row_id", "left_anti").limit(1).count():
         raise SpecError(
-            f"flow {context.flow.name!r}: batch {batch_id} was split by an earlier attempt, and rows that were not late then are "
-            "with today's transform. Undo the change for one run, then apply it again."
+            f"flow {context.flow.name!r}: batch {batch_id} was split by an earlier attempt, and rows that "
+            "were not late then are with today's transform.",
+            Edit("undo the change for one run, then apply it again", "transform"),
         )
 
 

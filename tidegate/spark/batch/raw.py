@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from tidegate import dates
+from tidegate.advice import OutsideAct
 from tidegate.checkpoints import overrides, topic
 from tidegate.errors import CheckpointCorruptError
 from tidegate.report import BatchRecord
@@ -195,8 +196,9 @@ def _apply_earlier_split(
     changed = [file.path for file in good if file.problem is not None]
     if changed:
         raise CheckpointCorruptError(
-            f"flow {context.flow.name!r}: {', '.join(changed)} was readable when batch {batch_id} was split, and is not now. "
-            "Restore the file (or undo the override that skips it) and run again.",
+            f"flow {context.flow.name!r}: {', '.join(changed)} was readable when batch {batch_id} was split, "
+            "and is not now.",
+            OutsideAct("restore the file (or undo the override that skips it) and run again"),
             path=str(context.checkpoint),
         )
     return good, [landing.with_problem(file, refused[file.path]) for file in checked if file.path in refused]

@@ -12,6 +12,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from tidegate import lateness
+from tidegate.advice import Edit, Either
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.errors import SpecError
 from tidegate.formatting import count
@@ -104,18 +105,27 @@ def _watermark(context: FlowContext, batch_id: int) -> datetime | None:
 def _check_columns(context: FlowContext, batch: DataFrame) -> None:
     where = f"flow {context.flow.name!r}: transform {context.flow.transform!r}"
     if missing := [key for key in context.flow.target.keys if key not in batch.columns]:
-        raise SpecError(f"{where} does not return the key {', '.join(missing)}; return it, or declare other keys")
+        raise SpecError(
+            f"{where} does not return the key {', '.join(missing)}",
+            Either(Edit("return it", "transform"), Edit("declare other keys", "declaration")),
+        )
     if reserved := [name for name in batch.columns if name.startswith("_") and name not in _ALLOWED]:
-        raise SpecError(f"{where} returns {', '.join(reserved)}; names that begin with '_' are reserved")
+        raise SpecError(
+            f"{where} returns {', '.join(reserved)}",
+            Edit("name it otherwise: names that begin with '_' are reserved", "transform"),
+        )
 
 
 def _check_keys(context: FlowContext, batch: DataFrame, number: int) -> None:
     distinct = batch.select(*context.flow.target.keys).distinct().count()
     if number != distinct:
         raise SpecError(
-            f"flow {context.flow.name!r}: transform {context.flow.transform!r} returns {count(number, 'result')} for "
-            f"{count(distinct, 'key')} in one batch; it must return one per key, the newest. For several results of a key declare a "
-            "table without keys"
+            f"flow {context.flow.name!r}: transform {context.flow.transform!r} returns "
+            f"{count(number, 'result')} for {count(distinct, 'key')} in one batch",
+            Edit(
+                "it must return one per key, the newest. For several results of a key declare a table without keys",
+                "transform",
+            ),
         )
 
 

@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from tidegate import json_codec
+from tidegate.advice import Advice, Command, OutsideAct
 from tidegate.checkpoints import rewrite
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.errors import RewriteRefusedError
 from tidegate.impact import Impact, acceptance
-from tidegate.planning.backfill import commands
+from tidegate.planning.backfill import command
 from tidegate.spark.batch import quarantine
 from tidegate.spark.lake import tables, writes
 
@@ -89,7 +90,7 @@ def measure(
 
 
 def check(
-    context: FlowContext, measured: Measured, what: str, *, judged: Impact | None = None, instead: str = ""
+    context: FlowContext, measured: Measured, what: str, *, judged: Impact | None = None, instead: Advice | None = None
 ) -> None:
     """Report what a rewrite does, and refuse it beyond the limits of the flow.
 
@@ -120,14 +121,14 @@ def check(
     }
     earlier = rewrite.recorded(layout, context.pipeline.name, flow)
     accepted = set(context.request.accept)
-    if earlier is not None and earlier.app_id == context.app_id and instead:
+    if earlier is not None and earlier.app_id == context.app_id and instead is not None:
         accepted |= set(earlier.accepted)
     reasons = tuple(reason for name, reason in needed.items() if name not in accepted)
-    command = _accepting(context, tuple(needed), is_begun=bool(instead) or judged is not None)
+    accepting = _accepting(context, tuple(needed), is_begun=instead is not None or judged is not None)
     if context.request.dry_run:
         if reasons:
             context.report.notes.append(
-                f"a run would be refused: it would {' and '.join(reasons)}. To accept: {command}"
+                f"a run would be refused: it would {' and '.join(reasons)}. To accept: {accepting.written}"
             )
         return
     if not needed:
@@ -142,18 +143,18 @@ def check(
     )
     rewrite.record(layout, context.ref, record)
     if reasons:
-        correct = instead or "give the command again"
+        correct = instead or OutsideAct("give the command again")
         raise RewriteRefusedError(
-            flow, what, impact=json_codec.to_plain(impact), reasons=reasons, correct=correct, accept=command
+            flow, what, impact=json_codec.to_plain(impact), reasons=reasons, correct=correct, accept=accepting
         )
 
 
-def _accepting(context: FlowContext, accept: tuple[str, ...], *, is_begun: bool) -> str:
+def _accepting(context: FlowContext, accept: tuple[str, ...], *, is_begun: bool) -> Command:
     """The command that writes what was refused. What is staged, or half-written, is completed by an increment."""
     request = dataclasses.replace(context.request, accept=accept)
     if is_begun:
         request = dataclasses.replace(request, mode="incremental", window=None, gaps=False)
-    return commands(context.pipeline, request).single[-1]
+    return command(request)
 
 
 def _without_tombstones(rows: DataFrame) -> DataFrame:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from tidegate.advice import OutsideAct
 from tidegate.checkpoints import snapshots
 from tidegate.formatting import count
 from tidegate.impact import Impact
@@ -251,5 +252,5 @@ def _judge(context: FlowContext, snapshot: Snapshot, changes: Changes, kept: Dat
         context,
         dataclasses.replace(measured, impact=impact),
         f"snapshot {snapshot.name} of {context.flow.source_tables[0]}",
-        instead="land it again, or a newer one, which takes its place",
+        instead=OutsideAct("land it again, or a newer one, which takes its place"),
     )

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from tidegate import json_codec
+from tidegate.advice import Edit, Either, OutsideAct, Then, new_version
 from tidegate.errors import LedgerImbalanceError
 from tidegate.formatting import count
 from tidegate.report import BatchRecord
@@ -100,9 +101,10 @@ def check_not_ahead(context: FlowContext, written: dict[str, int], planned: int)
     for name, batch in written.items():
         if batch > planned:
             raise CheckpointCorruptError(
-                f"flow {context.flow.name!r}: its {name} has batch {batch} of {context.app_id}, but the checkpoint at "
-                f"{context.checkpoint} ends with batch {planned}: it was restored from an older copy, or files of it are missing. "
-                f"Restore the newer checkpoint, or set checkpoint_version={context.ref.version + 1}.",
+                f"flow {context.flow.name!r}: its {name} has batch {batch} of {context.app_id}, but the "
+                f"checkpoint at {context.checkpoint} ends with batch {planned}: it was restored from an older "
+                "copy, or files of it are missing.",
+                Either(OutsideAct("restore the newer checkpoint"), new_version(context.ref.version, says="set {}")),
                 path=str(context.checkpoint),
             )
 
@@ -118,8 +120,8 @@ def check_balance(context: FlowContext, record: BatchRecord) -> None:
             context.flow.name,
             record.batch_id,
             json_codec.to_plain(record),
-            f"{count(record.imbalance(), 'row')} without a disposition, or with several ({_describe_counts(record)}); nothing was written. "
-            f"Check transform {context.flow.transform!r}.",
+            f"{count(record.imbalance(), 'row')} without a disposition, or with several ({_describe_counts(record)}); nothing was written.",
+            Edit(f"check transform {context.flow.transform!r}", "transform"),
         )
 
 
@@ -136,8 +138,11 @@ def check_commit(context: FlowContext, split: Split, commit: tables.Commit) -> N
             context.flow.name,
             split.prepared.batch_id,
             json_codec.to_plain(split.prepared),
-            f"{count(split.expected_rows, 'row')} to be written to {context.target}, but its commit {commit.version} reports {reported:,}. "
-            f"Report it with the run's report, and set checkpoint_version={context.ref.version + 1} to derive the table again",
+            f"{count(split.expected_rows, 'row')} to be written to {context.target}, but its commit {commit.version} reports {reported:,}.",
+            Then(
+                OutsideAct("report it with the run's report"),
+                new_version(context.ref.version, "set {} to derive the table again"),
+            ),
         )
 
 

@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, NumericType
 
 from tidegate import formatting
+from tidegate.advice import Edit
 from tidegate.errors import BatchHeldError, SpecError
 from tidegate.report import STATISTIC, ExpectationResult, Verdict
 from tidegate.spark.batch import ledger
@@ -115,12 +116,13 @@ def _values(context: FlowContext, rows: DataFrame) -> list[float | None]:
         except AnalysisException as error:
             # From None: Spark's text has the columns of the batch, and may quote literals.
             raise SpecError(
-                f"{where}: its expression cannot be evaluated ({error.getCondition()}); write an aggregate of Spark SQL over columns "
-                "that the transform returns"
+                f"{where}: its expression cannot be evaluated ({error.getCondition()})",
+                Edit("write an aggregate of Spark SQL over columns that the transform returns", "transform"),
             ) from None
         if not isinstance(kind, NumericType | BooleanType):
             raise SpecError(
-                f"{where}: its expression has the type {kind.simpleString()}; it must be a number or a boolean"
+                f"{where}: its expression has the type {kind.simpleString()}",
+                Edit("it must be a number or a boolean", "declaration"),
             )
         columns.append(expression.cast("double").alias(f"_{number}"))
     try:
@@ -130,8 +132,8 @@ def _values(context: FlowContext, rows: DataFrame) -> list[float | None]:
             raise
         names = ", ".join(each.name for each in context.flow.statistics)
         raise SpecError(
-            f"flow {context.flow.name!r}: a statistic ({names}) raises {raised} on a value of the batch; use a function that returns "
-            "NULL instead, as try_cast or try_divide"
+            f"flow {context.flow.name!r}: a statistic ({names}) raises {raised} on a value of the batch",
+            Edit("use a function that returns NULL instead, as try_cast or try_divide", "transform"),
         ) from None
     assert values is not None
     return [value if value is not None and math.isfinite(value) else None for value in values]
@@ -152,15 +154,20 @@ def _is_met(context: FlowContext, statistic: Statistic, value: float | None, ear
         met = row.collect()[0]["met"] if isinstance(kind, BooleanType) else None
     except AnalysisException as error:
         raise SpecError(
-            f"{where}: its rule {statistic.rule!r} cannot be evaluated ({error.getCondition()}); it may use value, median, mean and earlier"
+            f"{where}: its rule {statistic.rule!r} cannot be evaluated ({error.getCondition()})",
+            Edit("it may use value, median, mean and earlier", "declaration"),
         ) from None
     except Exception as error:
         if (raised := value_error(error)) is None:
             raise
-        raise SpecError(f"{where}: its rule {statistic.rule!r} raises {raised}") from None
+        raise SpecError(
+            f"{where}: its rule {statistic.rule!r} raises {raised}",
+            Edit("use a function that returns NULL instead, as try_cast or try_divide", "declaration"),
+        ) from None
     if not isinstance(kind, BooleanType):
         raise SpecError(
-            f"{where}: its rule {statistic.rule!r} has the type {kind.simpleString()}; it must be a condition"
+            f"{where}: its rule {statistic.rule!r} has the type {kind.simpleString()}",
+            Edit("it must be a condition", "declaration"),
         )
     return met is not False
 

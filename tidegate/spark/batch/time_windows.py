@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError
 from tidegate.spec.time_windows import WINDOW_START
 
@@ -27,13 +28,17 @@ def with_windows(context: FlowContext, rows: DataFrame) -> DataFrame:
         return rows
     if windows.time not in rows.columns:
         raise SpecError(
-            f"flow {context.flow.name!r}: its source has no column {windows.time!r}, which its time windows need; "
-            "correct time=… in the declaration"
+            f"flow {context.flow.name!r}: its source has no column {windows.time!r}, which its time windows need",
+            Edit("correct time=… in the declaration", "declaration"),
         )
     if (kind := dict(rows.dtypes)[windows.time]) != "timestamp":
         raise SpecError(
-            f"flow {context.flow.name!r}: column {windows.time!r} of its source is of type {kind}, and time windows need a TIMESTAMP; "
-            "make one in the flow that writes the source, or name another column in time=…"
+            f"flow {context.flow.name!r}: column {windows.time!r} of its source is of type {kind}, and time "
+            "windows need a TIMESTAMP",
+            Either(
+                Edit("make one in the flow that writes the source", "declaration"),
+                Edit("name another column in time=…", "declaration"),
+            ),
         )
     seconds, every = F.unix_seconds(windows.time), windows.every_seconds
     last = seconds - F.pmod(seconds, F.lit(every))

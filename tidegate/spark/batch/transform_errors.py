@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from tidegate.advice import Advice, Command, Edit, Either
 from tidegate.checkpoints import refusal
 from tidegate.errors import TransformRefusedError
 from tidegate.formatting import count
@@ -147,18 +148,18 @@ def refused(
         # Entries are no batch; they stay as they are.
         ledger.record_verdict(context, verdict)
         context.record_verdict(verdict)
-    remedies = ["Correct the transform"]
+    remedies: list[Advice] = [Edit("correct the transform", "transform")]
     if flow.kind.quarantines and not context.work.of_entries:
-        remedies.append("raise transform_error_share")
+        remedies.append(Edit("raise transform_error_share", "declaration", "transform_error_share"))
         if verdict.is_batch and flow.kind.takes_batches:
-            take = f"tidegate quarantine take {context.pipeline.name} {flow.name}"
-            remedies.append(f"send the batch to quarantine ({take})")
+            take = ("quarantine", "take", context.pipeline.name, flow.name, "--reason", "…")
+            remedies.append(Command.tidegate(*take, says="send the batch to quarantine ({})"))
     return TransformRefusedError(
         verdict,
         transform=flow.transform or "",
         raised=tuple(raised),
         problem=problem,
-        remedy=", or ".join(remedies),
+        remedy=Either(*remedies),
         share=share,
     )
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from tidegate import dates, identity
+from tidegate.advice import Edit
 from tidegate.errors import LedgerImbalanceError, SpecError
 from tidegate.formatting import count
 from tidegate.spark.batch import late_rows, scopes, transform_errors
@@ -59,14 +60,15 @@ def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
     ]
     if missing:
         raise SpecError(
-            f"flow {context.flow.name!r}: transform {name!r} does not return {', '.join(missing)}; "
-            "it must return _row_id, _origin, the target's keys and its sequence columns"
+            f"flow {context.flow.name!r}: transform {name!r} does not return {', '.join(missing)}",
+            Edit("it must return _row_id, _origin, the target's keys and its sequence columns", "transform"),
         )
     known = {*_ALLOWED, "_rescued", *bronze.columns()}
     reserved = [column for column in output.columns if column.startswith("_") and column not in known]
     if reserved:
         raise SpecError(
-            f"flow {context.flow.name!r}: transform {name!r} returns {', '.join(reserved)}; names that begin with '_' are reserved"
+            f"flow {context.flow.name!r}: transform {name!r} returns {', '.join(reserved)}",
+            Edit("name it otherwise: names that begin with '_' are reserved", "transform"),
         )
     landing = context.resolved.landing
     are_changes = landing is not None and landing.changes is not None
@@ -150,13 +152,15 @@ def evaluate(
             raise
     if not context.work.split_is_final:
         raise SpecError(
-            f"flow {context.flow.name!r}: today's transform {context.flow.transform!r} raises {raised} on rows that no quarantine entry "
-            "keeps out of the table, so the table cannot be derived again. Correct the transform, then try again."
+            f"flow {context.flow.name!r}: today's transform {context.flow.transform!r} raises {raised} on "
+            "rows that no quarantine entry keeps out of the table, so the table cannot be derived again.",
+            Edit("correct the transform, then try again", "transform"),
         )
     if decided:
         raise SpecError(
-            f"flow {context.flow.name!r}: batch {batch_id} was split by an earlier attempt, and today's transform raises {raised} on "
-            "rows that passed then. Undo the change for one run, then apply it again."
+            f"flow {context.flow.name!r}: batch {batch_id} was split by an earlier attempt, and today's "
+            f"transform raises {raised} on rows that passed then.",
+            Edit("undo the change for one run, then apply it again", "transform"),
         )
     parted = transform_errors.part(context, records, lambda rows: transform_parsed(context, rows), raised, batch_id)
     if parted.raised:
@@ -218,7 +222,10 @@ def check_ids(context: FlowContext, batch_id: int, records: DataFrame, output: D
             context.flow.name,
             batch_id,
             {"lost": dropped, "invented": added},
-            f"transform {context.flow.transform!r} dropped {count(dropped, 'row')} and added {added:,}; nothing was written. "
-            "A transform must return every row: to filter one, set _filtered to the name of the rule. It must keep _row_id. "
-            "explode drops rows with an empty array; explode_outer does not.",
+            f"transform {context.flow.transform!r} dropped {count(dropped, 'row')} and added {added:,}; nothing was written.",
+            Edit(
+                "return every row: to filter one, set _filtered to the name of the rule; keep _row_id. explode drops rows with an empty "
+                "array; explode_outer does not",
+                "transform",
+            ),
         )

@@ -13,6 +13,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ArithmeticException, DateTimeException, NumberFormatException
 from pyspark.errors.exceptions.captured import CapturedException
 
+from tidegate.advice import Edit, Either, OutsideAct, Then, new_version
 from tidegate.errors import (
     CheckpointCorruptError,
     DeclarationConflictError,
@@ -87,44 +88,65 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
         return cause
     if _STATE_SCHEMA.search(text):
         return StateSchemaChangedError(
-            f"{what}: its state has another schema or another operator than its transform has now ({condition}); nothing was written. "
-            "Either put the transform back as it was, or raise checkpoint_version: the table is derived again behind staging, with "
-            "new state."
+            f"{what}: its state has another schema or another operator than its transform has now ({condition}); "
+            "nothing was written.",
+            Either(
+                Edit("put the transform back as it was", "transform"),
+                new_version(says="raise checkpoint_version: the table is derived again behind staging, with new state"),
+            ),
         )
     missing = _FILE_MISSING.search(text) is not None
     if _STATE_LOST.search(text) or (missing and f"{checkpoint}/state/" in text):
         return StateLostError(
-            f"{what}: files of its state at {checkpoint}/state are missing or damaged ({condition}). Restore the checkpoint from a "
-            "backup, or raise checkpoint_version: the table is derived again behind staging, with new state.",
+            f"{what}: files of its state at {checkpoint}/state are missing or damaged ({condition}).",
+            Either(
+                OutsideAct("restore the checkpoint from a backup"),
+                new_version(says="raise checkpoint_version: the table is derived again behind staging, with new state"),
+            ),
             path=checkpoint,
         )
     if _CHECKPOINT.search(text):
         return CheckpointCorruptError(
-            f"{what}: the checkpoint at {checkpoint} cannot be read ({condition}). Restore it from a backup, or raise "
-            "checkpoint_version to derive the table again.",
+            f"{what}: the checkpoint at {checkpoint} cannot be read ({condition}).",
+            Either(
+                OutsideAct("restore it from a backup"),
+                new_version(says="raise checkpoint_version to derive the table again"),
+            ),
             path=checkpoint,
         )
     if missing and any(re.search(rf"{re.escape(feed)}/(?!_delta_log)\S", text) for feed in feeds):
         return OffsetsExpiredError(
-            f"{what}: files of its source table were removed (possibly by VACUUM) before their changes were read ({condition}). "
-            "Restore them, or raise checkpoint_version to derive the target again from the source table's current rows."
+            f"{what}: files of its source table were removed (possibly by VACUUM) before their changes were "
+            f"read ({condition}).",
+            Either(
+                OutsideAct("restore them"),
+                new_version(
+                    says="raise checkpoint_version to derive the target again from the source table's current rows"
+                ),
+            ),
         )
     if _OFFSETS_EXPIRED.search(text):
         return OffsetsExpiredError(
-            f"{what}: the source no longer has the data that the checkpoint reads next ({condition}). "
-            "Raise checkpoint_version to read what is left; the producer must send the missing data again."
+            f"{what}: the source no longer has the data that the checkpoint reads next ({condition}).",
+            Then(
+                new_version(says="raise checkpoint_version to read what is left"),
+                OutsideAct("the producer must send the missing data again"),
+            ),
         )
     if _CONFLICT.search(text):
         return WriteConflictError(
-            f"{what}: a concurrent commit to the table conflicted with this one ({condition}); run again."
+            f"{what}: a concurrent commit to the table conflicted with this one ({condition})",
+            OutsideAct("run again"),
         )
     if _SCHEMA.search(text):
         return DeclarationConflictError(
-            f"{what}: the source table's schema changed ({condition}). Run again; if the error remains, raise checkpoint_version."
+            f"{what}: the source table's schema changed ({condition}).",
+            Either(OutsideAct("run again"), new_version(says="if the error remains, raise checkpoint_version")),
         )
     if _UNAVAILABLE.search(text):
         return SourceUnavailableError(
-            f"{what}: the source does not answer ({condition}); run again when it is available."
+            f"{what}: the source does not answer ({condition})",
+            OutsideAct("run again when it is available"),
         )
     return UnexpectedError(
         f"{what}: {condition} ({type(error).__name__}); the whole exception is in the attempt's folder in the lake."

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 from pyspark.sql import functions as F
 
+from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError
 from tidegate.spark.gate.rules import COUNTS_ONLY, OBSERVATION_RECORDED, STATISTICAL
 
@@ -346,6 +347,9 @@ def _spec_error(rule: Rule, error: Exception) -> BaseException:
     elif type(cause).__module__.startswith("great_expectations"):
         reason = str(cause).splitlines()[0][:300]
     return SpecError(
-        f"expectation {rule.name} ({rule.type}) raised on this batch: {reason.rstrip('.')}. "
-        "Correct the suite, or the transform that derives the column. The batch was not judged."
+        f"expectation {rule.name} ({rule.type}) raised on this batch: {reason.rstrip('.')}.",
+        Either(
+            Edit("correct the suite", "suite"),
+            Edit("the transform that derives the column; the batch was not judged", "transform"),
+        ),
     )

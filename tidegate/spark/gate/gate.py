@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F
 
+from tidegate.advice import Edit
 from tidegate.errors import SpecError
 from tidegate.formatting import count
 from tidegate.report import ExpectationResult, Verdict
@@ -161,8 +162,9 @@ class SuiteGate:
                 continue
             if (flagged := split.get(rule.name, 0)) != unexpected:
                 raise SpecError(
-                    f"expectation {rule.name} ({rule.type}) flags {count(flagged, 'row')}, but Great Expectations counts "
-                    f"{unexpected:,}: it cannot split this batch. Write the rule in another way."
+                    f"expectation {rule.name} ({rule.type}) flags {count(flagged, 'row')}, but Great Expectations "
+                    f"counts {unexpected:,}: it cannot split this batch.",
+                    Edit("write the rule in another way", "suite"),
                 )
 
 

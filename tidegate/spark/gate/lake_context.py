@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import SpecError
 from tidegate.spark.gate import history
 from tidegate.spark.lake import tables
@@ -51,7 +52,8 @@ class LakeContext:
             path = self._layout.table(name)
             if not tables.exists(path):
                 raise SpecError(
-                    f"table {name!r} does not exist yet; run the flow that writes it first, or correct the suite"
+                    f"table {name!r} does not exist yet",
+                    Either(OutsideAct("run the flow that writes it first"), Edit("correct the suite", "suite")),
                 )
             # At a version: flags and counts of one batch must use the same rows.
             rows = tables.read(spark, path, tables.version(spark, path))

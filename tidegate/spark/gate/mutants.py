@@ -14,6 +14,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 from pyspark.sql import types as T
 
+from tidegate.advice import Edit
 from tidegate.errors import SpecError
 from tidegate.spark.gate import conditions
 from tidegate.spark.gate.rules import DRIFT, STATISTICAL, UNIQUENESS
@@ -100,7 +101,8 @@ def judge(
     try:
         if not good.count():
             raise SpecError(
-                "every row of the table breaks a rule, so there is no valid row to change; correct the suite first"
+                "every row of the table breaks a rule, so there is no valid row to change",
+                Edit("correct the suite first", "suite"),
             )
         whole_batch = [rule for rule in whole_batch if not _broken([rule], good)]
         flagged = _flagged(single_row, good, [(n, mutant) for n, mutant in enumerate(mutants) if not mutant.doubled])

@@ -7,6 +7,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
+from tidegate.advice import Edit
 from tidegate.errors import SpecError
 from tidegate.errors.classification import raise_machine
 from tidegate.expectations import suite_file
@@ -87,18 +88,30 @@ def load_suite(path: Path, name: str) -> Suite:
 
 def _rule(entry: Any, where: str) -> Rule:
     if not isinstance(entry, dict) or not isinstance(entry.get("type"), str):
-        raise SpecError(f'{where} is not an expectation; allowed: {{"type": …, "kwargs": {{…}}, "severity": …}}.')
+        raise SpecError(
+            f"{where} is not an expectation",
+            Edit('allowed: {"type": …, "kwargs": {…}, "severity": …}', "suite"),
+        )
     kind: str = entry["type"]
     where = f"{where} ({kind})"
     _check_type(kind, where)
     if unknown := sorted(set(entry) - set(_KEYS)):
-        raise SpecError(f"{where}: {unknown[0]!r} is not allowed here; allowed: {', '.join(_KEYS)}.")
+        raise SpecError(
+            f"{where}: {unknown[0]!r} is not allowed here",
+            Edit(f"allowed: {', '.join(_KEYS)}", "suite"),
+        )
     severity = entry.get("severity", "critical")
     if severity not in _SEVERITIES:
-        raise SpecError(f"{where}: severity={severity!r} is not allowed; allowed: {', '.join(_SEVERITIES)}.")
+        raise SpecError(
+            f"{where}: severity={severity!r} is not allowed",
+            Edit(f"allowed: {', '.join(_SEVERITIES)}", "suite"),
+        )
     kwargs = entry.get("kwargs", {})
     if not isinstance(kwargs, dict):
-        raise SpecError(f"{where}: kwargs must be an object.")
+        raise SpecError(
+            f"{where}: kwargs must be an object.",
+            Edit("write it as {…}", "suite"),
+        )
     _check_kwargs(kind, kwargs, where)
     from tidegate.spark.gate.conditions import describe
 
@@ -122,24 +135,34 @@ def _check_type(kind: str, where: str) -> None:
     supported = ROW_RULES + BATCH_RULES
     if kind not in supported:
         close = difflib.get_close_matches(kind, supported, n=3, cutoff=0.6) or sorted(supported)
-        raise SpecError(f"{where} is not an expectation that a gate supports; allowed: {', '.join(close)}.")
+        raise SpecError(
+            f"{where} is not an expectation that a gate supports",
+            Edit(f"allowed: {', '.join(close)}", "suite"),
+        )
 
 
 def _check_kwargs(kind: str, kwargs: dict[str, Any], where: str) -> None:
     """Refuse arguments that Great Expectations accepts and a gate does not support."""
     if "batch_id" in kwargs:
-        raise SpecError(f"{where}: batch_id is not allowed; a gate always judges the present batch.")
+        raise SpecError(
+            f"{where}: batch_id is not allowed",
+            Edit("a gate always judges the present batch", "suite"),
+        )
     if any(isinstance(value, dict) and "$PARAMETER" in value for value in kwargs.values()):
-        raise SpecError(f"{where}: $PARAMETER is not allowed; write the value into the suite.")
+        raise SpecError(
+            f"{where}: $PARAMETER is not allowed",
+            Edit("write the value into the suite", "suite"),
+        )
     if kind in NO_ROW_CONDITION and kwargs.get("row_condition") is not None:
         raise SpecError(
-            f"{where}: row_condition is not allowed here: {NO_ROW_CONDITION[kind]}. "
-            "Add a column in the transform that is null for the rows to be ignored."
+            f"{where}: row_condition is not allowed here: {NO_ROW_CONDITION[kind]}.",
+            Edit("add a column in the transform that is null for the rows to be ignored", "transform"),
         )
     query = kwargs.get("unexpected_rows_query")
     if query is not None and "{batch}" not in str(query):
         raise SpecError(
-            f"{where}: unexpected_rows_query must read FROM {{batch}}; otherwise it would judge other data."
+            f"{where}: unexpected_rows_query must read FROM {{batch}}",
+            Edit("write FROM {batch}: otherwise it would judge other data", "suite"),
         )
 
 
@@ -154,7 +177,10 @@ def _expectation(kind: str, kwargs: dict[str, Any], severity: str, meta: Any, wh
         _refuse_kwargs(error, kwargs, where)
     except Exception as error:
         raise_machine(error, where)
-        raise SpecError(f"{where} is not valid: {error}") from error
+        raise SpecError(
+            f"{where} is not valid: {error}",
+            Edit("correct it", "suite"),
+        ) from error
 
 
 def _refuse_kwargs(error: Any, kwargs: dict[str, Any], where: str) -> NoReturn:
@@ -170,7 +196,10 @@ def _refuse_kwargs(error: Any, kwargs: dict[str, Any], where: str) -> NoReturn:
         )
         for name, texts in reasons.items()
     ]
-    raise SpecError(f"{where}: {'; '.join(messages)}. Allowed kwargs: {', '.join(allowed)}.") from error
+    raise SpecError(
+        f"{where}: {'; '.join(messages)}.",
+        Edit(f"allowed kwargs: {', '.join(allowed)}", "suite"),
+    ) from error
 
 
 def _columns(kwargs: dict[str, Any]) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.errors import SpecError
 from tidegate.ops import heartbeats
@@ -40,8 +41,9 @@ def rows_in_order(context: FlowContext) -> DataFrame:
     kind = dict(changes.dtypes).get(event_time)
     if kind != "timestamp":
         raise SpecError(
-            f"flow {context.flow.name!r}: event_time={event_time!r} of table {feed.table!r} is {kind or 'not among its columns'}; a "
-            f"watermark needs a TIMESTAMP: cast it in the transform of flow {writer.name!r}"
+            f"flow {context.flow.name!r}: event_time={event_time!r} of table {feed.table!r} is "
+            f"{kind or 'not among its columns'}",
+            Edit(f"a watermark needs a TIMESTAMP: cast it in the transform of flow {writer.name!r}", "transform"),
         )
     added = F.when(F.col("_change_type") == "insert", F.lit(True)).otherwise(F.raise_error(F.lit(NOT_ADDED)))
     visible = [name for name in changes.columns if not name.startswith("_") or name in ("_row_id", "_rescued")]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError
 
 if TYPE_CHECKING:
@@ -49,7 +50,10 @@ def check(context: FlowContext, output: DataFrame) -> None:
     """
     where = f"flow {context.flow.name!r}: transform {context.flow.transform!r}"
     if not output.isStreaming:
-        raise SpecError(f"{where} does not return a stream; return what it makes of its parameter")
+        raise SpecError(
+            f"{where} does not return a stream",
+            Edit("return what it makes of its parameter", "transform"),
+        )
     plan = output._jdf.queryExecution().analyzed()
     nodes = [(str(node.nodeName()), node) for node in _nodes(plan) if node.isStreaming()]
     names = [name for name, _ in nodes]
@@ -58,23 +62,34 @@ def check(context: FlowContext, output: DataFrame) -> None:
             raise SpecError(f"{where} uses {name}: {why}")
         if name == "Join" and all(child.isStreaming() for child in _children(node)):
             raise SpecError(
-                f"{where} joins its stream with itself, which remembers both sides; use one transformWithStateInPandas"
+                f"{where} joins its stream with itself, which remembers both sides",
+                Edit("use one transformWithStateInPandas", "transform"),
             )
     if names.count("EventTimeWatermark") != 1:
         raise SpecError(
-            f"{where} calls withWatermark; the declared watermark of {context.flow.source_tables[0]!r} applies already"
+            f"{where} calls withWatermark",
+            Edit(
+                f"remove it: the declared watermark of {context.flow.source_tables[0]!r} applies already", "transform"
+            ),
         )
     stateful = [node for name, node in nodes if name in _STATEFUL]
     if len(stateful) != 1:
         operators = ", ".join(name for name in names if name in _STATEFUL) or "none"
         raise SpecError(
-            f"{where} must return a stream with one stateful operator, but has: {operators}. Without any, declare the flow without state; "
-            "several in one query would judge lateness by each other's results: declare a flow for each"
+            f"{where} must return a stream with one stateful operator, but has: {operators}.",
+            Edit(
+                "without any, declare the flow without state; several in one query would judge lateness by each "
+                "other's results: declare a flow for each",
+                "declaration",
+            ),
         )
     if stateful[0].nodeName() == "Aggregate" and not _groups_by_time(stateful[0]):
         raise SpecError(
-            f"{where} does not group by the event time: its state would keep every group for ever. Group by a window of the "
-            "event time as well, or recompute the groups: a flow without state does so for a table with keys alone"
+            f"{where} does not group by the event time: its state would keep every group for ever.",
+            Either(
+                Edit("group by a window of the event time as well", "declaration"),
+                Edit("recompute the groups: a flow without state does so for a table with keys alone", "declaration"),
+            ),
         )
 
 

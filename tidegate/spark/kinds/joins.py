@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from tidegate.advice import Edit, Either
 from tidegate.checkpoints import vector
 from tidegate.errors import SpecError
 from tidegate.spark.batch import groups, scopes
@@ -58,16 +59,19 @@ def _check_columns(context: FlowContext) -> None:
     table = context.flow.source_tables[0]
     if missing := [key for key in context.flow.target.scope if key not in first]:
         raise SpecError(
-            f"flow {context.flow.name!r}: its first source {table!r} has no column {', '.join(missing)}, which is a key of "
-            f"{context.flow.target.name!r}; name the table that has all keys first, or declare other keys"
+            f"flow {context.flow.name!r}: its first source {table!r} has no column {', '.join(missing)}, "
+            f"which is a key of {context.flow.target.name!r}",
+            Either(
+                Edit("name the table that has all keys first", "declaration"), Edit("declare other keys", "declaration")
+            ),
         )
     for feed, columns in zip(context.flow.feeds[1:], others, strict=True):
         for ours, theirs in feed.on.items():
             if first.get(ours) != columns.get(theirs) or ours not in first:
                 raise SpecError(
                     f"flow {context.flow.name!r}: on={{{ours!r}: {theirs!r}}} of source {feed.table!r} compares {table}.{ours} "
-                    f"({first.get(ours, 'no such column')}) with {feed.table}.{theirs} ({columns.get(theirs, 'no such column')}); "
-                    "name columns of the same type"
+                    f"({first.get(ours, 'no such column')}) with {feed.table}.{theirs} ({columns.get(theirs, 'no such column')})",
+                    Edit("name columns of the same type", "declaration"),
                 )
 
 

@@ -8,6 +8,7 @@ import pendulum
 from pyspark.sql import functions as F
 
 from tidegate import lateness
+from tidegate.advice import Edit
 from tidegate.errors import RequestError
 from tidegate.ops import heartbeats
 from tidegate.runs import event_time
@@ -151,8 +152,9 @@ def _sides(context: FlowContext, pins: Pins) -> Sides:
     target, is_parsed = context.flow.target, context.resolved.landing is not None
     if not (target.keys or is_parsed):
         raise RequestError(
-            f"flow {context.flow.name!r} cannot be verified: it appends every change of a row of {_source_name(context)!r}, which has "
-            "only the present rows. Compare its own source with a verification of the flow that writes it"
+            f"flow {context.flow.name!r} cannot be verified: it appends every change of a row of "
+            f"{_source_name(context)!r}, which has only the present rows.",
+            Edit("compare its own source with a verification of the flow that writes it", "request"),
         )
     feed = _whole_feed(context, pins.source_version, pins.planned_at_ms)
     judged = rows.judge_rows(context, feed, _NO_BATCH, Decision(quarantined=True, late=True, written=False))

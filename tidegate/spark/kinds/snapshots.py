@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidegate.advice import Command
 from tidegate.checkpoints import snapshots
 from tidegate.checkpoints.snapshots import Snapshot
 from tidegate.errors import RequestError
@@ -82,7 +83,10 @@ def _sides(context: FlowContext, pins: Pins) -> Sides:
     snapshot = None if done is None else done.by(pins.batches[context.ref])
     if snapshot is None:
         raise RequestError(
-            f"flow {context.flow.name!r} cannot be verified: it is not known which snapshot its table has"
+            f"flow {context.flow.name!r} cannot be verified: it is not known which snapshot its table has",
+            Command.tidegate(
+                "run", context.pipeline.name, "--flow", context.flow.name, says="`{}` compares the newest"
+            ),
         )
     own = records(context, snapshot, _NO_BATCH)
     decision = Decision(quarantined=True, written=False)

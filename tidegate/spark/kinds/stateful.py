@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
 
+from tidegate.advice import OutsideAct
 from tidegate.errors import (
     LateRowsDroppedError,
     SourceRewrittenError,
@@ -98,9 +99,10 @@ def _evaluate(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFram
     metrics = state_metrics(context.spark, context.app_id)
     if not metrics.operators:
         raise UnexpectedError(
-            f"flow {context.flow.name!r}, batch {batch_id}: the plan that Spark executed has no stateful operator, so that it is unknown "
-            "whether rows were dropped as older than the watermark; nothing was written. This is a bug, or the transform makes no "
-            "result of any row: report it with the run's report"
+            f"flow {context.flow.name!r}, batch {batch_id}: the plan that Spark executed has no stateful "
+            "operator, so that it is unknown whether rows were dropped as older than the watermark; nothing "
+            "was written.",
+            OutsideAct("this is a bug, or the transform makes no result of any row: report it with the run's report"),
         )
     if metrics.dropped:
         raise LateRowsDroppedError(context.flow.name, batch_id, metrics.dropped, context.flow.source_tables[0])

@@ -12,6 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import Window as SparkWindow
 from pyspark.sql import functions as F
 
+from tidegate.advice import Edit, new_version
 from tidegate.errors import LedgerImbalanceError, SpecError
 from tidegate.folders import entries
 from tidegate.probes import delta, delta_log
@@ -188,7 +189,8 @@ def find_commit(path: Path, app_id: str, batch_id: int, newest: int) -> Commit:
         app_id,
         batch_id,
         {},
-        f"the table at {path} has the batch, but its log no longer has the commit; raise checkpoint_version",
+        f"the table at {path} has the batch, but its log no longer has the commit",
+        new_version(says="raise checkpoint_version"),
     )
 
 
@@ -247,5 +249,6 @@ def within(rows: DataFrame, column: str, window: Window, table: str) -> Column:
         start, end = (F.lit(moment).cast("timestamp").cast(kind) for moment in (window.start, window.end))
         return (F.col(column) >= start) & (F.col(column) < end)
     raise SpecError(
-        f"event_time={column!r} of table {table!r} is {kind or 'not among its columns'}; declare a date or timestamp column"
+        f"event_time={column!r} of table {table!r} is {kind or 'not among its columns'}",
+        Edit("declare a date or timestamp column", "declaration"),
     )

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
+from tidegate.advice import Edit, Either, OutsideAct, new_version
 from tidegate.errors import DeclarationConflictError, LedgerImbalanceError
 from tidegate.spark.lake import tables
 
@@ -268,7 +269,8 @@ def _committed(spark: SparkSession, path: Path, txn: Transaction) -> tables.Comm
             txn.batch_id,
             txn.prepared,
             f"the table at {path} has batch {last_batch} of {txn.app_id} after batch {txn.batch_id} was written: "
-            "checkpoint and table do not match. Restore the one that was replaced, or raise checkpoint_version",
+            "checkpoint and table do not match.",
+            Either(OutsideAct("restore the one that was replaced"), new_version(says="raise checkpoint_version")),
         )
     return tables.find_commit(path, txn.app_id, txn.batch_id, tables.version(spark, path))
 
@@ -280,8 +282,11 @@ def _check_columns(spark: SparkSession, rows: DataFrame, path: Path) -> None:
     missing = [name for name in live if name not in rows.columns]
     if missing:
         raise DeclarationConflictError(
-            f"the transform no longer returns {', '.join(missing)}, which the table at {path} has. "
-            "Return it again, or raise checkpoint_version to derive the table again."
+            f"the transform no longer returns {', '.join(missing)}, which the table at {path} has.",
+            Either(
+                Edit("return it again", "transform"),
+                new_version(says="raise checkpoint_version to derive the table again"),
+            ),
         )
     _check_types(rows, live, path)
 
@@ -291,6 +296,7 @@ def _check_types(rows: DataFrame, live: dict[str, Any], path: Path) -> None:
         old = live.get(column.name)
         if old is not None and old.simpleString() != column.dataType.simpleString():
             raise DeclarationConflictError(
-                f"column {column.name!r} of the table at {path} is {old.simpleString()}, but the transform returns "
-                f"{column.dataType.simpleString()}. Cast it to {old.simpleString()}, or rename it."
+                f"column {column.name!r} of the table at {path} is {old.simpleString()}, but the transform "
+                f"returns {column.dataType.simpleString()}.",
+                Either(Edit(f"cast it to {old.simpleString()}", "transform"), Edit("rename it", "declaration")),
             )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from tidegate import identity, json_codec
+from tidegate.advice import OutsideAct
 from tidegate.checkpoints import checkpoint
 from tidegate.folders import entries
 from tidegate.spark.batch import ledger, micro_batch
@@ -56,7 +57,7 @@ def numbers(context: FlowContext) -> list[int]:
 
 def read(context: FlowContext, number: int, kind: type[Stored]) -> Stored:
     """One of them; raises `DamagedFileError` if its file does not have the content that `write` gave it."""
-    work = json_codec.read(_path(context, number), kind, "Restore it from a backup.")
+    work = json_codec.read(_path(context, number), kind, OutsideAct("restore it from a backup"))
     assert work is not None
     return work
 

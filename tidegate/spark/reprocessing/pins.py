@@ -16,6 +16,7 @@ import pendulum
 from pyspark.sql import functions as F
 
 from tidegate import identity
+from tidegate.advice import Advice, Command, Either, OutsideAct, Then
 from tidegate.checkpoints import checkpoint, progress, vector
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import CheckpointCorruptError, RequestError, SourceError, WriteConflictError
@@ -112,8 +113,9 @@ def pin(context: FlowContext) -> FlowContext:
     ref = max(batches, key=_age)
     if flow.target.keys and ref.version != flow.checkpoint_version:
         raise RequestError(
-            f"flow {flow.name!r}: table {flow.target.name!r} was written by v{ref.version}, and v{flow.checkpoint_version} is not "
-            f"swapped in yet. Run it first: tidegate run {name} --flow {flow.name}"
+            f"flow {flow.name!r}: table {flow.target.name!r} was written by v{ref.version}, and v{flow.checkpoint_version} "
+            "is not swapped in yet.",
+            Command.tidegate("run", name, "--flow", flow.name, says="run it first: {}"),
         )
     pinned = dataclasses.replace(context, ref=ref)
     _check_whole(pinned)
@@ -188,11 +190,11 @@ def _source_versions(context: FlowContext, batch_id: int) -> dict[str, int]:
 
 def _readable(context: FlowContext, table: str, position: DeltaPosition | None, version: int) -> int:
     """The newest version of a source with the rows of this one, that can be read."""
-    path, run = context.layout.table(table), f"tidegate run {context.pipeline.name} --flow {context.flow.name}"
+    path = context.layout.table(table)
     if position is not None and not _is_complete(path, position):
         raise WriteConflictError(
-            f"flow {context.flow.name!r} has read a part of version {position.version} of {table}. Run it to the end, then verify "
-            f"again: {run}"
+            f"flow {context.flow.name!r} has read a part of version {position.version} of {table}.",
+            _run_and_verify(context),
         )
     try:
         later = delta.commits_since(path, version + 1)
@@ -204,9 +206,18 @@ def _readable(context: FlowContext, table: str, position: DeltaPosition | None, 
     if not delta.can_read_version(path, version):
         raise SourceError(
             f"flow {context.flow.name!r}: version {version} of its source table {table!r} can no longer be read, because VACUUM or "
-            f"a cleanup of the log removed files of it. Run the flow, so that it has read the present version, then verify again: {run}"
+            "a cleanup of the log removed files of it.",
+            _run_and_verify(context),
         )
     return version
+
+
+def _run_and_verify(context: FlowContext) -> Advice:
+    names = (context.pipeline.name, context.flow.name)
+    return Then(
+        Command.tidegate("run", names[0], "--flow", names[1], says="run the flow to the end: {}"),
+        Command.tidegate("verify", *names),
+    )
 
 
 def _is_complete(path: Path, position: DeltaPosition) -> bool:
@@ -237,8 +248,14 @@ def _check_whole(context: FlowContext) -> None:
     ]
     if started:
         raise WriteConflictError(
-            f"flow {context.flow.name!r}: {' and '.join(started)} may have written a part of its rows. If a job is running, wait "
-            f"until it ends; else finish it: tidegate run {names[0]} --flow {names[1]}. Then verify again"
+            f"flow {context.flow.name!r}: {' and '.join(started)} may have written a part of its rows.",
+            Then(
+                Either(
+                    OutsideAct("if a job is running, wait until it ends"),
+                    Command.tidegate("run", names[0], "--flow", names[1], says="else finish it: {}"),
+                ),
+                Command.tidegate("verify", *names),
+            ),
         )
 
 
@@ -252,14 +269,14 @@ def _check_not_ahead(context: FlowContext, pins: Pins, transactions: Mapping[str
     if ahead:
         raise WriteConflictError(
             f"flow {context.flow.name!r}: {identity.label(context.ref.windows_app_id, number)} read a newer version of "
-            f"{', '.join(ahead)} than the increments. Run the flow, then verify again: "
-            f"tidegate run {context.pipeline.name} --flow {context.flow.name}"
+            f"{', '.join(ahead)} than the increments.",
+            _run_and_verify(context),
         )
 
 
 def _never_written(context: FlowContext) -> RequestError:
     name, flow = context.pipeline.name, context.flow
     return RequestError(
-        f"flow {flow.name!r} has not written table {flow.target.name!r} yet, so there is nothing to verify. Run it first: "
-        f"tidegate run {name} --flow {flow.name}"
+        f"flow {flow.name!r} has not written table {flow.target.name!r} yet, so there is nothing to verify.",
+        Command.tidegate("run", name, "--flow", flow.name, says="run it first: {}"),
     )

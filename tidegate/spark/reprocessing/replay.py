@@ -27,6 +27,7 @@ import pendulum
 import pyarrow
 
 from tidegate import json_codec
+from tidegate.advice import Command, OutsideAct, Then
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.errors import RequestError
 from tidegate.formatting import count
@@ -100,7 +101,7 @@ class Replay(Work):
 
 ENTRIES_AT_ONCE = 10_000
 """The maximum of one claim, so that memory does not grow with the quarantine."""
-_REPAIR = "Restore it from a backup."
+_REPAIR = OutsideAct("restore it from a backup")
 
 
 @dataclass(frozen=True)
@@ -170,7 +171,13 @@ def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
     if context.app_id not in tables.transactions(context.spark, context.live):
         raise RequestError(
             f"flow {context.flow.name!r}: table {context.flow.target.name!r} does not contain data of "
-            f"checkpoint v{context.ref.version} yet, so replayed rows would be lost. Run the flow first, then replay."
+            f"checkpoint v{context.ref.version} yet, so replayed rows would be lost.",
+            Then(
+                Command.tidegate(
+                    "run", context.pipeline.name, "--flow", context.flow.name, says="run the flow first: {}"
+                ),
+                Command.tidegate("quarantine", "replay", context.pipeline.name, context.flow.name),
+            ),
         )
     if not dry_run:
         _check_watermark(context)
@@ -182,8 +189,13 @@ def _check_watermark(context: FlowContext) -> None:
     pending = None if context.flow.watermark is None else progress.read(context.checkpoint).pending_batch
     if pending is not None and pending in last_batches(context).values():
         raise RequestError(
-            f"flow {context.flow.name!r}: batch {pending} is half-written, and by its rows replayed ones may be late. Run the flow first, "
-            "then replay."
+            f"flow {context.flow.name!r}: batch {pending} is half-written, and by its rows replayed ones may be late.",
+            Then(
+                Command.tidegate(
+                    "run", context.pipeline.name, "--flow", context.flow.name, says="run the flow first: {}"
+                ),
+                Command.tidegate("quarantine", "replay", context.pipeline.name, context.flow.name),
+            ),
         )
 
 

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType
 
 from tidegate import json_codec
+from tidegate.advice import Command, Edit
 from tidegate.checkpoints import progress
 from tidegate.errors import RequestError, TidegateError
 from tidegate.spark.driver.failures import translate
@@ -66,7 +67,8 @@ def _read(context: FlowContext) -> StoredState:
     batch_id = progress.read(context.checkpoint).last_committed
     if batch_id is None:
         raise RequestError(
-            f"flow {context.flow.name!r} has no state yet, because no batch of it is complete. Run it first"
+            f"flow {context.flow.name!r} has no state yet, because no batch of it is complete.",
+            Command.tidegate("run", context.pipeline.name, "--flow", context.flow.name, says="run it first: {}"),
         )
     # Makes Spark's coordinator of state stores, which no store can be read without; otherwise the first query of a session does.
     _ = context.spark.streams
@@ -154,12 +156,14 @@ def _wanted(context: FlowContext, rows: DataFrame) -> Column:
         name, _, text = each.partition("=")
         if name not in types:
             raise RequestError(
-                f"key {name!r} is not allowed; the state of flow {context.flow.name!r} has {', '.join(types)}"
+                f"key {name!r} is not allowed",
+                Edit(f"the state of flow {context.flow.name!r} has {', '.join(types)}", "request"),
             )
         value = F.lit(text).try_cast(types[name])
         if context.spark.range(1).where(value.isNull()).count():
             raise RequestError(
-                f"key {each!r} is not allowed: {text!r} is no {types[name].simpleString()}, the type of {name!r}"
+                f"key {each!r} is not allowed",
+                Edit(f"{text!r} is no {types[name].simpleString()}, the type of {name!r}", "request"),
             )
         condition &= F.col("key").getField(name) == value
     return condition

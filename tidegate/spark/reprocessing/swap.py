@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegate import atomic
+from tidegate.advice import Command
 from tidegate.checkpoints import checkpoint, progress, vector
 from tidegate.ops.ledger import rows_read
 from tidegate.report import BatchRecord
@@ -153,9 +154,9 @@ def _judge(context: FlowContext, rows: DataFrame, old: DataFrame) -> None:
         refused=refused,
         read=rows_read(context.layout, context.pipeline.name, context.app_id),
     )
-    redo = f"tidegate run {context.pipeline.name} --mode full_refresh --flow {context.flow.name}"
+    redo = ("run", context.pipeline.name, "--mode", "full_refresh", "--flow", context.flow.name)
     what = f"swap of v{context.ref.version}/{context.ref.refresh}"
-    rewrite.check(context, measured, what, instead=f"derive the table again: {redo}")
+    rewrite.check(context, measured, what, instead=Command.tidegate(*redo, says="derive the table again: {}"))
 
 
 def _record(context: FlowContext, commit: tables.Commit, staged: int) -> BatchRecord:

@@ -20,6 +20,7 @@ import pendulum
 from pyspark.sql import functions as F
 
 from tidegate import identity, json_codec
+from tidegate.advice import Command, OutsideAct
 from tidegate.errors import RequestError
 from tidegate.formatting import count
 from tidegate.planning import undo as planning
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 KEYS_KEPT = 1_000
 """How many keys of rows of each kind are written down for people."""
 ALREADY_DONE = "an earlier attempt completed this request"
-_REPAIR = "Restore it from a backup."
+_REPAIR = OutsideAct("restore it from a backup")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -300,7 +301,8 @@ def _check_ready(context: FlowContext) -> None:
     name, flow = context.pipeline.name, context.flow.name
     if pending_work.is_unfinished(context) or claims.unfinished_claim(context.quarantine) is not None:
         raise RequestError(
-            f"flow {flow!r}: a backfill or a replay was interrupted; `tidegate run {name}` finishes it, then undo again"
+            f"flow {flow!r}: a backfill or a replay was interrupted",
+            Command.tidegate("run", name, says="`{}` finishes it, then undo again"),
         )
 
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from tidegate.advice import Edit
 from tidegate.errors import RequestError
 from tidegate.probes import delta
 from tidegate.spark.batch import groups
@@ -40,8 +41,9 @@ def changed(context: FlowContext, pending: Undo) -> DataFrame | None:
     ]
     if not all(delta.all_exist(path, delta.read_commit(path, version).files) for version in versions):
         raise RequestError(
-            f"flow {context.flow.name!r}: the changes that run {pending.undoes} made to its quarantine entries were removed, possibly "
-            "by VACUUM, so it cannot be put back. Instead, correct the code or the suite and backfill its days"
+            f"flow {context.flow.name!r}: the changes that run {pending.undoes} made to its quarantine "
+            "entries were removed, possibly by VACUUM, so it cannot be put back.",
+            Edit("instead, correct the code or the suite and backfill its days", "request"),
         )
     if versions:
         parts.append(_withdrawn(pending, tables.net_changes(spark, path, sorted(versions), KEYS)))

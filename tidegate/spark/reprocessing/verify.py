@@ -18,6 +18,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from tidegate import json_codec
+from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError, TidegateError
 from tidegate.ops import store
@@ -135,8 +136,11 @@ def _wanted(context: FlowContext) -> Column:
         value = F.lit(text).try_cast(types[name])
         if context.spark.range(1).where(value.isNull()).count():
             raise RequestError(
-                f"key {each!r} is not allowed: {text!r} is no {types[name]}, the type of column {name!r} of "
-                f"{context.flow.target.name!r}"
+                f"key {each!r} is not allowed",
+                Edit(
+                    f"{text!r} is no {types[name]}, the type of column {name!r} of {context.flow.target.name!r}",
+                    "request",
+                ),
             )
         condition &= F.col(f"`{name}`") == value
     return condition

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from tidegate.advice import Either, OutsideAct, new_version
 from tidegate.checkpoints import vector
 from tidegate.checkpoints.progress import DeltaPosition
 from tidegate.errors import OffsetsExpiredError
@@ -220,8 +221,13 @@ def _sum(counts: list[int | None]) -> int | None:
 
 def _expired_versions(table: str, why: str) -> OffsetsExpiredError:
     return OffsetsExpiredError(
-        f"table {table} no longer has the changes that the checkpoint reads next: {why}. Restore the table, or raise "
-        "checkpoint_version so that the flow rebuilds its target from the table's current contents."
+        f"table {table} no longer has the changes that the checkpoint reads next: {why}.",
+        Either(
+            OutsideAct("restore the table"),
+            new_version(
+                says="raise checkpoint_version so that the flow rebuilds its target from the table's current contents"
+            ),
+        ),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidegate.advice import Either, OutsideAct, new_version
 from tidegate.checkpoints import checkpoint, gap, topic
 from tidegate.errors import GapError, NotDeliveredError, OffsetsExpiredError
 from tidegate.formatting import count
@@ -184,10 +185,17 @@ def check_not_truncated(name: str, read: Mapping[int, int], ends: Mapping[int, i
             continue
         why = "it no longer has that partition" if end is None else f"it ends at {end}"
         raise OffsetsExpiredError(
-            f"topic {name}, partition {partition}: the checkpoint continues at offset {offset}, but {why}: the broker lost messages, "
-            "or it has no topic ids and the topic was created again. If it was created again, raise checkpoint_version: "
-            "the topic is then read from its beginning. If the broker lost messages, create the topic again: otherwise its next "
-            "messages get offsets that count as already read."
+            f"topic {name}, partition {partition}: the checkpoint continues at offset {offset}, but {why}: "
+            "the broker lost messages, or it has no topic ids and the topic was created again.",
+            Either(
+                new_version(
+                    says="if it was created again, raise checkpoint_version: the topic is then read from its beginning"
+                ),
+                OutsideAct(
+                    "if the broker lost messages, create the topic again: otherwise its next messages get offsets "
+                    "that count as already read"
+                ),
+            ),
         )
 
 

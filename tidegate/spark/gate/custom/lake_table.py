@@ -8,6 +8,7 @@ from great_expectations.execution_engine.sparkdf_execution_engine import SparkDF
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 
+from tidegate.advice import Edit
 from tidegate.errors import FieldError, SpecError
 from tidegate.spark.gate.lake_context import current
 from tidegate.spec.checks import check_table
@@ -37,10 +38,16 @@ def column_values(spark: SparkSession, table: str, column: str) -> DataFrame:
     """
     lake_context = current()
     if lake_context is None:
-        raise SpecError(f"table {table!r} cannot be read here: only the gate of a flow has access to the lake")
+        raise SpecError(
+            f"table {table!r} cannot be read here",
+            Edit("name a rule without another table: only the gate of a flow has access to the lake", "suite"),
+        )
     rows = lake_context.table(spark, table)
     if column not in rows.columns:
-        raise SpecError(f"table {table!r} has no column {column!r}; correct the suite")
+        raise SpecError(
+            f"table {table!r} has no column {column!r}",
+            Edit("correct the suite", "suite"),
+        )
     return rows.select(rows[column]).where(rows[column].isNotNull())
 
 
