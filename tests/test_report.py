@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import threading
 from dataclasses import replace
+from datetime import datetime
 from pathlib import Path
 
+import pendulum
 import pytest
 
 from tests.with_fields import with_fields
@@ -174,3 +176,15 @@ def test_the_summary_of_a_result_has_counts_and_no_values() -> None:
     assert BROKEN.summary() == "between(dep_delay) (30 of 2,000 rows break it, mostly 0.99)"
     assert replace(BROKEN, mostly=None).summary() == "between(dep_delay) (30 of 2,000 rows break it)"
     assert replace(BROKEN, unexpected=None, evaluated=None).summary() == "between(dep_delay)"
+
+
+def test_times_are_texts_in_the_order_of_the_times(monkeypatch: pytest.MonkeyPatch) -> None:
+    start = pendulum.datetime(2026, 1, 5, 12)
+    moments = [start.add(seconds=seconds, microseconds=more) for seconds in (0, 1) for more in (0, 1, 500_000)]
+    texts = []
+    for moment in moments:
+        monkeypatch.setattr(pendulum, "now", lambda _zone, moment=moment: moment)
+        texts.append(now())
+
+    assert texts == sorted(texts)
+    assert [datetime.fromisoformat(text) for text in texts] == moments

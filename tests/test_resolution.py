@@ -197,6 +197,18 @@ def test_a_flow_that_replaces_scopes_by_rows_of_their_parts_is_an_error_of_the_f
     assert errors(resolved(project, Pipeline(name="trips", flows=(BRONZE, *versions)))) == {}
 
 
+def test_a_text_in_the_order_of_records_that_are_not_transformed_is_an_error_of_the_flow(project: Path) -> None:
+    landing = replace(BRONZE, source=replace(FILES, schema="id INT, file STRING, at TIMESTAMP"))
+    ordered = replace(SILVER, transform=None, target=with_fields(SILVER.target, sequence_by=("file", "at")))
+    declared = replace(ordered, target=with_fields(ordered.target, text_order={"file": "numbers"}))
+
+    of_flows = errors(resolved(project, Pipeline(name="trips", flows=(landing, ordered))))
+
+    assert list(of_flows) == ["silver"]
+    assert "table 'silver.trips': sequence_by has 'file', a STRING, and nothing says how" in of_flows["silver"]
+    assert errors(resolved(project, Pipeline(name="trips", flows=(landing, declared)))) == {}
+
+
 def test_a_history_of_a_table_that_keeps_only_the_newest_rows_is_an_error_of_the_flow(project: Path) -> None:
     kept = Table("silver.kept", keys=("id",), sequence_by=("at",), history="scd2")
     of_bronze = Flow(name="kept", source=ChangeFeed("bronze.trips"), transform="trips:clean", target=kept)

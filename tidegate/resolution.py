@@ -16,7 +16,9 @@ from tidegate import fingerprints, registry, state_code, transform_code
 from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError, TidegateError
 from tidegate.expectations import suite_file
+from tidegate.schema.ddl import parse_ddl
 from tidegate.spec import AfterTables, FileSource, Flow, FunctionSink, LandingSource, Pipeline
+from tidegate.spec.table import no_text_order
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -177,6 +179,7 @@ def _resolve_flow(
                 raise SpecError(_NO_WRITER.format(table) + f", or correct {', '.join(unloadable)}")
         _check_keyed(flow, writers)
         _check_scope(flow, writer)
+        _check_order(flow, writer)
         _check_sent(flow, writer)
         _check_watermark(pipeline, flow, writer)
         _check_state(pipeline, flow, writer)
@@ -281,6 +284,17 @@ def _check_scope(flow: Flow, writer: Flow | None) -> None:
                 Edit("remove replace_by", "declaration"),
             ),
         )
+
+
+def _check_order(flow: Flow, writer: Flow | None) -> None:
+    """Check that no text is in the order unless the table declares how it compares; with a transform the job checks what it returns."""
+    source = None if writer is None or flow.transform is not None else writer.landed_source
+    if source is None:
+        return
+    texts = {column.name for column in parse_ddl("schema", source.schema) if column.is_text}
+    for name in flow.target.sequence_by:
+        if name in texts and name not in flow.target.text_order:
+            raise SpecError(f"table {flow.target.name!r}: {no_text_order(name)}")
 
 
 def _check_sent(flow: Flow, writer: Flow | None) -> None:

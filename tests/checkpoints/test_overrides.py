@@ -104,7 +104,7 @@ def test_the_commands_record_decisions_and_show_them(project: Project, pipeline:
     assert shown.row("gold", "holidays")
     assert shown.row("bronze", "day=1/poison.csv skipped", "kills it")
     decisions = project.run("flow", "show", "orders", "--json").json["decisions"]
-    assert [(each["flow"], each["act"]) for each in decisions] == [("bronze", "skip"), ("gold", "off")]
+    assert [(each["flow"], each["act"]) for each in decisions] == [("gold", "off"), ("bronze", "skip")]
     assert project.run("flow", "off", "orders", "gold").code == 64
     assert project.run("flow", "on", "orders", "gold", "--reason", "back").code == 0
     assert "orders/gold" in project.run("status", "orders").out

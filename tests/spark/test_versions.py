@@ -236,7 +236,10 @@ def test_a_new_version_can_change_keys_sequence_and_types(flights: Deployment, m
     """Several live rows have the same new key; a MERGE on it would keep all of them as duplicates."""
     retyped_delays(monkeypatch)
     target = with_fields(
-        registry.load("flights").flow("silver").target, keys=("day", "carrier"), sequence_by=("dep_delay", "flight_id")
+        registry.load("flights").flow("silver").target,
+        keys=("day", "carrier"),
+        sequence_by=("dep_delay", "flight_id"),
+        text_order={"flight_id": "text"},
     )
     declare(monkeypatch, UNLIMITED, silver={"checkpoint_version": 2, "target": target})
 

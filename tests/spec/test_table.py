@@ -83,6 +83,22 @@ def test_a_history_needs_a_key_and_a_time(fields: dict[str, Any], field: str) ->
     assert raised.value.field == field
 
 
+@pytest.mark.parametrize(
+    "text_order",
+    [{"id": "text"}, {"at": "digits"}, ("at",), {"at": "numbers"}],
+    ids=["no sequence column", "no order", "no mapping", "the time of a history"],
+)
+def test_how_texts_compare_is_declared_for_sequence_columns(text_order: Any) -> None:
+    with pytest.raises(FieldError) as raised:
+        replace(UPSERTED, history="scd2", text_order=text_order)
+    assert raised.value.field == "text_order"
+
+
+def test_another_order_of_texts_needs_a_new_checkpoint_version_and_that_of_earlier_releases_does_not() -> None:
+    assert replace(UPSERTED, text_order={"at": "text"}).remembered() == UPSERTED.remembered()
+    assert replace(UPSERTED, text_order={"at": "numbers"}).remembered()["text_order"] == {"at": "numbers"}
+
+
 def test_time_windows_tumble_or_slide() -> None:
     hours, sliding = (
         TimeWindows(time="at", length="1 hour"),

@@ -96,6 +96,8 @@ class Sidecar:
     exact_ids: bool = False
     """Whether the ``_row_id`` of a result contains times with microseconds. Versions of earlier releases have milliseconds, and keep
     their ids."""
+    paths_by_numbers: bool = False
+    """Whether the numbers in the paths of files with equal times order their records. In versions of earlier releases characters do."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,6 +197,7 @@ def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
         tidegate=__version__,
         delay=delay,
         exact_ids=True,
+        paths_by_numbers=True,
     )
     json_codec.write(path, sidecar)
 

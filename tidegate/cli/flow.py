@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from datetime import datetime
 from typing import Annotated
 
 import typer
@@ -88,15 +89,15 @@ def show(
 ) -> None:
     """Show the decisions about a pipeline's flows, oldest first. Starts no JVM."""
     layout = Layout.of(project.read())
-    decisions = [
-        (flow.name, each) for flow in project.load(name).flows for each in overrides.history(layout, name, flow.name)
-    ]
+    flows = project.load(name).flows
+    decisions = [(flow.name, each) for flow in flows for each in overrides.history(layout, name, flow.name)]
+    decisions.sort(key=lambda decision: datetime.fromisoformat(decision[1].at))
     if as_json:
         output = [{"flow": flow, **asdict(each)} for flow, each in decisions]
         console.print_json({"format": 1, "pipeline": name, "decisions": output})
     elif decisions:
         rows = [(each.at[:16].replace("T", " "), flow, each.summary()) for flow, each in decisions]
-        console.print_table(("when", "flow", "decision"), sorted(rows))
+        console.print_table(("when", "flow", "decision"), rows)
     else:
         console.echo(f"There are no decisions about the flows of {name!r}.")
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, get_args
 
@@ -21,6 +22,7 @@ class _Outside:
 
     keys: ClassVar[tuple[str, ...]] = ()
     sequence_by: ClassVar[tuple[str, ...]] = ()
+    text_order: ClassVar[Mapping[str, str]] = {}
     replace_by: ClassVar[tuple[str, ...]] = ()
     scope: ClassVar[tuple[str, ...]] = ()
     child_keys: ClassVar[tuple[str, ...]] = ()

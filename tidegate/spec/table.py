@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, get_args
 
 from tidegate import dates
 from tidegate.errors import FieldError
@@ -13,6 +14,7 @@ from tidegate.spec.checks import Layer, check_table, fits
 from tidegate.spec.time_windows import WINDOW_START, TimeWindows
 
 WriteMode = Literal["append", "upsert", "recompute", "send"]
+TextOrder = Literal["text", "numbers"]
 INTERVAL = ("valid_from", "valid_to")
 """The columns of a history table that say when a version was valid."""
 
@@ -33,7 +35,12 @@ class Table:
     _: dataclasses.KW_ONLY
     keys: tuple[str, ...] = ()
     sequence_by: tuple[str, ...] = ()
-    """Columns that order the changes of one key, or scope; ties are broken by the source's own coordinates."""
+    """Columns that order the changes of one key, or scope; ties are broken by the source's own coordinates. Numbers, dates or
+    timestamps; a STRING only with ``text_order``."""
+    text_order: Mapping[str, TextOrder] = field(default_factory=dict, hash=False)
+    """How the STRING columns of ``sequence_by`` compare, as in ``{"file": "numbers"}``. ``numbers``: a number in the text as a number,
+    so that ``bin.1000000`` is above ``bin.999999``. ``text``: character by character, for values in which that is the same, such as
+    times of one format."""
     replace_by: tuple[str, ...] = ()
     """Some of the ``keys``: the key of a scope, whose rows are replaced together. With ``sequence_by``, for example
     ``("order_id",)`` of the items of an order: they give way to those that the newest record of the scope makes. Without,
@@ -74,6 +81,7 @@ class Table:
             allowed = f"some of the keys {self.keys}, not all"
             raise FieldError(f"Table {self.name!r}", "replace_by", self.replace_by, allowed)
         self._check_history()
+        self._check_text_order()
         if self.windows is not None:
             if not isinstance(self.windows, TimeWindows):
                 raise FieldError(f"Table {self.name!r}", "windows", self.windows, "TimeWindows(…) or None")
@@ -83,6 +91,15 @@ class Table:
         if self.event_time is not None and not fits(_COLUMN, self.event_time):
             raise FieldError(f"Table {self.name!r}", "event_time", self.event_time, "one column's name")
         self._check_days()
+
+    def _check_text_order(self) -> None:
+        owner = f"Table {self.name!r}"
+        known = isinstance(self.text_order, Mapping) and self.text_order.keys() <= {*self.sequence_by}
+        if not known or not all(value in get_args(TextOrder) for value in self.text_order.values()):
+            raise FieldError(owner, "text_order", self.text_order, "'text' or 'numbers' for columns of sequence_by")
+        if self.history and self.text_order.get(self.sequence_by[0]) == "numbers":
+            allowed = f"'text' for {self.sequence_by[0]!r}, the time from which a version is valid"
+            raise FieldError(owner, "text_order", dict(self.text_order), allowed)
 
     def _check_days(self) -> None:
         owner = f"Table {self.name!r}"
@@ -136,7 +153,13 @@ class Table:
 
     def remembered(self) -> dict[str, Any]:
         """What the sidecar of a checkpoint stores of the table. Fields without value are left out, as before there were any."""
-        optional = {"replace_by": self.replace_by, "history": self.history, "untracked": self.untracked}
+        optional: dict[str, Any] = {
+            "replace_by": self.replace_by,
+            "history": self.history,
+            "untracked": self.untracked,
+            # Columns that compare as text are as those of earlier releases.
+            "text_order": {name: value for name, value in self.text_order.items() if value != "text"},
+        }
         windows = {} if self.windows is None else {"windows": self.windows.identity()}
         return {
             "keys": list(self.keys),
@@ -151,3 +174,12 @@ class Table:
         if not self.keys:
             return "append"
         return "upsert" if self.sequence_by else "recompute"
+
+
+def no_text_order(name: str) -> str:
+    """What is wrong with a STRING column in the order, and what to do."""
+    return (
+        f"sequence_by has {name!r}, a STRING, and nothing says how it compares: as text 999999 is above 1000000. Return a number or a "
+        f'timestamp instead, or declare text_order={{"{name}": "numbers"}}, by which the numbers in it compare as numbers, or "text" if '
+        "its values compare character by character, such as times of one format"
+    )

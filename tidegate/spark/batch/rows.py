@@ -10,7 +10,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from tidegate import report
-from tidegate.spark.batch import groups, histories, judgement, late_rows, quarantine, scopes, transform_output
+from tidegate.spark.batch import groups, histories, judgement, late_rows, order, quarantine, scopes, transform_output
 from tidegate.spark.batch.dispositions import DEDUPLICATED, FILTERED, LATE, NAMES, QUARANTINED, SUPERSEDED, WRITTEN
 from tidegate.spark.batch.split import Decision, Settled, Split
 from tidegate.spark.batch.transform_output import Measured
@@ -197,8 +197,7 @@ def _with_dispositions(context: FlowContext, flagged: DataFrame, *, against_tabl
     if target.write_mode == "append":
         disposition = disposition.when(late_rows.is_late(flagged), F.lit(LATE)).otherwise(F.lit(WRITTEN))
         return _without_records(flagged).withColumn("_disposition", disposition)
-    order = F.struct(*[F.col(column) for column in target.sequence_by], F.col("_origin.at.*"))
-    ordered = _without_records(flagged.withColumn("_order", order))
+    ordered = _without_records(flagged.withColumn("_order", order.of_rows(context, flagged)))
     if target.replace_by:
         return scopes.with_dispositions(context, ordered, against_table=against_table)
     ordered = ordered.withColumn("_candidate", is_candidate)

@@ -11,7 +11,7 @@ from tidegate import dates, identity
 from tidegate.advice import Edit
 from tidegate.errors import LedgerImbalanceError, SpecError
 from tidegate.formatting import count
-from tidegate.spark.batch import late_rows, scopes, transform_errors
+from tidegate.spark.batch import late_rows, order, scopes, transform_errors
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.batch.transform_errors import Parted
 from tidegate.spark.driver.failures import value_error
@@ -34,7 +34,8 @@ def transform_records(context: FlowContext, batch: DataFrame) -> DataFrame:
     """The output of today's transform for rows of the change feed, with ``_filtered``, ``_deleted`` and ``_broken``.
 
     Raises:
-        SpecError: The transform drops a column that it must return, or does not return the keys.
+        SpecError: The transform drops a column that it must return, does not return the keys, or returns a sequence column
+            that has no order.
     """
     return transform_parsed(context, parse_records(context, batch))
 
@@ -63,6 +64,7 @@ def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
             f"flow {context.flow.name!r}: transform {name!r} does not return {', '.join(missing)}",
             Edit("it must return _row_id, _origin, the target's keys and its sequence columns", "transform"),
         )
+    order.check(context, output)
     known = {*_ALLOWED, "_rescued", *bronze.columns()}
     reserved = [column for column in output.columns if column.startswith("_") and column not in known]
     if reserved:
@@ -84,7 +86,7 @@ def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
     # A delete of a whole scope has only the scope's key.
     of_row = ~F.coalesce("_deleted", F.lit(False)) | scopes.has_child_key(target)
     nulls += [F.when(F.col(key).isNull() & of_row, F.lit(f"null_key({key})")) for key in target.child_keys]
-    nulls += [F.when(F.col(column).isNull(), F.lit(f"null_sequence({column})")) for column in target.sequence_by]
+    nulls += order.broken_rules(context, output)
     nulls += late_rows.broken_rules(context, output)
     if landing is not None and not are_changes:
         # Change records say themselves what a message without value means.
