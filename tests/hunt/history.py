@@ -13,12 +13,13 @@ from datetime import date
 from typing import Any
 
 from tests.deployment import Deployment
+from tests.hunt.clocks import Clock
 from tests.hunt.judge import Change, Judge
 from tests.hunt.kills import Kills
 from tests.hunt.project import Project
 from tests.hunt.rules import Code
 from tests.hunt.sources import Files, Source
-from tests.hunt.strikes import Strike
+from tests.hunt.strikes import Kind, Strike
 
 FLOWS = ("bronze", "silver", "gold")
 FIRST_GUESS = 40
@@ -49,6 +50,8 @@ class History:
     spark: Any
     faults: Faults = field(default_factory=Faults)
     kills: Kills = field(default_factory=Kills)
+    clock: Clock | None = field(default_factory=Clock.of_process)
+    """Set before each attempt, and in some at any crossing."""
     judge: Judge = field(default_factory=Judge)
     code: Code = field(default_factory=Code)
     version: int = 1
@@ -240,6 +243,7 @@ class History:
             self.log.append(f"  {killed or 'a driver that ended before its kill'}")
             self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
         for attempt in range(self.faults.attempts + 1):
+            self._step_clock()
             planned = request()
             strike = self._planned_strike(planned.mode, strikes=attempt < self.faults.attempts)
             report = None
@@ -248,6 +252,7 @@ class History:
             if strike.at:
                 self.log.append(f"  {strike.kind} at crossing {strike.crossing}, {strike.at}")
                 self.faults.struck.append(f"{strike.kind} {strike.at}")
+            if strike.at and strike.kind != "step":
                 if edits_suite and self.strikes.random() < 0.3:
                     self._edit_suite()
                 continue
@@ -269,7 +274,12 @@ class History:
         if not strikes or self.strikes.random() >= self.faults.share:
             return Strike(0, "error")
         last = max(self.faults.crossings.get(mode, 0), FIRST_GUESS)
-        return Strike(self.strikes.randrange(1, last + 1), self.strikes.choice(["error", "abort"]))
+        kinds: list[Kind] = ["error", "abort"] if self.clock is None else ["error", "abort", "step", "step"]
+        return Strike(self.strikes.randrange(1, last + 1), self.strikes.choice(kinds), step=self._step_clock)
+
+    def _step_clock(self) -> None:
+        if self.clock is not None:
+            self.log.append(f"  the clock is wrong by {self.clock.step(self.strikes)} s")
 
     def _some_rule(self) -> str | None:
         rules = sorted({rule for entry in self.judge.entries if entry.state == "open" for rule in entry.rules})

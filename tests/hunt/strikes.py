@@ -2,7 +2,7 @@
 
 A step is crossed twice: right before and right after it. `CROSSINGS` are the steps of micro-batches, jobs and swaps, and every
 single write to a table or to a file beside a checkpoint. An ``error`` is an exception that the product catches; an ``abort`` is one
-that nothing catches and leaves the lake as a SIGKILL would (`tests.fault_points`).
+that nothing catches and leaves the lake as a SIGKILL would (`tests.fault_points`). A ``step`` sets the clock, and the run goes on.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ CROSSINGS = {
     "tidegate.ops.ledger": ("record",),
 }
 """Functions by module, as their callers look them up."""
-Kind = Literal["error", "abort"]
+Kind = Literal["error", "abort", "step"]
 
 
 class StruckError(Exception):
@@ -52,12 +52,17 @@ class Strike:
     kind: Kind
     at: str = ""
     crossed: int = 0
+    step: Callable[[], object] = lambda: None
+    """Sets the clock, in a strike of that kind."""
     raised: list[BaseException] = field(default_factory=list)
 
     @contextlib.contextmanager
     def struck(self, spark: Any, lake: Path) -> Iterator[None]:
         """Strike the run in this context. An abort ends the context; an error is in the run's report, or raised by it."""
-        if self.kind == "error":
+        if self.kind == "step":
+            with self._armed(self.step):
+                yield
+        elif self.kind == "error":
             with self._armed(self._fail), contextlib.suppress(StruckError):
                 yield
         else:

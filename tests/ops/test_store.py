@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import random
 from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.layout import Layout
@@ -112,3 +114,24 @@ def test_a_table_without_a_committed_version_does_not_exist(tmp_path: Path) -> N
     (tmp_path / "orders" / "_delta_log").mkdir(parents=True)
     assert delta_table.find(tmp_path / "orders") is None
     assert store.select(tmp_path / "orders", "SELECT * FROM delta_table") == []
+
+
+def test_lines_are_in_the_order_of_their_commits_whatever_the_clock_said(tmp_path: Path) -> None:
+    source, path = random.Random(7), tmp_path / "ledger"
+    schema = SCHEMA.append(pa.field("recorded_at", pa.timestamp("us", tz="UTC")))
+    true = datetime(2026, 3, 1, 12, tzinfo=UTC)
+    # As an earlier release wrote them: its lines have no other order than their times.
+    write_deltalake(str(path), pa.Table.from_pylist([{"number": 0, "text": "", "recorded_at": true}], schema=schema))
+    assert [row["number"] for row in _oldest_first(path)] == [0]
+    for number in range(1, 30):
+        error = timedelta(minutes=source.choice((-2 * 1440, -20, 0, 0, 20, 2 * 1440, -90 * 1440)))
+        line = {"number": number, "text": "", "recorded_at": true + timedelta(minutes=number) + error}
+        store.append(path, schema, [line])
+
+    assert [row["number"] for row in _oldest_first(path)] == list(range(30))
+    newest_first = store.select(path, f"SELECT number FROM delta_table ORDER BY {store.newest_first(path)}")
+    assert [row["number"] for row in newest_first] == list(reversed(range(30)))
+
+
+def _oldest_first(path: Path) -> list[dict[str, Any]]:
+    return store.select(path, f"SELECT number FROM delta_table ORDER BY {store.oldest_first(path)}")

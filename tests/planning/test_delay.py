@@ -14,8 +14,10 @@ from tests.resolved import resolved_flow
 from tests.status.sample_project import BRONZE, SILVER, TRIPS
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
+from tidegate.ops import ledger
 from tidegate.planning import delay
 from tidegate.planning.delay import Advice
+from tidegate.report import BatchRecord
 from tidegate.spec import Table
 
 FLOW = dataclasses.replace(SILVER, target=Table("silver.trips", event_time="left_at"))
@@ -56,6 +58,35 @@ def test_a_row_is_as_late_as_its_event_time_is_before_the_highest_of_earlier_bat
     }
     assert (advice.worst_seconds, advice.ahead_seconds) == (90 * 60, 9 * 60)
     assert advice.proposed == "10 minutes"
+
+
+@pytest.mark.parametrize("minutes", [-3 * 1440, -20, 20, 3 * 1440])
+def test_rows_come_in_the_order_of_the_commits_whatever_the_clock_that_planned_them(
+    layout: Layout, minutes: int
+) -> None:
+    planned = (1, 2 + minutes, 3)
+    write(layout.table("silver.trips"), (planned[0], 10), (planned[1], 5), (planned[2], 12))
+    app_id = "trips/bronze/v1/0"
+    for version, minute in enumerate(planned):
+        path = layout.table("bronze.trips")
+        path.mkdir(parents=True, exist_ok=True)
+        transaction = CommitProperties(app_transactions=[Transaction(app_id, version)])
+        write_deltalake(str(path), pa.table({"id": [version]}), mode="append", commit_properties=transaction)
+        batch = BatchRecord(
+            flow="bronze",
+            batch_id=version,
+            app_id=app_id,
+            kind="append",
+            read=1,
+            written=1,
+            target_version=version,
+            planned_at=NOON + timedelta(minutes=minute),
+        )
+        ledger.record(layout, "trips", batch, {})
+
+    advice = measure(layout)
+
+    assert advice.late == {**dict.fromkeys(("10 seconds", "30 seconds", "1 minute", "2 minutes"), 1), "5 minutes": 0}
 
 
 def test_late_rows_of_an_earlier_checkpoint_do_not_count_once_more(layout: Layout) -> None:

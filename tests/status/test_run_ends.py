@@ -124,6 +124,16 @@ def test_a_report_that_is_not_final_is_a_crash_unless_its_job_is_alive(layout: L
     assert "gold" not in known, "only the flow above it crashed"
 
 
+@pytest.mark.parametrize("hours", [1, 24, 49])
+def test_after_the_clock_was_set_back_the_runs_since_then_are_the_newest(layout: Layout, hours: int) -> None:
+    attempt(layout, -hours, bronze="done", silver="done")
+    attempt(layout, 0.5, bronze="failed")
+
+    assert failures(layout)["bronze"] is not None
+    attempt(layout, 0.3, bronze="done")
+    assert failures(layout)["bronze"] is None
+
+
 def test_a_crash_stays_one_while_the_next_run_works(layout: Layout) -> None:
     attempt(layout, 3, bronze="done")
     attempt(layout, 2, final=False, bronze="running")

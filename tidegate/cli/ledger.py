@@ -11,6 +11,7 @@ from tidegate.balance import balances_of
 from tidegate.cli import console, project
 from tidegate.errors import EX_SOFTWARE
 from tidegate.layout import Layout
+from tidegate.ops import store
 from tidegate.ops.ledger import COUNTS
 from tidegate.ops.query import query
 from tidegate.report import BatchRecord
@@ -37,8 +38,8 @@ _COLUMNS_AFTER_COUNTS = (
 )
 _NEWEST = """
 SELECT * REPLACE (strftime(recorded_at, '%Y-%m-%dT%H:%M:%S.%fZ') AS recorded_at)
-FROM (SELECT * FROM delta_table ORDER BY recorded_at DESC, batch_id DESC LIMIT ?)
-ORDER BY recorded_at, batch_id
+FROM (SELECT * FROM delta_table ORDER BY {newest_first}, batch_id DESC LIMIT ?)
+ORDER BY {oldest_first}, batch_id
 """
 
 
@@ -71,8 +72,10 @@ def ledger(
 def _read(layout: Layout, pipeline: str, last: int) -> list[dict[str, Any]]:
     """The newest lines, in chronological order, each with its ``imbalance``."""
     path, wanted = layout.ops(pipeline, "ledger"), (*_COLUMNS_BEFORE_COUNTS, *COUNTS, *_COLUMNS_AFTER_COUNTS)
+    sql = _NEWEST.format(newest_first=store.newest_first(path), oldest_first=store.oldest_first(path))
+    lines = query(path, tuple(dict.fromkeys((*wanted, *store.ordering(path)))), sql, [last])
     return [
-        {**line, "imbalance": BatchRecord.of_line(line).imbalance()} for line in query(path, wanted, _NEWEST, [last])
+        {**{name: line[name] for name in wanted}, "imbalance": BatchRecord.of_line(line).imbalance()} for line in lines
     ]
 
 

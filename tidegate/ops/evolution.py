@@ -7,8 +7,9 @@ A Delta table per pipeline, ``_ops/<pipeline>/evolution``, written with delta-rs
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pendulum
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tidegate.resolution import ResolvedFlow, ResolvedPipeline
     from tidegate.spec import LandingSource
 
+_ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 Event = Literal["declared", "observed", "refused", "answered"]
 """``declared``: the declared schema changed. ``observed``: a batch has the change, and the contract decided. ``refused``: the
 contract refused a batch with the change, which waits for an answer. ``answered``: a person answered."""
@@ -76,8 +78,8 @@ class Line:
 def read(layout: Layout, pipeline: str) -> list[Line]:
     """All lines, oldest first; none before the first change."""
     rows = store.select(_path(layout, pipeline), "SELECT * FROM delta_table")
-    # Not in SQL: this sort is stable, so lines with the same timestamp keep the order in which they were written.
-    return [_line(row) for row in sorted(rows, key=lambda row: cast("pendulum.DateTime", row["recorded_at"]))]
+    # Not in SQL: this sort is stable, so the lines of one commit keep the order in which they were written.
+    return [_line(row) for row in sorted(rows, key=_recorded)]
 
 
 def record(layout: Layout, pipeline: str, lines: Iterable[Line]) -> list[Line]:
@@ -258,6 +260,12 @@ def _row(line: Line) -> dict[str, Any]:
     del plain["change"]
     recorded_at = pendulum.parse(line.recorded_at)
     return {**plain, **json_codec.to_plain(line.change), "breaks": list(line.breaks), "recorded_at": recorded_at}
+
+
+def _recorded(row: Mapping[str, Any]) -> tuple[int, datetime]:
+    """What orders lines, as `store.oldest_first`."""
+    sequence = row.get(store.SEQUENCE)
+    return (-1, row["recorded_at"]) if sequence is None else (sequence, _ANY_TIME)
 
 
 def _line(row: dict[str, Any]) -> Line:

@@ -14,18 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import formatting, identity
 from tidegate.ops import journal_tables, store
-from tidegate.ops.journal_tables import TREND
+from tidegate.ops.journal_tables import NEWEST_FIRST, TREND
 from tidegate.ops.ledger import COUNTS
 from tidegate.ops.query import query
+from tidegate.ops.store import SEQUENCE
 from tidegate.ops.table_cache import TableCache
 from tidegate.report import STATISTIC, BatchRecord
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
 
-_SUMMARIES = """
+_SUMMARIES = f"""
 WITH newest AS (
-    SELECT *, row_number() OVER (PARTITION BY pipeline, flow ORDER BY recorded_at DESC, batch_id DESC) AS nth
+    SELECT *, row_number() OVER (PARTITION BY pipeline, flow ORDER BY {NEWEST_FIRST}) AS nth
     FROM recent WHERE list_contains(?, pipeline)
 )
 SELECT pipeline, flow, max(recorded_at) AS "at", arg_min(batch_id, nth) AS batch_id,
@@ -42,15 +43,17 @@ FROM newest GROUP BY ALL
 _EITHER = ("flow", "app_id", "batch_id", "checkpoint_version", "refresh", "run_key", "attempt", "mode", "requested_by")
 _LINES = f"""
 WITH judged AS (
-    SELECT {", ".join(_EITHER)}, recorded_at, suite, outcome, unmet, NULL AS schema_change_id
+    SELECT {", ".join(_EITHER)}, {SEQUENCE}, recorded_at, suite, outcome, unmet, NULL AS schema_change_id
     FROM verdicts WHERE pipeline = $pipeline
     UNION ALL BY NAME
-    SELECT flow, app_id, batch_id, run_key, recorded_at, schema_change_id, 'refused' AS outcome,
+    SELECT flow, app_id, batch_id, run_key, {SEQUENCE}, recorded_at, schema_change_id, 'refused' AS outcome,
         try_cast(regexp_extract(app_id, '/v([0-9]+)/[0-9]+', 1) AS INTEGER) AS checkpoint_version,
         try_cast(regexp_extract(app_id, '/v[0-9]+/([0-9]+)', 1) AS INTEGER) AS refresh
     FROM evolution WHERE pipeline = $pipeline AND event = 'refused'
 ), last AS (
-    FROM judged QUALIFY row_number() OVER (PARTITION BY app_id, batch_id ORDER BY recorded_at DESC) = 1
+    -- A batch is judged after its contract let it pass.
+    FROM judged QUALIFY row_number() OVER (
+        PARTITION BY app_id, batch_id ORDER BY schema_change_id IS NULL DESC, {NEWEST_FIRST}) = 1
 ), lines AS (
     SELECT {", ".join(f"coalesce(l.{name}, v.{name}) AS {name}" for name in _EITHER)},
         coalesce(l.recorded_at, v.recorded_at) AS "at",

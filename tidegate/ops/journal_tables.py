@@ -4,15 +4,19 @@ from __future__ import annotations
 
 from tidegate import identity
 from tidegate.ops.ledger import COUNTS
+from tidegate.ops.store import SEQUENCE
 from tidegate.ops.table_cache import CachedTable
 
 TREND = 30
 """Length of a trend, in batches."""
+NEWEST_FIRST = f"{SEQUENCE} DESC NULLS LAST, recorded_at DESC, batch_id DESC"
+"""SQL after ORDER BY, of lines of one pipeline's table, as `tidegate.ops.store.newest_first`."""
 
 _ATTEMPT = {
     **dict.fromkeys(("run_key", "mode", "requested_by", "attempt"), "VARCHAR"),
     "checkpoint_version": "INTEGER",
     "refresh": "INTEGER",
+    SEQUENCE: "BIGINT",
     "recorded_at": "TIMESTAMPTZ",
 }
 LEDGER = CachedTable(
@@ -29,12 +33,12 @@ RECENT = CachedTable(
     name="recent",
     columns={
         **dict.fromkeys(("flow", "kind", "app_id"), "VARCHAR"),
-        **dict.fromkeys(("batch_id", "checkpoint_version", "refresh", "read", "quarantined"), "BIGINT"),
+        **dict.fromkeys(("batch_id", "checkpoint_version", "refresh", "read", "quarantined", SEQUENCE), "BIGINT"),
         "recorded_at": "TIMESTAMPTZ",
     },
     # The newest batches of all files are among the newest batches of each set of files.
     only=f"WHERE {identity.IS_BATCH} QUALIFY recorded_at > now() - INTERVAL 1 DAY "
-    f"OR row_number() OVER (PARTITION BY flow ORDER BY recorded_at DESC, batch_id DESC) <= {TREND}",
+    f"OR row_number() OVER (PARTITION BY flow ORDER BY {NEWEST_FIRST}) <= {TREND}",
 )
 """Of the ledger, what the summaries need; the whole ledger of a pipeline is read when one of its pages is opened."""
 _RESULTS = """from_json(results, '[{"rule": "VARCHAR", "success": "BOOLEAN"}]')"""
@@ -52,7 +56,7 @@ EVOLUTION = CachedTable(
     name="evolution",
     columns={
         **dict.fromkeys(("flow", "event", "app_id", "run_key", "schema_change_id"), "VARCHAR"),
-        "batch_id": "BIGINT",
+        **dict.fromkeys(("batch_id", SEQUENCE), "BIGINT"),
         "recorded_at": "TIMESTAMPTZ",
     },
 )

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tidegate import json_codec
+from tidegate.ops import store
 from tidegate.ops.query import query
 from tidegate.report import ExpectationResult, Verdict
 
@@ -39,10 +40,11 @@ def read(layout: Layout, pipeline: str, lines: Sequence[Line]) -> dict[tuple[str
     if not keys:
         return {}
     ids, numbers = sorted({app_id for app_id, _ in keys}), [number for _, number in keys]
+    path = layout.ops(pipeline, "verdicts")
     rows = query(
-        layout.ops(pipeline, "verdicts"),
-        (*_COLUMNS, "run_key", "recorded_at"),
-        "SELECT * FROM delta_table WHERE list_contains(?, app_id) ORDER BY recorded_at",
+        path,
+        (*_COLUMNS, "run_key", *store.ordering(path)),
+        f"SELECT * FROM delta_table WHERE list_contains(?, app_id) ORDER BY {store.oldest_first(path)}",
         [ids],
         where=f"batch_id BETWEEN {min(numbers)} AND {max(numbers)}",
     )

@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger("tidegate")
 
+SEQUENCE = "sequence"
+"""The column that orders lines: the version of the table that they were written for. ``recorded_at`` is what a clock showed."""
+
 MAX_FILES = 100
 """A commit that leaves more files compacts the table: each file costs a reader about a millisecond."""
 
@@ -35,6 +38,8 @@ def append(
     keep_days: int = 7,
 ) -> None:
     """Append rows in one commit. Columns that the table lacks are added to it; too many small files are compacted.
+
+    Rows with ``recorded_at`` get a `SEQUENCE`, too.
 
     Args:
         path: A table of `Layout.ops`.
@@ -54,6 +59,9 @@ def append(
             return
         commit = CommitProperties(app_transactions=[Transaction(*transaction)])
     lines = pyarrow.Table.from_pylist([dict(row) for row in rows], schema=schema)
+    if "recorded_at" in schema.names:
+        sequence = 0 if table is None else table.version() + 1
+        lines = lines.append_column(SEQUENCE, pyarrow.array([sequence] * len(lines), pyarrow.int64()))
     write_deltalake(
         str(path) if table is None else table, lines, mode="append", schema_mode="merge", commit_properties=commit
     )
@@ -92,6 +100,26 @@ def _compaction_lock(path: Path) -> Iterator[bool]:
             yield False
         else:
             yield True
+
+
+def oldest_first(path: Path) -> str:
+    """SQL after ORDER BY: lines as they were recorded, whatever the clocks said. Lines of earlier releases come first, by their times."""
+    return f"{SEQUENCE} ASC NULLS FIRST, recorded_at" if _has_sequence(path) else "recorded_at"
+
+
+def newest_first(path: Path) -> str:
+    """The reverse of `oldest_first`."""
+    return f"{SEQUENCE} DESC NULLS LAST, recorded_at DESC" if _has_sequence(path) else "recorded_at DESC"
+
+
+def ordering(path: Path) -> tuple[str, ...]:
+    """The columns that `oldest_first` and `newest_first` use."""
+    return (SEQUENCE, "recorded_at") if _has_sequence(path) else ("recorded_at",)
+
+
+def _has_sequence(path: Path) -> bool:
+    table = delta_table.find(path)
+    return table is not None and SEQUENCE in (column.name for column in table.schema().fields)
 
 
 def select(path: Path, sql: str) -> list[dict[str, Any]]:

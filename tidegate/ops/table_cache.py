@@ -122,8 +122,12 @@ class TableCache:
     def _insert(cursor: duckdb.DuckDBPyConnection, kind: CachedTable, pipeline: str, files: list[str]) -> None:
         if not files:
             return
-        source = "read_parquet(?, union_by_name = true, filename = true)"
-        selected = [f'"{name}"' for name in kind.columns if name not in kind.derived]
+        stored = [name for name in kind.columns if name not in kind.derived]
+        # No file need have a column of a later release.
+        empty = ", ".join(f'NULL::{kind.columns[name]} AS "{name}"' for name in stored)
+        of_files = "SELECT * FROM read_parquet(?, union_by_name = true, filename = true)"
+        source = f"(SELECT {empty} WHERE false UNION ALL BY NAME {of_files})"
+        selected = [f'"{name}"' for name in stored]
         selected += [f'{sql} AS "{name}"' for name, sql in kind.derived.items()]
         cursor.execute(
             f'INSERT INTO "{kind.name}" BY NAME SELECT ? AS pipeline, filename AS _file, {", ".join(selected)} FROM {source} {kind.only}',

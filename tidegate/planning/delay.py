@@ -1,7 +1,7 @@
 """Which delay a watermark needs: how late the rows of a flow came, in the order of the batches of bronze. Starts no JVM.
 
 The rows of table and late table together are those of bronze but for what the transform filtered and what is in quarantine, so that
-no wrong clock counts. Their ``_ingested_at`` says in which batch of bronze each came.
+no wrong clock counts. Their ``_ingested_at`` says in which batch of bronze each came, and the ledger in which commit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidegate.advice import Command
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError
-from tidegate.ops import query
+from tidegate.ops import arrivals, query
 from tidegate.probes import delta, delta_table
 
 if TYPE_CHECKING:
@@ -30,8 +30,13 @@ DELAYS = {
 
 _LATENESS = """
 WITH batches AS (SELECT came, max(event_time) AS newest FROM arrived GROUP BY came),
+versions AS (SELECT unnest($planned) AS planned, unnest($versions) AS version),
 marks AS (
-    SELECT came, max(newest) OVER (ORDER BY came ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING) AS newest FROM batches
+    SELECT came, max(newest) OVER (
+        -- The ledger of earlier releases has no times of batches; these came before the others.
+        ORDER BY version NULLS FIRST, came ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
+    ) AS newest
+    FROM batches LEFT JOIN versions ON planned = epoch_us(came)
 )
 SELECT epoch_us(marks.newest) - epoch_us(arrived.event_time) AS lateness,
     epoch_us(arrived.event_time) - epoch_us(arrived.came) AS ahead
@@ -85,8 +90,10 @@ def measure(layout: Layout, flow: ResolvedFlow, share: float) -> Advice:
             raise _no_rows(pipeline, name)
         connection.execute(f"CREATE TEMP TABLE arrived AS {' UNION ALL '.join(parts)}")
         counts = ", ".join(f"count(*) FILTER (lateness > {seconds * 1_000_000})" for seconds in DELAYS.values())
+        commits = _commits(layout, flow)
         [measured] = connection.execute(
-            f"SELECT count(*), max(lateness), max(ahead), {counts} FROM ({_LATENESS})"
+            f"SELECT count(*), max(lateness), max(ahead), {counts} FROM ({_LATENESS})",
+            {"planned": list(commits), "versions": list(commits.values())},
         ).fetchall()
         [(batches,)] = connection.execute("SELECT count(DISTINCT came) FROM arrived").fetchall()
     rows, worst, ahead, *late = measured
@@ -104,6 +111,17 @@ def measure(layout: Layout, flow: ResolvedFlow, share: float) -> Advice:
         ahead_seconds=ahead / 1_000_000,
         proposed=enough[0] if enough else None,
     )
+
+
+def _commits(layout: Layout, flow: ResolvedFlow) -> dict[int, int]:
+    """Which version of bronze the batch committed that was planned at a time, in microseconds since 1970."""
+    writer = flow.writer
+    if writer is None:
+        return {}
+    app_id = checkpoint.current(layout, flow.pipeline, writer).app_id
+    writers = delta.writers(layout.table(writer.target.name), app_id)
+    commits = arrivals.read(layout, flow.pipeline.name, writer.name, writers)
+    return {commit.planned: commit.version for commit in commits if commit.planned is not None}
 
 
 def _of_table(layout: Layout, flow: ResolvedFlow) -> str:

@@ -100,9 +100,11 @@ def read(layout: Layout, pipeline: str, run: str) -> list[Line]:
     """The ledger lines of a run, by its id or its key, and those of all undos; oldest first."""
     keys = ", ".join(quoted(key) for key in _keys(run))
     # All columns, because a ledger that no newer run has written to lacks `undoes`.
+    path = layout.ops(pipeline, "ledger")
     rows = store.select(
-        layout.ops(pipeline, "ledger"),
-        f"SELECT * FROM delta_table WHERE run_key IN ({keys}) OR kind = '{identity.UNDO}' ORDER BY recorded_at, batch_id",
+        path,
+        f"SELECT * FROM delta_table WHERE run_key IN ({keys}) OR kind = '{identity.UNDO}' "
+        f"ORDER BY {store.oldest_first(path)}, batch_id",
     )
     return [_line(row) for row in rows]
 

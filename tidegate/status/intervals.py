@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import pendulum
 
 from tidegate import formatting
-from tidegate.checkpoints import checkpoint, progress, reingested
+from tidegate.checkpoints import checkpoint, progress
 from tidegate.errors import NotDeliveredError
 from tidegate.errors.classification import raise_machine
 from tidegate.folders import entries
@@ -24,6 +24,7 @@ from tidegate.ops import store
 from tidegate.probes import files
 from tidegate.spec import FileSource
 from tidegate.spec.intervals import CODES
+from tidegate.status import changed_files
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
@@ -149,7 +150,10 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Compl
         if bronze.read_files:
             raise
         listed = {}
-    bronze = bronze.with_changed(layout.reprocessing(pipeline.name, flow.name), listed.values())
+    states = ((file.path, file.modified_ms) for file in listed.values())
+    changed = (state for state in states if bronze.read_files.get(state[0], state[1]) != state[1])
+    unread = changed_files.unread(layout, pipeline.name, flow, changed)
+    bronze = dataclasses.replace(bronze, changed=frozenset(path for path, _ in unread))
     paths, others = _by_interval(folder, rule, listed)
     landed = {start: [listed[path] for path in own] for start, own in paths.items()}
     empty = sealed - landed.keys() - read_before.keys()
@@ -220,10 +224,8 @@ class _Bronze:
     """Path to modification time in milliseconds since 1970."""
     quarantined: frozenset[str] = frozenset()
     """The paths of files with an open entry."""
-    replayed: Mapping[str, int] = field(default_factory=dict)
-    """Files that were corrected and replayed: path to the time, in milliseconds since 1970. The checkpoint has the refused state."""
     changed: frozenset[str] = frozenset()
-    """The paths of files that were changed after they were read, and that neither a replay nor a reingest has read since."""
+    """The paths of files that `changed_files.unread` returns."""
 
     @classmethod
     def read(cls, layout: Layout, pipeline: Pipeline, flow: Flow) -> _Bronze:
@@ -232,29 +234,14 @@ class _Bronze:
         if committed is None:
             return cls()
         up_to = progress.planned_batch(folder, committed).log_offset
-        entries = store.select(
+        refused = store.select(
             layout.quarantine(pipeline.name, flow.name),
-            "SELECT _row_id, state, changed_at FROM delta_table WHERE level = 'file' AND state IN ('open', 'replayed')",
+            "SELECT _row_id FROM delta_table WHERE level = 'file' AND state = 'open'",
         )
-        by_path = [(row["_row_id"].rpartition("@")[0], row) for row in entries]
-        replayed: dict[str, int] = {}
-        for path, row in by_path:
-            if row["state"] == "replayed" and row["changed_at"] is not None:
-                replayed[path] = max(replayed.get(path, 0), int(row["changed_at"].timestamp() * 1000))
         return cls(
             read_files={file.path: file.modified_ms for file in progress.source_files(folder, up_to=up_to)},
-            quarantined=frozenset(path for path, row in by_path if row["state"] == "open"),
-            replayed=replayed,
+            quarantined=frozenset(row["_row_id"].rpartition("@")[0] for row in refused),
         )
-
-    def with_changed(self, reingests: Path, listed: Iterable[LandedFile]) -> _Bronze:
-        """With those of the listed files that were changed."""
-        changed = (
-            (file.path, file.modified_ms)
-            for file in listed
-            if self.read_files.get(file.path, file.modified_ms) != file.modified_ms > self.replayed.get(file.path, -1)
-        )
-        return dataclasses.replace(self, changed=frozenset(path for path, _ in reingested.unread(reingests, changed)))
 
     def to_read(self, landed: Sequence[LandedFile]) -> tuple[LandedFile, ...]:
         """Those of these files that a reingest reads."""

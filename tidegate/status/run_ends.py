@@ -1,7 +1,7 @@
 """How the last runs of each flow ended, from their requests and reports. Starts no JVM.
 
 A run that fails may have no batch, so the ledger does not know it. Only the newest attempts are read, whatever the number of
-runs.
+runs. A clock orders them, which may be set back: an attempt of the future was before all others.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -23,6 +24,7 @@ from tidegate.errors import LeaseHeldError, TidegateError
 from tidegate.report import RunReport
 from tidegate.request import RunRequest
 from tidegate.runs import RUNS
+from tidegate.status import freshness
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
@@ -33,6 +35,8 @@ _RUNS = 50
 """How many runs are read at most: the last ones that got an attempt or a request."""
 _NAME = re.compile(r"a\d{8}T\d{6}-\w+|q\d{8}T\d{6}-\w+\.request\.json")
 """The folder of an attempt, or the file of a request (`tidegate.request.fresh_id`)."""
+_TIME = "%Y%m%dT%H%M%S"
+"""The time in such a name."""
 _QUIET = timedelta(minutes=15)
 """A run without a lease may still be waiting or starting until nothing was written about it for this time."""
 _HANDOVER = timedelta(minutes=1)
@@ -60,7 +64,7 @@ def read(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) ->
     caught_up: dict[str, datetime] = {}
     # Runs exclude each other, so of several without an end only the newest can be alive.
     may_run = True
-    for path, request_id in _newest(layout.reports(pipeline.name)):
+    for path, request_id in _newest(layout.reports(pipeline.name), now):
         report, cause = _report(path)
         has_end = report is not None and report.ended_at is not None
         if cause is None and not has_end:
@@ -112,10 +116,10 @@ def may_start(attempt: Path, report: RunReport | None, now: datetime) -> bool:
         attempt: Its folder, or the file of a request that has no attempt yet.
     """
     quiet = _HANDOVER if report is not None and any(flow.state == "running" for flow in report.flows) else _QUIET
-    return now - datetime.fromtimestamp(attempt.stat().st_mtime, UTC) < quiet
+    return abs(now - datetime.fromtimestamp(attempt.stat().st_mtime, UTC)) < quiet
 
 
-def _newest_runs(reports: Path) -> list[str]:
+def _newest_runs(reports: Path, now: datetime) -> list[str]:
     """The folders of the runs about which something was written last.
 
     Each of thousands of folders costs a system call, so they are listed again only after a new run, and once a minute.
@@ -125,23 +129,26 @@ def _newest_runs(reports: Path) -> list[str]:
     if known is None or known[0] != changed or time.monotonic() - known[1] > _LISTED_AGAIN:
         with os.scandir(reports) as entries:
             runs = (entry for entry in entries if entry.is_dir())
-            newest = heapq.nlargest(_RUNS, runs, key=lambda entry: entry.stat().st_mtime_ns)
-        known = _listed[reports] = (changed, time.monotonic(), [entry.path for entry in newest])
+            latest = int((now + freshness.SKEW).timestamp() * 1_000_000_000)
+            times = ((entry.stat().st_mtime_ns, entry.path) for entry in runs)
+            newest = heapq.nlargest(_RUNS, times, key=lambda time: (time[0] <= latest, time))
+        known = _listed[reports] = (changed, time.monotonic(), [path for _, path in newest])
     return known[2]
 
 
-def _newest(reports: Path) -> list[tuple[Path, str | None]]:
+def _newest(reports: Path, now: datetime) -> list[tuple[Path, str | None]]:
     """The newest attempts, the newest first: each attempt's folder and the id of its request; a request without one is a file."""
     try:
-        newest = _newest_runs(reports)
+        newest = _newest_runs(reports, now)
     except FileNotFoundError:
         return []
     attempts: list[tuple[Path, str | None]] = []
+    latest = (now + freshness.SKEW).astimezone(UTC).strftime(_TIME)
     for run in newest:
         names = filter(_NAME.fullmatch, (path.name for path in Path(run).iterdir()))
         request = None
         last = ""
-        for last in sorted(names, key=_order):
+        for last in sorted(names, key=partial(_order, latest=latest)):
             if last.endswith(_REQUEST):
                 # A run that is cleared has several.
                 request = last.removesuffix(_REQUEST)
@@ -149,12 +156,17 @@ def _newest(reports: Path) -> list[tuple[Path, str | None]]:
                 attempts.append((Path(run, last), request))
         if last.endswith(_REQUEST):
             attempts.append((Path(run, last), request))
-    return sorted(attempts, key=lambda attempt: _order(attempt[0].name), reverse=True)
+    return sorted(attempts, key=lambda attempt: _order(attempt[0].name, latest), reverse=True)
 
 
-def _order(name: str) -> tuple[str, bool]:
-    """Sorts by time; a request may be as old as its attempt, to the second."""
-    return name[1:16], not name.endswith(_REQUEST)
+def _order(name: str, latest: str) -> tuple[bool, str, bool]:
+    """Sorts by time; a request may be as old as its attempt, to the second.
+
+    Args:
+        latest: What is after this time came before all others.
+    """
+    time = name[1:16]
+    return time <= latest, time, not name.endswith(_REQUEST)
 
 
 def _report(attempt: Path) -> tuple[RunReport | None, str | None]:
@@ -249,16 +261,22 @@ _ENDS = {
 def attempts(layout: Layout, pipeline: str, run_key: str, now: datetime) -> list[Attempt]:
     """The attempts of one run, the newest first."""
     folder = layout.reports(pipeline) / run_key
-    reports: list[tuple[str, Path, RunReport | None]] = []
+    reports: list[tuple[datetime | None, Path, RunReport | None]] = []
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.is_dir():
             report, _ = _report(path)
-            reports.append((report.started_at if report is not None else path.name, path, report))
-    newest_first = sorted(reports, key=lambda each: (each[2] is None, each[0]), reverse=True)
+            started_at = datetime.fromisoformat(report.started_at) if report is not None else None
+            reports.append((started_at, path, report))
+    newest_first = sorted(reports, key=lambda each: _begin(each[0], each[1].name, now), reverse=True)
     return [
         Attempt(id=path.name, report=report, end=_end(layout, pipeline, path, report, now, newest=number == 0))
         for number, (_, path, report) in enumerate(newest_first)
     ]
+
+
+def _begin(started_at: datetime | None, name: str, now: datetime) -> tuple[bool, bool, datetime, str]:
+    """Sorts attempts by their begin. One without a report is about to begin; one of the future came before the clock was set back."""
+    return started_at is None, started_at is None or started_at <= now + freshness.SKEW, started_at or now, name
 
 
 def _end(

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import identity
 from tidegate.errors.classification import raise_machine
-from tidegate.ops import query
+from tidegate.ops import query, store
 from tidegate.probes import delta, delta_table
 
 if TYPE_CHECKING:
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
     from tidegate.layout import Layout
 
 _LINE = (
-    *("kind", "run_key", "mode", "requested_by", "suite_fingerprint", "code_fingerprint", "recorded_at"),
+    *("kind", "run_key", "mode", "requested_by", "suite_fingerprint", "code_fingerprint"),
     *("read", "late", "deduplicated", "superseded", "filtered"),
 )
-_VERDICT = ("app_id", "batch_id", "suite", "suite_fingerprint", "code_fingerprint", "outcome", "recorded_at")
+_VERDICT = ("app_id", "batch_id", "suite", "suite_fingerprint", "code_fingerprint", "outcome")
 _FEED = ("_change_type", "_commit_version", "_commit_timestamp")
 
 
@@ -130,8 +130,8 @@ class Ledger:
         return self.batch(app_id, max(earlier)) if earlier else None
 
     def _read(self, path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
-        sql = "FROM delta_table ORDER BY recorded_at"
-        return query.query(path, ("flow", *names), sql, where=f"flow = '{self._flow}'")
+        sql = f"FROM delta_table ORDER BY {store.oldest_first(path)}"
+        return query.query(path, ("flow", *names, *store.ordering(path)), sql, where=f"flow = '{self._flow}'")
 
 
 def history(path: Path, where: str, columns: Sequence[str], ledger: Ledger, *, since: int = 0) -> History:

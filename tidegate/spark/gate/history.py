@@ -43,12 +43,13 @@ def _lines(layout: Layout, pipeline: str, flow: str, own: str) -> list[dict[str,
     """The flow's verdicts without refused and dropped batches, the newest first."""
     bulk = ", ".join(f"'{mode}'" for mode in _BULK)
     # All names are validated, so none of them can end an SQL literal.
+    path = layout.ops(pipeline, "verdicts")
     return store.select(
-        layout.ops(pipeline, "verdicts"),
+        path,
         f"""
         SELECT app_id, batch_id, results FROM delta_table
         WHERE flow = '{flow}' AND outcome NOT IN ('refused', 'dropped') AND app_id NOT LIKE '%/{identity.WINDOW}'
             AND (mode NOT IN ({bulk}) OR app_id = '{own}')
-        ORDER BY recorded_at DESC LIMIT {MAX_VERDICTS}
+        ORDER BY {store.newest_first(path)} LIMIT {MAX_VERDICTS}
         """,
     )

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING
 
 import pendulum
 
-from tidegate import dates
-from tidegate.checkpoints import progress, reingested
+from tidegate.checkpoints import progress
 from tidegate.errors import NotDeliveredError
 from tidegate.formatting import count
 from tidegate.layout import Layout
-from tidegate.ops import query, store
+from tidegate.ops import store
 from tidegate.probes import files
 from tidegate.spec import FileSource
-from tidegate.status import intervals
+from tidegate.status import changed_files, intervals
 from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource, not_delivered
 
 if TYPE_CHECKING:
@@ -46,7 +45,6 @@ def _backlog(
     """
     layout, source = Layout.of(environment), _source(resolved.flow)
     folder, checkpoint = layout.landing(source.path), ref.path(layout)
-    reingests = layout.reprocessing(ref.dag_id, ref.flow)
     up_to = -1 if committed is None else committed.log_offset
     read = {file.path: file.modified_ms for file in progress.source_files(checkpoint, up_to=up_to)}
     try:
@@ -54,7 +52,8 @@ def _backlog(
     except NotDeliveredError as missing:
         return not_delivered(missing, layout, ref, layout.table(resolved.flow.target.name))
     new = tuple(file for file in listing.files if file.path not in read)
-    changed = [file for file in listing.files if file.modified_ms != read.get(file.path, file.modified_ms)]
+    states = ((file.path, file.modified_ms) for file in listing.files)
+    changed = (state for state in states if state[1] != read.get(state[0], state[1]))
     return Backlog(
         summary=f"{count(len(new), 'new file')} in {source.path}" if new else f"nothing new in {source.path}",
         behind=len(new),
@@ -66,7 +65,7 @@ def _backlog(
         # After a crash between listing and planning, the next batch contains the listed files even if they were deleted since.
         has_data=bool(new) or progress.newest_log_batch(checkpoint) > up_to,
         ahead=_shortened([file.path.removeprefix(f"{folder}/") for file in new]),
-        rewritten=len(reingested.unread(reingests, ((file.path, file.modified_ms) for file in changed))),
+        rewritten=len(changed_files.unread(layout, ref.dag_id, resolved.flow, changed)),
         ignored=listing.ignored,
         skipped=_skipped_files(listing, source.glob),
     )
@@ -140,15 +139,7 @@ def _of_gaps(
 
 def _ingested_files(bronze: Path, quarantine: Path, window: Window | None) -> set[tuple[str, int]]:
     """Path and modification time (milliseconds) of the files in bronze (of the window) and in its quarantine."""
-    ingested: set[tuple[str, int]] = set()
-    if {"_path", "_modified_at"} <= set(query.columns(bronze)):
-        where = "true"
-        if window is not None:
-            # With this condition, files of the table are skipped by their statistics.
-            since, until = (dates.literal(moment) for moment in (window.since, window.until))
-            where = f"_modified_at >= {since} AND _modified_at < {until}"
-        for row in store.select(bronze, f"SELECT DISTINCT _path, _modified_at FROM delta_table WHERE {where}"):
-            ingested.add((row["_path"].removeprefix("file://"), round(row["_modified_at"].timestamp() * 1000)))
+    ingested = changed_files.stored(bronze, None if window is None else (window.since, window.until))
     for row in store.select(quarantine, "SELECT _row_id FROM delta_table WHERE level = 'file'"):
         path, _, modified_ms = row["_row_id"].rpartition("@")
         ingested.add((path, int(modified_ms)))

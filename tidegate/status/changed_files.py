@@ -1,0 +1,57 @@
+"""Files that were changed after they were read, and that nothing has read since as they are now. Starts no JVM."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from tidegate import dates
+from tidegate.checkpoints import reingested
+from tidegate.ops import query, store
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from pathlib import Path
+
+    from tidegate.checkpoints.reingested import State
+    from tidegate.layout import Layout
+    from tidegate.spec import Flow
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def unread(layout: Layout, pipeline: str, flow: Flow, changed: Iterable[State]) -> set[State]:
+    """Those of the changed files that neither a reingest nor a replay has read as they are now.
+
+    A reingest lists what it read. What a replay read is in bronze: its rows have the times of their files. The time of the replay says
+    nothing about a file whose time another machine wrote. So a file that was corrected to one without a record needs a reingest.
+
+    Args:
+        changed: Files whose time is not that of the checkpoint. Without any, nothing is read.
+
+    Raises:
+        DamagedFileError: What a reingest stored does not fit.
+        TableUnreadableError: The log of the table is damaged.
+    """
+    left = reingested.unread(layout.reprocessing(pipeline, flow.name), changed)
+    if left:
+        times = [_EPOCH + timedelta(milliseconds=modified_ms) for _, modified_ms in left]
+        left -= stored(layout.table(flow.target.name), (min(times), max(times) + timedelta(milliseconds=1)))
+    return left
+
+
+def stored(bronze: Path, times: tuple[datetime, datetime] | None = None) -> set[State]:
+    """The files with records in bronze.
+
+    Args:
+        times: Only files whose time is in this range, without its end.
+    """
+    if not {"_path", "_modified_at"} <= set(query.columns(bronze)):
+        return set()
+    where = "true"
+    if times is not None:
+        # With this condition, files of the table are skipped by their statistics.
+        since, until = map(dates.literal, times)
+        where = f"_modified_at >= {since} AND _modified_at < {until}"
+    rows = store.select(bronze, f"SELECT DISTINCT _path, _modified_at FROM delta_table WHERE {where}")
+    return {(row["_path"].removeprefix("file://"), round(row["_modified_at"].timestamp() * 1000)) for row in rows}
