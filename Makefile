@@ -54,12 +54,13 @@ benchmark-gate: setup ## Measure the cost of a gate in a flow of a million rows.
 	@$(BIN)/python benchmarks/gate_cost.py
 
 # Without a cache: import-linter's cache misses changes in folders without an __init__.py (dags, plugins).
-lint: setup-python ## Check style, types, the direction of imports and the words of identifiers.
+lint: setup-python ## Check style, types, the direction of imports, the words of identifiers and the advice of errors.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python scripts/retired_words.py
+	@$(BIN)/python scripts/typed_advice.py
 
 format: setup-python ## Sort imports and format the code.
 	@$(BIN)/ruff check --fix-only --quiet .

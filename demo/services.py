@@ -138,7 +138,7 @@ def exclusive(path: Path, refusal: str) -> Iterator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise SetupError(refusal) from None
+            raise SetupError(refusal, OutsideAct("wait until it ends, or stop it")) from None
         yield
 
 

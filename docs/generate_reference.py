@@ -6,8 +6,10 @@
 from __future__ import annotations
 
 import ast
+import importlib
 import inspect
 import re
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args
@@ -20,6 +22,8 @@ from tidegate.schema import contract
 from tidegate.spec import change_records, thresholds
 
 FOLDER = Path(__file__).parent / "reference"
+sys.path.append(str(Path(__file__).parents[1] / "scripts"))
+typed_advice: Any = importlib.import_module("typed_advice")
 _NOTE = "<!-- Written by docs/generate_reference.py; edit the docstrings that it reads, then run it again. -->"
 
 
@@ -132,6 +136,21 @@ def _errors() -> Iterator[str]:
         ],
     )
     yield ""
+    yield "## What to do"
+    yield ""
+    yield "The advice of each class of error, as its messages say it; `…` stands for a value of the error. Tests run the commands and make"
+    yield "the edits on a lake that has the error. The acts outside of Tidegate are the rest: no command does them."
+    yield ""
+    written = typed_advice.advices(typed_advice.sources())
+    yield from _table(
+        ("error", "commands", "edits", "acts outside"),
+        [
+            (f"[`{name}`](#{name.lower()})", *(_of_kind(each, kind) for kind in ("Command", "Edit", "OutsideAct")))
+            for name, each in sorted(written.items())
+            if each
+        ],
+    )
+    yield ""
     yield "## Errors of the operating system"
     yield ""
     yield from _prose(causes.__doc__)
@@ -232,7 +251,7 @@ def _states() -> Iterator[str]:
                 "yes" if state.plain else "",
                 "yes" if state.needs_person else "",
                 "yes" if state.blocks else "",
-                state.next_step.format(pipeline="NAME", flow="FLOW"),
+                "" if state.next_step is None else state.next_step.of("NAME", "FLOW").text,
             )
             for name, state in states.STATES.items()
         ],
@@ -255,7 +274,7 @@ def _alerts() -> Iterator[str]:
                 f"`{rule.threshold}`" if rule.threshold is not None else "",
                 str(getattr(defaults, rule.threshold)) if rule.threshold is not None else "",
                 rule.below.removesuffix(" below").lower(),
-                rule.next_step.format(pipeline="NAME", flow="FLOW"),
+                rule.next_step.of("NAME", "FLOW").text,
             )
             for name, rule in rules.RULES.items()
         ],
@@ -311,6 +330,11 @@ def _fields(declared: type) -> list[tuple[str, str, str, str]]:
         default = f"`{ast.unparse(statement.value)}`" if statement.value is not None else "required"
         rows.append((f"`{statement.target.id}`", f"`{kind}`", default, meaning))
     return rows
+
+
+def _of_kind(written: Sequence[Any], kind: str) -> str:
+    texts = dict.fromkeys(each.text for each in written if each.kind == kind)
+    return "<br>".join(f"`{text}`" if kind == "Command" else text for text in texts)
 
 
 def _errors_under(error: type[TidegateError]) -> Iterator[type[TidegateError]]:

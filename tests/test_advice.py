@@ -27,6 +27,13 @@ def test_several_ways_are_joined_so_that_each_can_be_told_from_the_next() -> Non
     assert Either(OutsideAct("ask a, b"), RUN).text == "ask a, b; or tidegate run shop --flow silver"
 
 
+def test_a_command_that_shows_something_stands_in_a_sentence_of_its_own() -> None:
+    shows = Command.tidegate("lag", "shop", says="`{}` shows whether rows wait")
+    assert Then(OutsideAct("ask who feeds it"), shows, RUN).text == (
+        "ask who feeds it; `tidegate lag shop` shows whether rows wait; tidegate run shop --flow silver"
+    )
+
+
 def test_the_message_of_an_error_is_its_problem_and_its_advice() -> None:
     assert SpecError("the file is gone", RESTORE).message == "the file is gone; restore it from a backup"
     assert SpecError("The file is gone.", RESTORE).message == "The file is gone. Restore it from a backup."

@@ -36,6 +36,10 @@ class Advice:
         """The same with each of its texts changed."""
         raise NotImplementedError
 
+    def after(self, words: str) -> Advice:
+        """The same, with its clause after these words."""
+        raise NotImplementedError
+
     def of(self, pipeline: str, flow: str) -> Advice:
         """With the names for ``{pipeline}`` and ``{flow}``, as the tables of states and alert rules write them."""
         return self.map(lambda text: text.replace("{pipeline}", pipeline).replace("{flow}", flow))
@@ -65,6 +69,10 @@ class _One(Advice):
         """Itself."""
         assert isinstance(self, (Command, Edit, OutsideAct))
         yield self
+
+    def after(self, words: str) -> Advice:
+        """The same, with its clause after these words."""
+        return replace(self, says=f"{words} {self.says}")
 
     def map(self, change: Callable[[str], str]) -> Advice:
         """The same with its clause changed."""
@@ -137,6 +145,10 @@ class _Several(Advice):
         for each in self.ways:
             yield from each.parts()
 
+    def after(self, words: str) -> Advice:
+        """The same, with the first clause after these words."""
+        return type(self)(self.ways[0].after(words), *self.ways[1:])
+
     def map(self, change: Callable[[str], str]) -> Advice:
         """The same with the texts of each changed."""
         return type(self)(*(each.map(change) for each in self.ways))
@@ -148,7 +160,13 @@ class Then(_Several):
     @property
     def text(self) -> str:
         """The clauses of all."""
-        return _joined([each.text for each in self.ways], "then")
+        text = self.ways[0].text
+        for before, way in zip(self.ways, self.ways[1:], strict=False):
+            if _says_what_is_shown(before) or _says_what_is_shown(way):
+                text += f"; {way.text}"
+            else:
+                text = _joined([text, way.text], "then")
+        return text
 
 
 class Either(_Several):
@@ -183,6 +201,11 @@ def with_advice(problem: str, advice: Advice | None) -> str:
     if not problem.endswith((".", "!", "?")):
         return f"{problem}; {text}"
     return f"{problem} {text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?')) else '.'}"
+
+
+def _says_what_is_shown(way: Advice) -> bool:
+    """Whether the clause is a sentence about a command, such as "`tidegate lag shop` shows what waits", and no imperative."""
+    return isinstance(way, Command) and re.match(r"`?\{\}`? \w", way.says) is not None
 
 
 def _joined(texts: list[str], word: str) -> str:

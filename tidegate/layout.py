@@ -37,7 +37,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from tidegate.advice import OutsideAct
+from tidegate.advice import Edit, OutsideAct
 from tidegate.environment import Environment
 from tidegate.errors import LakeVersionError, RequestError
 from tidegate.folders import entries
@@ -249,5 +249,8 @@ def run_key(run_id: str) -> str:
 
 def _valid_id(part: str) -> str:
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}", part):
-        raise RequestError(f"{part!r} is not the id of a run or an attempt: letters, digits, '-' and '_' only")
+        raise RequestError(
+            f"{part!r} is not the id of a run or an attempt",
+            Edit("an id has letters, digits, '-' and '_' only", "request"),
+        )
     return part

@@ -352,8 +352,11 @@ def _undone_run(mode: str, run: object) -> str | None:
     if run is None:
         if RUNS[mode].of_run:
             raise RequestError(
-                f"mode={mode!r} needs undo_run, the id of the run; on the command line: tidegate undo RUN. "
-                "`tidegate ledger NAME --json` shows the run_key of each line"
+                f"mode={mode!r} needs undo_run, the id of the run",
+                Edit(
+                    "it is the run_key of the run's lines in the ledger; on the command line use the command undo",
+                    "request",
+                ),
             )
         return None
     if not RUNS[mode].of_run:
@@ -363,7 +366,8 @@ def _undone_run(mode: str, run: object) -> str | None:
         )
     if not isinstance(run, str) or not re.fullmatch(RUN_ID, run):
         raise RequestError(
-            f"undo_run={run!r} is not the id of a run; `tidegate ledger NAME --json` shows the run_key of each line"
+            f"undo_run={run!r} is not the id of a run",
+            Edit("it is the run_key of the run's lines in the ledger", "request"),
         )
     return run
 
@@ -386,7 +390,10 @@ def _check_fits(pipeline: Pipeline, request: RunRequest) -> None:
         elif request.flows:
             applicable = [other.name for other in pipeline.flows if request.applies_to(other)]
             raise RequestError(
-                f"mode={request.mode!r}{' with gaps' if request.gaps else ''} does not apply to flow {flow.name!r}; "
-                f"it applies to: {', '.join(applicable) or 'no flow of this pipeline'}"
-                + (f". {flow.kind.instead.capitalize()}" if flow.kind.instead else "")
+                f"mode={request.mode!r}{' with gaps' if request.gaps else ''} does not apply to flow {flow.name!r}",
+                Edit(
+                    f"it applies to: {', '.join(applicable) or 'no flow of this pipeline'}"
+                    + (f". {flow.kind.instead.capitalize()}" if flow.kind.instead else ""),
+                    "request",
+                ),
             )

@@ -176,7 +176,10 @@ def _resolve_flow(
     try:
         for table, each in zip(flow.source_tables, writers, strict=True):
             if each is None:
-                raise SpecError(_NO_WRITER.format(table) + f", or correct {', '.join(unloadable)}")
+                raise SpecError(
+                    _NO_WRITER.format(table),
+                    Either(*_WRITER.ways, Edit(f"correct {', '.join(unloadable)}", "declaration")),
+                )
         _check_keyed(flow, writers)
         _check_scope(flow, writer)
         _check_order(flow, writer)
@@ -196,7 +199,7 @@ def _resolve_flow(
                 f"function of the sink {flow.target.name}", write, transform_code.file_of(write)
             )
     except SpecError as cause:
-        error = SpecError(f"{where}: {cause.message}")
+        error = SpecError(f"{where}: {cause.problem}", cause.advice)
     return ResolvedFlow(
         pipeline=pipeline,
         flow=flow,
@@ -243,7 +246,7 @@ def _writer(table: str, pipelines: Sequence[Pipeline], where: str, *, certain: b
     """
     writer = next((each for pipeline in pipelines if (each := pipeline.writer_of(table)) is not None), None)
     if writer is None and certain:
-        raise SpecError(f"{where}: {_NO_WRITER.format(table)}")
+        raise SpecError(f"{where}: {_NO_WRITER.format(table)}", _WRITER)
     ordered = writer is not None and (writer.watermark is not None or writer.state is not None)
     if writer is not None and writer.feeds and not writer.target.keys and not ordered:
         raise SpecError(
@@ -294,7 +297,8 @@ def _check_order(flow: Flow, writer: Flow | None) -> None:
     texts = {column.name for column in parse_ddl("schema", source.schema) if column.is_text}
     for name in flow.target.sequence_by:
         if name in texts and name not in flow.target.text_order:
-            raise SpecError(f"table {flow.target.name!r}: {no_text_order(name)}")
+            problem, advice = no_text_order(name)
+            raise SpecError(f"table {flow.target.name!r}: {problem}", advice)
 
 
 def _check_sent(flow: Flow, writer: Flow | None) -> None:
@@ -369,4 +373,5 @@ def _check_snapshots(pipeline: Pipeline, flow: Flow, writer: Flow | None) -> Non
         )
 
 
-_NO_WRITER = "no declared flow writes its source table {!r}; correct the source, or declare the flow that writes it"
+_NO_WRITER = "no declared flow writes its source table {!r}"
+_WRITER = Either(Edit("correct the source", "declaration"), Edit("declare the flow that writes it", "declaration"))

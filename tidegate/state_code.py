@@ -57,12 +57,15 @@ _CLOCK_IN_SQL = re.compile(
     r"\b(?:current_timestamp|current_date|localtimestamp|curdate)\b|\b(?:now|unix_timestamp|rand|randn|uuid)\s*\(\s*\)",
     re.IGNORECASE,
 )
-_UNBOUNDED: Mapping[str, str] = {
-    "dropDuplicates": "remembers every row for ever; use dropDuplicatesWithinWatermark",
-    "distinct": "remembers every row for ever; use dropDuplicatesWithinWatermark",
-    "applyInPandasWithState": "is replaced by transformWithStateInPandas, which has timers by event time",
-    "orderBy": "needs the last row of a stream, which has none; sort where the table is read",
-    "withWatermark": "is applied already, as the flow that writes the source declares it",
+_UNBOUNDED: Mapping[str, tuple[str, str]] = {
+    "dropDuplicates": ("remembers every row for ever", "use dropDuplicatesWithinWatermark"),
+    "distinct": ("remembers every row for ever", "use dropDuplicatesWithinWatermark"),
+    "applyInPandasWithState": (
+        "is an older operator",
+        "use transformWithStateInPandas, which has timers by event time",
+    ),
+    "orderBy": ("needs the last row of a stream, which has none", "sort where the table is read"),
+    "withWatermark": ("is applied already, as the flow that writes the source declares it", "remove it"),
 }
 _PROCESSORS = ("transformWithState", "transformWithStateInPandas")
 _OF_BATCH = "take the time from the rows, and timers from the watermark (timeMode='EventTime')"
@@ -78,8 +81,12 @@ def check(transform: str) -> None:
     module, _, function = transform.partition(":")
     nodes = list(transform_code.reached(module, function))
     for place, node in nodes:
-        if (why := _problem(node)) is not None:
-            raise SpecError(f"transform {transform!r}: spark_jobs/{place}.py line {getattr(node, 'lineno', 0)} {why}")
+        if (problem := _problem(node)) is not None:
+            why, remedy = problem
+            raise SpecError(
+                f"transform {transform!r}: spark_jobs/{place}.py line {getattr(node, 'lineno', 0)} {why}",
+                Edit(remedy, "transform"),
+            )
     names = {transform_code.last_name(node) for _, node in nodes}
     if names.intersection(_PROCESSORS) and "registerTimer" not in names:
         raise SpecError(
@@ -97,25 +104,35 @@ def files(transform: str) -> tuple[Path, ...]:
     return tuple(path for path in paths if path is not None)
 
 
-def _problem(node: ast.AST) -> str | None:
+def _problem(node: ast.AST) -> tuple[str, str] | None:
     """What is wrong with a node, as the rest of a sentence; None if nothing is."""
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
         if node.value.lower() == "processingtime":
-            return f"has timers or an expiry by the clock ({node.value}), so that a rerun would decide otherwise: {_OF_BATCH}"
+            return (
+                f"has timers or an expiry by the clock ({node.value}), so that a rerun would decide otherwise",
+                _OF_BATCH,
+            )
         if (clock := _CLOCK_IN_SQL.search(node.value)) is not None and _is_sql(node.value):
-            return f"reads a clock or a random number in SQL ({clock[0]}), so that a rerun would decide otherwise: {_OF_BATCH}"
+            return (
+                f"reads a clock or a random number in SQL ({clock[0]}), so that a rerun would decide otherwise",
+                _OF_BATCH,
+            )
     if isinstance(node, ast.keyword) and node.arg == "ttlDurationMs":
-        return f"lets state expire by the clock (ttlDurationMs), so that a rerun would decide otherwise: {_OF_BATCH}"
+        return "lets state expire by the clock (ttlDurationMs), so that a rerun would decide otherwise", _OF_BATCH
     if not isinstance(node, ast.Call):
         return None
     name = transform_code.last_name(node.func) or ""
     if name in _CLOCKS or (name in _WITHOUT_ARGUMENTS and not node.args and not node.keywords):
-        return f"reads a clock ({name}), so that a rerun would decide otherwise: {_OF_BATCH}"
+        return f"reads a clock ({name}), so that a rerun would decide otherwise", _OF_BATCH
     of_random = isinstance(node.func, ast.Attribute) and transform_code.last_name(node.func.value) == "random"
     if name in _RANDOM or of_random:
-        return f"draws a random number ({name}), so that a rerun would decide otherwise: derive it from the row, as by a hash"
+        return (
+            f"draws a random number ({name}), so that a rerun would decide otherwise",
+            "derive it from the row, as by a hash",
+        )
     if isinstance(node.func, ast.Attribute) and name in _UNBOUNDED:
-        return f"uses {name}, which {_UNBOUNDED[name]}"
+        why, remedy = _UNBOUNDED[name]
+        return f"uses {name}, which {why}", remedy
     return None
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
+from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then
 from tidegate.errors import BatchHeldError, ContractRefusedError, RewriteRefusedError
 
 if TYPE_CHECKING:
@@ -85,8 +86,8 @@ class State:
     """Whether flows that read its table wait for it."""
     plain: bool = False
     """Whether lists show the state without the sentence, because their numbers say it."""
-    next_step: str = ""
-    """What a person does, with ``{pipeline}`` and ``{flow}``; empty if there is nothing to do."""
+    next_step: Advice | None = None
+    """What a person does, with ``{pipeline}`` and ``{flow}``; None if there is nothing to do."""
 
     @property
     def needs_person(self) -> bool:
@@ -128,8 +129,15 @@ class Status:
     @property
     def next_step(self) -> str:
         """What a person does next; empty if there is nothing to do."""
-        facts = self.facts
-        return step_for(self.state.next_step, facts.pipeline, facts.flow or "FLOW", takes_batches=facts.takes_batches)
+        return self.advice.text if self.advice is not None else ""
+
+    @property
+    def advice(self) -> Advice | None:
+        """The next step as data; None if there is nothing to do."""
+        step, facts = self.state.next_step, self.facts
+        if step is None:
+            return None
+        return step_for(step, facts.pipeline, facts.flow or "FLOW", takes_batches=facts.takes_batches)
 
     @property
     def text(self) -> str:
@@ -146,12 +154,11 @@ class Status:
         return upstream.cause if self.name == "waits" and upstream is not None else self
 
 
-_TAKE = ", or `tidegate quarantine take {pipeline} {flow}`"
-
-
-def step_for(step: str, pipeline: str, flow: str, *, takes_batches: bool) -> str:
+def step_for(step: Advice, pipeline: str, flow: str, *, takes_batches: bool) -> Advice:
     """A next step of the table, for one flow; without sending a batch to quarantine where a flow's kind does not allow it."""
-    return (step if takes_batches else step.replace(_TAKE, "")).format(pipeline=pipeline, flow=flow)
+    left = step if takes_batches else step.without("quarantine", "take")
+    assert left is not None, "a state offers more than to send a batch to quarantine"
+    return left.of(pipeline, flow)
 
 
 def status_of(facts: Facts, alerts: tuple[str, ...] = ()) -> Status:
@@ -233,8 +240,16 @@ def _name_for(facts: Facts) -> str:
     return cause.flow if cause.pipeline == facts.pipeline else f"{cause.pipeline}/{cause.flow}"
 
 
-_NEXT_RUN = "`tidegate run {pipeline}`, or the next run of its schedule"
-_READABLE = "remove the cause; `tidegate status {pipeline}` shows whether it can be read again"
+_RUN = Command.tidegate("run", "{pipeline}", says="`{}`")
+_NEXT_RUN = Either(_RUN, OutsideAct("the next run of its schedule"))
+_RUN_AGAIN = Either(_RUN, OutsideAct("clear the run in Airflow"))
+_READABLE = Then(
+    OutsideAct("remove the cause"),
+    Command.tidegate("status", "{pipeline}", says="`{}` shows whether it can be read again"),
+)
+_CORRECT = Edit("correct suite, transform or data", "transform")
+_OF_BATCH = ("{pipeline}", "{flow}", "--reason", "…")
+_TAKE = Command.tidegate("quarantine", "take", *_OF_BATCH, says="`{}`")
 
 STATES: Mapping[str, State] = {
     "off": State(
@@ -242,7 +257,7 @@ STATES: Mapping[str, State] = {
         says=_off,
         tone="calm",
         blocks=True,
-        next_step='`tidegate flow on {pipeline} {flow} --reason "…"`',
+        next_step=Command.tidegate("flow", "on", *_OF_BATCH, says="`{}`"),
     ),
     "unreachable": State(
         known="its source did not answer",
@@ -273,14 +288,16 @@ STATES: Mapping[str, State] = {
         says=lambda facts: facts.reason if facts.refused_by == "contract" else None,
         tone="bad",
         blocks=True,
-        next_step="`tidegate contract show {pipeline}` shows the schema change and how to answer it",
+        next_step=Command.tidegate(
+            "contract", "show", "{pipeline}", says="`{}` shows the schema change and how to answer it"
+        ),
     ),
     "refused": State(
         known="its gate, or a transform that raises, refused the pending batch, and neither suite nor transform has changed since",
         says=lambda facts: facts.reason if facts.refused_by == "gate" else None,
         tone="bad",
         blocks=True,
-        next_step="correct suite, transform or data, or `tidegate quarantine take {pipeline} {flow}`",
+        next_step=Either(_CORRECT, _TAKE),
     ),
     "on hold": State(
         known="a statistic of the pending batch breaks its rule, nobody has decided about the batch, and neither the declared "
@@ -288,8 +305,11 @@ STATES: Mapping[str, State] = {
         says=lambda facts: facts.reason if facts.refused_by == "statistic" else None,
         tone="bad",
         blocks=True,
-        next_step="`tidegate quarantine accept {pipeline} {flow}`, or `tidegate quarantine take {pipeline} {flow}`, or correct the "
-        "statistic or the transform",
+        next_step=Either(
+            Command.tidegate("quarantine", "accept", *_OF_BATCH, says="`{}`"),
+            _TAKE,
+            Edit("correct the statistic or the transform", "declaration"),
+        ),
     ),
     "rewrite refused": State(
         known="the swap of a new table, or a snapshot, was refused for the rows that it would delete or quarantine, and nobody "
@@ -297,15 +317,20 @@ STATES: Mapping[str, State] = {
         says=lambda facts: facts.reason if facts.refused_by == "limits" else None,
         tone="bad",
         blocks=True,
-        next_step="correct suite, transform or data and repeat the request, or accept the numbers: `tidegate run {pipeline}` with the "
-        "options that the run's error names; --dry-run shows the numbers",
+        next_step=Either(
+            Then(_CORRECT, OutsideAct("repeat the request")),
+            Then(
+                Command.tidegate("run", "{pipeline}", "--dry-run", says="`{}` shows the numbers"),
+                Edit("accept them with the command that the run's error names", "request"),
+            ),
+        ),
     ),
     "crashed": State(
         known="the last run left no final report, and no process holds its lease; of an increment, as long as the pipeline has work",
         says=lambda facts: _ended(facts, crashed=True),
         tone="bad",
         blocks=True,
-        next_step="see the log of the task `run`, then `tidegate run {pipeline}`, or clear the run in Airflow",
+        next_step=Then(OutsideAct("see the log of the task `run`"), _RUN_AGAIN),
     ),
     "failed": State(
         known="the last run of the flow reported an error, or its backfill was refused by a gate or a transform; of an increment, "
@@ -313,7 +338,7 @@ STATES: Mapping[str, State] = {
         says=lambda facts: _ended(facts, crashed=False),
         tone="bad",
         blocks=True,
-        next_step="remove the cause, then `tidegate run {pipeline}`, or clear the run in Airflow",
+        next_step=Then(OutsideAct("remove the cause"), _RUN_AGAIN),
     ),
     "waits": State(
         known="the flow that writes its source is in a state that stops this one, so it is not up to date even if it has read all",

@@ -88,7 +88,8 @@ def _day(name: str, value: object, timezone: str) -> pendulum.DateTime:
     try:
         return dates.midnight(value, timezone)
     except ValueError as error:
-        raise RequestError(f"{name}={value!r} {error}") from None
+        problem, _, allowed = f"{name}={value!r} {error}".partition("; ")
+        raise RequestError(problem, Edit(allowed, "request")) from None
 
 
 def _moment(text: str) -> pendulum.DateTime:

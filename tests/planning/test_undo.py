@@ -168,7 +168,7 @@ def test_a_run_is_found_by_its_id_and_by_its_key_and_an_id_cannot_break_out_of_i
 @pytest.mark.parametrize(
     ("params", "message"),
     [
-        ({"mode": "undo"}, "needs undo_run, the id of the run; on the command line: tidegate undo RUN"),
+        ({"mode": "undo"}, "needs undo_run, the id of the run; it is the run_key"),
         ({"mode": "undo", "undo_run": "a b"}, "undo_run='a b' is not the id of a run"),
         ({"undo_run": "r"}, "undo_run cannot be used with mode='incremental'; allowed with: undo"),
     ],

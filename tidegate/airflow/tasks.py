@@ -281,7 +281,9 @@ class ShowFlow(BaseOperator):
         # A backfill that was refused does not wait: its error says what to do.
         if report is None or all(verdict.is_batch for verdict in report.verdicts):
             step, takes = STATES[state_after(report)].next_step, self._flow.kind.takes_batches
-            lines.append(f"Next: {step_for(step, self._pipeline.name, self._flow.name, takes_batches=takes)}.")
+            if step is not None:
+                advice = step_for(step, self._pipeline.name, self._flow.name, takes_batches=takes)
+                lines.append(f"Next: {advice.text}.")
         raise TaskFailure("\n".join([*lines, CLEARING_HINT]))
 
 

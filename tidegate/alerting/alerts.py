@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from tidegate.advice import Command, Edit, Then
 from tidegate.alerting.conditions import Case
 from tidegate.alerting.facts import UnknownFactError
 from tidegate.alerting.rules import BLOCKED, INCOMPLETE, LATE, RULES
@@ -95,7 +96,7 @@ def alert(
     sentence = cause if cause.endswith((".", "!", "?")) else f"{cause}."
     below = f"{parts.below}: {', '.join(downstream)}." if downstream else f"{_NO_READER}."
     step = step_for(parts.next_step, pipeline, flow, takes_batches=takes_batches)
-    return Alert(flow=flow, rule=rule, message=f"{sentence} {below} Next: {step}.")
+    return Alert(flow=flow, rule=rule, message=f"{sentence} {below} Next: {step.text}.")
 
 
 def cause_in(message: str) -> str:
@@ -106,7 +107,8 @@ def cause_in(message: str) -> str:
 
 def unloadable(pipeline: str, cause: str) -> Findings:
     """The findings about a pipeline whose declaration does not load."""
-    step = f"correct the declaration; `tidegate plan {pipeline}` checks it"
-    message = f"{cause.rstrip('.')}. Blocked below: all of its flows. Next: {step}."
+    check = Command.tidegate("plan", pipeline, says="`{}` checks it")
+    step = Then(Edit("correct the declaration", "declaration"), check)
+    message = f"{cause.rstrip('.')}. Blocked below: all of its flows. Next: {step.text}."
     unreadable = Alert(flow="", rule="unreadable", message=message)
     return Findings(flow="", alerts=(unreadable,), undecided=frozenset(RULES) - {"unreadable"})

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
+from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then
 from tidegate.alerting import conditions, rates
 from tidegate.alerting.facts import known
 from tidegate.states import STATES
@@ -43,19 +44,36 @@ class Rule:
     `UnknownFactError` if the observation lacks what it needs: then the rule is undecided."""
     below: str
     """What the flows downstream suffer."""
-    next_step: str
+    next_step: Advice
     """With ``{pipeline}`` and ``{flow}``."""
 
 
-_CORRECT_QUARANTINE = (
-    "`tidegate quarantine list {pipeline} {flow}` counts them by rule; correct suite or transform, then "
-    "`tidegate quarantine replay {pipeline} {flow}`"
+_OF_FLOW = ("{pipeline}", "{flow}")
+_CORRECT_QUARANTINE = Then(
+    Command.tidegate("quarantine", "list", *_OF_FLOW, says="`{}` counts them by rule"),
+    Edit("correct suite or transform", "transform"),
+    Command.tidegate("quarantine", "replay", *_OF_FLOW, says="`{}`"),
 )
+_BOUND_STATE = Then(
+    Command.tidegate("state", "show", *_OF_FLOW, says="`{}` shows what it keeps"),
+    Either(
+        Edit("declare a shorter delay of the watermark", "declaration"),
+        Edit("set earlier timers by event time in the transform", "transform"),
+    ),
+)
+_SHOW_LAG = Command.tidegate("lag", "{pipeline}", says="`{}` shows whether rows wait")
+_SHOW_BATCHES = Command.tidegate("ledger", "{pipeline}", says="`{}` has rows and seconds of each batch")
+_MORE_CORES = OutsideAct("give the job more cores")
+_FEEDER = OutsideAct("ask who feeds the source")
+_RUN = Command.tidegate("run", "{pipeline}", says="`{}`")
+_SHORTER_INTERVAL = Edit("declare a shorter interval of the schedule", "declaration")
 
-_BOUND_STATE = (
-    "`tidegate state show {pipeline} {flow}` shows what it keeps; a shorter delay of the watermark, or earlier timers by event time "
-    "in the transform, bound it"
-)
+
+def _of_state(name: str) -> Advice:
+    step = STATES[name].next_step
+    assert step is not None, f"the state {name!r} needs a person"
+    return step
+
 
 RULES: Mapping[str, Rule] = {
     "unreadable": Rule(
@@ -64,7 +82,7 @@ RULES: Mapping[str, Rule] = {
         while_off=True,
         cause=conditions.unreadable,
         below=BLOCKED,
-        next_step=STATES["error"].next_step,
+        next_step=_of_state("error"),
     ),
     "failed": Rule(
         severity="critical",
@@ -74,7 +92,7 @@ RULES: Mapping[str, Rule] = {
         ),
         cause=lambda case: known(case.observation.ends).sentence,
         below=BLOCKED,
-        next_step=STATES["failed"].next_step,
+        next_step=_of_state("failed"),
     ),
     "refused": Rule(
         severity="critical",
@@ -82,8 +100,11 @@ RULES: Mapping[str, Rule] = {
         while_off=True,
         cause=conditions.refused,
         below=BLOCKED,
-        next_step=f"after a gate or a transform {STATES['refused'].next_step}; after a statistic {STATES['on hold'].next_step}; "
-        f"after a contract {STATES['contract refused'].next_step}",
+        next_step=Either(
+            _of_state("refused").after("after a gate or a transform"),
+            _of_state("on hold").after("after a statistic"),
+            _of_state("contract refused").after("after a contract"),
+        ),
     ),
     "refused_rewrite": Rule(
         severity="critical",
@@ -94,7 +115,7 @@ RULES: Mapping[str, Rule] = {
         while_off=True,
         cause=conditions.refused_rewrite,
         below=LATE,
-        next_step=STATES["rewrite refused"].next_step,
+        next_step=_of_state("rewrite refused"),
     ),
     "missed": Rule(
         severity="critical",
@@ -103,7 +124,10 @@ RULES: Mapping[str, Rule] = {
         not_for=conditions.no_cron,
         cause=conditions.missed,
         below=BLOCKED,
-        next_step="see whether Airflow runs and the DAG is on; `tidegate plan {pipeline}` shows what waits",
+        next_step=Then(
+            OutsideAct("see whether Airflow runs and the DAG is on"),
+            Command.tidegate("plan", "{pipeline}", says="`{}` shows what waits"),
+        ),
     ),
     "no_input": Rule(
         severity="warning",
@@ -112,7 +136,7 @@ RULES: Mapping[str, Rule] = {
         not_for=conditions.internal,
         cause=conditions.no_input,
         below=LATE,
-        next_step="ask who feeds the source; `tidegate lag {pipeline}` shows up to where it is read",
+        next_step=Then(_FEEDER, Command.tidegate("lag", "{pipeline}", says="`{}` shows up to where it is read")),
     ),
     "no_input_hours": Rule(
         severity="warning",
@@ -121,7 +145,7 @@ RULES: Mapping[str, Rule] = {
         not_for=conditions.internal,
         cause=conditions.no_input_hours,
         below=LATE,
-        next_step="ask who feeds the source; `tidegate lag {pipeline}` shows up to where it is read",
+        next_step=Then(_FEEDER, Command.tidegate("lag", "{pipeline}", says="`{}` shows up to where it is read")),
     ),
     "slow": Rule(
         severity="warning",
@@ -130,7 +154,7 @@ RULES: Mapping[str, Rule] = {
         while_off=True,
         cause=rates.slow,
         below=LATE,
-        next_step="`tidegate ledger {pipeline}` has rows and seconds of each batch; give the job more cores",
+        next_step=Then(_SHOW_BATCHES, _MORE_CORES),
     ),
     "rate_drop": Rule(
         severity="warning",
@@ -139,7 +163,7 @@ RULES: Mapping[str, Rule] = {
         while_off=True,
         cause=rates.rate_drop,
         below=LATE,
-        next_step="`tidegate ledger {pipeline}` has rows and seconds of each batch; compare code, suite and machine",
+        next_step=Then(_SHOW_BATCHES, OutsideAct("compare code, suite and machine")),
     ),
     "long_batch": Rule(
         severity="warning",
@@ -149,7 +173,10 @@ RULES: Mapping[str, Rule] = {
         while_off=True,
         cause=conditions.long_batch,
         below=LATE,
-        next_step="`tidegate status {pipeline}` shows what runs; give the job more cores, or limit the rows of a batch",
+        next_step=Then(
+            Command.tidegate("status", "{pipeline}", says="`{}` shows what runs"),
+            Either(_MORE_CORES, Edit("limit the rows of a batch", "declaration")),
+        ),
     ),
     "long": Rule(
         severity="warning",
@@ -158,7 +185,7 @@ RULES: Mapping[str, Rule] = {
         while_off=True,
         cause=conditions.long,
         below=LATE,
-        next_step="`tidegate ledger {pipeline}` has rows and seconds of each batch; give the job more cores",
+        next_step=Then(_SHOW_BATCHES, _MORE_CORES),
     ),
     "lag": Rule(
         severity="warning",
@@ -166,7 +193,7 @@ RULES: Mapping[str, Rule] = {
         threshold="lag_rows",
         cause=conditions.lag,
         below=LATE,
-        next_step="`tidegate run {pipeline}`, or a shorter interval of the schedule",
+        next_step=Either(_RUN, _SHORTER_INTERVAL),
     ),
     "lag_age": Rule(
         severity="critical",
@@ -175,7 +202,10 @@ RULES: Mapping[str, Rule] = {
         not_for=conditions.no_schedule,
         cause=conditions.lag_age,
         below=BLOCKED,
-        next_step="`tidegate status {pipeline}` shows whether a run works on it; else `tidegate run {pipeline}`",
+        next_step=Then(
+            Command.tidegate("status", "{pipeline}", says="`{}` shows whether a run works on it"),
+            Command.tidegate("run", "{pipeline}", says="if none does: `{}`"),
+        ),
     ),
     "lag_growing": Rule(
         severity="warning",
@@ -183,7 +213,9 @@ RULES: Mapping[str, Rule] = {
         threshold="lag_growing_runs",
         cause=conditions.lag_growing,
         below=LATE,
-        next_step="`tidegate lag {pipeline}` shows what waits; a shorter interval of the schedule, or more cores",
+        next_step=Then(
+            Command.tidegate("lag", "{pipeline}", says="`{}` shows what waits"), Either(_SHORTER_INTERVAL, _MORE_CORES)
+        ),
     ),
     "expiring": Rule(
         severity="critical",
@@ -192,7 +224,7 @@ RULES: Mapping[str, Rule] = {
         while_off=True,
         cause=conditions.expiring,
         below=INCOMPLETE,
-        next_step="`tidegate run {pipeline}`, or raise the topic's or the table's retention",
+        next_step=Either(_RUN, OutsideAct("raise the topic's or the table's retention")),
     ),
     "rewritten": Rule(
         severity="warning",
@@ -201,8 +233,13 @@ RULES: Mapping[str, Rule] = {
         while_off=True,
         cause=conditions.rewritten,
         below=INCOMPLETE,
-        next_step="`tidegate lag {pipeline}` counts them; land the new content under a new name, or reingest the days on which they were "
-        "changed",
+        next_step=Then(
+            Command.tidegate("lag", "{pipeline}", says="`{}` counts them"),
+            Either(
+                OutsideAct("land the new content under a new name"),
+                OutsideAct("reingest the days on which they were changed"),
+            ),
+        ),
     ),
     "late": Rule(
         severity="warning",
@@ -212,7 +249,7 @@ RULES: Mapping[str, Rule] = {
         while_off=True,
         cause=conditions.late,
         below=INCOMPLETE,
-        next_step="`tidegate watermark advise {pipeline} {flow}` shows which delay the rows need",
+        next_step=Command.tidegate("watermark", "advise", *_OF_FLOW, says="`{}` shows which delay the rows need"),
     ),
     "state": Rule(
         severity="warning",
@@ -251,7 +288,9 @@ RULES: Mapping[str, Rule] = {
         not_for=conditions.stateless,
         cause=conditions.watermark,
         below=LATE,
-        next_step="`tidegate lag {pipeline}` shows whether rows wait; if none came, Watermark(…, idle=…) lets the clock move it",
+        next_step=Then(
+            _SHOW_LAG, Edit("if none came, declare Watermark(…, idle=…), which lets the clock move it", "declaration")
+        ),
     ),
     "quarantine": Rule(
         severity="warning",
@@ -278,7 +317,9 @@ RULES: Mapping[str, Rule] = {
         while_off=True,
         cause=conditions.quarantine_age,
         below=INCOMPLETE,
-        next_step=f"{_CORRECT_QUARANTINE}; or `tidegate quarantine waive {{pipeline}} {{flow}}`",
+        next_step=Either(
+            _CORRECT_QUARANTINE, Command.tidegate("quarantine", "waive", *_OF_FLOW, "--reason", "…", says="`{}`")
+        ),
     ),
     "freshness": Rule(
         severity="warning",
@@ -286,7 +327,7 @@ RULES: Mapping[str, Rule] = {
         threshold="freshness_hours",
         cause=conditions.freshness,
         below=LATE,
-        next_step="`tidegate lag {pipeline}` shows whether rows wait; if none do, ask who feeds the source",
+        next_step=Then(_SHOW_LAG, _FEEDER),
     ),
 }
 """Every rule by its name."""

@@ -116,7 +116,7 @@ def coverage(
     if resolved.flow.gate is None:
         raise RequestError(
             f"flow {flow!r} of {name!r} has no gate",
-            Command.tidegate("expectations", "propose", name, flow, says="`{}` drafts a suite"),
+            Command.tidegate("expectations", "propose", name, "--flow", flow, says="`{}` drafts a suite"),
         )
     if resolved.error is not None:
         raise resolved.error

@@ -34,7 +34,7 @@ def check_name(name: str) -> None:
     try:
         Pipeline(name=name, flows=(probe,))
     except SpecError as error:
-        raise RequestError(error.message) from None
+        raise RequestError(error.problem, error.advice) from None
     if keyword.iskeyword(name):
         raise RequestError(
             f"{name!r} is a Python keyword, so pipelines/{name}.py could not be imported",

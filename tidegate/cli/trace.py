@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from tidegate import formatting, resolution
+from tidegate.advice import Edit
 from tidegate.cli import console, project
 from tidegate.cli.values import plain, text
 from tidegate.errors import RequestError
@@ -55,8 +56,12 @@ def trace(
     record = Record.of(layout, file, line, offset)
     if (table is None) == (record is None) or bool(key) != (table is not None):
         raise RequestError(
-            "name either a row (TABLE with --key COLUMN=VALUE for each key column) or a record (--file FILE --line LINE, or --offset "
-            "TOPIC/PARTITION/OFFSET)."
+            "a trace begins at a row or at a record",
+            Edit(
+                "name either a row (TABLE with --key COLUMN=VALUE for each key column) or a record (--file FILE --line LINE, or "
+                "--offset TOPIC/PARTITION/OFFSET)",
+                "request",
+            ),
         )
     with query.shared():
         steps = lineage.up(table, _values(key or ())) if table is not None else find(lineage, record) if record else []

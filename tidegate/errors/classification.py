@@ -70,7 +70,7 @@ def classify(error: BaseException, what: str = "") -> TidegateError:
     classified: TidegateError
     if number is None:
         named = type(error).__name__ + (f": {text.splitlines()[0][:500]}" if text else "")
-        classified = UnexpectedError(f"{what}: {named}" if what else named)
+        classified = UnexpectedError(f"{what}: {named}" if what else named, None)
     else:
         classified = _describe(number, what, path=_path_of(error), operation=_operation_of(error))
     classified.__cause__ = error

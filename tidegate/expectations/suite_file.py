@@ -36,9 +36,14 @@ def read_entries(path: Path, name: str) -> list[Any]:
         ) from None
     except (OSError, UnicodeDecodeError) as error:
         raise_machine(error, where)
-        raise SpecError(f"{where} cannot be read ({type(error).__name__}): it must be a UTF-8 text file.") from error
+        raise SpecError(
+            f"{where} cannot be read ({type(error).__name__})", Edit("write it as a UTF-8 text file", "suite")
+        ) from error
     except json.JSONDecodeError as error:
-        raise SpecError(f"{where} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}.") from error
+        raise SpecError(
+            f"{where} is not JSON: {error.msg} in line {error.lineno}, column {error.colno}",
+            Edit("correct it", "suite"),
+        ) from error
     if not isinstance(plain, dict) or not isinstance(plain.get("expectations"), list):
         raise SpecError(
             f"{where} is not a suite",

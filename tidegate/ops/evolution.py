@@ -207,8 +207,8 @@ def refusals(layout: Layout, pipeline: str, schema_change_id: str) -> list[Line]
             if line.event == "refused" and line.schema_change_id not in answered
         }
         raise RequestError(
-            f"no batch of {pipeline!r} was refused for schema change {schema_change_id!r}; "
-            f"schema changes without an answer: {', '.join(open_ids) or 'none'}."
+            f"no batch of {pipeline!r} was refused for schema change {schema_change_id!r}",
+            Edit(f"schema changes without an answer: {', '.join(open_ids) or 'none'}", "request"),
         )
     return _newest(refused)
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from tidegate.advice import Edit
+from tidegate.advice import Advice, Edit, OutsideAct
 from tidegate.errors import RequestError
 from tidegate.errors.classification import raise_machine
 from tidegate.ops import query
@@ -51,10 +51,12 @@ def execute(layout: Layout, sql: str, versions: Mapping[str, int]) -> Iterator[R
 
     known = layout.delta_tables()
     for name in versions.keys() - known.keys():
-        raise RequestError(f"--at {name}={versions[name]}: the lake has no table {name!r}. {_existing(layout)}")
+        raise RequestError(f"--at {name}={versions[name]}: the lake has no table {name!r}", _existing(layout))
     named = {name: path for name, path in known.items() if _names(sql, name)}
     for name in versions.keys() - named.keys():
-        raise RequestError(f"--at {name}={versions[name]}: the query does not read {name!r}.")
+        raise RequestError(
+            f"--at {name}={versions[name]}: the query does not read {name!r}", Edit("leave it out", "request")
+        )
     with TemporaryDirectory(prefix="tidegate-query-") as folder, query.connect() as connection:
         connection.execute(f"SET temp_directory = '{folder}'")
         scans = {name: query.Scan(_open(layout, name, versions.get(name))) for name in named}
@@ -73,8 +75,8 @@ def execute(layout: Layout, sql: str, versions: Mapping[str, int]) -> Iterator[R
             tombstones = tuple(name for name, scan in noticed.items() if _keeps_tombstones(connection, scan))
         except duckdb.Error as error:
             raise_machine(error, "the query")
-            hint = f" {_existing(layout)}" if "Table with name" in str(error) else ""
-            raise RequestError(_sentence(error) + hint) from None
+            advice = _existing(layout) if "Table with name" in str(error) else _CORRECT
+            raise RequestError(_sentence(error), advice) from None
         yield Result(
             cursor=cursor,
             columns=tuple(column[0] for column in cursor.description or ()),
@@ -97,7 +99,7 @@ def fetched(result: Result, limit: int | None) -> Iterator[tuple[Any, ...]]:
             left = None if left is None else left - len(rows)
     except duckdb.Error as error:
         raise_machine(error, "the query")
-        raise RequestError(_sentence(error)) from None
+        raise RequestError(_sentence(error), _CORRECT) from None
 
 
 def _names(sql: str, table: str) -> bool:
@@ -112,7 +114,7 @@ def _open(layout: Layout, name: str, version: int | None) -> DeltaTable:
     if table is None:
         raise RequestError(
             f"table {name!r} has no version yet: its first commit is not complete.",
-            Edit("try again later", "request"),
+            OutsideAct("try again later"),
         )
     if version is None or version == table.version():
         return table
@@ -120,7 +122,8 @@ def _open(layout: Layout, name: str, version: int | None) -> DeltaTable:
         return delta_table.open_table(path, version)
     except FileNotFoundError:
         raise RequestError(
-            f"--at {name}={version}: that version does not exist, or its log was cleaned up; the newest is {table.version()}."
+            f"--at {name}={version}: that version does not exist, or its log was cleaned up",
+            Edit(f"the newest is {table.version()}", "request"),
         ) from None
 
 
@@ -139,7 +142,8 @@ def _check_statement(connection: DuckDBPyConnection, sql: str) -> None:
     reads = (duckdb.StatementType.SELECT, duckdb.StatementType.EXPLAIN)
     if len(statements) != 1 or statements[0].type not in reads:
         raise RequestError(
-            "only one SELECT is allowed (or FROM, WITH, DESCRIBE, SUMMARIZE, EXPLAIN): a query reads the lake and writes nothing."
+            "a query reads the lake and writes nothing",
+            Edit("only one SELECT is allowed (or FROM, WITH, DESCRIBE, SUMMARIZE, EXPLAIN)", "request"),
         )
 
 
@@ -183,7 +187,10 @@ def _sentence(error: Exception) -> str:
     return f"the query failed: {' '.join(message.split()).rstrip('.')}."
 
 
-def _existing(layout: Layout) -> str:
+_CORRECT = Edit("correct the query", "request")
+
+
+def _existing(layout: Layout) -> Advice:
     names = sorted(layout.delta_tables())
-    has = f"The lake has: {', '.join(names)}" if names else f"The lake at {layout.lake} has no tables yet"
-    return f"{has}. A table exists when its flow has written it: tidegate run NAME."
+    has = f"the lake has: {', '.join(names)}" if names else f"the lake at {layout.lake} has no tables yet"
+    return Edit(f"{has}. A table exists when its flow has written it", "request")

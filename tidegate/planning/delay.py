@@ -10,7 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.advice import Command
+from tidegate.advice import Command, Edit
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError
 from tidegate.ops import arrivals, query
@@ -74,8 +74,12 @@ def measure(layout: Layout, flow: ResolvedFlow, share: float) -> Advice:
     pipeline, name, target = flow.pipeline.name, flow.flow.name, flow.flow.target
     if flow.landing is None or target.write_mode != "append" or target.event_time is None:
         raise RequestError(
-            f"flow {name!r} cannot have a watermark: it must read a bronze table and append to a table with event_time, as in "
-            f"Table('silver.payments', event_time='paid_at')."
+            f"flow {name!r} cannot have a watermark",
+            Edit(
+                "it must read a bronze table and append to a table with event_time, as in "
+                "Table('silver.payments', event_time='paid_at')",
+                "declaration",
+            ),
         )
     read = {layout.table(target.name): "true", layout.late(pipeline, name): _of_table(layout, flow)}
     tables = [(table, where) for path, where in read.items() if (table := delta_table.find(path)) is not None]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegate import identity
-from tidegate.advice import Command
+from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then
 from tidegate.checkpoints import checkpoint, overrides
 from tidegate.errors import RequestError
 from tidegate.formatting import count
@@ -33,6 +33,13 @@ SMALL_ROWS = 200_000
 """An undo of fewer changed rows takes less than about a minute."""
 
 _AGAIN = "correct the code or the suite and backfill its days, or run a full refresh: both derive the rows again"
+_DERIVE = Then(
+    Edit("correct the code or the suite", "transform"),
+    Either(
+        OutsideAct("backfill its days"),
+        OutsideAct("run a full refresh: both derive the rows again"),
+    ),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -90,7 +97,7 @@ def plan(layout: Layout, pipeline: Pipeline, request: RunRequest) -> tuple[RunRe
             check_readable(layout, flow, line)
             texts.append(f"{flow.name}: puts back {line.label.rpartition(' of ')[0]} ({line.at} UTC), {_changed(line)}")
     if not flows:
-        raise RequestError(_nothing(key, done, texts))
+        raise RequestError(*_nothing(pipeline.name, key, done, texts))
     wanted = sum(line.rows for line in _of_run(lines, key) if line.record.flow in flows)
     request = dataclasses.replace(request, undoes=key, flows=tuple(flows), small=wanted < SMALL_ROWS)
     return request, [*done, *texts]
@@ -171,32 +178,37 @@ def _changed(line: Line) -> str:
     return f"which changed {count(line.rows, 'row')} of {count(line.record.groups, 'key')}"
 
 
-def _nothing(key: str, done: Sequence[str], texts: Sequence[str]) -> str:
+def _nothing(pipeline: str, key: str, done: Sequence[str], texts: Sequence[str]) -> tuple[str, Advice]:
+    """What is wrong with an undo that would change nothing, and what to do."""
     if done:
         by = done[0].partition("by run ")[2].partition(" at ")[0]
-        return f"{'; '.join(done)}. Nothing was changed; `tidegate undo {by}` takes that undo back"
-    return f"run {key} has nothing that can be undone: {'; '.join(texts) or 'none of these flows wrote anything in it'}"
+        return f"{'; '.join(done)}. Nothing was changed", Command.tidegate("undo", by, says="`{}` takes that undo back")
+    why = "; ".join(texts) or "none of these flows wrote anything in it"
+    lines = Command.tidegate("ledger", pipeline, "--json", says="`{}` shows the run_key of each line")
+    return f"run {key} has nothing that can be undone: {why}.", lines
 
 
 def check_readable(layout: Layout, flow: Flow, line: Line) -> None:
     """Raise `RequestError` if the table's log or its files no longer have the changes of a commit."""
     path, version = layout.table(flow.target.name), line.record.target_version
     where = f"flow {flow.name!r}: the changes of {line.label} (version {version} of {flow.target.name})"
-    instead = f"so they cannot be put back. Instead, {_AGAIN}"
+    put_back = "so they cannot be put back."
     if version is None:
-        raise RequestError(f"{where} have no version in the ledger, {instead}")
+        raise RequestError(f"{where} have no version in the ledger, {put_back}", _DERIVE)
     try:
         commit, metadata = delta.read_commit(path, version), delta.commit_metadata(path, version)
     except FileNotFoundError:
         metadata = {}
     if (metadata.get("app_id"), metadata.get("batch_id")) != (line.record.app_id, line.record.batch_id):
-        raise RequestError(f"{where} are no longer in the table's log, {instead}")
+        raise RequestError(f"{where} are no longer in the table's log, {put_back}", _DERIVE)
     newest = delta.current_version(path) or version
     for later in range(version + 1, newest + 1):
         if delta.is_replacement(path, later):
-            raise RequestError(f"{where} were made before version {later} replaced all rows and the schema, {instead}")
+            raise RequestError(
+                f"{where} were made before version {later} replaced all rows and the schema, {put_back}", _DERIVE
+            )
     if not delta.all_exist(path, commit.files):
-        raise RequestError(f"{where} were removed, possibly by VACUUM, {instead}")
+        raise RequestError(f"{where} were removed, possibly by VACUUM, {put_back}", _DERIVE)
 
 
 def _line(row: dict[str, Any]) -> Line:

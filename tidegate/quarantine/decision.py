@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from tidegate import identity, json_codec
+from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint, lease, overrides, refusal
 from tidegate.errors import RequestError
 from tidegate.ops import ledger, store
@@ -73,7 +74,7 @@ def waive(
         LeaseHeldError: A run of the flow is in progress. Transient.
     """
     if not (reason.strip() or dry_run):
-        raise RequestError("waiving needs a reason: say why these records will not be corrected")
+        raise RequestError("waiving needs a reason", Edit("say why these records will not be corrected", "request"))
     return _close(layout, pipeline, flow, "waive", selection, by=by, reason=reason.strip(), dry_run=dry_run)
 
 
@@ -85,7 +86,9 @@ def expire(layout: Layout, pipeline: str, flow: str, selection: Selection, *, by
         LeaseHeldError: A run of the flow is in progress. Transient.
     """
     if selection.older_than is None:
-        raise RequestError("expiring needs an age: give the minimum age of an entry, for example 30d")
+        raise RequestError(
+            "expiring needs an age", Edit("give the minimum age of an entry, for example 30d", "request")
+        )
     reason = f"older than {selection.older_than}"
     return _close(layout, pipeline, flow, "expire", selection, by=by, reason=reason, dry_run=dry_run)
 

@@ -9,7 +9,7 @@ from typing import Self
 import pendulum
 
 from tidegate import dates
-from tidegate.advice import Command, Edit
+from tidegate.advice import Edit
 from tidegate.errors import RequestError
 
 RULE = r"[a-z][a-z0-9_]*(\([^'\x22`;\\\x00-\x1f\x7f]{1,1000}\))?(#[0-9]{1,3})?"
@@ -49,7 +49,7 @@ class Selection:
         if rule is not None and not re.fullmatch(RULE, rule):
             raise RequestError(
                 f"{rule!r} is not a rule name",
-                Command.tidegate("quarantine", "list", says="`{}` shows the names"),
+                Edit("the command quarantine list shows the names", "request"),
             )
         for name, day in (("since", since), ("until", until)):
             if day is not None:
@@ -106,4 +106,5 @@ def _check_day(name: str, day: str) -> None:
     try:
         dates.midnight(day)
     except ValueError as error:
-        raise RequestError(f"{name}={day!r} {error}") from None
+        problem, _, allowed = f"{name}={day!r} {error}".partition("; ")
+        raise RequestError(problem, Edit(allowed, "request")) from None

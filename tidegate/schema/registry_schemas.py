@@ -25,7 +25,7 @@ _SECONDS = 10
 _FROM = "registry"
 """Key of a cached schema: the registry's address."""
 _UNKNOWN_ID = 404
-_NO_URL = "TIDEGATE_REGISTRY is not the URL of a registry; write it as in http://127.0.0.1:8081"
+_NO_URL = "TIDEGATE_REGISTRY is not the URL of a registry"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,7 @@ def _request(registry: str, schema_id: int) -> dict[str, Any] | None:
 
     url = urllib.parse.urlsplit(registry)
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise SetupError(_NO_URL)
+        raise SetupError(_NO_URL, Edit("write it as in http://127.0.0.1:8081", "setting"))
     address = _without_credentials(registry)
     user, password = (urllib.parse.unquote(each or "") for each in (url.username, url.password))
     try:
@@ -113,7 +113,7 @@ def _request(registry: str, schema_id: int) -> dict[str, Any] | None:
             verify=ssl.create_default_context(),
         )
     except httpx.InvalidURL:
-        raise SetupError(_NO_URL) from None
+        raise SetupError(_NO_URL, Edit("write it as in http://127.0.0.1:8081", "setting")) from None
     except httpx.RequestError:
         raise SourceUnavailableError(
             f"the registry at {address} does not answer",

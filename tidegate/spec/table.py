@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
 from tidegate import dates
+from tidegate.advice import Advice, Edit, Either
 from tidegate.errors import FieldError
 from tidegate.spec.checks import Layer, check_table, fits
 from tidegate.spec.time_windows import WINDOW_START, TimeWindows
@@ -176,10 +177,13 @@ class Table:
         return "upsert" if self.sequence_by else "recompute"
 
 
-def no_text_order(name: str) -> str:
+def no_text_order(name: str) -> tuple[str, Advice]:
     """What is wrong with a STRING column in the order, and what to do."""
-    return (
-        f"sequence_by has {name!r}, a STRING, and nothing says how it compares: as text 999999 is above 1000000. Return a number or a "
-        f'timestamp instead, or declare text_order={{"{name}": "numbers"}}, by which the numbers in it compare as numbers, or "text" if '
-        "its values compare character by character, such as times of one format"
+    problem = f"sequence_by has {name!r}, a STRING, and nothing says how it compares: as text 999999 is above 1000000."
+    numbers = f'declare text_order={{"{name}": "numbers"}}, by which the numbers in it compare as numbers'
+    text = f'declare text_order={{"{name}": "text"}} if its values compare character by character, such as times of one format'
+    return problem, Either(
+        Edit("return a number or a timestamp instead", "transform"),
+        Edit(numbers, "declaration"),
+        Edit(text, "declaration"),
     )

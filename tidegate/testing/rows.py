@@ -175,7 +175,8 @@ def _output(context: FlowContext, given: Sequence[Record], tables: Mapping[str, 
     if expected := {feed.name for feed in feeds[1:]} ^ tables.keys():
         raise RequestError(
             f"flow {context.flow.name!r} of {context.pipeline.name!r} has the other sources "
-            f"{[feed.name for feed in feeds[1:]]}, but the rows are for {list(tables)}: {', '.join(sorted(expected))}"
+            f"{[feed.name for feed in feeds[1:]]}, but the rows are for {list(tables)}",
+            Edit(f"give rows for the former and no others: {', '.join(sorted(expected))}", "request"),
         )
     if not context.flow.kind.has_groups:
         return transform_output.transform_records(context, _feed(context, given))

@@ -169,7 +169,8 @@ class Lineage:
             wanted = ", ".join(f"{column}={value}" for column, value in values.items())
             raise RequestError(
                 f"table {name!r} has no row with {wanted} and had none as far as its change feed goes back, and no quarantine "
-                f"entry of flow {_name(flow)} mentions it. tidegate trace --file FILE --line LINE follows a record instead."
+                f"entry of flow {_name(flow)} mentions it.",
+                Edit("give --file and --line, or --offset, to follow a record instead", "request"),
             )
         notes = ("these quarantine entries have the same text somewhere in their record",) if entries else ()
         state = "removed" if changes else "quarantined"
@@ -340,7 +341,10 @@ class Lineage:
             except duckdb.Error as error:
                 raise_machine(error)
                 cause = str(error).strip().splitlines()[-1]
-                raise RequestError(f"table {flow.flow.target.name!r} cannot be searched: {cause}.") from None
+                raise RequestError(
+                    f"table {flow.flow.target.name!r} cannot be searched: {cause}",
+                    Edit("correct the value of --key", "request"),
+                ) from None
         return rows, counted[0] if counted else len(rows)
 
     def _key(self, flow: ResolvedFlow, row: Mapping[str, Any]) -> dict[str, Any]:

@@ -79,7 +79,9 @@ def find(lineage: Lineage, record: Record) -> list[Step]:
         )
     steps = [lineage.down(flow, row) for flow in flows for row in _rows(lineage, flow, record)]
     if not steps:
-        raise RequestError(" ".join(_missing(lineage, flow, record) for flow in flows))
+        raise RequestError(
+            " ".join(_missing(lineage, flow, record) for flow in flows), Edit("name another line or offset", "request")
+        )
     return steps
 
 

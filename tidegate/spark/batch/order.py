@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types
 
+from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import SpecError
 from tidegate.spec.table import no_text_order
@@ -39,16 +40,16 @@ def check(context: FlowContext, output: DataFrame) -> None:
         kind = output.schema[name].dataType
         is_text = isinstance(kind, types.StringType)
         if is_text and name not in target.text_order:
-            problem = no_text_order(name)
+            problem, advice = no_text_order(name)
         elif is_text or (isinstance(kind, _ORDERED) and name not in target.text_order):
             continue
         elif name in target.text_order:
-            problem = f"text_order names {name!r}, which is {kind.simpleString()} and compares as such: remove it there"
+            problem = f"text_order names {name!r}, which is {kind.simpleString()} and compares as such"
+            advice = Edit("remove it there", "declaration")
         else:
-            problem = (
-                f"sequence_by has {name!r}, which is {kind.simpleString()}: return a number, a date or a timestamp"
-            )
-        raise SpecError(f"flow {context.flow.name!r}: table {target.name!r}: {problem}")
+            problem = f"sequence_by has {name!r}, which is {kind.simpleString()}"
+            advice = Edit("return a number, a date or a timestamp", "transform")
+        raise SpecError(f"flow {context.flow.name!r}: table {target.name!r}: {problem}", advice)
 
 
 def broken_rules(context: FlowContext, output: DataFrame) -> list[Column]:

@@ -149,7 +149,8 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
             OutsideAct("run again when it is available"),
         )
     return UnexpectedError(
-        f"{what}: {condition} ({type(error).__name__}); the whole exception is in the attempt's folder in the lake."
+        f"{what}: {condition} ({type(error).__name__}).",
+        OutsideAct("see the whole exception in the attempt's folder in the lake"),
     )
 
 

@@ -335,7 +335,7 @@ def _spec_error(rule: Rule, error: Exception) -> BaseException:
     cause = _cause(error)
     reason = type(cause).__name__
     if isinstance(cause, SpecError):
-        return SpecError(f"expectation {rule.name} ({rule.type}): {cause.message}")
+        return SpecError(f"expectation {rule.name} ({rule.type}): {cause.problem}", cause.advice)
     if isinstance(cause, PySparkException):
         if cause.getCondition() is None and not isinstance(cause, AnalysisException | PythonException):
             return cause

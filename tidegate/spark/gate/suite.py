@@ -131,7 +131,10 @@ def _rule(entry: Any, where: str) -> Rule:
 
 def _check_type(kind: str, where: str) -> None:
     if kind in UNSUPPORTED:
-        raise SpecError(f"{where} cannot be used in a gate: {UNSUPPORTED[kind]}.")
+        raise SpecError(
+            f"{where} cannot be used in a gate: {UNSUPPORTED[kind]}",
+            Edit("remove it, or use another expectation", "suite"),
+        )
     supported = ROW_RULES + BATCH_RULES
     if kind not in supported:
         close = difflib.get_close_matches(kind, supported, n=3, cutoff=0.6) or sorted(supported)

@@ -15,23 +15,30 @@ if TYPE_CHECKING:
 
 MODES = {
     "append": (
-        "a result is written once, when no row can change it any more. An aggregation must group by a window of the event time, "
-        "as it is in the source; for results that change declare a table with keys"
+        "a result is written once, when no row can change it any more",
+        Either(
+            Edit("group an aggregation by a window of the event time, as it is in the source", "transform"),
+            Edit("for results that change declare a table with keys", "declaration"),
+        ),
     ),
     "update": (
-        "each result replaces the earlier one of its key. Return what transformWithStateInPandas or an aggregation by the "
-        "table's keys makes; for results that are written once declare a table without keys"
+        "each result replaces the earlier one of its key",
+        Either(
+            Edit("return what transformWithStateInPandas or an aggregation by the table's keys makes", "transform"),
+            Edit("for results that are written once declare a table without keys", "declaration"),
+        ),
     ),
 }
 """What Spark's output mode means, by which a refused plan can be corrected."""
 _STATEFUL = frozenset(("Aggregate", "DeduplicateWithinWatermark", "TransformWithState", "TransformWithStateInPySpark"))
-_FOR_EVER = "it remembers every row for ever; use dropDuplicatesWithinWatermark"
-_NO_ORDER = "a stream has no last row, so that it can be neither sorted nor limited; sort where the table is read"
+_FOR_EVER = ("it remembers every row for ever", "use dropDuplicatesWithinWatermark")
+_REPLACED = ("it is an older operator", "use transformWithStateInPandas")
+_NO_ORDER = ("a stream has no last row, so that it can be neither sorted nor limited", "sort where the table is read")
 _REFUSED = {
     "Deduplicate": _FOR_EVER,
     "Distinct": _FOR_EVER,
-    "FlatMapGroupsInPandasWithState": "it is replaced by transformWithStateInPandas",
-    "FlatMapGroupsWithState": "it is replaced by transformWithStateInPandas",
+    "FlatMapGroupsInPandasWithState": _REPLACED,
+    "FlatMapGroupsWithState": _REPLACED,
     "GlobalLimit": _NO_ORDER,
     "LocalLimit": _NO_ORDER,
     "Offset": _NO_ORDER,
@@ -59,7 +66,7 @@ def check(context: FlowContext, output: DataFrame) -> None:
     names = [name for name, _ in nodes]
     for name, node in nodes:
         if (why := _REFUSED.get(name)) is not None:
-            raise SpecError(f"{where} uses {name}: {why}")
+            raise SpecError(f"{where} uses {name}: {why[0]}", Edit(why[1], "transform"))
         if name == "Join" and all(child.isStreaming() for child in _children(node)):
             raise SpecError(
                 f"{where} joins its stream with itself, which remembers both sides",

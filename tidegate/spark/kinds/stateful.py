@@ -69,9 +69,11 @@ def _refusals_of_spark(context: FlowContext) -> Iterator[None]:
         yield
     except AnalysisException as error:
         mode = "update" if context.flow.target.keys else "append"
+        meaning, advice = state_plan.MODES[mode]
         raise SpecError(
             f"flow {context.flow.name!r}: Spark refuses transform {context.flow.transform!r} in output mode {mode} "
-            f"({error.getCondition() or 'unsupported operation'}): {state_plan.MODES[mode]}"
+            f"({error.getCondition() or 'unsupported operation'}): {meaning}",
+            advice,
         ) from error
 
 

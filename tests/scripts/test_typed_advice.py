@@ -1,0 +1,74 @@
+"""``scripts/typed_advice.py`` refuses advice as free text, and commands that do not exist."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests import typed_advice as script
+
+typed_advice = script.load()
+SOURCES = typed_advice.sources()
+KINDS = typed_advice.kinds(SOURCES)
+
+
+def _problems(source: str) -> list[str]:
+    return list(typed_advice.check("tidegate/x.py", source, KINDS))
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ('raise SpecError("the file is gone")', "SpecError has no advice"),
+        ('raise CheckpointCorruptError("it is gone", path=path)', "CheckpointCorruptError has no advice"),
+        (
+            'raise SpecError("it is gone; restore it from a backup", advice)',
+            "has advice in its problem ('; restore it')",
+        ),
+        ('raise SpecError(f"{what} is gone. Run it again", advice)', "has advice in its problem ('. Run it')"),
+        ('raise SpecError(f"see `tidegate flow show {name}`", advice)', "has advice in its problem ('tidegate flow')"),
+        ('raise LedgerImbalanceError(flow, 1, {}, "raise checkpoint_version", advice)', "has advice in its problem"),
+        ('Command.tidegate("runs", name)', "there is no command `tidegate runs`"),
+        ('Command.tidegate("quarantine", "takes", name)', "there is no command `tidegate quarantine takes`"),
+        ('Command.tidegate("run", name, "--flows", flow)', "unexpected"),
+        ('Command.tidegate("quarantine", "take", name)', "missing: flow"),
+        ('Command.tidegate("status", name, flow, "x")', "unexpected"),
+        ('of = (name, "--flows", flow)\nCommand.tidegate("run", *of)', "unexpected"),
+    ],
+)
+def test_free_advice_and_commands_that_do_not_exist_are_found(source: str, problem: str) -> None:
+    assert len(problems := _problems(source)) == 1, problems
+    assert problem in problems[0]
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        'raise SpecError("the file is gone", OutsideAct("restore it from a backup"))',
+        'raise SpecError(f"{where}: {cause.problem}", cause.advice)',
+        'raise CheckpointCorruptError("it is gone", advice=REPAIR, path=path)',
+        'raise FieldError("Table", "keys", keys, "a tuple")',
+        'raise BatchHeldError(pipeline, verdict, statistics_fingerprint="x")',
+        'Command.tidegate("quarantine", "take", name, flow, "--reason", "…", says="send it to quarantine ({})")',
+        'of = (name, "--flow", flow)\nCommand.tidegate("run", *of)',
+        'Command.tidegate("run", name, *options)',
+    ],
+)
+def test_typed_advice_and_commands_that_exist_pass(source: str) -> None:
+    assert _problems(source) == []
+
+
+def test_the_project_has_no_advice_as_free_text() -> None:
+    assert [line for path, source in SOURCES.items() for line in typed_advice.check(path, source, KINDS)] == []
+
+
+def test_every_class_of_error_that_is_raised_has_advice() -> None:
+    written = typed_advice.advices(SOURCES)
+    without = {name for name, each in written.items() if not each}
+    bases = {"TidegateError", "CheckpointError", "MachineError", "MachineUnavailableError", "LakeUnwritableError"}
+    assert without <= bases | {
+        "UnexpectedError",
+        "StoppedError",
+        "SinkError",
+        "SinkUnavailableError",
+        "DamagedFileError",
+    }, without
