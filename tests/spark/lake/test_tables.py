@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -129,3 +130,15 @@ def test_a_commit_of_another_writer_has_empty_metadata(spark: SparkSession, path
 
     assert commit.metadata == {}
     assert commit.metrics["numOutputRows"] == 1
+
+
+def test_a_version_is_read_however_old_it_is_by_the_clock_while_its_files_are_there(
+    spark: SparkSession, path: Path
+) -> None:
+    for batch_id in range(2):
+        append(spark, path, batch_id, batch_id)
+    for entry in (path / "_delta_log").iterdir():
+        os.utime(entry, (0, 86_400))
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+
+    assert [row["id"] for row in tables.read(spark, path, 0).collect()] == [0]

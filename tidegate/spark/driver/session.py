@@ -36,6 +36,7 @@ SETTINGS: dict[str, str] = {
     "spark.databricks.delta.properties.defaults.logRetentionDuration": "interval 30 days",
     "spark.databricks.delta.properties.defaults.deletedFileRetentionDuration": "interval 30 days",
     # Only a fallback: `tidegate.spark.lake.writes` sets and unsets the transaction ids itself.
+    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
     "spark.databricks.delta.write.txnVersion.autoReset.enabled": "true",
     # With true, Spark silently reads part of a truncated file and skips a missing one.
     "spark.sql.files.ignoreCorruptFiles": "false",
