@@ -345,3 +345,35 @@ def test_a_flow_that_reads_snapshots_needs_files_that_say_when_one_is_complete(p
     assert (
         "another pipeline" in errors(resolved(project, Pipeline(name="trips", flows=(followed,)), elsewhere))["silver"]
     )
+
+
+@pytest.mark.parametrize("in_pipeline", ["trips", "other"])
+def test_a_landing_folder_with_other_intervals_elsewhere_is_an_error_of_both_flows_that_names_both(
+    project: Path, in_pipeline: str
+) -> None:
+    daily = Intervals("dt=%Y-%m-%d", marker="dt=%Y-%m-%d/_SUCCESS")
+    days = Flow(name="days", source=replace(FILES, intervals=daily), target=Table("bronze.days"))
+    copies = Flow(name="copies", source=replace(FILES, intervals=daily), target=Table("bronze.copies"))
+
+    def errors_of(second: Flow) -> dict[str, str]:
+        """The errors of both flows, which are in one pipeline or in two."""
+        if in_pipeline == "trips":
+            return errors(resolved(project, Pipeline(name="trips", flows=(days, second))))
+        one, two = Pipeline(name="trips", flows=(days,)), Pipeline(name="other", flows=(second,))
+        return errors(resolved(project, one, two)) | errors(resolved(project, two, one))
+
+    for rule in (
+        Intervals("dt=%Y-%m-%d", files=3),
+        Intervals("dt=%Y-%m-%d/%H", marker="dt=%Y-%m-%d/%H/_SUCCESS"),
+    ):
+        of_flows = errors_of(replace(copies, source=replace(FILES, intervals=rule)))
+        assert list(of_flows) == ["days", "copies"]
+        assert f"in flow 'copies' in pipelines/{in_pipeline}.py" in of_flows["days"]
+        assert "in flow 'days' in pipelines/trips.py" in of_flows["copies"]
+    for source in (
+        replace(FILES, intervals=daily),
+        FILES,
+        replace(FILES, intervals=Intervals("dt=%Y-%m-%d", files=3), glob="other_*.csv"),
+        replace(FILES, intervals=Intervals("dt=%Y-%m-%d", files=3), path="elsewhere"),
+    ):
+        assert errors_of(replace(copies, source=source)) == {}

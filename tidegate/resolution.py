@@ -180,6 +180,7 @@ def _resolve_flow(
                     _NO_WRITER.format(table),
                     Either(*_WRITER.ways, Edit(f"correct {', '.join(unloadable)}", "declaration")),
                 )
+        _check_landing(pipeline, flow, others)
         _check_keyed(flow, writers)
         _check_scope(flow, writer)
         _check_order(flow, writer)
@@ -254,6 +255,28 @@ def _writer(table: str, pipelines: Sequence[Pipeline], where: str, *, certain: b
             Edit("give it keys", "declaration"),
         )
     return writer
+
+
+def _check_landing(pipeline: Pipeline, flow: Flow, others: Sequence[Pipeline]) -> None:
+    """Check that all flows which read the same landed files say alike which interval a file is part of, and when it is complete."""
+    source = flow.source
+    if not isinstance(source, FileSource) or source.intervals is None:
+        return
+    for place, other in ((each, flow) for each in (pipeline, *others) for flow in each.flows):
+        same = isinstance(other.source, FileSource) and (other.source.path, other.source.glob) == (
+            source.path,
+            source.glob,
+        )
+        declared = other.intervals
+        if same and declared is not None and declared != source.intervals:
+            raise SpecError(
+                f"its landing folder {source.path!r} ({source.glob}) has {source.intervals} here and {declared} in flow {other.name!r} in "
+                f"pipelines/{place.name}.py, so that a file would count in two intervals",
+                Either(
+                    Edit("declare the same intervals in both places", "declaration"),
+                    Edit("declare globs that tell their files apart", "declaration"),
+                ),
+            )
 
 
 def _check_keyed(flow: Flow, writers: Sequence[Flow | None]) -> None:
