@@ -13,11 +13,14 @@ from pyspark.sql import functions as F
 
 from tests.spark.batch.test_late_rows import SOURCE, TIMED, feed, minute, record, written
 from tests.spark.flow_context import flow_context, reading, table
+from tests.spark.kinds.payments import WINDOWS
 from tidegate import lateness
 from tidegate.checkpoints import progress
+from tidegate.checkpoints.lease import checkpoint_resource
 from tidegate.ops import heartbeats, ledger
 from tidegate.report import BatchRecord
 from tidegate.spark import flow as flows
+from tidegate.spark.driver import lease
 from tidegate.spark.lake import writes
 from tidegate.spark.lake.writes import Transaction
 from tidegate.spec import ChangeFeed, Watermark
@@ -177,3 +180,20 @@ def test_an_idle_flow_writes_a_heartbeat_after_which_older_rows_are_late(spark: 
     flows.run_flow(context)
     assert (late(context), written(context)) == ([2], [1, 3])
     assert len(heartbeats.read(context.layout, context.ref)) == 1, "the next is due in an hour"
+
+
+def test_a_heartbeat_waits_while_a_flow_that_reads_heartbeats_runs(spark: SparkSession, tmp_path: Path) -> None:
+    """That flow has found out how many rows a batch may have, by whether heartbeats are unread."""
+    context = opened(spark, tmp_path, idle="1 hour")
+    pipeline = dataclasses.replace(context.pipeline, flows=(*context.pipeline.flows, WINDOWS))
+    context = dataclasses.replace(context, resolved=dataclasses.replace(context.resolved, pipeline=pipeline))
+    ingest(context, 1, [record(1, 0)])
+
+    with lease.hold(spark, context.layout, (checkpoint_resource("orders", WINDOWS.name),), what="attempt a2 of orders"):
+        flows.run_flow(context)
+
+    assert heartbeats.read(context.layout, context.ref) == []
+    [note] = context.report.notes
+    assert note.startswith("a heartbeat is due and waits for the next run: checkpoint:orders/windows is held by")
+    flows.run_flow(context)
+    assert len(heartbeats.read(context.layout, context.ref)) == 1

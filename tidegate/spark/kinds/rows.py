@@ -9,12 +9,14 @@ from pyspark.sql import functions as F
 
 from tidegate import lateness
 from tidegate.advice import Edit
-from tidegate.errors import RequestError
+from tidegate.checkpoints.lease import checkpoint_resource
+from tidegate.errors import LeaseHeldError, RequestError
 from tidegate.ops import heartbeats
 from tidegate.runs import event_time
 from tidegate.spark.batch import histories, rows, transform_errors, transform_output
 from tidegate.spark.batch.dispositions import FILTERED, QUARANTINED
 from tidegate.spark.batch.split import Decision
+from tidegate.spark.driver import lease
 from tidegate.spark.intake import parse, source_records, sources, whole_commits
 from tidegate.spark.kinds.kind import Kind, Sides
 from tidegate.spark.lake import tables
@@ -220,7 +222,20 @@ def _drained(context: FlowContext) -> None:
     beat = idle.heartbeat_due(context.layout, context.resolved, context.ref, pendulum.now("UTC"))
     if beat is None:
         return
-    heartbeats.append(context.layout, context.ref, beat)
+    # A reader that runs has found out whether heartbeats are unread, and so how many rows a batch may have: one that comes now would
+    # overtake rows of its later batches.
+    readers = [
+        checkpoint_resource(context.pipeline.name, each.name)
+        for each in context.pipeline.flows
+        if each.state is not None and context.flow.target.name in each.source_tables
+    ]
+    holder = f"attempt {context.attempt} of {context.pipeline.name}, for a heartbeat"
+    try:
+        with lease.hold(context.spark, context.layout, tuple(readers), what=holder):
+            heartbeats.append(context.layout, context.ref, beat)
+    except LeaseHeldError as error:
+        context.report.notes.append(f"a heartbeat is due and waits for the next run: {error.message}")
+        return
     declared = context.flow.watermark
     assert declared is not None
     moved = lateness.moment(beat.event_time - declared.delay_seconds * 1_000_000)
