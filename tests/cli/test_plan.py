@@ -201,3 +201,15 @@ def test_the_preview_lists_files_after_their_number_and_unfinished_work_first(up
     assert "bronze: before that: batch 1 was planned and not committed" in output
     assert "silver: reads what flow bronze writes" in output
     assert "reads reads" not in output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [("run", "orders"), ("plan", "orders", "--mode", "reingest", "--from", "2026-01-01", "--to", "2026-01-01")],
+)
+def test_an_error_before_a_jvm_starts_names_the_flow(project: Project, arguments: tuple[str, ...]) -> None:
+    project.declare(orders())
+    (project.folder / "landing" / "orders").write_text("a file in place of the folder")
+    result = project.run(*arguments, **NO_JAVA)
+    assert result.code == 78
+    assert result.err.startswith("tidegate: flow 'bronze': landing folder")

@@ -73,7 +73,8 @@ def run(
     print_plan(run_plan.lags)
     if not run_plan.work and not force and not accept:
         if run_plan.errors:
-            raise run_plan.errors[0]
+            error = run_plan.errors[0]
+            raise error.naming(next(lag.flow for lag in run_plan.lags if lag.error is error))
         console.echo(f"{name}: {conclusion(run_plan)}; no JVM was started (--force runs anyway)")
         return
     raise typer.Exit(attempt(environment, dataclasses.replace(request, small=run_plan.small)))

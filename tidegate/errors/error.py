@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 
 from tidegate.advice import Advice, with_advice
 from tidegate.errors.exit_codes import EX_CONFIG as EX_CONFIG
@@ -34,6 +34,12 @@ class TidegateError(Exception):
         self.advice = advice
         self.message = with_advice(problem, advice)
         self.args = (self.message,)
+
+    def naming(self, flow: str) -> Self:
+        """The error, with the name of its flow in front unless its message has it."""
+        if repr(flow) not in self.problem:
+            self.say(f"flow {flow!r}: {self.problem}", self.advice)
+        return self
 
     def attributes(self) -> dict[str, Any]:
         """The public attributes of the error, without those that make its message."""

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegate.checkpoints import lease
-from tidegate.errors import TidegateError
+from tidegate.errors import TableUnreadableError, TidegateError
 from tidegate.formatting import count
 from tidegate.layout import Layout
 from tidegate.planning import rewrites
@@ -134,11 +134,19 @@ def preview(
     )
     return Preview(
         flows=flows,
-        commands=commands(pipeline, request, judged=rewrites.has_any(layout, pipeline, request)),
+        commands=commands(pipeline, request, judged=_is_judged(layout, pipeline, request)),
         unknown=tuple(
             name for name, declaration in resolved.declared.items() if isinstance(declaration, TidegateError)
         ),
     )
+
+
+def _is_judged(layout: Layout, pipeline: Pipeline, request: RunRequest) -> bool:
+    """Whether a dry run has something to judge; not if a table cannot be read, which the plan of its flow says."""
+    try:
+        return rewrites.has_any(layout, pipeline, request)
+    except TableUnreadableError:
+        return False
 
 
 def _of_increment(layout: Layout, resolved: ResolvedPipeline, lag: Lag, lags: tuple[Lag, ...]) -> FlowPreview:
@@ -184,7 +192,10 @@ def _of_mode(
     environment: Environment, layout: Layout, resolved: ResolvedPipeline, flow: Flow, request: RunRequest
 ) -> FlowPreview:
     pipeline = resolved.pipeline
-    reads = source.load(flow).extent(environment, pipeline, flow, request)
+    try:
+        reads = source.load(flow).extent(environment, pipeline, flow, request)
+    except TidegateError as error:
+        raise error.naming(flow.name) from None
     existing = rows_and_bytes(layout.table(flow.target.name))[0]
     keys, rows, quantity, words = None, reads.rows, "", RUNS[request.mode].rewrites
     if "{keys}" in words and request.window is not None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidegate.alerting import alerts
 from tidegate.alerting.alerts import Findings
 from tidegate.alerting.rules import RULES
-from tidegate.errors import TidegateError
+from tidegate.errors import TableUnreadableError, TidegateError
 from tidegate.layout import Layout
 from tidegate.ops import alert_history
 from tidegate.status import flow_status
@@ -98,8 +98,9 @@ def _evaluate_flow(
         observation = observe(layout, resolved, flow, status, now)
         return alerts.evaluate(pipeline.thresholds_of(flow), observation, now), observation
     except Exception as error:
-        # One flow's broken table must not suppress the alerts of others. The error's text may quote data, so it is left out.
-        cause = f"its recorded runs cannot be read ({type(error).__name__})"
+        # One flow's broken table must not suppress the alerts of others. The text of another error may quote data.
+        why = error.problem if isinstance(error, TableUnreadableError) else type(error).__name__
+        cause = f"its recorded runs cannot be read ({why.removesuffix('.')})"
         downstream = downstream_of(flow.target.name, resolved.declared).flows
         alert = alerts.alert(pipeline.name, flow.name, "unreadable", cause, downstream)
         return Findings(flow=flow.name, alerts=(alert,), undecided=frozenset(RULES) - {"unreadable"}), None

@@ -18,7 +18,7 @@ from tidegate.errors import SourceUnavailableError, TidegateError
 from tidegate.formatting import count, span
 from tidegate.layout import Layout
 from tidegate.ops import plans
-from tidegate.probes import delta
+from tidegate.probes import delta, delta_log
 from tidegate.report import describe_error
 from tidegate.states import Facts, RefusedBy
 from tidegate.status import idle, topic_intervals, unfinished, wait
@@ -134,10 +134,12 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         SourceUnavailableError: No broker answers. Transient.
         OffsetsExpiredError: The source no longer has the data that the checkpoint reads next.
         CheckpointCorruptError: A file of the checkpoint cannot be read.
+        TableUnreadableError: The log of a table that the flow reads or writes is damaged.
     """
     if resolved.error is not None:
         raise resolved.error
     layout, pipeline, flow = Layout.of(environment), resolved.pipeline, resolved.flow
+    _check_logs(layout, resolved)
     ref = checkpoint.current(layout, pipeline, flow)
     folder = ref.path(layout)
     state = progress.read(folder)
@@ -200,6 +202,18 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         unread_until_ms=pending.unread_until_ms,
         unread_since_ms=pending.unread_since_ms,
     )
+
+
+def _check_logs(layout: Layout, resolved: ResolvedFlow) -> None:
+    """Check the logs of the tables that a batch of the flow writes; those that it reads are read below.
+
+    Raises:
+        TableUnreadableError: One of them is damaged. A batch would find it after its first write.
+    """
+    pipeline, flow = resolved.pipeline.name, resolved.flow
+    own = (layout.table(flow.target.name), layout.quarantine(pipeline, flow.name), layout.late(pipeline, flow.name))
+    for path in (*own, layout.ops(pipeline, "ledger"), layout.ops(pipeline, "verdicts")):
+        delta_log.check(path)
 
 
 def _sentences(*parts: str) -> str:

@@ -1,0 +1,169 @@
+"""One table whose log is damaged: each command names it, and goes on with the flows that do not stand on it.
+
+The damage is random; which flows stand on a table is computed from the declaration alone.
+"""
+
+from __future__ import annotations
+
+import random
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tests.cli.project import Project, append, orders, quarantined
+from tests.spark_files import delta_offset
+from tests.with_fields import with_fields
+from tidegate.errors import EX_CONFIG, EX_SOFTWARE
+from tidegate.errors.exit_codes import of_tidegate
+from tidegate.report import BatchRecord
+from tidegate.spec import ChangeFeed, Flow, Pipeline
+
+BRONZE, SILVER, GOLD = orders().flows
+OTHER = replace(
+    SILVER, name="other", gate=None, target=with_fields(SILVER.target, name="silver.other"), transform="orders:other"
+)
+BELOW = replace(
+    GOLD, name="below", source=ChangeFeed("silver.other"), target=with_fields(GOLD.target, name="gold.below")
+)
+ORDERS = Pipeline(name="orders", flows=(BRONZE, SILVER, GOLD, OTHER, BELOW))
+TABLES = {flow.target.name: flow for flow in ORDERS.flows}
+
+
+def empty(log: Path, rng: random.Random) -> None:
+    rng.choice(entries(log)).write_bytes(b"")
+
+
+def torn(log: Path, rng: random.Random) -> None:
+    file = rng.choice(entries(log))
+    content = file.read_bytes()
+    # A torn file ends within a line.
+    file.write_bytes(content[: rng.randrange(1, content.rindex(b"}") - 1)].rstrip())
+
+
+def garbage(log: Path, rng: random.Random) -> None:
+    rng.choice(entries(log)).write_bytes(rng.randbytes(300))
+
+
+def missing(log: Path, rng: random.Random) -> None:
+    # Not the newest one: without it the history is another one, and not damaged.
+    rng.choice(entries(log)[:-1]).unlink()
+
+
+def folder(log: Path, rng: random.Random) -> None:
+    file = rng.choice(entries(log))
+    file.unlink()
+    file.mkdir()
+
+
+def no_entry(log: Path, rng: random.Random) -> None:
+    for file in entries(log):
+        file.write_bytes(b"")
+
+
+DAMAGES: tuple[Callable[[Path, random.Random], None], ...] = (empty, torn, garbage, missing, folder, no_entry)
+
+
+def entries(log: Path) -> list[Path]:
+    return sorted(log.glob("*.json"))
+
+
+def flows_of(table: str) -> set[str]:
+    """The flows that write a table or read it; every flow writes the ledger."""
+    if table.startswith("ops."):
+        return {flow.name for flow in ORDERS.flows}
+    own = {flow.name for flow in ORDERS.flows if table in (flow.target.name, *flow.source_tables)}
+    return own | ({"silver"} if table == "quarantine.orders.silver" else set())
+
+
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Path]:
+    """A project whose tables have three commits each, and new work in each flow; and a copy of it."""
+    path = tmp_path_factory.mktemp("damaged")
+    project = Project.make(path / "project")
+    project.declare(ORDERS)
+    read = project.land("0.csv", "order_id,amount\nA-1,1.0\n")
+    project.checkpoint(ORDERS, BRONZE).listed(0, read).plan(0, {"logOffset": 0}).commit(0)
+    ids = {}
+    for name in TABLES:
+        for number in range(3):
+            ids[name] = project.table(
+                name, [{"_row_id": f"0.csv@1#{number}", "order_id": f"A-{number}", "amount": 1.0}]
+            )
+    for flow in ORDERS.flows[1:]:
+        (source,) = flow.source_tables
+        project.checkpoint(ORDERS, flow).plan(0, delta_offset(2, table_id=ids[source])).commit(0)
+        line = BatchRecord(
+            flow=flow.name, batch_id=0, app_id=f"orders/{flow.name}/v1/0", kind="upsert", read=1, written=1
+        )
+        project.record(ORDERS, line)
+    entry = quarantined("0.csv@1#9", ["between(amount)"], {"path": "file:///landing/orders/0.csv", "line": 9}, "x,-1")
+    for number in range(3):
+        append(project.layout.quarantine("orders", "silver"), [{**entry, "_row_id": f"0.csv@1#{number}"}])
+    project.land("1.csv", "order_id,amount\nA-2,2.0\n")
+    shutil.copytree(project.folder, path / "copy", symlinks=True)
+    return project, path / "copy"
+
+
+@pytest.fixture
+def project(built: tuple[Project, Path]) -> Iterator[Project]:
+    project, copy = built
+    yield project
+    shutil.rmtree(project.folder)
+    shutil.copytree(copy, project.folder, symlinks=True)
+
+
+COMMANDS = {
+    "plan": ("plan", "orders"),
+    "run": ("run", "orders"),
+    "status": ("status", "orders"),
+    "lag": ("lag", "orders"),
+    "alerts": ("alerts", "orders"),
+    "checkpoint": ("checkpoint", "orders"),
+    "ledger": ("ledger", "orders"),
+    "docs": ("docs", "orders"),
+    "list": ("quarantine", "list", "orders"),
+    "query": ("query", "SELECT count(*) FROM {table}"),
+    "trace": ("trace", "{table}", "--key", "order_id=A-1"),
+    "plan of a refresh": ("plan", "orders", "--mode", "full_refresh"),
+    "dry run": ("run", "orders", "--mode", "full_refresh", "--flow", "silver", "--dry-run"),
+    "verify": ("verify", "orders", "gold"),
+}
+OF_FLOWS = {"plan": "error", "status": "error", "lag": "?"}
+"""Commands that show every flow, and what they show for one that cannot be read."""
+
+
+PER_MERGE = (1, 5, 6)
+"""Seeds that damage the table of a flow, a quarantine table and the ledger."""
+
+
+@pytest.mark.parametrize(
+    "seed", [pytest.param(seed, marks=() if seed in PER_MERGE else pytest.mark.nightly) for seed in range(28)]
+)
+def test_a_damaged_table_stops_what_stands_on_it_and_every_command_names_it(project: Project, seed: int) -> None:
+    rng = random.Random(seed)
+    tables = [*TABLES, "quarantine.orders.silver", "ops.orders.ledger"]
+    table, damage = tables[seed % len(tables)], rng.choice(DAMAGES)
+    damage(project.layout.delta_tables()[table] / "_delta_log", rng)
+    stopped = flows_of(table)
+
+    for name, arguments in COMMANDS.items():
+        result = project.run(*(each.format(table=table) for each in arguments), JAVA_HOME="/nowhere")
+        shown = " ".join((result.out + result.err).split())
+        where = f"{table} {damage.__name__}: {name} ended with {result.code}:\n{result.out}{result.err}"
+        assert of_tidegate(result.code) is not None and result.code != EX_SOFTWARE, where
+        if name in OF_FLOWS:
+            assert result.code == EX_CONFIG, where
+            lines = {flow.name: line for line in result.out.splitlines() if (flow := flow_of(line)) is not None}
+            assert {flow for flow, line in lines.items() if line.split()[1] == OF_FLOWS[name]} == stopped, where
+            assert set(lines) == {flow.name for flow in ORDERS.flows}, where
+        if name in (*OF_FLOWS, "query", "alerts", "run") or (result.code == EX_CONFIG and "JAVA_HOME" not in shown):
+            assert f"table {table} cannot be read" in shown, where
+
+
+def flow_of(line: str) -> Flow | None:
+    """The flow that a line of a list of flows is about."""
+    first = line.split()[0].removeprefix("orders/") if line.split() else ""
+    return next((flow for flow in ORDERS.flows if flow.name == first), None)
