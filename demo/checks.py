@@ -6,11 +6,13 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from demo import recompute, recompute_payments
 from tidegate.formatting import count
 from tidegate.layout import Layout
+from tidegate.probes import delta_table
 from tidegate.quarantine import lifecycle
 from tidegate.report import BatchRecord
 from tidegate.spec import Pipeline
@@ -34,15 +36,14 @@ class Check:
     passed: bool
 
 
-def table(path: Any) -> Any:
+def table(path: Path) -> Any:
     """A Delta table's rows as Arrow; None when the table does not exist."""
-    from deltalake import DeltaTable, QueryBuilder
-
-    if not DeltaTable.is_deltatable(str(path)):
+    opened = delta_table.find(path)
+    if opened is None:
         return None
     import pyarrow
 
-    return pyarrow.table(QueryBuilder().register("t", DeltaTable(str(path))).execute("SELECT * FROM t").read_all())
+    return pyarrow.table(delta_table.query_builder().register("t", opened).execute("SELECT * FROM t").read_all())
 
 
 def query(sql: str, **tables: Any) -> list[tuple[Any, ...]]:

@@ -223,6 +223,20 @@ def test_a_row_of_a_keyed_table_is_followed_to_its_quarantine_entry(layout: Layo
     assert (refused.state, [entry["rules"] for entry in refused.entries]) == ("quarantined", [["not_null(mail)"]])
 
 
+def test_windows_at_the_ends_of_the_calendar_are_followed(tmp_path: Path) -> None:
+    layout = Layout(tmp_path / "lake", tmp_path / "landing")
+    ends = {"first": datetime(1, 1, 1, tzinfo=UTC), "last": datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)}
+    starts = {"first": ends["first"], "last": ends["last"].replace(minute=30, second=0, microsecond=0)}
+    write(layout, "bronze.shop", [{"_row_id": each, "line": "", "_ingested_at": at(9)} for each in ends])
+    clicks = [row(each, id=each, user="ada", page="/", at=instant) for each, instant in ends.items()]
+    write(layout, "silver.clicks", clicks)
+    write(layout, "gold.hours", [{"window_start": start} for start in starts.values()])
+    for click in clicks:
+        assert ids(up(layout, "gold.hours", window_start=starts[click["id"]].isoformat())) == [click["id"]]
+        below = down(layout, "clicks", click)["gold.hours"]
+        assert (below.state, below.key) == ("present", {"window_start": starts[click["id"]]})
+
+
 def test_a_row_that_a_newer_record_of_its_scope_lacks_is_replaced(layout: Layout) -> None:
     first, second = ("1.csv@1#10", "1.csv@1#11")
     write(layout, "silver.items", [row(first, order="o", sku=sku, at=at(9)) for sku in ("s1", "s2")], "items")

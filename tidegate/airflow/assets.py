@@ -79,8 +79,6 @@ def pending_update(context: Context, layout: Layout, pipeline: Pipeline, flow: F
         None when no row was written since then.
     """
     # Imported in the task's process: the threads of delta-rs do not survive a fork of a process that imported it before.
-    from deltalake import QueryBuilder
-
     from tidegate.probes import delta_table
 
     ledger = delta_table.find(layout.ops(pipeline.name, "ledger"))
@@ -90,7 +88,7 @@ def pending_update(context: Context, layout: Layout, pipeline: Pipeline, flow: F
     last_version = _last_published_version(context, table_asset(flow.target.name), ledger_id)
     # `flow.name` is a validated name and `last_version` an int, so neither can break out of its SQL literal.
     totals = (
-        QueryBuilder()
+        delta_table.query_builder()
         .register("ledger", ledger)
         .execute(
             "SELECT sum(CASE WHEN kind IN ('recompute', 'snapshot', 'backfill', 'swap', 'undo') THEN upserted + deleted"

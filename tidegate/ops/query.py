@@ -47,12 +47,9 @@ class Scan:
 
     def _batches(self) -> Any:
         """Arrow's batches, which are read when they are taken."""
-        from deltalake import QueryBuilder
-
         selected = ", ".join(self._expression(column) for column in self.columns)
-        return (
-            QueryBuilder().register("source", self.table).execute(f"SELECT {selected} FROM source WHERE {self.where}")
-        )
+        builder = delta_table.query_builder().register("source", self.table)
+        return builder.execute(f"SELECT {selected} FROM source WHERE {self.where}")
 
     def _expression(self, column: str) -> str:
         name = quoted(column)

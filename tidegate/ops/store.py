@@ -131,10 +131,8 @@ def select(path: Path, sql: str) -> list[dict[str, Any]]:
     table = delta_table.find(path)
     if table is None:
         return []
-    from deltalake import QueryBuilder
-
     with delta_table.reading(path):
-        batches: Any = QueryBuilder().register("delta_table", table).execute(sql).read_all()
+        batches: Any = delta_table.query_builder().register("delta_table", table).execute(sql).read_all()
     # Without pyarrow, whose import takes longer than the query.
     rows: list[dict[str, Any]] = batches.to_struct_array().to_pylist()
     return rows

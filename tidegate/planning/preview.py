@@ -237,26 +237,23 @@ def _lease_holder(layout: Layout, pipeline: Pipeline, flow: Flow) -> str | None:
 
 def _keys_within(layout: Layout, pipeline: Pipeline, flow: Flow, window: Window) -> int | None:
     """The number of keys or groups with a row in the window; None without the table or its columns."""
-    from tidegate.probes import delta, delta_table
+    from tidegate.ops import query
+    from tidegate.probes import delta_table
+    from tidegate.trace import conditions
 
-    path, column = layout.table(event_time_table(flow)), event_time(pipeline, flow)
-    if column is None or delta.current_version(path) is None:
+    name, column = event_time_table(flow), event_time(pipeline, flow)
+    path = layout.table(name)
+    table = None if column is None else delta_table.find(path)
+    if column is None or table is None:
         return None
-    import pyarrow as pa
-    import pyarrow.dataset as ds
-
-    dataset = delta_table.open_table(path).to_pyarrow_dataset()
+    types = {field.name: str(getattr(field.type, "type", "")) for field in table.schema().fields}
     names = list(flow.target.scope if flow.kind.has_groups else flow.target.keys)
-    if any(name not in dataset.schema.names for name in (column, *names)):
+    if not {column, *names} <= types.keys():
         return None
-    kind, field = dataset.schema.field(column).type, ds.field(column)
-    if pa.types.is_date(kind):
-        first, last = window.dates
-        within = (field >= pa.scalar(first)) & (field <= pa.scalar(last))
-    else:
-        start, end = (
-            pa.scalar(moment, type=pa.timestamp("us", tz="UTC")).cast(kind) for moment in (window.since, window.until)
-        )
-        within = (field >= start) & (field < end)
-    keys = dataset.to_table(columns=names, filter=within)
-    return int(keys.group_by(names).aggregate([]).num_rows)
+    of_days = types[column] == "date"
+    first, last = window.dates if of_days else (window.since.in_timezone("UTC"), window.until.in_timezone("UTC"))
+    bounds = ((first, ">="), (last, "<=" if of_days else "<"))
+    where = " AND ".join(conditions.where(table, name, {column: bound}, comparison) for bound, comparison in bounds)
+    distinct = f"SELECT DISTINCT {', '.join(map(query.quoted, names))} FROM delta_table"
+    [counted] = query.query(path, names, f"SELECT count(*) AS keys FROM ({distinct})", where=where)
+    return int(counted["keys"])

@@ -1,4 +1,7 @@
-"""Opens tables with delta-rs: the only place that does, so that a damaged table is the same error everywhere. Starts no JVM."""
+"""Opens and reads tables with delta-rs: the only place that does. Starts no JVM.
+
+So a damaged table is the same error everywhere, and a stored value the same value.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,14 @@ from tidegate.probes import delta_log
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, QueryBuilder
 
 _ERRNO = re.compile(r"\(os error (\d+)\)")
+_READER = {"datafusion.execution.parquet.coerce_int96": "us"}
+"""Timestamps of Parquet's old type INT96, which Spark writes by default, are read with Delta's precision, microseconds.
+
+As nanoseconds, delta-rs' default, they are wrong before 1677 and after 2262.
+"""
 
 
 def find(path: Path, version: int | None = None) -> DeltaTable | None:
@@ -56,6 +64,16 @@ def open_table(path: Path, version: int | None = None) -> DeltaTable:
     if table is None:
         raise TableUnreadableError(path, path / "_delta_log", "has no version")
     return table
+
+
+def query_builder() -> QueryBuilder:
+    """A query builder of delta-rs that reads every stored value as Spark does; other readers of delta-rs do not.
+
+    `DeltaTable.scan`, `load_cdf` and the data sets for PyArrow cannot be told to.
+    """
+    from deltalake import QueryBuilder
+
+    return QueryBuilder(dict(_READER))
 
 
 @contextmanager

@@ -75,12 +75,10 @@ def create(path: Path, selection: Selection, *, number: int, first: int, limit: 
     table = delta_table.find(path)
     if table is None:
         return None
-    from deltalake import QueryBuilder
-
     where = f"{UNCLAIMED} AND (_replay IS NULL OR _replay < {first}) AND {selection.condition()}"
     columns = ", ".join(_IDS)
     oldest = f"SELECT {columns} FROM delta_table WHERE {where} ORDER BY quarantined_at, _row_id LIMIT {limit}"
-    ids = QueryBuilder().register("delta_table", table).execute(oldest).read_all()
+    ids = delta_table.query_builder().register("delta_table", table).execute(oldest).read_all()
     if not ids.num_rows:
         return None
     _merge(

@@ -32,8 +32,6 @@ def newest(path: Path, column: str, now: datetime) -> datetime | None:
     table = delta_table.find(path)
     if table is None:
         return None
-    from deltalake import QueryBuilder
-
     kind = next((str(getattr(each.type, "type", "")) for each in table.schema().fields if each.name == column), "")
     if kind not in ("date", "timestamp", "timestamp_ntz"):
         return None
@@ -44,7 +42,7 @@ def newest(path: Path, column: str, now: datetime) -> datetime | None:
         lower = best + timedelta(milliseconds=1) if isinstance(best, datetime) else best
         above = f' AND "{column}" > {_literal(kind, lower)}' if best is not None else ""
         sql = f'SELECT max("{column}") AS newest FROM delta_table WHERE "{column}" <= {_literal(kind, latest)}{above}'
-        result: Any = QueryBuilder().register("delta_table", table).execute(sql).read_all()
+        result: Any = delta_table.query_builder().register("delta_table", table).execute(sql).read_all()
         [row] = result.to_struct_array().to_pylist()
         best = row["newest"] if row["newest"] is not None else best
     return _instant(best) if best is not None else None

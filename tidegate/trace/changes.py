@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate import identity
+from tidegate import dates, identity
 from tidegate.errors.classification import raise_machine
 from tidegate.ops import query, store
-from tidegate.probes import delta, delta_table
+from tidegate.probes import delta, delta_log, delta_table
+from tidegate.trace import feed
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
-
     from tidegate.layout import Layout
 
 _LINE = (
@@ -22,7 +21,6 @@ _LINE = (
     *("read", "late", "deduplicated", "superseded", "filtered"),
 )
 _VERDICT = ("app_id", "batch_id", "suite", "suite_fingerprint", "code_fingerprint", "outcome")
-_FEED = ("_change_type", "_commit_version", "_commit_timestamp")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,14 +150,14 @@ def history(path: Path, where: str, columns: Sequence[str], ledger: Ledger, *, s
     complete = ranges == [(since, table.version())]
     changes: list[Change] = []
     for first, last in ranges:
-        for rows in _feeds(table, first, last, wanted, where):
+        for rows in _feeds(path, first, last, wanted, where):
             complete = complete and rows is not None
             changes += [_change(path, row, wanted, ledger) for row in rows or ()]
     return History(changes=tuple(changes), complete=complete)
 
 
 def _feeds(
-    table: DeltaTable, first: int, last: int, columns: Sequence[str], where: str
+    path: Path, first: int, last: int, columns: Sequence[str], where: str
 ) -> Iterator[list[dict[str, Any]] | None]:
     """The changes of some versions, oldest first; None for one that cannot be read.
 
@@ -169,22 +167,20 @@ def _feeds(
     from deltalake.exceptions import DeltaError
 
     try:
-        feed = table.load_cdf(first, last, columns=[*columns, *_FEED], predicate=where)
-        with query.connect() as connection:
-            connection.register("feed", feed)
-            yield query.rows_of(connection.execute("FROM feed ORDER BY _commit_version, _change_type DESC"))
+        yield feed.rows(path, first, last, columns, where)
     except (DeltaError, duckdb.Error) as error:
         raise_machine(error)
         if first == last:
             yield None
             return
         middle = (first + last) // 2
-        yield from _feeds(table, first, middle, columns, where)
-        yield from _feeds(table, middle + 1, last, columns, where)
+        yield from _feeds(path, first, middle, columns, where)
+        yield from _feeds(path, middle + 1, last, columns, where)
 
 
 def _change(path: Path, row: dict[str, Any], columns: Sequence[str], ledger: Ledger) -> Change:
-    metadata = delta.commit_metadata(path, row["_commit_version"])
+    info = delta_log.commit_info(path, row["_commit_version"]) or {}
+    metadata = delta.user_metadata(info)
     batch = staged = None
     if "app_id" in metadata:
         prepared = metadata.get("prepared") or {}
@@ -196,7 +192,7 @@ def _change(path: Path, row: dict[str, Any], columns: Sequence[str], ledger: Led
     return Change(
         version=row["_commit_version"],
         kind=row["_change_type"],
-        at=_instant(row["_commit_timestamp"]) or "",
+        at=_instant(dates.moment(info.get("timestamp"))) or "",
         row={name: row[name] for name in columns},
         batch=batch,
         staged=staged,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidegate.ops import query
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
     from tidegate.resolution import ResolvedFlow
-    from tidegate.spec import ChangeFeed
+    from tidegate.spec import ChangeFeed, TimeWindows
 
 NOTHING = "false"
 """No row."""
@@ -32,8 +32,8 @@ def source_rows(flow: ResolvedFlow, source: DeltaTable, row: Mapping[str, Any]) 
         equal = {key: row[key] for key in target.scope if not (target.windows and key == WINDOW_START)}
         parts = [conditions.where(source, name, equal), alive(source)]
         if target.windows is not None:
-            length = timedelta(seconds=target.windows.length_seconds)
-            parts.append(_between(source, name, target.windows.time, row[WINDOW_START], length))
+            start = row[WINDOW_START]
+            parts.append(_between(source, name, target.windows.time, start, _moved(start, _rest(target.windows))))
         return " AND ".join(parts)
     if flow.flow.kind.stateful:
         return conditions.where(source, name, {"_row_id": row["_row_id"]}) if "_row_id" in row else NOTHING
@@ -52,9 +52,7 @@ def target_rows(flow: ResolvedFlow, target: DeltaTable, source: Mapping[str, Any
         if windows is None:
             return where
         time = source[windows.time]
-        length = timedelta(seconds=windows.length_seconds)
-        first = None if time is None else time - length + timedelta(microseconds=1)
-        return f"{where} AND {_between(target, table.name, WINDOW_START, first, length)}"
+        return f"{where} AND {_between(target, table.name, WINDOW_START, _moved(time, -_rest(windows)), time)}"
     if flow.flow.kind.stateful and "_row_id" not in query.column_names(target):
         return NOTHING
     if flow.flow.kind.stateful or flow.landing is not None:
@@ -90,11 +88,24 @@ def alive(table: DeltaTable) -> str:
     return "NOT coalesce(_deleted, false)" if "_deleted" in query.column_names(table) else "true"
 
 
-def _between(table: DeltaTable, name: str, column: str, first: Any, length: timedelta) -> str:
-    """From an instant to that length later, without its end; NULL for NULL."""
+def _between(table: DeltaTable, name: str, column: str, first: Any, last: Any) -> str:
+    """From one instant to another, both included; NULL for NULL."""
     if first is None:
         return conditions.where(table, name, {column: None})
-    return " AND ".join(
-        conditions.where(table, name, {column: instant}, comparison)
-        for instant, comparison in ((first, ">="), (first + length, "<"))
-    )
+    bounds = ((first, ">="), (last, "<="))
+    return " AND ".join(conditions.where(table, name, {column: bound}, comparison) for bound, comparison in bounds)
+
+
+def _rest(windows: TimeWindows) -> timedelta:
+    """From the first to the last instant of a window, in the precision of instants."""
+    return timedelta(seconds=windows.length_seconds) - timedelta(microseconds=1)
+
+
+def _moved(instant: datetime | None, by: timedelta) -> datetime | None:
+    """An instant moved, but not out of the calendar of Python, which is that of types: years 1 to 9999."""
+    if instant is None:
+        return None
+    try:
+        return instant + by
+    except OverflowError:
+        return (datetime.max if by > timedelta(0) else datetime.min).replace(tzinfo=instant.tzinfo)

@@ -19,6 +19,15 @@ SETTINGS: dict[str, str] = {
     "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
     "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
     "spark.sql.session.timeZone": "UTC",
+    # By default INT96, whose instants delta-rs reads as nanoseconds: 9999-12-31 becomes 1816.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Days and instants before 1582 in the calendar of ISO 8601 in every file, read as written. EXCEPTION, the default, fails at them.
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
+    # With false, filters that Spark pushes down to files go through the old calendar: no row of 1582-10-05 to 14 is found.
+    "spark.sql.datetime.java8API.enabled": "true",
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
     # The text of each plan for the UI and the history server: `formatted`, the default, takes twice as long.

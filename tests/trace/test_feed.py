@@ -1,0 +1,57 @@
+"""The change feed of a table, without a JVM."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import duckdb
+import pytest
+from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
+
+from tests import old_timestamps
+from tests.old_timestamps import INSTANTS
+from tidegate import dates
+from tidegate.trace import feed
+
+
+def test_changes_have_the_timestamps_that_were_written_whatever_their_files_are(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    for old in (True, False):
+        old_timestamps.append(path, {"sent": list(INSTANTS), "id": [f"a%20{old}"] * len(INSTANTS)}, old=old)
+    for instant in INSTANTS:
+        rows = feed.rows(path, 0, 1, ["sent"], f"sent = {dates.literal(instant)}")
+        assert rows == [
+            {"sent": instant, "_change_type": "insert", "_commit_version": version} for version in (0, 1)
+        ], instant
+
+
+def test_the_feed_is_that_of_delta_rs_where_that_reads_right(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    day = datetime(2026, 1, 1, tzinfo=UTC)
+    old_timestamps.append(path, {"sent": [day, day], "id": ["a", "b"]}, old=True)
+    table = DeltaTable(str(path))
+    table.update({"id": "'c'"}, predicate="id = 'b'")
+    table.delete("id = 'c'")
+    table.delete()
+    table.restore(0)
+    old_timestamps.append(path, {"sent": [day], "id": ["d"], "more": ["x"]}, old=False, schema_mode="merge")
+    table.update_incremental()
+    columns = ["sent", "id", "more"]
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("feed", table.load_cdf(0, columns=[*columns, "_change_type", "_commit_version"]))
+        expected = connection.execute("FROM feed").fetchall()
+    rows = feed.rows(path, 0, table.version(), columns, "true")
+    assert sorted(tuple(row.values()) for row in rows) == sorted(expected)
+    assert {row["_change_type"] for row in rows} == {"insert", "delete", "update_preimage", "update_postimage"}
+    assert [row["_commit_version"] for row in rows] == sorted(row["_commit_version"] for row in rows)
+
+
+def test_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "table"
+    old_timestamps.append(path, {"id": ["a"], "sent": [INSTANTS[0]]}, old=True)
+    next(path.glob("*.parquet")).unlink()
+    with pytest.raises((DeltaError, duckdb.Error)):
+        feed.rows(path, 0, 0, ["id"], "true")

@@ -1,0 +1,101 @@
+"""Reads the change feed of a table with `delta_table.query_builder`. Starts no JVM.
+
+`DeltaTable.load_cdf` of delta-rs reads timestamps of files with INT96 wrong, and takes no setting. The change feed is a set of files
+that the log names, so here a temporary table has these files, with what only the log knows of them (version, kind of change) as
+partition columns.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from tidegate.ops import query
+from tidegate.probes import delta_log, delta_table
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_KIND = "_kind_of_file"
+_ADDED = {"_change_type": "string", _KIND: "string", "_commit_version": "long"}
+_OF_FILE = {"add": "insert", "remove": "delete", "cdc": None}
+"""The kind of change of all rows of a file; a change file has that of each row in its column ``_change_type``."""
+_MAPPING = "delta.columnMapping"
+
+
+def rows(path: Path, first: int, last: int, columns: Sequence[str], where: str) -> list[dict[str, Any]]:
+    """The changes of some versions, oldest first, as `columns`, ``_change_type`` and ``_commit_version``.
+
+    Args:
+        path: A Delta table; its log and the files of these versions exist.
+        columns: Columns that the newest version has.
+        where: SQL of delta-rs.
+
+    Raises:
+        DeltaError: A file is missing or does not have the table's types (an error of deltalake), as `duckdb.Error`.
+    """
+    names = ", ".join(
+        [*map(query.quoted, columns), f"coalesce(_change_type, {_KIND}) AS _change_type", "_commit_version"]
+    )
+    with _table(path, first, last) as table, query.connect() as connection:
+        batches = delta_table.query_builder().register("feed", table).execute(f"SELECT {names} FROM feed WHERE {where}")
+        connection.register("feed", batches)
+        return query.rows_of(connection.execute("FROM feed ORDER BY _commit_version, _change_type DESC"))
+
+
+@contextmanager
+def _table(path: Path, first: int, last: int) -> Iterator[DeltaTable]:
+    """A temporary table of the files of the feed, which it reaches by symbolic links."""
+    newest = delta_table.open_table(path)
+    metadata, schema = newest.metadata(), json.loads(newest.schema().to_json())
+    schema["fields"] += [_field(name, kind) for name, kind in _ADDED.items()]
+    table = {
+        "id": "feed",
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps(schema),
+        "partitionColumns": [*metadata.partition_columns, _KIND, "_commit_version"],
+        "configuration": {name: value for name, value in metadata.configuration.items() if name.startswith(_MAPPING)},
+    }
+    files = [file for version in range(first, last + 1) for file in _files(path, version)]
+    # Versions with which a table may have mapped columns.
+    actions = [{"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}, {"metaData": table}, *files]
+    with TemporaryDirectory(prefix="tidegate-feed-") as folder:
+        # One link for each version: the log of a table has a path once, and a file may be added and removed, and put back by RESTORE.
+        for version in range(first, last + 1):
+            (Path(folder) / str(version)).symlink_to(path.resolve(), target_is_directory=True)
+        entry = delta_log.entry(Path(folder), 0)
+        entry.parent.mkdir()
+        entry.write_text("".join(f"{json.dumps(action)}\n" for action in actions), encoding="utf-8")
+        yield delta_table.open_table(Path(folder))
+
+
+def _files(path: Path, version: int) -> Iterator[dict[str, Any]]:
+    """The files with the changes of a version, as actions that add them: change files if there are any, as in Delta's ``CDCReader``."""
+    from deltalake.exceptions import DeltaError
+
+    actions = delta_log.actions(path, version) or ()
+    changes = [action for action in actions if action[0] == "cdc"]
+    data = [(kind, file) for kind, file in actions if kind in ("add", "remove") and file.get("dataChange", True)]
+    for kind, file in changes or data:
+        if file.get("deletionVector"):
+            raise DeltaError(f"version {version}: the changes of a file with a deletion vector are not in the file")
+        yield {
+            "add": {
+                "path": f"{version}/{file['path']}",
+                "partitionValues": (file.get("partitionValues") or {})
+                | {_KIND: _OF_FILE[kind], "_commit_version": str(version)},
+                "size": file.get("size") or 0,
+                "modificationTime": 0,
+                "dataChange": True,
+            }
+        }
+
+
+def _field(name: str, kind: str) -> dict[str, Any]:
+    # Where columns are mapped, each has an id and its name in files.
+    metadata = {f"{_MAPPING}.id": 10**9 + [*_ADDED].index(name), f"{_MAPPING}.physicalName": name}
+    return {"name": name, "type": kind, "nullable": True, "metadata": metadata}
