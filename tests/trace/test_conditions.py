@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -69,12 +70,15 @@ def test_a_column_that_does_not_exist_or_cannot_be_compared_is_an_error(table: D
         ("2026-03-01 23:30:00|7|insert", ("at",), ["o'b"]),
         ("true|1.50|7|delete", ("open", "amount"), ["a"]),
         ("2026-01-31|7|insert", ("day",), ["a"]),
+        (r"\N|a|7|insert", ("number", "id"), []),
+        (r"|1|7|insert", ("id", "number"), []),
+        (r"a|7|insert", ("id", "number"), []),
     ],
 )
 def test_the_key_in_a_changes_id_selects_its_row(
     table: DeltaTable, row_id: str, keys: tuple[str, ...], expected: list[str]
 ) -> None:
-    assert ids(table, conditions.of_change(table, row_id, keys)) == expected
+    assert ids(table, conditions.of_change(table, "orders", row_id, keys)) == expected
 
 
 def test_rows_made_of_a_key_are_selected_by_their_ids(tmp_path: Path) -> None:
@@ -84,4 +88,6 @@ def test_rows_made_of_a_key_are_selected_by_their_ids(tmp_path: Path) -> None:
     assert ids(DeltaTable(str(tmp_path)), of_key) == ["a|12|update_postimage", "a|7|insert"]
     first = conditions.of_key([INSTANT, 1, None])
     assert r"'2026-03-01 23:30:00.25|1|\N|'" in first
+    assert r"'0.00000010|1.0E7|-1.234E-4|'" in conditions.of_key([Decimal("1.0e-7"), 1e7, -0.0001234])
+    assert r"'0.001|9999999.0|-0.0|NaN|'" in conditions.of_key([0.001, 9999999.0, -0.0, math.nan])
     assert r"'a\|b|c\\d|'" in conditions.of_key(["a|b", r"c\d"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 from tidegate.advice import Edit
@@ -25,13 +27,16 @@ _NULL = r"\N"
 """NULL in the id of a change of a table with several keys."""
 
 
-def where(table: DeltaTable, name: str, values: Mapping[str, Any], comparison: str = "=") -> str:
+def where(
+    table: DeltaTable, name: str, values: Mapping[str, Any], comparison: str = "=", *, cast: str = "arrow_cast"
+) -> str:
     """The condition that these columns have these values; None is NULL.
 
     Args:
         name: The table's name, for error messages.
         values: By column: texts as a user writes them, or values of a row.
         comparison: ``=``, or another operator of SQL.
+        cast: ``arrow_try_cast`` if a value may be of another type; it selects no row then.
 
     Raises:
         RequestError: The table has no such column, or its type cannot be compared.
@@ -47,13 +52,13 @@ def where(table: DeltaTable, name: str, values: Mapping[str, Any], comparison: s
         parts.append(
             f"{quoted(column)} IS NULL"
             if value is None
-            else f"{quoted(column)} {comparison} {_typed(name, column, str(types[column].type), value)}"
+            else f"{quoted(column)} {comparison} {cast}({literal(text(value))}, '{_arrow_type(name, column, str(types[column].type))}')"
         )
     return " AND ".join(parts) or "true"
 
 
-def _typed(name: str, column: str, kind: str, value: Any) -> str:
-    """The value as a literal of the column's type."""
+def _arrow_type(name: str, column: str, kind: str) -> str:
+    """DataFusion's name of the column's type."""
     decimal = re.fullmatch(r"decimal\((\d+), ?(\d+)\)", kind)
     arrow = f"Decimal128({decimal[1]}, {decimal[2]})" if decimal else _ARROW.get(kind)
     if arrow is None:
@@ -61,20 +66,24 @@ def _typed(name: str, column: str, kind: str, value: Any) -> str:
             f"column {column!r} of {name!r} is of type {kind}, which cannot be part of a key",
             Edit("name another column", "request"),
         )
-    return f"arrow_cast({literal(text(value))}, '{arrow}')"
+    return arrow
 
 
-def of_change(table: DeltaTable, row_id: str, keys: Sequence[str]) -> str:
+def of_change(table: DeltaTable, name: str, row_id: str, keys: Sequence[str]) -> str:
     """The condition for the row of a keyed table of whose change a row is made.
 
     Args:
+        name: The table's name, for error messages.
         row_id: The id of the change: the key's values, the version and the kind (`tidegate.spark.intake.parse.change_id`).
     """
-    types = {field.name: str(field.type.type) for field in table.schema().fields if field.name in keys}
-    texts = [_spark_text(name, types[name]) for name in keys]
+    texts: list[str | None] = [row_id.rsplit("|", 2)[0]]
     if len(keys) > 1:
-        texts = [rf"coalesce(replace(replace({each}, '\', '\\'), '|', '\|'), '{_NULL}')" for each in texts]
-    return f"concat_ws('|', {', '.join(texts)}) = {literal(row_id.rsplit('|', 2)[0])}"
+        parts = re.findall(r"(?:[^|\\]|\\.)+|(?<=\|)(?=\||$)|^(?=\|)", str(texts[0]), re.DOTALL)
+        texts = [None if part == _NULL else re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in parts]
+    if len(texts) != len(keys):
+        return "false"
+    # Values are compared, not texts, because each engine writes another text for some values.
+    return where(table, name, dict(zip(keys, texts, strict=True)), cast="arrow_try_cast")
 
 
 def of_key(key: Sequence[Any]) -> str:
@@ -88,15 +97,6 @@ def of_key(key: Sequence[Any]) -> str:
     )
 
 
-def _spark_text(column: str, kind: str) -> str:
-    """Spark's cast of a column to text."""
-    plain = f"CAST({quoted(column)} AS VARCHAR)"
-    if not kind.startswith("timestamp"):
-        return plain
-    instant = f"replace(replace({plain}, 'T', ' '), 'Z', '')"
-    return f"CASE WHEN strpos({instant}, '.') > 0 THEN rtrim({instant}, '0') ELSE {instant} END"
-
-
 def text(value: Any) -> str:
     """A value of a row as text, as Spark casts it; instants are in UTC."""
     if isinstance(value, bool):
@@ -104,7 +104,22 @@ def text(value: Any) -> str:
     if isinstance(value, datetime):
         whole, point, fraction = value.replace(tzinfo=None).isoformat(sep=" ").partition(".")
         return whole + point + fraction.rstrip("0")
-    return str(value)
+    if isinstance(value, Decimal):
+        return f"{value:f}"
+    return _of_double(value) if isinstance(value, float) else str(value)
+
+
+def _of_double(value: float) -> str:
+    """As Java writes a double: with an exponent below 0.001 and from 10,000,000 on."""
+    if not math.isfinite(value):
+        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+    exact = Decimal(repr(value))
+    exponent = exact.adjusted()
+    if not exact or -3 <= exponent < 7:
+        return f"{exact:f}" if "." in f"{exact:f}" else f"{exact:f}.0"
+    digits = "".join(map(str, exact.as_tuple().digits)).rstrip("0")
+    sign = "-" if value < 0 else ""
+    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
 
 
 def literal(value: str) -> str:

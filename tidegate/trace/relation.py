@@ -39,7 +39,7 @@ def source_rows(flow: ResolvedFlow, source: DeltaTable, row: Mapping[str, Any]) 
         return conditions.where(source, name, {"_row_id": row["_row_id"]}) if "_row_id" in row else NOTHING
     if flow.landing is not None:
         return conditions.where(source, name, {"_row_id": row["_row_id"]})
-    return conditions.of_change(source, row["_row_id"], flow.source_keys)
+    return conditions.of_change(source, name, row["_row_id"], flow.source_keys)
 
 
 def target_rows(flow: ResolvedFlow, target: DeltaTable, source: Mapping[str, Any]) -> str:
@@ -108,4 +108,6 @@ def _moved(instant: datetime | None, by: timedelta) -> datetime | None:
     try:
         return instant + by
     except OverflowError:
-        return (datetime.max if by > timedelta(0) else datetime.min).replace(tzinfo=instant.tzinfo)
+        if by > timedelta(0):
+            return datetime.max.replace(tzinfo=instant.tzinfo)
+        return datetime.min.replace(tzinfo=instant.tzinfo)
