@@ -6,6 +6,7 @@ import contextlib
 import dataclasses
 import re
 import sys
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from importlib.machinery import ModuleSpec
@@ -15,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.old_timestamps import INSTANTS
 from tests.postgres import Postgres, postgres
 from tests.spark import flow_context as orders
 from tests.spark.kinds.outbox import Outbox
@@ -77,21 +79,42 @@ def test_a_function_gets_the_changes_of_a_batch_in_their_order_and_again_after_a
     assert outbox.ledger() == [("send", 0, 1, 1, 2), ("send", 1, 2, 2, 4)]
 
 
-def test_every_time_of_a_row_has_a_zone(outbox: Outbox, job: ModuleType) -> None:
+@pytest.mark.parametrize("zone", ["UTC", "Europe/Paris", "America/New_York"])
+def test_every_time_of_a_row_is_its_instant_in_whatever_zone_the_process_runs(
+    outbox: Outbox, job: ModuleType, zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from tidegate.spark.batch import sends
 
-    at = datetime(2026, 7, 1, 12, tzinfo=UTC)
+    # The clocks of two of the zones are set back between these.
+    instants = [
+        *INSTANTS,
+        *(
+            datetime(2026, month, day, hour, 30, tzinfo=UTC)
+            for month, day in ((10, 25), (11, 1))
+            for hour in (0, 1, 5, 6)
+        ),
+    ]
     calls: list[list[Change]] = []
     vars(job)["upsert"] = lambda changes: calls.append(list(changes))
-    columns = "id int, days array<timestamp>, stay struct<ends: timestamp>"
-    feed = orders.changes(outbox.spark, columns, (1, [at, None], (at,)), (2, None, None, "delete", 1))
-
+    texts = [each.isoformat() for each in instants]
+    columns = "id int, days array<string>, stay struct<ends: string>, local string"
+    wall = texts[0].removesuffix("+00:00")
+    rows = (1, [*texts, None], (texts[-1],), wall), (2, None, None, None, "delete", 1)
+    types = {"days": "array<timestamp>", "stay": "struct<ends: timestamp>", "local": "timestamp_ntz"}
+    texts_of_rows = orders.changes(outbox.spark, columns, *rows)
+    feed = texts_of_rows.withColumns({name: texts_of_rows[name].cast(kind) for name, kind in types.items()})
     split = sends.split_changes(outbox.context(), feed, 0)
-
     assert split is not None
-    split.write(orders.transaction(outbox.context(), 0))
-    rows = {each.key["id"]: each.row for each in calls[0]}
-    assert rows == {1: {"id": 1, "days": [at, None], "stay": {"ends": at}}, 2: None}
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        split.write(orders.transaction(outbox.context(), 0))
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    sent = {each.key["id"]: each.row for each in calls[0]}
+    local = datetime.fromisoformat(wall)
+    assert sent == {1: {"id": 1, "days": [*instants, None], "stay": {"ends": instants[-1]}, "local": local}, 2: None}
 
 
 def test_a_function_that_raises_or_leaves_changes_has_not_sent_the_batch(

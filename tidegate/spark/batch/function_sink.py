@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, cast
 
-from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType
+from pyspark.sql import functions as F
+from pyspark.sql.types import ArrayType, MapType, StructField, StructType, TimestampNTZType, TimestampType
 
 from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.changes import Change, WriteChanges
@@ -39,11 +40,13 @@ def send(context: FlowContext, changes: DataFrame) -> int:
     write = cast(WriteChanges, import_function(sink.write, f"flow {name!r}: function of its sink {sink.name}"))
     number, failed = 0, list[Exception]()
     types = {column: changes.schema[column].dataType for column in ("key", "row")}
+    # PySpark makes local times of instants: of two an hour apart, the same one where a clock is set back, and an error in the year 1.
+    read = changes.withColumns({column: F.col(column).cast(_without_zone(kind)) for column, kind in types.items()})
 
     def take() -> Iterator[Change]:
         nonlocal number
         try:
-            for each in changes.toLocalIterator():
+            for each in read.toLocalIterator():
                 number += 1
                 values = each.asDict(recursive=True)
                 yield Change(**values | {column: _with_zone(values[column], types[column]) for column in types})
@@ -77,11 +80,25 @@ def send(context: FlowContext, changes: DataFrame) -> int:
     return number
 
 
+def _without_zone(kind: DataType) -> DataType:
+    """The type whose values are the times of a type in UTC, the zone of the session."""
+    match kind:
+        case TimestampType():
+            return TimestampNTZType()
+        case StructType():
+            return StructType([StructField(each.name, _without_zone(each.dataType), each.nullable) for each in kind])
+        case ArrayType():
+            return ArrayType(_without_zone(kind.elementType), kind.containsNull)
+        case MapType():
+            return MapType(_without_zone(kind.keyType), _without_zone(kind.valueType), kind.valueContainsNull)
+    return kind
+
+
 def _with_zone(value: Any, kind: DataType) -> Any:
-    """A value with all times in UTC: PySpark gives them in the zone of the process, without naming it."""
+    """A value of `_without_zone` with the zone of its instants."""
     match kind:
         case TimestampType() if value is not None:
-            return value.astimezone(UTC)
+            return value.replace(tzinfo=UTC)
         case StructType() if value is not None:
             return {field.name: _with_zone(value[field.name], field.dataType) for field in kind.fields}
         case ArrayType() if value is not None:
