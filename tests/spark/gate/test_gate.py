@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -202,6 +203,27 @@ def test_a_verdict_contains_no_value_of_the_data(rows: DataFrame, tmp_path: Path
     text = json_codec.encode(verdict)
     assert CANARY not in text
     assert "47114711" not in text
+
+
+@pytest.mark.parametrize("zone", ["UTC", "America/New_York"])
+def test_the_first_and_the_last_instant_of_a_batch_are_compared_in_utc(
+    spark: SparkSession, tmp_path: Path, zone: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, last = "0001-01-01T00:00:00", "9999-12-31T23:59:59.999999"
+    gate = gate_of(
+        tmp_path,
+        rule("expect_column_min_to_be_between", "critical", column="at", min_value=first, max_value=first),
+        rule("expect_column_max_to_be_between", "critical", column="at", min_value=last, max_value=last),
+    )
+    batch = spark.sql(f"SELECT explode(array(TIMESTAMP '{first}', TIMESTAMP '{last}')) AS at")
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    try:
+        verdict = gate.judge(gate.flag(batch), flow="silver", app_id="x/silver/v1/0", batch_id=0)
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+    assert [result.success for result in verdict.results] == [True, True]
 
 
 def test_a_rule_about_a_missing_column_raises_an_error_with_its_name(rows: DataFrame, tmp_path: Path) -> None:

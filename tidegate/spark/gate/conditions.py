@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, PySparkException, PythonException
 from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
 
 from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError
@@ -126,8 +127,14 @@ def _engine_class() -> type[SparkDFExecutionEngine]:
             if not branches:
                 return {}
             whole = functools.reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), branches)
+            # PySpark makes local times of instants, and an error of the first day of the year 1.
+            instants = {
+                each.name: F.col(each.name).cast("timestamp_ntz")
+                for each in whole.schema
+                if each.dataType == TimestampType()
+            }
             values: dict[str, Any] = {}
-            for row in whole.collect():
+            for row in whole.withColumns(instants).collect():
                 values |= {name: value for name, value in row.asDict().items() if value is not None}
             return {
                 each.metric_configuration.id: convert_to_json_serializable(data=values.get(f"_{number}_{place}"))
