@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
 from tidegate.layout import Layout
 from tidegate.ops import lake_query
+from tidegate.trace import feed
 
 pytestmark = pytest.mark.jvm
 
@@ -29,3 +31,10 @@ def test_deletion_vectors_mapped_columns_and_partitions_are_read(spark: SparkSes
     with lake_query.execute(layout, sql, {}) as result:
         rows = list(lake_query.fetched(result, None))
     assert rows == [(id, f"n{id}", "2026-01-01") for id in (0, 2, 3, 5)]
+    inserted = feed.rows(layout.table("silver.orders"), 0, 1, ["id", "full name", "day"], "id = 4")
+    assert [(row["full name"], row["day"].isoformat(), row["_change_type"]) for row in inserted] == [
+        ("n4", "2026-01-01", "insert")
+    ]
+    # Which rows a new deletion vector deletes is not read, so that version is one that cannot be read, and not one without changes.
+    with pytest.raises(DeltaError, match="deletion vector"):
+        feed.rows(layout.table("silver.orders"), 0, 3, ["id"], "true")

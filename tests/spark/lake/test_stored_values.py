@@ -23,7 +23,7 @@ pytestmark = pytest.mark.jvm
 
 TEXTS = tuple(instant.replace(tzinfo=None).isoformat(sep=" ") for instant in INSTANTS)
 KINDS = {"sent": "TIMESTAMP", "local": "TIMESTAMP_NTZ", "day": "DATE"}
-COMPARISONS = ("=", "<", "<=", ">", ">=")
+COMPARISONS = ("=", ">")
 
 
 @contextmanager
@@ -53,7 +53,7 @@ def edges(spark: SparkSession) -> DataFrame:
 
 
 def expected(column: str, comparison: str, text: str) -> list[int]:
-    compare = getattr(str, {"=": "__eq__", "<": "__lt__", "<=": "__le__", ">": "__gt__", ">=": "__ge__"}[comparison])
+    compare = getattr(str, {"=": "__eq__", ">": "__gt__"}[comparison])
     length = 10 if KINDS[column] == "DATE" else None
     # Only a fraction of six digits, or none, keeps the order of texts.
     padded = [(each if "." in each else f"{each}.000000")[:length] for each in (*TEXTS, text)]
@@ -88,18 +88,19 @@ def test_the_edges_of_days_and_instants_are_the_same_for_three_readers(
     assert as_texts(path) == [(text, text, text) for text in TEXTS]
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
-        connection.execute("CREATE VIEW edges AS SELECT * FROM read_parquet(?)".replace("?", repr(parquet)))
+        connection.execute(f"CREATE VIEW edges AS FROM read_parquet({parquet!r})")
         rows = connection.execute("SELECT sent::TIMESTAMP::VARCHAR FROM edges ORDER BY id").fetchall()
         assert [text for (text,) in rows] == list(TEXTS)
         by_spark = spark.read.format("delta").load(str(path))
         for column in KINDS:
             for text in TEXTS:
-                for comparison in ("=", "<=", ">"):
+                for comparison in COMPARISONS:
                     condition = f"{column} {comparison} {literal(column, text)}"
                     in_zone = condition.replace("TIMESTAMP ", "TIMESTAMPTZ ").replace("TIMESTAMP_NTZ", "TIMESTAMP")
                     by_duckdb = connection.execute(f"SELECT id FROM edges WHERE {in_zone} ORDER BY id").fetchall()
                     matches = [id for (id,) in by_duckdb], ids_by_delta_rs(path, column, comparison, text)
                     assert matches == (expected(column, comparison, text),) * 2, condition
+            for text in (TEXTS[0], TEXTS[2], TEXTS[-1]):
                 condition = f"{column} = {literal(column, text)}"
                 ids = sorted(row["id"] for row in by_spark.where(condition).select("id").collect())
                 assert ids == expected(column, "=", text), condition
@@ -157,9 +158,9 @@ def test_the_id_of_a_change_leads_to_its_key_and_back(spark: SparkSession, tmp_p
             F.lit("insert").alias("_change_type"),
         )
         ids = {"one": parse.change_id(("key",)), "two": parse.change_id(("key", "other"))}
-        changes.select("*", *[id.alias(name) for name, id in ids.items()]).coalesce(1).write.format("delta").save(
-            str(path)
-        )
+        changes.select("text", "key", *[id.alias(name) for name, id in ids.items()]).coalesce(1).write.format(
+            "delta"
+        ).save(str(path))
         table = delta_table.open_table(path)
         for row in query.query(path, ["text", "key", "one", "two"], "FROM delta_table"):
             for id, keys in ((row["one"], ("key",)), (row["two"], ("key", "other"))):
