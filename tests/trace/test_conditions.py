@@ -50,6 +50,18 @@ def test_texts_and_values_of_rows_select_the_same_row(table: DeltaTable) -> None
     assert ids(table, conditions.where(table, "orders", {"id": "o'b", "number": None})) == ["o'b"]
 
 
+def test_nan_and_both_zeros_are_one_key_each(tmp_path: Path) -> None:
+    numbers = {"nan": math.nan, "-nan": -math.nan, "0": 0.0, "-0": -0.0, "1": 1.0}
+    write_deltalake(str(tmp_path), pyarrow.table({"id": list(numbers), "x": list(numbers.values())}))
+    table = DeltaTable(str(tmp_path))
+    for value, expected in ((math.nan, ["-nan", "nan"]), (0.0, ["-0", "0"]), (-0.0, ["-0", "0"]), (1.0, ["1"])):
+        assert ids(table, conditions.where(table, "numbers", {"x": value})) == expected
+        assert ids(table, conditions.where(table, "numbers", {"x": conditions.text(value)})) == expected
+        assert (
+            ids(table, conditions.of_change(table, "numbers", f"{conditions.text(value)}|7|insert", ("x",))) == expected
+        )
+
+
 def test_a_column_that_does_not_exist_or_cannot_be_compared_is_an_error(table: DeltaTable) -> None:
     with pytest.raises(RequestError, match="has no column 'name'; it has: id, number"):
         conditions.where(table, "orders", {"name": "x"})

@@ -49,12 +49,25 @@ def where(
                 f"table {name!r} has no column {column!r}",
                 Edit(f"it has: {', '.join(types)}", "request"),
             )
-        parts.append(
-            f"{quoted(column)} IS NULL"
-            if value is None
-            else f"{quoted(column)} {comparison} {cast}({literal(text(value))}, '{_arrow_type(name, column, str(types[column].type))}')"
-        )
+        if value is None:
+            parts.append(f"{quoted(column)} IS NULL")
+            continue
+        written, arrow = text(value), _arrow_type(name, column, str(types[column].type))
+        special = _special(quoted(column), written) if arrow.startswith("Float") and comparison == "=" else None
+        parts.append(special or f"{quoted(column)} {comparison} {cast}({literal(written)}, '{arrow}')")
     return " AND ".join(parts) or "true"
+
+
+def _special(column: str, value: str) -> str | None:
+    """The condition for NaN and zero, which are one key each for Spark; None for other numbers.
+
+    Statistics do not count NaN, so that delta-rs skips files that have it; and it tells the zeros apart.
+    """
+    try:
+        number = float(value)
+    except ValueError:
+        return None
+    return f"isnan({column})" if math.isnan(number) else f"abs({column}) = 0" if number == 0 else None
 
 
 def _arrow_type(name: str, column: str, kind: str) -> str:
