@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.resolved import resolved_flow
-from tidegate.checkpoints import checkpoint
+from tidegate import json_codec
+from tidegate.checkpoints import checkpoint, history
 from tidegate.ops import evolution
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ class Checkpoint:
         """``offsets/N``, with a line for each source; None for one without an offset."""
         lines = ["-" if offset is None else json.dumps(offset) for offset in offsets]
         metadata = {"batchWatermarkMs": 0, "batchTimestampMs": 1795256131973 + batch_id, "conf": {}}
+        leave_note(self.path, batch_id)
         (self.path / "offsets" / str(batch_id)).write_text("\n".join(["v1", json.dumps(metadata), *lines]))
 
     def commit(self, batch_id: int) -> None:
@@ -58,6 +60,12 @@ class Checkpoint:
         folder = self.path / "sources" / "0"
         folder.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text("\n".join(["v1", *entries]))
+
+
+def leave_note(checkpoint: Path, batch_id: int) -> None:
+    """The note of a run that began a batch of a checkpoint folder, and knows no table: the test need not write what the batch did."""
+    note = history.History(batch=batch_id)
+    json_codec.write(checkpoint.parent.with_name(f"{checkpoint.parent.name}-{checkpoint.name}.history.json"), note)
 
 
 def write_refused_schema_change(

@@ -15,6 +15,7 @@ from tidegate import errors
 from tidegate.advice import Command, Edit, OutsideAct
 from tidegate.errors import TidegateError
 from tidegate.report import ExpectationResult, Verdict, describe_error
+from tidegate.table_history import Doubt
 
 VERDICT = Verdict(
     flow="silver",
@@ -98,6 +99,15 @@ RAISED: dict[str, TidegateError] = {
     "TableUnreadableError": errors.TableUnreadableError(
         Path("/lake/tables/silver/orders"), Path("/lake/tables/silver/orders/_delta_log/1.json"), "is empty"
     ),
+    "TableInDoubtError": errors.TableInDoubtError(
+        Doubt(
+            table="silver.flights", reason="rewritten", what="version 7 is a RESTORE", version=7, operation="RESTORE"
+        ),
+        flow="silver",
+        known_by="shop/silver",
+        is_own=True,
+        way_out=Command.tidegate("run", "shop", "--mode", "full_refresh", says="derive it again with `{}`"),
+    ),
     "TableDiffersError": errors.TableDiffersError(
         "silver", "silver.flights", "1 missing", OutsideAct("a backfill derives rows again")
     ),
@@ -117,6 +127,7 @@ EXIT_CODES = {
     os.EX_DATAERR: {
         "RefusedError", "GateRefusedError", "BatchHeldError", "TransformRefusedError", "ContractRefusedError",
         "RewriteRefusedError", "OffsetsExpiredError", "GapError", "SourceRewrittenError",
+        "TableInDoubtError",
     },
     os.EX_SOFTWARE: {"TidegateError", "LedgerImbalanceError", "LateRowsDroppedError", "UnexpectedError", "StoppedError"},
     os.EX_TEMPFAIL: TRANSIENT,

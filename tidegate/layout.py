@@ -12,7 +12,7 @@
            checkpoints/<dag_id>/<flow>/v<N>.schema.json         the schema of the records that the version parses
            checkpoints/<dag_id>/<flow>/v<N>.topic.json          Kafka's ids of the topic and the cluster that it reads
            checkpoints/<dag_id>/<flow>/v<N>/<refresh>/          Spark's: offsets, commits, sources, state
-           checkpoints/<dag_id>/<flow>/v<N>-<r>.<what>.json     refused, decision, origin: notes about a refresh and its batch
+           checkpoints/<dag_id>/<flow>/v<N>-<r>.<what>.json     refused, decision, origin, history: notes about a refresh and its batch
            checkpoints/<dag_id>/<flow>/reprocessing/            pending backfills and reingests of windows
            checkpoints/<dag_id>/<flow>/claim.json               the claim of a replay in progress
            checkpoints/<dag_id>/<flow>/rewrite.json             the backfill or swap that was refused for its number of rows
@@ -141,6 +141,10 @@ class Layout:
     def compared_snapshot(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
         """The snapshot that the newest batch of a checkpoint compares, as JSON."""
         return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.snapshot.json"
+
+    def history(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
+        """The last proven positions of a checkpoint in the tables that it reads and writes (`tidegate.checkpoints.history`), as JSON."""
+        return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.history.json"
 
     def overrides(self, dag_id: str, flow: str) -> Path:
         """Decisions of people about a flow at run time (`tidegate.checkpoints.overrides`), one line of JSON each."""

@@ -43,6 +43,8 @@ class Facts:
     """Why the declaration, the checkpoint or the source could not be read."""
     unreachable: bool = False
     """Whether the error is a source that did not answer."""
+    in_doubt: bool = False
+    """Whether the error is that the history of a table is not proven (`tidegate.status.proofs`)."""
     late: bool = False
     """Whether the error is only that the reading ended before the lake itself was read: the machine is slow."""
     off: str | None = None
@@ -270,6 +272,17 @@ STATES: Mapping[str, State] = {
         known="the lake was too slow for this reading, so nothing is known; the next one waits longer",
         says=lambda facts: facts.error if facts.late else None,
         tone="wait",
+    ),
+    "in doubt": State(
+        known="a table that it reads or writes does not have the history that is known of it: someone restored or replaced rows, or "
+        "a part of it was lost or comes from an older copy",
+        says=lambda facts: _unreadable(facts) if facts.in_doubt else None,
+        tone="bad",
+        blocks=True,
+        next_step=Then(
+            OutsideAct("put back what the table had, or derive it again as the error says"),
+            Command.tidegate("status", "{pipeline}", says="`{}` shows whether its history is proven"),
+        ),
     ),
     "error": State(
         known="its declaration, its checkpoint or its source cannot be read, or they do not fit each other",

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow
 
+from tests.spark_files import leave_note
 from tidegate.checkpoints import checkpoint
 from tidegate.environment import Environment
 from tidegate.layout import Layout
@@ -226,6 +227,7 @@ class Checkpoint:
     def plan(self, batch_id: int, *offsets: dict[str, Any] | None) -> Checkpoint:
         """Log the position in each source; None for one of which nothing was read."""
         metadata = {"batchWatermarkMs": 0, "batchTimestampMs": 1_767_607_200_000, "conf": {}}
+        leave_note(self.folder, batch_id)
         lines = ["-" if offset is None else json.dumps(offset) for offset in offsets]
         self._write("offsets", batch_id, "v1", json.dumps(metadata), *lines)
         return self

@@ -29,6 +29,7 @@ from tidegate.spark.reprocessing.backfill import Backfill
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
 
 if TYPE_CHECKING:
+    from deltalake import CommitProperties
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.report import BatchRecord
@@ -149,10 +150,16 @@ def gate_of(layout: Layout, flow: Flow, suite: Sequence[Mapping[str, Any]]) -> S
 
 
 def plan_batch(context: FlowContext, batch_id: int, offset: Mapping[str, Any] | None = None) -> None:
-    """Write the offset log of a batch as Spark does before it runs the batch, with the time `PLANNED_MS`."""
+    """Write the offset log of a batch as Spark does before it runs the batch, with the time `PLANNED_MS`.
+
+    Args:
+        offset: By default, for a flow that reads tables, that nothing of any was read.
+    """
+    unread = ["-"] * len(context.query_paths) or ["{}"]
+    offsets = unread if offset is None else [json.dumps(dict(offset))]
     path = context.checkpoint / "offsets" / str(batch_id)
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"v1\n{json.dumps({'batchTimestampMs': PLANNED_MS})}\n{json.dumps(dict(offset or {}))}")
+    path.write_text("\n".join(["v1", json.dumps({"batchTimestampMs": PLANNED_MS}), *offsets]))
     (context.checkpoint / "metadata").write_text('{"id":"7"}')
 
 
@@ -198,8 +205,20 @@ def table(path: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=repr)
 
 
+def by_writer(path: Path) -> CommitProperties:
+    """The properties of a commit that names the flow of `FLOWS` that writes the table: those of others may put a table in doubt."""
+    from deltalake import CommitProperties
+
+    name = f"{path.parent.name}.{path.name}"
+    writers = [f"orders/{flow.name}/v1/0" for flow in FLOWS if flow.target.name == name]
+    metadata = {"userMetadata": json.dumps({"app_id": writers[0], "batch_id": -1})} if writers else {}
+    return CommitProperties(custom_metadata=metadata)
+
+
 def write_table(path: Path, columns: str, *rows: tuple[Any, ...]) -> None:
     """Create a table, or overwrite its rows in a new version, with delta-rs, which is a hundred times faster than Spark.
+
+    The commit names the flow of `FLOWS` that writes the table, as each of its commits does.
 
     Args:
         path: The table.
@@ -219,4 +238,10 @@ def write_table(path: Path, columns: str, *rows: tuple[Any, ...]) -> None:
     types |= {"timestamp": pa.timestamp("us", tz="UTC"), "timestamp_ntz": pa.timestamp("us")}
     schema = pa.schema([(name, types[kind]) for name, kind in (column.split() for column in columns.split(","))])
     records = [dict(zip(schema.names, row, strict=True)) for row in rows]
-    write_deltalake(str(path), pa.Table.from_pylist(records, schema=schema), mode="overwrite", schema_mode="overwrite")
+    write_deltalake(
+        str(path),
+        pa.Table.from_pylist(records, schema=schema),
+        mode="overwrite",
+        schema_mode="overwrite",
+        commit_properties=by_writer(path),
+    )

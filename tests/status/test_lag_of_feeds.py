@@ -7,6 +7,7 @@ import time
 from typing import Any
 
 import pytest
+from deltalake import DeltaTable
 
 from tests.spark_files import add, change, delta_offset, remove, txn
 from tests.status.sample_project import SILVER, SampleProject
@@ -116,7 +117,9 @@ def test_a_source_without_the_next_version_is_an_error(project: SampleProject, c
     project.checkpoint("silver").run(0, delta_offset(version, table_id=str(table_id)))
     folder = log.path / "_delta_log"
     if cause == "log cleaned":
-        (folder / f"{1:020d}.json").unlink()
+        DeltaTable(str(log.path)).create_checkpoint()
+        for cleaned in (0, 1):
+            (folder / f"{cleaned:020d}.json").unlink()
     if cause == "vacuumed":
         (log.path / "c").unlink()
     if cause == "deleted":

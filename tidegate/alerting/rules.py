@@ -78,7 +78,7 @@ def _of_state(name: str) -> Advice:
 RULES: Mapping[str, Rule] = {
     "unreadable": Rule(
         severity="critical",
-        meaning="the source, the checkpoint, a table or the declaration cannot be read",
+        meaning="the source, the checkpoint, a table or the declaration cannot be read, or the history of a table is in doubt",
         while_off=True,
         cause=conditions.unreadable,
         below=BLOCKED,

@@ -34,6 +34,7 @@ from tidegate.errors.lake import LateRowsDroppedError as LateRowsDroppedError
 from tidegate.errors.lake import LeaseHeldError as LeaseHeldError
 from tidegate.errors.lake import LedgerImbalanceError as LedgerImbalanceError
 from tidegate.errors.lake import TableDiffersError as TableDiffersError
+from tidegate.errors.lake import TableInDoubtError as TableInDoubtError
 from tidegate.errors.lake import TableUnreadableError as TableUnreadableError
 from tidegate.errors.lake import WriteConflictError as WriteConflictError
 from tidegate.errors.machine import AirflowUnavailableError as AirflowUnavailableError

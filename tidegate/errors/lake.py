@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tidegate.advice import Advice, Either, OutsideAct, Then, new_version
-from tidegate.errors.error import EX_CONFIG, EX_DIFFERS, EX_TEMPFAIL, TidegateError
+from tidegate.errors.error import EX_CONFIG, EX_DATAERR, EX_DIFFERS, EX_TEMPFAIL, TidegateError
 
 if TYPE_CHECKING:
     from pathlib import Path
+
+    from tidegate.table_history import Doubt
 
 
 class LedgerImbalanceError(TidegateError):
@@ -78,6 +80,40 @@ class TableDiffersError(TidegateError):
         )
         self.flow = flow
         self.target = target
+
+
+class TableInDoubtError(TidegateError):
+    """A table that the flow reads or writes does not have the history that is known of it. Nothing was written.
+
+    Args:
+        doubt: What is known about it.
+        flow: The flow that stops.
+        known_by: ``<pipeline>/<flow>`` of the flow that knows the history: the one that stops, or the one that writes its source.
+        is_own: Whether it is the flow that stops, so that a new checkpoint of it ends the doubt.
+        way_out: What makes right again what was derived, or read, with another history.
+    """
+
+    exit_code = EX_DATAERR
+
+    def __init__(self, doubt: Doubt, *, flow: str, known_by: str, is_own: bool, way_out: Advice) -> None:
+        others = "" if is_own else f" (known by flow {known_by}, which writes it)"
+        if doubt.reason == "not followed":
+            meaning, advice = "which the flow cannot follow, because it reads added rows only", way_out
+        else:
+            meaning = "so what was derived from it is not known to be right"
+            advice = Either(OutsideAct("put back what the table had, from a backup"), way_out)
+        super().__init__(
+            f"flow {flow!r}: the history of table {doubt.table!r} is in doubt{others}: {doubt.what}, {meaning}. Nothing was written.",
+            advice,
+        )
+        self.flow = flow
+        self.table = doubt.table
+        self.reason = doubt.reason
+        self.version = doubt.version
+        self.operation = doubt.operation
+        self.at_ms = doubt.at_ms
+        self.known_by = known_by
+        self.is_own = is_own
 
 
 class DamagedFileError(TidegateError):

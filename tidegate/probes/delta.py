@@ -64,7 +64,8 @@ def current_version(path: Path) -> int | None:
 def transaction_version(path: Path, app_id: str) -> int | None:
     """The last batch that the application ``app_id`` wrote to a table; None if there is no batch or no table."""
     table = delta_table.find(path)
-    return None if table is None else table.transaction_version(app_id)
+    with delta_table.reading_log(path):
+        return None if table is None else table.transaction_version(app_id)
 
 
 def writers(path: Path, app_id: str) -> frozenset[str]:
@@ -138,7 +139,9 @@ def snapshot_files(path: Path, version: int | None = None) -> list[ChangedFile]:
     Raises:
         FileNotFoundError: The log no longer goes back to that version.
     """
-    actions = delta_table.open_table(path, version).get_add_actions(flatten=True)
+    table = delta_table.open_table(path, version)
+    with delta_table.reading_log(path):
+        actions = table.get_add_actions(flatten=True)
     names = actions.schema.names
     columns = {
         name: actions.column(name).to_pylist() if name in names else [None] * actions.num_rows
@@ -271,7 +274,9 @@ def all_exist(path: Path, files: Iterable[ChangedFile]) -> bool:
 def can_read_version(path: Path, version: int) -> bool:
     """Whether the table can still be read at a version: the log goes back that far, and all files exist."""
     try:
-        names = delta_table.open_table(path, version).get_add_actions().column("path").to_pylist()
+        table = delta_table.open_table(path, version)
+        with delta_table.reading_log(path):
+            names = table.get_add_actions().column("path").to_pylist()
     except (FileNotFoundError, TableUnreadableError):
         return False
     return all((path / unquote(name)).exists() for name in names)

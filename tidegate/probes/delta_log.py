@@ -54,10 +54,20 @@ def actions(path: Path, version: int) -> list[tuple[str, dict[str, Any]]] | None
     file = entry(path, version)
     try:
         with reading(path, file):
-            lines = file.read_bytes().splitlines()
-            listed = [_action(line) for line in lines if line.strip()]
+            content = file.read_bytes()
     except FileNotFoundError:
         return None
+    return parse(path, file, content)
+
+
+def parse(path: Path, file: Path, content: bytes) -> list[tuple[str, dict[str, Any]]]:
+    """Kind and content of the actions in the content of a commit's file.
+
+    Raises:
+        TableUnreadableError: It is empty or torn.
+    """
+    with reading(path, file):
+        listed = [_action(line) for line in content.splitlines() if line.strip()]
     if not listed:
         raise TableUnreadableError(path, file, "is empty")
     return listed

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NoReturn
 
 from tidegate.errors import TableUnreadableError, TidegateError
 from tidegate.errors.classification import raise_machine
@@ -80,16 +80,31 @@ def query_builder() -> QueryBuilder:
 def reading(path: Path) -> Iterator[None]:
     """Raise `TableUnreadableError` if delta-rs, or DuckDB behind it, fails to read rows of the table inside."""
     import duckdb
+
+    try:
+        with reading_log(path):
+            yield
+    except (duckdb.IOException, duckdb.InvalidInputException) as error:
+        _raise(path, error)
+
+
+@contextmanager
+def reading_log(path: Path) -> Iterator[None]:
+    """Raise `TableUnreadableError` if delta-rs fails inside, which reads some of the log of an open table only when it is asked."""
     from deltalake.exceptions import DeltaError
 
     try:
         yield
     except TidegateError:
         raise
-    except (DeltaError, OSError, duckdb.IOException, duckdb.InvalidInputException) as error:
-        raise_machine(error, f"table {path}")
-        delta_log.check(path)
-        raise _unreadable(path, error) from None
+    except (DeltaError, OSError) as error:
+        _raise(path, error)
+
+
+def _raise(path: Path, error: Exception) -> NoReturn:
+    raise_machine(error, f"table {path}")
+    delta_log.check(path)
+    raise _unreadable(path, error) from None
 
 
 def _unreadable(path: Path, error: Exception) -> TableUnreadableError:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidegate.spark.batch.work import Work
     from tidegate.spark.gate import SuiteGate
     from tidegate.spark.kinds.kind import Kind
+    from tidegate.table_history import Position
 
 Transform = Callable[..., "DataFrame"]
 """Takes the rows of the first source, and by name those of the others."""
@@ -65,6 +66,9 @@ class FlowContext:
     gate: SuiteGate | None
     persisted: list[DataFrame] = field(default_factory=list)
     """DataFrames that the current batch persisted; `release` unpersists them."""
+
+    proven: dict[Path, Position] = field(default_factory=dict)
+    """The newest position in each table whose history was proven in this run (`tidegate.spark.batch.proofs`)."""
 
     @property
     def spark(self) -> SparkSession:

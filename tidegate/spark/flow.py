@@ -23,7 +23,7 @@ from tidegate.folders import entries
 from tidegate.probes import delta
 from tidegate.quarantine import decision
 from tidegate.spark.batch import ledger as batch_ledger
-from tidegate.spark.batch import micro_batch
+from tidegate.spark.batch import micro_batch, proofs
 from tidegate.spark.batch.split import check_not_ahead, last_batches
 from tidegate.spark.batch.work import Staged
 from tidegate.spark.driver.leased import leased_flow
@@ -89,6 +89,7 @@ def _prepare(context: FlowContext, before: Callable[[FlowContext], FlowContext] 
     prefix = f"{context.pipeline.name}/{context.flow.name}/"
     checkpoint.check_writers(context.flow, context.ref, transactions)
     _check_target_exists(context, state.last_committed is not None, transactions)
+    proofs.adopt(context)
     if state.last_planned is None and context.ref.refresh == 0:
         _check_old_versions_finished(context)
     checkpoint.write_sidecar(context.layout, context.pipeline, context.flow)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidegate import resolution
 from tidegate.checkpoints import checkpoint, overrides
 from tidegate.environment import Environment
-from tidegate.errors import RefusedError, RewriteRefusedError, TidegateError, classify
+from tidegate.errors import RefusedError, RewriteRefusedError, TableInDoubtError, TidegateError, classify
 from tidegate.layout import Layout
 from tidegate.report import FlowReport, RunReport, describe_error, now
 from tidegate.request import RunRequest
@@ -161,7 +161,20 @@ class _Job:
                     flow_report.lag_before = lag.measure(self.environment, each).to_json()
             except Exception as error:
                 # Also a table whose log cannot be read stops only what stands on it.
-                self.blocked[each.flow.name] = classify(error)
+                if not self._renews(error):
+                    self.blocked[each.flow.name] = classify(error)
+
+    def _renews(self, error: Exception) -> bool:
+        """Whether the run gives the flow that is in doubt about a table a new checkpoint. It proves the tables again when it begins."""
+        mode = self.request.mode
+        whole = mode == "full_refresh" or (mode == "reingest" and self.request.window is None and not self.request.gaps)
+        if not isinstance(error, TableInDoubtError) or not whole or self.request.dry_run:
+            return False
+        pipeline = resolution.load(self.request.dag_id, self.environment.project).pipeline
+        selected = self.request.selected(pipeline)
+        return any(
+            error.known_by == f"{pipeline.name}/{flow.name}" and self.request.applies_to(flow) for flow in selected
+        )
 
     def _session(self) -> SparkSession:
         from tidegate.spark.driver.session import build_session

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pendulum
 
 from tidegate.advice import OutsideAct
-from tidegate.errors import SourceUnavailableError, TidegateError, classify
+from tidegate.errors import SourceUnavailableError, TableInDoubtError, TidegateError, classify
 from tidegate.states import Facts, Status, status_of
 from tidegate.status.sources import source
 
@@ -100,6 +100,7 @@ class FlowStatus:
             read_at=self.read_at,
             error=self.problem or ("it could not be read" if self.lag is None else None),
             unreachable=isinstance(self.error, SourceUnavailableError),
+            in_doubt=isinstance(self.error, TableInDoubtError),
             late=self.late,
             off=self.off or facts.off,
             holder=self.holder,

@@ -14,14 +14,14 @@ import pendulum
 from tidegate import dates
 from tidegate.alerting import expiry
 from tidegate.checkpoints import checkpoint, overrides, progress, rewrite
-from tidegate.errors import SourceUnavailableError, TidegateError
+from tidegate.errors import SourceUnavailableError, TableInDoubtError, TidegateError
 from tidegate.formatting import count, span
 from tidegate.layout import Layout
 from tidegate.ops import plans
 from tidegate.probes import delta, delta_log
 from tidegate.report import describe_error
 from tidegate.states import Facts, RefusedBy
-from tidegate.status import idle, topic_intervals, unfinished, wait
+from tidegate.status import idle, proofs, topic_intervals, unfinished, wait
 from tidegate.status.interval import interval_of
 from tidegate.status.sources import source
 
@@ -108,6 +108,7 @@ class Lag:
             flow=self.flow,
             error=None if self.error is None else " ".join(self.error.message.split()),
             unreachable=isinstance(self.error, SourceUnavailableError),
+            in_doubt=isinstance(self.error, TableInDoubtError),
             off=self.reason if self.switched_off else None,
             refused_by=self.refused_by,
             has_work=self.has_work,
@@ -133,8 +134,9 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         SourceError: The landing folder or the topic does not exist.
         SourceUnavailableError: No broker answers. Transient.
         OffsetsExpiredError: The source no longer has the data that the checkpoint reads next.
-        CheckpointCorruptError: A file of the checkpoint cannot be read.
+        CheckpointCorruptError: A file of the checkpoint cannot be read, or it is older than the tables.
         TableUnreadableError: The log of a table that the flow reads or writes is damaged.
+        TableInDoubtError: A table that the flow reads or writes does not have the history that is known of it.
     """
     if resolved.error is not None:
         raise resolved.error
@@ -142,7 +144,9 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     _check_logs(layout, resolved)
     ref = checkpoint.current(layout, pipeline, flow)
     folder = ref.path(layout)
+    proven = proofs.check(layout, resolved, ref)
     state = progress.read(folder)
+    proofs.check_checkpoint(layout, resolved, ref, proven, state.last_planned)
     if state.last_committed is None:
         checkpoint.check_writers(flow, ref, delta.writers(layout.table(flow.target.name), ref.app_id))
     committed = None if state.last_committed is None else progress.planned_batch(folder, state.last_committed)
@@ -160,6 +164,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         completeness.summary() if completeness is not None else "",
         pending.skipped,
         _rewritten(pending.rewritten),
+        proven.summary(),
         _sent_again(flow, ref) if state.last_committed is None else "",
         _expiry_warning(layout, resolved, pending),
         judged.summary() if judged is not None and refused is None else "",

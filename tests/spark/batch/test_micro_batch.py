@@ -222,6 +222,7 @@ def test_a_checkpoint_older_than_its_tables_is_an_error_before_the_split(latest:
 
 def test_an_empty_batch_writes_nothing(latest: Callable[..., FlowContext]) -> None:
     context = latest()
+    plan_batch(context, 0)
 
     micro_batch.run_steps(context, 0, lambda _: None)
 

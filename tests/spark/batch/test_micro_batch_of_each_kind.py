@@ -38,6 +38,7 @@ def test_a_micro_batch_of_a_group_flow_recomputes_the_groups(latest: Callable[..
     assert context.source_table is not None
     orders = context.spark.createDataFrame([(1, 1)], "id int, day int")
     orders.write.format("delta").save(str(context.source_table))
+    plan_batch(context, 0)
 
     micro_batch.process(context, changes(context.spark, "id int, day int", (1, 1), version=0), 0)
 

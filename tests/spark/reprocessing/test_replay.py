@@ -240,7 +240,8 @@ def test_an_entry_without_its_source_record_stays_open_with_a_rule_for_it(place:
     context = silver(place)
     assert context.source_table is not None
     row_id = next(row["_row_id"] for row in orders.table(context.quarantine))
-    DeltaTable(str(context.source_table)).delete(f"_row_id = '{row_id}'")
+    properties = orders.by_writer(context.source_table)
+    DeltaTable(str(context.source_table)).delete(f"_row_id = '{row_id}'", commit_properties=properties)
 
     replay.replay_entries(context, ALL)
 

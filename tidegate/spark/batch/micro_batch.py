@@ -1,6 +1,6 @@
 """The steps of a micro-batch, numbered as in docs/architecture.md.
 
-0. Decide: read from quarantine, late table and target what an earlier attempt wrote.
+0. Decide: read from quarantine, late table and target what an earlier attempt wrote; prove the history of every table.
 1. Transform: parse rows to their declared types and transform them; no row is dropped.
 2. Judge, count, balance: every row has exactly one disposition before anything is written.
 3. Write the quarantine, then the late rows, always before the target.
@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING
 from tidegate import json_codec
 from tidegate.checkpoints import refusal
 from tidegate.report import BatchRecord
-from tidegate.spark.batch import ledger
+from tidegate.spark.batch import ledger, proofs
 from tidegate.spark.batch.split import Decision, Split, check_balance, check_commit, decide, settle
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.lake.writes import Transaction
@@ -66,6 +66,7 @@ def run_steps(
     try:
         # 0. decide
         decision = decide(context, batch_id)
+        stands_on = proofs.begin(context, batch_id)
         if decision.written:
             record = recorded_in_target(context, batch_id)
             context.kind.check_written(context, record)
@@ -76,7 +77,7 @@ def run_steps(
                 return
             check_balance(context, split.prepared)
             split = dataclasses.replace(split, prepared=context.with_fingerprints(split.prepared))
-            txn = split.transaction(context.app_id)
+            txn = split.transaction(context.app_id, stands_on)
             # 3. quarantine, late rows
             if not decision.quarantined:
                 write_quarantine(context, split, batch_id, txn)
@@ -84,6 +85,7 @@ def run_steps(
                 write_late(context, split, txn)
             # 4. target
             record = write_target(context, split, txn)
+        proofs.end(context)
         # 5. record
         record_batch(context, dataclasses.replace(record, seconds=round(time.monotonic() - started, 3)))
     finally:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.spark.context import FlowContext
+    from tidegate.table_history import Position
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,10 +58,15 @@ class Split:
     settled: Settled = ""
     """Which counts of ``prepared`` come from the target's commit: the MERGE compares, so the target is not read before."""
 
-    def transaction(self, app_id: str) -> Transaction:
-        """The transaction of the batch's writes, with the prepared ledger line."""
+    def transaction(self, app_id: str, stands_on: Mapping[str, Position] | None = None) -> Transaction:
+        """The transaction of the batch's writes, with the prepared ledger line and the positions that it stands on."""
         line = {**json_codec.to_plain(self.prepared), "settled": self.settled}
-        return Transaction(app_id=app_id, batch_id=self.prepared.batch_id, prepared=line)
+        return Transaction(
+            app_id=app_id,
+            batch_id=self.prepared.batch_id,
+            prepared=line,
+            stands_on={} if stands_on is None else stands_on,
+        )
 
 
 def decide(context: FlowContext, batch_id: int) -> Decision:

@@ -7,21 +7,25 @@ the batch and always unset afterwards. After each write the table must have the 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
+from tidegate import json_codec
 from tidegate.advice import Edit, Either, OutsideAct, new_version
 from tidegate.errors import DeclarationConflictError, LedgerImbalanceError
 from tidegate.spark.lake import tables
+from tidegate.table_history import STANDS_ON
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+
+    from tidegate.table_history import Position
 
 _APP = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
@@ -38,10 +42,13 @@ class Transaction:
     batch_id: int
     prepared: dict[str, Any]
     """The ledger line, prepared before the write; it travels in the commit's ``userMetadata``."""
+    stands_on: Mapping[str, Position] = field(default_factory=dict)
+    """The positions in the tables that were read, and in those that are written before it (`tidegate.spark.batch.proofs`)."""
 
     def metadata(self) -> str:
         """The ``userMetadata`` of the commit."""
-        return json.dumps({"app_id": self.app_id, "batch_id": self.batch_id, "prepared": self.prepared}, default=str)
+        metadata = {"app_id": self.app_id, "batch_id": self.batch_id, "prepared": self.prepared}
+        return json.dumps({**metadata, STANDS_ON: json_codec.to_plain(dict(self.stands_on))}, default=str)
 
 
 def append(rows: DataFrame, path: Path, txn: Transaction) -> tables.Commit:

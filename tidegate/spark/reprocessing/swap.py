@@ -17,7 +17,7 @@ from tidegate.advice import Command
 from tidegate.checkpoints import checkpoint, progress, vector
 from tidegate.ops.ledger import rows_read
 from tidegate.report import BatchRecord
-from tidegate.spark.batch import ledger, quarantine, rewrite
+from tidegate.spark.batch import ledger, proofs, quarantine, rewrite
 from tidegate.spark.batch.work import Staged, Stream
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables, writes
@@ -65,11 +65,13 @@ def swap_in(context: FlowContext) -> FlowContext:
         "rows_before": old.count(),
         "source_versions": dict(tables.source_versions(context.spark, staging(context), context.app_id)),
     }
-    txn = writes.Transaction(app_id=context.app_id, batch_id=staged, prepared=prepared)
+    stands_on = proofs.begin(context, staged, live)
+    txn = writes.Transaction(app_id=context.app_id, batch_id=staged, prepared=prepared, stands_on=stands_on)
     if replaced:
         writes.replace_table(rows, live, txn)
     else:
         writes.swap(rows, live, context.flow.target.keys, txn, context.kind.bookkeeping)
+    proofs.end(context, live)
     return finish(context, round(time.monotonic() - started, 3))
 
 

@@ -1,0 +1,66 @@
+"""What a flow stands on: the last proven position in each table that it reads and writes, in a note beside its checkpoint.
+
+Written before the first write of a batch and after its last one. The note alone proves nothing: the commits of the flow carry the same
+positions (`tidegate.spark.batch.proofs`), and win where they are newer.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidegate import json_codec
+from tidegate.report import now
+from tidegate.table_history import ForeignCommit, Position
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.layout import Layout
+
+FOREIGN_KEPT = 20
+"""How many commits of others a note names."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class History:
+    """What one checkpoint stands on."""
+
+    batch: int | None = None
+    """The last batch of its stream that began; None before."""
+    positions: dict[str, Position] = field(default_factory=dict)
+    """By the folder of the table in the lake."""
+    foreign: tuple[ForeignCommit, ...] = ()
+    """The last commits of others that changed rows and were followed."""
+    written_at: str = ""
+
+    def of(self, layout: Layout, path: Path) -> Position | None:
+        """The position in a table; None if none is known."""
+        return self.positions.get(key(layout, path))
+
+
+def key(layout: Layout, path: Path) -> str:
+    """The folder of a table, relative to the lake, which may move."""
+    return path.relative_to(layout.lake).as_posix()
+
+
+def read(layout: Layout, ref: CheckpointRef) -> History | None:
+    """The note of a checkpoint; None without one. One that is damaged counts as missing."""
+    return json_codec.read(layout.history(ref.dag_id, ref.flow, ref.version, ref.refresh), History)
+
+
+def write(
+    layout: Layout,
+    ref: CheckpointRef,
+    *,
+    batch: int | None,
+    positions: Mapping[str, Position],
+    foreign: tuple[ForeignCommit, ...] = (),
+) -> History:
+    """Replace the note of a checkpoint. The caller holds its lease."""
+    known = dict.fromkeys(foreign)
+    note = History(batch=batch, positions=dict(positions), foreign=tuple(known)[-FOREIGN_KEPT:], written_at=now())
+    json_codec.write(layout.history(ref.dag_id, ref.flow, ref.version, ref.refresh), note)
+    return note

@@ -1,0 +1,105 @@
+"""The tables that a flow stands on, proven before the first write of a batch and after its last one, and noted beside the checkpoint.
+
+Every commit of a batch carries the positions that it stands on: of the sources as far as the batch reads them, and of the flow's own
+tables before it. So a note that is lost, or older than the tables, is replaced by what the newest commit carries.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoints import history, progress
+from tidegate.probes import delta_history
+from tidegate.spark.batch.work import Stream
+from tidegate.status import proofs
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from pathlib import Path
+
+    from tidegate.spark.context import FlowContext
+    from tidegate.status.proofs import Proven
+    from tidegate.table_history import Position
+
+
+def check(context: FlowContext) -> Proven:
+    """Prove the tables; what was proven earlier in this run is not read again.
+
+    Raises:
+        TableInDoubtError: The history of one of them is not proven.
+    """
+    proven = proofs.check(context.layout, context.resolved, context.ref, context.proven)
+    context.proven.update(proven.tables)
+    return proven
+
+
+def adopt(context: FlowContext) -> None:
+    """Prove the tables before anything is read. The first run with a checkpoint that has no note takes what they are as known."""
+    proven = check(context)
+    if history.read(context.layout, context.ref) is not None:
+        return
+    state = progress.read(context.checkpoint)
+    positions = dict(proven.known.positions)
+    if state.last_committed is not None:
+        positions = _own(context, proven) | _read(context, state.last_committed) | positions
+    history.write(context.layout, context.ref, batch=state.last_committed, positions=positions)
+
+
+def begin(context: FlowContext, batch_id: int, target: Path | None = None) -> dict[str, Position]:
+    """Prove the tables before the first write of a batch, and note what it stands on.
+
+    Args:
+        target: The table that is written, where it is not that of the flow's work.
+
+    Returns:
+        The positions for the commits of the batch.
+
+    Raises:
+        TableInDoubtError: The history of one of them is not proven. Nothing of the batch was written.
+    """
+    proven = check(context)
+    positions = {**proven.known.positions, **_own(context, proven, target)}
+    batch = proven.known.batch
+    if isinstance(context.work, Stream) and target is None:
+        batch = batch_id
+        positions |= _read(context, batch_id, proven.tables)
+    history.write(context.layout, context.ref, batch=batch, positions=positions, foreign=proven.foreign)
+    return positions
+
+
+def end(context: FlowContext, target: Path | None = None) -> None:
+    """Prove the tables after the last write of a batch, with its commits and what others committed meanwhile, and note it.
+
+    Args:
+        target: As for `begin`.
+
+    Raises:
+        TableInDoubtError: Someone restored or replaced a table while the batch was written.
+    """
+    proven = check(context)
+    positions = {**proven.known.positions, **_own(context, proven, target)}
+    history.write(context.layout, context.ref, batch=proven.known.batch, positions=positions, foreign=proven.foreign)
+
+
+def _own(context: FlowContext, proven: Proven, target: Path | None = None) -> dict[str, Position]:
+    """The positions in the tables that are written. A flow stands by the live table only once it writes it, not while it is staged."""
+    own = (context.quarantine, context.late, target or context.target)
+    return {history.key(context.layout, path): proven.tables[path] for path in own if path in proven.tables}
+
+
+def _read(context: FlowContext, batch_id: int, newest: Mapping[Path, Position] | None = None) -> dict[str, Position]:
+    """The positions up to which a batch of the stream reads its sources."""
+    if not context.query_paths:
+        return {}
+    if context.flow.kind.snapshots:
+        # It reads the records of some files, whenever they were added.
+        pins = {path: position.version for path, position in (newest or {}).items() if path in context.source_paths}
+    else:
+        positions = progress.planned_batch(context.checkpoint, batch_id).delta_positions(len(context.query_paths))
+        planned = zip(context.query_paths, positions, strict=True)
+        pins = {path: position.pin for path, position in planned if position is not None}
+    read = {}
+    for path, pin in pins.items():
+        if pin >= 0:
+            read[history.key(context.layout, path)] = delta_history.position(path, pin)
+    return read

@@ -1,0 +1,205 @@
+"""Whether the tables that a flow stands on have the history that is known of them. Starts no JVM.
+
+Tables that it reads are proven by what it knows itself, and by what the flows that write them know (`tidegate.status.evidence`);
+tables that it writes by what it knows.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tidegate.advice import Command, Edit, Either, OutsideAct, new_version
+from tidegate.checkpoints import checkpoint
+from tidegate.errors import CheckpointCorruptError, TableInDoubtError, TidegateError
+from tidegate.probes import delta, delta_history
+from tidegate.probes.delta_history import Follower
+from tidegate.status import evidence
+from tidegate.table_history import Doubt, ForeignCommit, Position, Proof
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+    from pathlib import Path
+
+    from tidegate.advice import Advice
+    from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.checkpoints.history import History
+    from tidegate.layout import Layout
+    from tidegate.resolution import ResolvedFlow
+    from tidegate.spec import Flow, Pipeline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Proven:
+    """What a flow stands on is proven."""
+
+    known: History
+    """What was known before."""
+    tables: dict[Path, Position] = field(default_factory=dict)
+    """The newest version of every table that exists."""
+    foreign: tuple[ForeignCommit, ...] = ()
+    """Commits of others that changed rows: those that the flow has not read yet, and the last ones that it has."""
+
+    def summary(self) -> str:
+        """The commits of others, for people; empty without one."""
+        return "; ".join(commit.summary() for commit in self.foreign)
+
+
+def check(
+    layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, since: Mapping[Path, Position] | None = None
+) -> Proven:
+    """Prove the tables that a flow stands on.
+
+    Args:
+        since: Positions in tables that were proven a moment ago, behind which everything is read again.
+
+    Raises:
+        TableInDoubtError: The history of one of them is not proven.
+    """
+    return _Check(layout, resolved, ref, since or {}).run()
+
+
+@dataclass(frozen=True)
+class _Check:
+    layout: Layout
+    resolved: ResolvedFlow
+    ref: CheckpointRef
+    since: Mapping[Path, Position]
+
+    def run(self) -> Proven:
+        pipeline, flow = self.resolved.pipeline, self.resolved.flow
+        known = self._known(pipeline, flow, self.ref)
+        tables: dict[Path, Position] = {}
+        foreign: list[ForeignCommit] = list(known.foreign)
+        for path, proof in (*self._sources(known), *self._own(known)):
+            tables[path] = proof.position
+            foreign += proof.foreign
+        return Proven(known=known, tables=tables, foreign=tuple(dict.fromkeys(foreign)))
+
+    def _sources(self, known: History) -> Iterator[tuple[Path, Proof]]:
+        flow = self.resolved.flow
+        follows = self.resolved.landing is None and not (flow.kind.stateful or flow.kind.snapshots)
+        for table in flow.source_tables:
+            path, writer = self.layout.table(table), writer_of(self.resolved, table)
+            vouched, owner = -1, ""
+            if writer is not None:
+                above, ref = writer[1], checkpoint.current(self.layout, *writer)
+                owner = f"{ref.dag_id}/{ref.flow}/"
+                position = self._known(*writer, ref).of(self.layout, path)
+                if position is not None:
+                    vouched = position.version
+                    self._prove(path, position, Follower(table=table, owner=owner), above, writer[0])
+            seen_by_flow = Follower(table=table, owner=owner, follows_changes=follows, vouched=vouched)
+            position = known.of(self.layout, path)
+            if proof := self._prove(path, position, seen_by_flow, flow, self.resolved.pipeline):
+                yield path, proof
+        if flow.state is not None and self.resolved.writer is not None:
+            names = (self.resolved.pipeline.name, self.resolved.writer.name)
+            path = self.layout.heartbeats(*names)
+            follower = Follower(table=f"heartbeats.{'.'.join(names)}", owner=f"{'/'.join(names)}/", platform=True)
+            if proof := self._prove(path, known.of(self.layout, path), follower, flow, self.resolved.pipeline):
+                yield path, proof
+
+    def _own(self, known: History) -> Iterator[tuple[Path, Proof]]:
+        pipeline, flow = self.resolved.pipeline, self.resolved.flow
+        live, staging = (
+            self.layout.table(flow.target.name),
+            self.layout.staging(pipeline.name, flow.name, self.ref.version, self.ref.refresh),
+        )
+        for path in evidence.own_tables(self.layout, pipeline, flow, self.ref):
+            if path == staging and not path.exists():
+                # A swap removes it.
+                continue
+            name = flow.target.name if path == live else ".".join(path.relative_to(self.layout.lake).parts[:3])
+            is_platform = path in (
+                self.layout.quarantine(pipeline.name, flow.name),
+                self.layout.late(pipeline.name, flow.name),
+            )
+            follower = Follower(table=name, owner=f"{pipeline.name}/{flow.name}/", platform=is_platform)
+            if proof := self._prove(path, known.of(self.layout, path), follower, flow, pipeline):
+                yield path, proof
+
+    def _known(self, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> History:
+        result = evidence.read(self.layout, pipeline, flow, ref)
+        if result.doubt is not None:
+            raise self._error(result.doubt, flow, pipeline)
+        return result.known
+
+    def _prove(
+        self, path: Path, position: Position | None, follower: Follower, by: Flow, pipeline: Pipeline
+    ) -> Proof | None:
+        """Prove one table in the eyes of a flow."""
+        recent = self.since.get(path)
+        if recent is not None and (position is None or recent.version >= position.version):
+            position = recent
+        result = delta_history.prove(path, position, follower)
+        if isinstance(result, Doubt):
+            raise self._error(result, by, pipeline)
+        return result
+
+    def _error(self, doubt: Doubt, by: Flow, pipeline: Pipeline) -> TableInDoubtError:
+        return TableInDoubtError(
+            doubt,
+            flow=self.resolved.flow.name,
+            known_by=f"{pipeline.name}/{by.name}",
+            is_own=(pipeline.name, by.name) == (self.resolved.pipeline.name, self.resolved.flow.name),
+            way_out=way_out(pipeline, by),
+        )
+
+
+def check_checkpoint(
+    layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, proven: Proven, planned: int | None
+) -> None:
+    """Check that no table has a later batch of a checkpoint than it planned: then it is an older copy.
+
+    Args:
+        planned: The last batch that it planned; None for one that was never used.
+
+    Raises:
+        CheckpointCorruptError: A table has.
+    """
+    for path in evidence.own_tables(layout, resolved.pipeline, resolved.flow, ref):
+        position = proven.tables.get(path)
+        if position is None:
+            continue
+        # A position has the last commit, which may be of other work than the stream.
+        is_of_stream = position.app_id == ref.app_id
+        batch = position.batch_id if is_of_stream else delta.transaction_version(path, ref.app_id)
+        if batch is not None and batch > (-1 if planned is None else planned):
+            name, ends = (
+                path.relative_to(layout.lake).as_posix(),
+                "is empty" if planned is None else f"ends with batch {planned}",
+            )
+            raise CheckpointCorruptError(
+                f"flow {ref.flow!r}: {name} has batch {batch} of {ref.app_id}, but the checkpoint at {ref.path(layout)} {ends}: it was "
+                "restored from an older copy, or files of it are missing.",
+                Either(OutsideAct("restore the newer checkpoint"), new_version(ref.version)),
+                path=str(ref.path(layout)),
+            )
+
+
+def writer_of(resolved: ResolvedFlow, table: str) -> tuple[Pipeline, Flow] | None:
+    """The pipeline and the flow that may write a table: the declared one; None if its file does not load."""
+    others = (each for each in resolved.declared.values() if not isinstance(each, TidegateError))
+    for pipeline in (resolved.pipeline, *others):
+        if (flow := pipeline.writer_of(table)) is not None:
+            return pipeline, flow
+    return None
+
+
+def way_out(pipeline: Pipeline, flow: Flow) -> Advice:
+    """What makes the tables of a flow right again after their history was lost, or what it has derived from a table."""
+    if not flow.feeds:
+        return _run(pipeline, flow, "reingest", "read the source again with `{}`")
+    if flow.is_staged:
+        return _run(pipeline, flow, "full_refresh", "derive it again with `{}`")
+    if flow.kind.sends:
+        return new_version(
+            flow.checkpoint_version, f"set {{}} for flow {flow.name!r}, which sends the whole table again"
+        )
+    version = new_version(flow.checkpoint_version, f"set {{}} for flow {flow.name!r}, which derives it again")
+    return Either(version, Edit("give its table another name", "declaration", "target"))
+
+
+def _run(pipeline: Pipeline, flow: Flow, mode: str, says: str) -> Advice:
+    return Command.tidegate("run", pipeline.name, "--mode", mode, "--flow", flow.name, says=says)
