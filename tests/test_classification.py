@@ -129,6 +129,8 @@ def test_what_libraries_raise_has_the_same_causes(error: BaseException, name: st
         ("ExitCodeException exitCode=1: chmod: changing permissions of '/lake/z': Read-only file system", "EROFS", "/lake/z"),
         ("java.lang.OutOfMemoryError: unable to create native thread: possibly out of memory", "EAGAIN", ""),
         ("java.lang.OutOfMemoryError: Java heap space", "ENOMEM", ""),
+        ('Traceback (most recent call last):\n  File "a.py", line 1\nMemoryError\n', "ENOMEM", ""),
+        ("Traceback:\npyarrow.lib.ArrowMemoryError: realloc of size 2147483648 failed", "ENOMEM", ""),
         ("There is insufficient memory for the Java Runtime Environment to continue.", "ENOMEM", ""),
         ("org.rocksdb.RocksDBException: While open a file for appending: /tmp/s: Too many open files", "EMFILE", "/tmp/s"),
         ("x\nOSError: [Errno 5] Input/output error: '/landing/a.csv'\n", "EIO", "/landing/a.csv"),

@@ -11,6 +11,9 @@ PATTERN = r"[0-9]{4}-[0-9]{2}-[0-9]{2}"
 FIRST, LAST = datetime.date(2, 1, 1), datetime.date(9998, 12, 31)
 """Python's calendar has the years 1 to 9999. Another time zone and the end of a last day move a time by up to two days, so
 days of its first and last year are refused: their conversion may raise an OverflowError."""
+FIRST_MS, END_MS = -12_219_292_800_000, 253_402_300_800_000
+"""1582-10-15T00:00Z and 10000-01-01T00:00Z, in milliseconds since 1970. Spark, Delta and Python show a time from the first and before
+the second alike: before it Spark's Kafka connector changes the day, since Java has another calendar there, and Python ends with 9999."""
 ALLOWED = f"a date as YYYY-MM-DD, from {FIRST} to {LAST}"
 
 

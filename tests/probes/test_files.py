@@ -87,6 +87,9 @@ def test_links_are_followed_and_broken_links_are_omitted(tmp_path: Path) -> None
     (landing / "there").symlink_to(tmp_path / "elsewhere")
     (landing / "b.csv").symlink_to(tmp_path / "elsewhere" / "a.csv")
     (landing / "broken.csv").symlink_to(tmp_path / "missing.csv")
+    (landing / "itself.csv").symlink_to(landing / "itself.csv")
+    (landing / ".hidden").mkdir()
+    (landing / ".hidden" / "up").symlink_to(landing)
     paths = [os.path.relpath(file.path, landing) for file in list_files(landing, CSV).files]
     assert paths == ["b.csv", "there/a.csv"]
 

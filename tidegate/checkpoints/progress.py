@@ -197,6 +197,35 @@ def oldest_planned(checkpoint: Path, since: int) -> int:
     return min((number for number in kept if number >= since), default=since)
 
 
+def batch_offsets(checkpoint: Path, batch_id: int, topic: str) -> dict[int, tuple[int, int]]:
+    """The messages of one batch of a Kafka source: partition to the first offset and the offset after the last one.
+
+    Raises:
+        CheckpointCorruptError: A file is missing or incomplete.
+    """
+    ends = planned_batch(checkpoint, batch_id).kafka_offsets(topic)
+    firsts = (
+        _initial_offsets(checkpoint, topic)
+        if batch_id == 0
+        else planned_batch(checkpoint, batch_id - 1).kafka_offsets(topic)
+    )
+    # A partition that was added meanwhile is read from its beginning.
+    ranges = {partition: (firsts.get(partition, 0), end) for partition, end in ends.items()}
+    return {partition: (first, end) for partition, (first, end) in ranges.items() if first < end}
+
+
+def _initial_offsets(checkpoint: Path, topic: str) -> dict[int, int]:
+    """Where the stream began. Spark writes a zero byte first, for its version 2.1 (``KafkaSourceInitialOffsetWriter.scala``)."""
+    path = checkpoint / "sources" / "0" / "0"
+    lines = _lines(path, 2)
+    if lines[0] != "\0v1":
+        raise _corrupt(path, f"it has format {lines[0]!r}; this version of Tidegate reads v1")
+    try:
+        return {int(partition): int(offset) for partition, offset in _json(path, lines[1])[topic].items()}
+    except (KeyError, AttributeError, TypeError, ValueError):
+        raise _corrupt(path, f"it does not hold offsets of topic {topic!r}") from None
+
+
 def batch_files(checkpoint: Path, batch_id: int) -> list[ListedFile]:
     """The files of one batch of a file source.
 

@@ -22,6 +22,7 @@ _NUMBER = re.compile(r"\(os error (\d+)\)|\[Errno (\d+)\]|\berror=(\d+),")
 _SAYS = re.compile(
     r"(?:java\.(?:io|nio\.file)\.\w+|ExitCodeException exitCode=\d+|IO Error|IOException|RocksDBException"
     r"|OSError|ImportError|OperationalError): [^\n]*"
+    r"|(?m:^)(?:[\w.]+\.)?(?:Arrow)?MemoryError\b[^\n]*"
     r"|java\.lang\.OutOfMemoryError[^\n]*|Mkdirs failed to create [^\n]*|[^\n]*insufficient memory for the Java Runtime[^\n]*"
 )
 """What Java, Hadoop, DuckDB, SQLite and Python say about files."""
@@ -30,6 +31,7 @@ _WORDS = {os.strerror(number): number for number in BY_NUMBER if number not in (
     "AccessDeniedException": errno.EACCES,
     "unable to create native thread": errno.EAGAIN,
     "OutOfMemoryError": errno.ENOMEM,
+    "MemoryError": errno.ENOMEM,
     "insufficient memory for the Java Runtime": errno.ENOMEM,
     "database or disk is full": errno.ENOSPC,
     "disk I/O error": errno.EIO,

@@ -7,6 +7,7 @@ The rules are those of ``readStream.format("binaryFile")`` with ``recursiveFileL
 from __future__ import annotations
 
 import bz2
+import errno
 import os
 import re
 import stat
@@ -54,8 +55,8 @@ class Listing:
 def list_files(folder: Path, glob: str) -> Listing:
     """List a landing folder recursively.
 
-    As in Spark, the list omits files that vanish during the listing, broken symbolic links, and names that are not valid UTF-8
-    (Java cannot open them).
+    As in Spark, the list omits files that vanish during the listing, symbolic links that are broken or lead to themselves, and names that
+    are not valid UTF-8 (Java cannot open them).
 
     Args:
         glob: Glob for file names in Hadoop's syntax, for example ``*.{csv,csv.gz}``.
@@ -158,10 +159,12 @@ def _walk(
         with os.scandir(folder) as iterator:
             entries = list(iterator)
     except OSError as error:
-        if ancestors and isinstance(error, FileNotFoundError):
+        if not visible or (ancestors and isinstance(error, FileNotFoundError)):
             return
         raise _unreadable(folder, error, landing=not ancestors) from None
     identity = (folder_status.st_dev, folder_status.st_ino)
+    if identity in ancestors and not visible:
+        return
     if identity in ancestors:
         raise SourceError(
             f"{folder} in a landing folder links to one of its parent folders",
@@ -170,9 +173,9 @@ def _walk(
     for entry in entries:
         try:
             status = entry.stat()
-        except FileNotFoundError:
-            continue
         except OSError as error:
+            if error.errno in (errno.ENOENT, errno.ELOOP):
+                continue
             raise _unreadable(entry.path, error, landing=False) from None
         entry_visible = visible and not is_hidden(entry.name) and _is_utf8(entry.name)
         if stat.S_ISDIR(status.st_mode):

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
+from tidegate import dates
 from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import NotDeliveredError, SourceError, SourceUnavailableError
 
@@ -25,7 +26,7 @@ _LONGEST_RETENTION_MS = 10 * 366 * 86_400_000
 _NO_ID = "AAAAAAAAAAAAAAAAAAAAAA"
 """The all-zero id in Kafka's notation: brokers before 2.8 have no topic ids."""
 
-_CONSUMER: Mapping[str, Any] = {
+CONSUMER: Mapping[str, Any] = {
     "group.id": "tidegate-look",
     "enable.auto.commit": False,
     "log_level": 0,
@@ -154,8 +155,9 @@ def unread_until(
         return None
     old = {partition: offset for partition, offset in unread.items() if offset < young.get(partition, offset)}
     sent = [message.timestamp()[1] for message in _consume(bootstrap, topic, old, len(old), timeout, isolation)]
-    # A message of Kafka before 0.10 has no timestamp.
-    return datetime.fromtimestamp(min(sent) / 1000, UTC) + retention if sent and min(sent) > 0 else None
+    # A message of Kafka before 0.10 has no timestamp. One with a time in the future keeps its segment until that time has come.
+    past = [milliseconds for milliseconds in sent if milliseconds <= time.time() * 1000]
+    return datetime.fromtimestamp(min(past) / 1000, UTC) + retention if past and min(past) > 0 else None
 
 
 def _settings(bootstrap: str, topic: str, timeout: float) -> dict[str, str]:
@@ -221,8 +223,8 @@ def next_timestamps(
 ) -> dict[int, datetime | None]:
     """The timestamp of the first message at or after an offset of each partition, of open transactions too; None at the partition's end.
 
-    A partition that does not answer in time is left out, and so is one whose message has no timestamp. Commits nothing and joins no
-    consumer group.
+    A partition that does not answer in time is left out, and so is one whose message has no timestamp, or one that is out of range. Commits
+    nothing and joins no consumer group.
 
     Args:
         bootstrap: ``host:port``, or several with commas.
@@ -240,7 +242,7 @@ def next_timestamps(
         "queued.min.messages": 1,
         "fetch.message.max.bytes": 65_536,
     }
-    consumer = Consumer({"bootstrap.servers": bootstrap, **_CONSUMER, **settings})
+    consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER, **settings})
     moments: dict[int, datetime | None] = {}
     deadline, waiting = time.monotonic() + timeout, set(starts)
     try:
@@ -257,7 +259,7 @@ def next_timestamps(
             consumer.incremental_unassign([TopicPartition(topic, partition)])
             if error is not None:
                 moments[partition] = None
-            elif (sent_ms := message.timestamp()[1]) > 0:
+            elif 0 < (sent_ms := message.timestamp()[1]) < dates.END_MS:
                 moments[partition] = datetime.fromtimestamp(sent_ms / 1000, UTC)
     except KafkaException:
         return moments
@@ -288,7 +290,7 @@ def _consume(
     """Up to so many messages from given offsets; fewer if they do not arrive in time."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
-    consumer = Consumer({"bootstrap.servers": bootstrap, **_CONSUMER, "isolation.level": isolation})
+    consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER, "isolation.level": isolation})
     messages: list[Any] = []
     deadline = time.monotonic() + timeout
     try:
@@ -346,10 +348,10 @@ def _with_client(bootstrap: str, topic: str, timeout: float, request: Callable[[
         except KafkaException as error:
             # Just after a topic was created or its leader moved; the retry succeeds within a few polls.
             if error.args[0].code() not in retriable or time.monotonic() > deadline:
-                raise _failure(bootstrap, topic, error.args[0]) from None
+                raise failure(bootstrap, topic, error.args[0]) from None
             time.sleep(_POLL_SECONDS)
         except TimeoutError:
-            raise _unavailable(bootstrap, f"no answer within {timeout:g} s") from None
+            raise unavailable(bootstrap, f"no answer within {timeout:g} s") from None
 
 
 def _level(isolation: str) -> Any:
@@ -401,14 +403,15 @@ def _check_listening(bootstrap: str, timeout: float) -> None:
                 return
         except (OSError, ValueError) as error:
             reason = str(error)
-    raise _unavailable(bootstrap, reason)
+    raise unavailable(bootstrap, reason)
 
 
 def _remaining(deadline: float) -> float:
     return max(0.1, deadline - time.monotonic())
 
 
-def _failure(bootstrap: str, topic: str, error: KafkaError) -> SourceUnavailableError:
+def failure(bootstrap: str, topic: str, error: KafkaError) -> SourceUnavailableError:
+    """What librdkafka reports about a topic, as an error of the source."""
     from confluent_kafka import KafkaError
 
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID):
@@ -419,7 +422,7 @@ def _failure(bootstrap: str, topic: str, error: KafkaError) -> SourceUnavailable
             f"the Kafka broker at {bootstrap} reports for topic {topic!r}: {error.str()}",
             OutsideAct("remove the cause, then run again"),
         )
-    return _unavailable(bootstrap, error.str())
+    return unavailable(bootstrap, error.str())
 
 
 def _deleted(bootstrap: str, topic: str) -> SourceUnavailableError:
@@ -429,7 +432,8 @@ def _deleted(bootstrap: str, topic: str) -> SourceUnavailableError:
     )
 
 
-def _unavailable(bootstrap: str, reason: str) -> SourceUnavailableError:
+def unavailable(bootstrap: str, reason: str) -> SourceUnavailableError:
+    """No broker answers."""
     return SourceUnavailableError(
         f"no Kafka broker answers at {bootstrap} ({reason})",
         Either(OutsideAct("start it"), Edit("correct TIDEGATE_KAFKA, and run again", "setting")),

@@ -34,6 +34,8 @@ from tidegate.spark.reprocessing import backfill, pending_work, reingest, replay
 from tidegate.status.sources.source import not_delivered
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from pyspark.sql import DataFrame
 
     from tidegate.spark.context import FlowContext
@@ -123,7 +125,7 @@ def refresh_once(context: FlowContext) -> FlowContext:
         return context
     _finish_of_checkpoint(context)
     if _is_half_written(context, context.ref):
-        if context.kind.one_write:
+        if context.kind.completed_by_target and _is_in_target(context, context.ref):
             _record_written(context, context.ref)
         else:
             # Its split is decided and partly written: only its own checkpoint can complete it.
@@ -147,7 +149,8 @@ def _refresh_if_needed(context: FlowContext) -> FlowContext:
     if not context.kind.needs_refresh(context):
         return context
     _finish_of_checkpoint(context)
-    if _is_half_written(context, context.ref):
+    # Of a batch that only quarantine has, the messages that are left are read again by the new refresh.
+    if _is_in_target(context, context.ref):
         _record_written(context, context.ref)
     ref = swap.next_refresh(context.ref)
     checkpoint.record_refresh_origin(context.layout, ref, {"mode": "accept_gap", "run_key": context.run_key})
@@ -170,8 +173,16 @@ def _record_written(context: FlowContext, ref: CheckpointRef) -> None:
 
 def _is_half_written(context: FlowContext, ref: CheckpointRef) -> bool:
     """Whether quarantine, late table or target have a batch that the checkpoint planned and did not commit."""
+    return _has_pending(context, ref, context.live, context.late, context.quarantine)
+
+
+def _is_in_target(context: FlowContext, ref: CheckpointRef) -> bool:
+    """Whether the target has a batch that the checkpoint planned and did not commit."""
+    return _has_pending(context, ref, context.live)
+
+
+def _has_pending(context: FlowContext, ref: CheckpointRef, *paths: Path) -> bool:
     pending = progress.read(ref.path(context.layout)).pending_batch
-    paths = (context.live, context.late, context.quarantine)
     return pending is not None and any(
         tables.transactions(context.spark, path).get(ref.app_id) == pending for path in paths
     )
@@ -204,9 +215,10 @@ def _check_old_versions_finished(context: FlowContext) -> None:
             dag_id=context.pipeline.name, flow=context.flow.name, version=int(version), refresh=int(refresh)
         )
         if _is_half_written(context, old):
-            if context.kind.one_write:
-                # The old declaration would read the batch again from its source, which may no longer exist, or from state.
-                _record_written(context, old)
+            if context.kind.completed_by_target:
+                # A batch that only quarantine has is read again by the new version.
+                if _is_in_target(context, old):
+                    _record_written(context, old)
                 continue
             pending = progress.read(path).pending_batch
             raise CheckpointIncompatibleError(

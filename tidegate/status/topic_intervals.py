@@ -86,8 +86,9 @@ def states(
             become complete.
     """
     length, moments = intervals.step(rule.unit), sorted(unread)
-    begin, last = (_start(rule, zone, moment) for moment in (first, now))
-    ends = [(begin, last), *((_start(rule, zone, low), min(_start(rule, zone, high), last)) for low, high in spans)]
+    # Cut at the present: at the end of the calendar a time has no place in other zones.
+    known = [(low, min(high, now)) for low, high in ((first, now), *spans) if low <= now]
+    ends = [(_start(rule, zone, low), _start(rule, zone, high)) for low, high in known]
     starts = {high - each * length for low, high in ends for each in range(min((high - low) // length + 1, _MOST))}
     for start in sorted(starts):
         if not intervals.exists(rule.unit, zone, start):

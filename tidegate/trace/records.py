@@ -112,6 +112,8 @@ def _missing(lineage: Lineage, flow: ResolvedFlow, record: Record) -> str:
     table = flow.flow.target.name
     what = f"{table} has no record of {record.describe()}"
     if record.path is None:
+        if entry := _newest_entry(lineage, flow, f"level = 'message' AND {_is_offset(record)}"):
+            return f"{what}: the message is in quarantine for {entry}."
         bounds = lineage.find(flow, f"_topic = {conditions.literal(record.topic)} AND _partition = {record.partition}")
         newest = max((row["_offset"] for row in bounds), default=None)
         known = (
@@ -123,15 +125,26 @@ def _missing(lineage: Lineage, flow: ResolvedFlow, record: Record) -> str:
     others = lineage.find(flow, f"_path = {conditions.literal(f'file://{record.path}')}")
     if others:
         return f"{what}: it has other lines of the file; the line is the header, blank, or after the end."
-    path = lineage.layout.quarantine(flow.pipeline.name, flow.flow.name)
-    columns = query.columns(path)
-    names = [name for name in _ENTRY if name in columns]
     # starts_with: the id ends with the file's modification time.
-    where = f"level = 'file' AND starts_with(_row_id, {conditions.literal(f'{record.path}@')})"
-    entries = query.query(path, names, "FROM delta_table ORDER BY quarantined_at DESC LIMIT 1", where=where)
-    if entries:
-        rules = ", ".join(entries[0]["rules"])
-        return f"{what}: the file is in quarantine as a whole for {rules} ({entries[0]['state']})."
+    of_file = f"level = 'file' AND starts_with(_row_id, {conditions.literal(f'{record.path}@')})"
+    if entry := _newest_entry(lineage, flow, of_file):
+        return f"{what}: the file is in quarantine as a whole for {entry}."
     if record.path.exists():
         return f"{what}: the file is not read yet. tidegate lag {flow.pipeline.name} shows what a run would read."
     return f"{what}, and the file does not exist."
+
+
+def _is_offset(record: Record) -> str:
+    """The condition for the entries of a message: their ids name the topic, its id if it has one, the partition and the offset."""
+    of_topic = f"starts_with(_row_id, {conditions.literal(f'{record.topic}/')})"
+    place = conditions.literal(f"/{record.partition}/{record.offset}")
+    return f"{of_topic} AND ends_with(_row_id, {place})"
+
+
+def _newest_entry(lineage: Lineage, flow: ResolvedFlow, where: str) -> str:
+    """The rules of the newest entry in quarantine, with its state; empty for none."""
+    path = lineage.layout.quarantine(flow.pipeline.name, flow.flow.name)
+    columns = query.columns(path)
+    names = [name for name in _ENTRY if name in columns]
+    entries = query.query(path, names, "FROM delta_table ORDER BY quarantined_at DESC LIMIT 1", where=where)
+    return f"{', '.join(entries[0]['rules'])} ({entries[0]['state']})" if entries else ""

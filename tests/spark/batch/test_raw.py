@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import os
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,11 +14,12 @@ import pytest
 
 from tests.spark.flow_context import BRONZE, CLICKS, PLANNED_MS, flow_context, plan_batch, table, transaction
 from tidegate.checkpoints import checkpoint, overrides, topic
-from tidegate.errors import CheckpointCorruptError
+from tidegate.errors import CheckpointCorruptError, MachineUnavailableError
 from tidegate.spark.batch import quarantine, raw
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.batch.work import Stream
-from tidegate.spark.intake import sources
+from tidegate.spark.intake import landing, sources
+from tidegate.spark.intake.reader import FileReader
 from tidegate.spark.reprocessing.replay import Replay
 
 if TYPE_CHECKING:
@@ -216,6 +218,67 @@ def test_a_skipped_file_is_quarantined_without_being_read(flow: Callable[..., Fl
     replay = context.doing(Replay(number=0, started_ms=PLANNED_MS, entries=entries))
     replayed = raw.split_files(replay, context.spark.range(0), 0, NEW)
     assert replayed is not None and files(replayed) == (1, 1, 0, 0), "a replay reads it"
+
+
+class Crashing(FileReader):
+    """A reader on which some files end the worker, raise, or ask for more memory than there is."""
+
+    def __iter__(self) -> Iterator[tuple[int, str]]:
+        if "crash" in self._path:
+            os._exit(1)
+        if "raise" in self._path:
+            raise LookupError("an error of the reader")
+        if "memory" in self._path:
+            raise MemoryError
+        yield from super().__iter__()
+
+
+def test_files_on_which_the_reading_itself_fails_are_quarantined_alone(
+    flow: Callable[..., FlowContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Spark sends the reader to its workers by value.
+    monkeypatch.setattr(landing, "FileReader", Crashing)
+    context = flow()
+    names = ("a.json", "crash.json", "b.json", "c.json", "raise.json")
+    landed = [land(context, name, f'{{"id": {number}}}\n') for number, name in enumerate(names)]
+
+    result = split(context, *landed)
+
+    assert files(result) == (5, 3, 2, 0)
+    assert (result.prepared.read, result.prepared.rules) == (3, {"reader_failure": 2})
+    assert result.refused is not None
+    quarantine.append(context, result.refused, 0, transaction(context, 0), PLANNED_MS)
+    reads: list[int] = []
+    read_files = landing.read_files
+
+    def counted(*args: Any) -> landing.FileBatch:
+        reads.append(len(args[1]))
+        return read_files(*args)
+
+    monkeypatch.setattr(landing, "read_files", counted)
+    rerun = split(context, *landed, decision=SPLIT_BEFORE)
+    assert (rerun.prepared, reads) == (result.prepared, [3]), "a rerun does not read them"
+    entries = table(context.quarantine)
+    assert sorted(Path(json.loads(entry["source"])["path"]).name for entry in entries) == ["crash.json", "raise.json"]
+
+
+def test_what_says_more_about_the_machine_or_the_reader_than_about_a_file_refuses_none(
+    flow: Callable[..., FlowContext], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    context = flow()
+    good = land(context, "a.json", '{"id": 1}\n')
+    # Reading the memory of a process at its address 0 is an input/output error.
+    damaged = good.with_name("damaged.json")
+    damaged.symlink_to("/proc/self/mem")
+    skip = r'tidegate flow skip orders bronze {} --reason "…"'
+    with pytest.raises(MachineUnavailableError, match=skip.format("damaged.json")):
+        split(context, good, damaged)
+
+    monkeypatch.setattr(landing, "FileReader", Crashing)
+    with pytest.raises(MachineUnavailableError, match=skip.format("memory.json")):
+        split(context, good, land(context, "memory.json", '{"id": 2}\n'))
+    with pytest.raises(Exception, match="LookupError"):
+        split(context, land(context, "raise.json", '{"id": 3}\n'), land(context, "raise_again.json", '{"id": 4}\n'))
 
 
 def message(offset: int, partition: int = 0, value: bytes = b"{}") -> tuple[Any, ...]:

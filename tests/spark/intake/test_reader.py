@@ -95,6 +95,29 @@ def test_a_bad_file_is_reported_with_its_problem_and_line(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
+    ("content", "expected"),
+    [
+        (b"id,a\n", None),
+        (b"a\n", None),
+        (b"1,x\n", "unknown_header"),
+        (b"1,x", "unknown_header"),
+        (b"PK\x03\x04", "unknown_header"),
+        (b"\0" * 4096, "unknown_header"),
+        (b"\n", "unknown_header"),
+        (b"id;a\n", "other_separator(semicolon)"),
+        (b"id,id\n", "repeated_header"),
+        (b"1,x\n2,y\n", None),
+    ],
+)
+def test_a_csv_file_without_records_must_have_a_header_because_its_line_may_be_a_record(
+    tmp_path: Path, content: bytes, expected: str | None
+) -> None:
+    (tmp_path / "a.csv").write_bytes(content)
+    assert read(tmp_path / "a.csv", names=("id", "a"))[2].problem == expected
+    assert read(tmp_path / "a.csv", Dialect(header=False), names=("id", "a"))[2].problem is None
+
+
+@pytest.mark.parametrize(
     "pack", [lambda path: os.truncate(path, 100_000_000), lambda path: path.write_bytes(gzip.compress(bytes(100_000_000), 1))],
     ids=["a line of 100 MB", "a gzip bomb of zeros"],
 )  # fmt: skip

@@ -169,6 +169,67 @@ def test_a_damaged_file_is_reported_with_its_problem(tmp_path: Path, kind: str) 
     assert problem_of(tmp_path / "missing", kind) == "vanished"
 
 
+FAR = 2**61
+"""A time that no calendar has, in any unit."""
+
+
+def test_a_time_that_python_cannot_hold_leaves_all_other_values_of_a_parquet_file_as_they_are(tmp_path: Path) -> None:
+    path = tmp_path / "a.parquet"
+    columns = {
+        "id": pa.array([1, 2], pa.int64()),
+        "us": pa.array([FAR, 0], pa.timestamp("us", tz="UTC")),
+        "ms": pa.array([0, FAR], pa.timestamp("ms")),
+        "day": pa.array([2**30, 0], pa.date32()),
+        "within": pa.array([{"a": [FAR, None]}, None], pa.struct([("a", pa.list_(pa.timestamp("us")))])),
+        "map": pa.array([[("k", FAR)], []], pa.map_(pa.string(), pa.timestamp("us"))),
+    }
+    pq.write_table(pa.table(columns), path)
+    first, second = read(path, "parquet")
+    assert first == {
+        "id": 1,
+        "us": f"timestamp[us, tz=UTC] {FAR}",
+        "ms": "1970-01-01T00:00:00",
+        "day": f"date32[day] {2**30}",
+        "within": {"a": [f"timestamp[us] {FAR}", None]},
+        "map": {"k": f"timestamp[us] {FAR}"},
+    }
+    assert second == {
+        "id": 2,
+        "us": "1970-01-01T00:00:00+00:00",
+        "ms": f"timestamp[ms] {FAR}",
+        "day": "1970-01-01",
+        "within": None,
+        "map": {},
+    }
+
+
+@pytest.mark.parametrize(
+    ("logical", "base", "value", "text"),
+    [
+        ("timestamp-micros", "long", FAR, f"timestamp-micros {FAR}"),
+        ("timestamp-millis", "long", FAR, f"timestamp-millis {FAR}"),
+        ("local-timestamp-micros", "long", FAR, f"local-timestamp-micros {FAR}"),
+        ("date", "int", 2**30, f"date {2**30}"),
+        ("time-micros", "long", FAR, f"time-micros {FAR}"),
+        ("uuid", "string", "none", "none"),
+    ],
+)
+def test_a_value_that_is_not_of_its_logical_type_leaves_the_other_records_of_an_avro_file_as_they_are(
+    tmp_path: Path, logical: str, base: str, value: Any, text: str
+) -> None:
+    def schema(kind: Any) -> dict[str, Any]:
+        return {"type": "record", "name": "R", "fields": [{"name": "id", "type": "int"}, {"name": "v", "type": kind}]}
+
+    # fastavro refuses to write such a value: it is written as the plain type, and the schema in the file is exchanged.
+    content, path = io.BytesIO(), tmp_path / "a.avro"
+    plain = schema({"type": base, "logicalType": logical.replace("-", "_")})
+    valid = "v" if base == "string" else 0
+    fastavro.writer(content, plain, [{"id": 1, "v": valid}, {"id": 2, "v": value}, {"id": 3, "v": valid}])
+    path.write_bytes(content.getvalue().replace(logical.replace("-", "_").encode(), logical.encode()))
+
+    assert [(record["id"], record["v"] == text) for record in read(path, "avro")] == [(1, False), (2, True), (3, False)]
+
+
 def test_a_record_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidegate.spark.intake.reader.MAX_RECORD_LENGTH", 100)
     path = tmp_path / "a.parquet"

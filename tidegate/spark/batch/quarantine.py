@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext
 
 REFUSED = "_row_id string, level string, rules array<string>, record string, source string"
-"""Schema of refused rows: ``level`` is ``row`` or ``file``, ``record`` the raw text, ``source`` the coordinates as JSON."""
+"""Schema of refused rows: ``level`` is ``row``, ``file`` or ``message``, ``record`` the raw text, ``source`` the coordinates as JSON."""
 
 LIFECYCLE_COLUMNS = {
     "changed_by": "string",

@@ -10,8 +10,9 @@ from tidegate import dates
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints import overrides, topic
 from tidegate.errors import CheckpointCorruptError
+from tidegate.probes.messages import RULE
 from tidegate.report import BatchRecord
-from tidegate.spark.batch import quarantine
+from tidegate.spark.batch import landed_files, quarantine, topic_messages
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.intake import landing, sources
 from tidegate.spark.intake.reader import CheckedFile
@@ -37,10 +38,10 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
     if not listed:
         return None
     unread = _unread_files(context, spark, listed, batch_id)
-    skipped = _skipped_files(context, unread)
+    skipped = _skipped_files(context, unread) | _failed_files(context, spark, batch_id, unread, decision)
     opened = sorted((path, modified) for path, modified in unread.items() if path not in skipped)
     stamp = landing.Batch(batch_id, context.work.planned_ms(context, batch_id))
-    landed = landing.read_files(spark, opened, source, stamp, context.persisted)
+    landed = landed_files.read(context, spark, opened, source, stamp)
     checked = [*landed.files, *skipped.values()]
     good = [file for file in checked if file.problem is None]
     failed = [file for file in checked if file.problem is not None]
@@ -81,47 +82,94 @@ def file_id() -> Column:
 
 
 def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
-    """Append raw Kafka messages: key, value, headers, topic, topic id, partition, offset and timestamp."""
+    """Append raw Kafka messages: key, value, headers, topic, topic id, partition, offset and timestamp.
+
+    Args:
+        batch: The connector's columns; of a replay the ``_row_id`` and ``source`` of entries, all of which are refused again.
+        decision: What an earlier attempt wrote: the messages that it quarantined are counted again, also if the topic lost them.
+    """
+    if context.work.of_entries:
+        return _returned_messages(context, batch, batch_id)
     source, ref = sources.topic_of(context), context.ref
     recorded = topic.recorded(context.layout, ref.dag_id, ref.flow, ref.version)
-    rows = (
-        message_rows(batch, recorded.topic_id if recorded is not None else "")
-        .select(
-            "*",
-            F.timestamp_millis(F.lit(context.work.planned_ms(context, batch_id))).alias("_ingested_at"),
-            F.lit(batch_id).cast("bigint").alias("_batch_id"),
-        )
-        .persist()
-    )
-    context.persisted.append(rows)
-    read = rows.count()
-    if read == 0:
+    topic_id = recorded.topic_id if recorded is not None else ""
+    messages = topic_messages.check(context, batch, lambda: context.work.planned_offsets(context, batch_id))
+    if messages.read == 0:
         return None
     if recorded is not None:
         sources.check_topic(context, source, recorded)
+    rows = _of_batch(context, message_rows(messages.good, topic_id), batch_id)
     unread = _unread_messages(context, rows, recorded)
-    count = read if unread is rows else unread.count()
+    count = messages.stored if unread is rows else unread.count()
+    refused, rules = None, dict[str, int]()
+    if messages.refused is not None:
+        refused = _unread_refused(context, _refused_messages(messages.refused, topic_id), batch_id)
+        rules = _by_rule(refused)
+    already_read = messages.read - count - sum(rules.values())
+    if decision.quarantined:
+        rules = _by_rule(context.work.refused_ids(context, rows.sparkSession, batch_id))
+    quarantined = sum(rules.values())
     record = BatchRecord(
         flow=context.flow.name,
         batch_id=batch_id,
         app_id=context.app_id,
         kind="append",
-        read=read,
+        read=count + already_read + quarantined,
         written=count,
-        already_read=read - count,
+        quarantined=quarantined,
+        already_read=already_read,
+        rules=rules,
         planned_at=dates.moment(context.work.planned_ms(context, batch_id)),
     )
     return Split(
-        prepared=record, refused=None, write=lambda txn: writes.append(unread, context.target, txn), expected_rows=count
+        prepared=record,
+        refused=refused if quarantined else None,
+        write=lambda txn: writes.append(unread, context.target, txn),
+        expected_rows=count,
     )
+
+
+def _returned_messages(context: FlowContext, entries: DataFrame, batch_id: int) -> Split:
+    """Entries of messages that are replayed: a timestamp that was refused is refused again."""
+    known = entries.withColumns({"level": F.lit("message"), "rules": F.array(F.lit(RULE)), "record": F.lit(None)})
+    count = known.count()
+    record = BatchRecord(
+        flow=context.flow.name,
+        batch_id=batch_id,
+        app_id=context.app_id,
+        kind="append",
+        read=count,
+        quarantined=count,
+        rules={RULE: count},
+        planned_at=dates.moment(context.work.planned_ms(context, batch_id)),
+    )
+    none = tables.read(context.spark, context.live).limit(0)
+    return Split(
+        prepared=record, refused=known, write=lambda txn: writes.append(none, context.target, txn), expected_rows=0
+    )
+
+
+def _of_batch(context: FlowContext, rows: DataFrame, batch_id: int) -> DataFrame:
+    """Rows of bronze with the columns about their batch."""
+    planned = F.timestamp_millis(F.lit(context.work.planned_ms(context, batch_id)))
+    return rows.select("*", planned.alias("_ingested_at"), F.lit(batch_id).cast("bigint").alias("_batch_id"))
+
+
+def _refused_messages(refused: DataFrame, topic_id: str) -> DataFrame:
+    """Messages with a timestamp out of range, as `tidegate.spark.batch.quarantine.REFUSED` rows."""
+    row_id = _message_id(topic_id).alias("_row_id")
+    return refused.select(row_id, F.lit("message").alias("level"), "rules", "record", "source")
+
+
+def _by_rule(refused: DataFrame) -> dict[str, int]:
+    return {row["rule"]: row["count"] for row in refused.groupBy(F.col("rules")[0].alias("rule")).count().collect()}
 
 
 def message_rows(messages: DataFrame, topic_id: str) -> DataFrame:
     """Messages, with the connector's columns, as rows of bronze without those about their batch."""
     known_id = F.lit(topic_id or None).cast("string")
     return messages.select(
-        # `concat_ws` leaves out the topic id where the broker provides none.
-        F.concat_ws("/", "topic", known_id, "partition", "offset").alias("_row_id"),
+        _message_id(topic_id).alias("_row_id"),
         "key",
         "value",
         "headers",
@@ -133,6 +181,11 @@ def message_rows(messages: DataFrame, topic_id: str) -> DataFrame:
     )
 
 
+def _message_id(topic_id: str) -> Column:
+    # `concat_ws` leaves out the topic id where the broker provides none.
+    return F.concat_ws("/", "topic", F.lit(topic_id or None).cast("string"), "partition", "offset")
+
+
 def _skipped_files(context: FlowContext, unread: dict[str, int]) -> dict[str, CheckedFile]:
     """By path, the files that a person marked to be quarantined without being read; a replay of such an entry reads the file."""
     assert isinstance(context.flow.source, FileSource)
@@ -142,6 +195,17 @@ def _skipped_files(context: FlowContext, unread: dict[str, int]) -> dict[str, Ch
     marked = overrides.skipped_files(context.layout, context.pipeline.name, context.flow.name)
     paths = {str(folder / file) for file in marked} & unread.keys()
     return {path: landing.unread_file(path, unread[path], overrides.RULE) for path in paths}
+
+
+def _failed_files(
+    context: FlowContext, spark: SparkSession, batch_id: int, unread: dict[str, int], decision: Decision
+) -> dict[str, CheckedFile]:
+    """By path, the files on which an earlier attempt at the batch failed: the split is final, and they would fail again."""
+    if not decision.quarantined:
+        return {}
+    refused = context.work.refused_ids(context, spark, batch_id).where(F.array_contains("rules", landed_files.RULE))
+    paths = {row["_row_id"].rpartition("@")[0] for row in refused.collect()} & unread.keys()
+    return {path: landing.unread_file(path, unread[path], landed_files.RULE) for path in paths}
 
 
 def _unread_messages(context: FlowContext, rows: DataFrame, recorded: topic.CheckpointTopic | None) -> DataFrame:
@@ -158,6 +222,15 @@ def _unread_messages(context: FlowContext, rows: DataFrame, recorded: topic.Chec
     unread = rows.join(existing.select("_partition", "_offset"), ["_partition", "_offset"], "left_anti").persist()
     context.persisted.append(unread)
     return unread.select(*rows.columns)
+
+
+def _unread_refused(context: FlowContext, refused: DataFrame, batch_id: int) -> DataFrame:
+    """Without the messages that quarantine has from an earlier checkpoint version or refresh."""
+    if context.work.is_first_read(context) or not tables.exists(context.quarantine):
+        return refused
+    own = (F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id)
+    earlier = tables.read(refused.sparkSession, context.quarantine).where(~own).select("_row_id").distinct()
+    return refused.join(earlier, "_row_id", "left_anti").select(*refused.columns)
 
 
 def _unread_files(context: FlowContext, spark: SparkSession, listed: dict[str, int], batch_id: int) -> dict[str, int]:

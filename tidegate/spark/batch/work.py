@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Literal
 
 from tidegate.checkpoints import progress, refusal
 from tidegate.spark.batch import late_rows, quarantine
+from tidegate.spec import KafkaSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -48,6 +49,10 @@ class Work(ABC):
 
     def listed_files(self, context: FlowContext, batch_id: int) -> dict[str, int]:
         """The files of a batch of a landing folder: path to modification time in milliseconds since 1970."""
+        return {}
+
+    def planned_offsets(self, context: FlowContext, batch_id: int) -> dict[int, tuple[int, int]]:
+        """The messages of a batch of a topic: partition to the first offset and the offset after the last one."""
         return {}
 
     def target(self, context: FlowContext) -> Path:
@@ -97,6 +102,11 @@ class Stream(Work):
             for file in progress.batch_files(context.checkpoint, batch_id)
             if not Path(file.path).name.startswith("_")
         }
+
+    def planned_offsets(self, context: FlowContext, batch_id: int) -> dict[int, tuple[int, int]]:
+        """From Spark's offset log."""
+        assert isinstance(context.flow.source, KafkaSource)
+        return progress.batch_offsets(context.checkpoint, batch_id, context.flow.source.topic)
 
     def is_first_read(self, context: FlowContext) -> bool:
         """In the flow's first checkpoint: Spark's source log lists no file and no message twice."""

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import builtins
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException, ArithmeticException, DateTimeException, NumberFormatException
@@ -81,8 +82,7 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
     if isinstance(error, TidegateError):
         return error
     text = str(error)
-    conditions = [condition for condition in _CONDITION.findall(text) if condition not in _WRAPPERS]
-    condition = conditions[0] if conditions else type(error).__name__
+    condition = condition_of(error)
     cause = classify(error, what) if is_of_machine(error) else cause_in(_with_causes(error), what)
     if cause is not None:
         return cause
@@ -154,14 +154,27 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
     )
 
 
+def condition_of(error: BaseException) -> str:
+    """Spark's error condition, or the type of an exception that has none: a name without values of the data."""
+    named = [condition for condition in _CONDITION.findall(str(error)) if condition not in _WRAPPERS]
+    # A bare Java exception has the condition of what caused it.
+    of_causes = (CapturedException(origin=cause).getCondition() for cause in _causes(error))
+    return next((condition for condition in (*named, *of_causes) if condition), type(error).__name__)
+
+
+def _causes(error: BaseException) -> Iterator[Any]:
+    """The exceptions of the JVM behind an exception, the outermost first."""
+    origin = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    for _ in range(_CAUSES):
+        if origin is None:
+            return
+        yield origin
+        origin = origin.getCause()
+
+
 def _with_causes(error: BaseException) -> str:
     """The text of an exception and of what caused it in the JVM: PySpark's text has only the outermost."""
-    origin = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
-    texts = [str(error)]
-    while origin is not None and len(texts) <= _CAUSES:
-        texts.append(str(origin.toString()))
-        origin = origin.getCause()
-    return "\n".join(texts)
+    return "\n".join([str(error), *(str(cause.toString()) for cause in _causes(error))])
 
 
 def value_error(error: BaseException) -> str | None:

@@ -91,19 +91,17 @@ _PARSED_SCHEMAS: dict[str, Any] = {}
 
 
 def _decode(data: bytes | None, definitions: Mapping[int, str]) -> str | None:
-    import fastavro
-
     if data is None or len(data) <= HEADER_BYTES or data[0]:
         return None
     definition = definitions.get(int.from_bytes(data[1:HEADER_BYTES], "big"))
     if definition is None:
         return None
     if definition not in _PARSED_SCHEMAS:
-        _PARSED_SCHEMAS[definition] = fastavro.parse_schema(json.loads(definition))
+        _PARSED_SCHEMAS[definition] = records.avro().parse_schema(json.loads(definition))
     content = io.BytesIO(data)
     content.seek(HEADER_BYTES)
     try:
-        record = fastavro.schemaless_reader(content, _PARSED_SCHEMAS[definition], None)
+        record = records.avro().schemaless_reader(content, _PARSED_SCHEMAS[definition], None)
     except MemoryError:
         raise
     except Exception:  # the decoder raises many types; any error means that the value cannot be read

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.errors.classification import is_transient
-from tidegate.spark.intake import delimited, records
+from tidegate.spark.intake import delimited, raw_fields, records
 from tidegate.spark.intake.text_stream import LineTooLongError, open_text
 from tidegate.spec import FileFormat
 from tidegate.spec.dialect import Dialect
@@ -37,7 +37,7 @@ class CheckedFile:
     problem: str | None = None
     """The rule that the file breaks, None for a good file. One of ``empty_file``, ``vanished``, ``not_a_file``,
     ``unreadable``, ``corrupt_compression``, ``corrupt_file``, ``repeated_header``, ``not_<encoding>``, ``line_too_long``,
-    ``open_quote``, ``changed_while_read``."""
+    ``open_quote``, ``changed_while_read``; of a CSV file without records ``unknown_header`` and ``other_separator(<name>)``."""
     line: int | None = None
     """The line of the problem, from 1; None where it has none."""
 
@@ -64,7 +64,7 @@ class FileReader:
             path: A local path.
             modified_ms: Modification time from the stream's source log.
             dialect: The dialect of a CSV file. A JSON file uses its encoding and its setting for blank lines.
-            names: Field names for a CSV file without a header.
+            names: The declared field names, those of a CSV file without a header.
         """
         self.header: str | None = None
         """The first record of a CSV file, or the fields of a Parquet or Avro file with their types, as JSON. Set before the
@@ -93,6 +93,9 @@ class FileReader:
                 self._problem = "changed_while_read"
             elif not self._size:
                 self._problem = "empty_file"
+            elif not self._records and self._names and self._kind == "csv" and self._dialect.header:
+                # Without a record, no row would tell that the first line is no header, but the only record.
+                self._problem = raw_fields.header_problem(self.header or "", self._dialect, set(self._names))
         except FileNotFoundError:
             self._problem, self._size = "vanished", 0
         except (EOFError, zlib.error, gzip.BadGzipFile):

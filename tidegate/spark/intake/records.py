@@ -9,10 +9,12 @@ from __future__ import annotations
 import base64
 import datetime
 import decimal
+import io
 import json
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -136,16 +138,43 @@ def as_json(record: Any) -> str:
 
 
 def _read_parquet(path: str) -> tuple[Fields, Iterator[str]]:
-    file = pq.ParquetFile(path)
+    file = pq.ParquetFile(path, page_checksum_verification=True)
 
     def read() -> Iterator[str]:
         with file:
             for batch in file.iter_batches(batch_size=_BATCH_ROWS):
-                for record in batch.to_pylist():
+                for record in _records(batch):
                     yield as_json(_with_objects(record, map_types) if map_types else record)
 
     map_types = {field.name: field.type for field in file.schema_arrow if _has_map(field.type)}
     return [(field.name, _arrow_type(field.type)) for field in file.schema_arrow], read()
+
+
+def _records(batch: pyarrow.RecordBatch) -> list[dict[str, Any]]:
+    """The records of a batch.
+
+    A date or time that Python cannot hold becomes a text that fits no type, so that its record alone is refused.
+    """
+    try:
+        return list(batch.to_pylist())
+    except (OverflowError, ValueError):
+        columns = [[_value(scalar) for scalar in column] for column in batch.columns]
+        return [dict(zip(batch.schema.names, values, strict=True)) for values in zip(*columns, strict=True)]
+
+
+def _value(scalar: Any) -> Any:
+    try:
+        return scalar.as_py()
+    except UnicodeDecodeError:
+        raise
+    except (OverflowError, ValueError):
+        if pa.types.is_struct(scalar.type):
+            return {name: _value(item) for name, item in scalar.items()}
+        if pa.types.is_map(scalar.type):
+            return [(_value(pair["key"]), _value(pair["value"])) for pair in scalar.values]
+        if hasattr(scalar, "values"):
+            return [_value(item) for item in scalar.values]
+        return f"{scalar.type} {scalar.value}"
 
 
 def _has_map(kind: pyarrow.DataType) -> bool:
@@ -179,14 +208,48 @@ def _object_key(key: Any) -> str:
     return as_json(key) if isinstance(key, bool | int | float | dict | list) else _json_default(key)
 
 
-def _read_avro(path: str) -> tuple[Fields, Iterator[str]]:
-    import fastavro
+@cache
+def avro() -> Any:
+    """The module ``fastavro``, whose readers of logical types give a text that fits no type for a value that Python cannot hold.
 
-    with Path(path).open("rb") as content:
+    After an exception, the iterator of a file could not go on.
+    """
+    import fastavro
+    from fastavro import read
+
+    for name, reader in read.LOGICAL_READERS.items():
+        read.LOGICAL_READERS[name] = _guarded(name.partition("-")[2], reader)
+    return fastavro
+
+
+class _Bounded(io.BufferedReader):
+    """A file that never reads more than it has: a damaged length in it would ask for any amount of memory."""
+
+    def __init__(self, path: str) -> None:
+        super().__init__(io.FileIO(path))
+        self._size = Path(path).stat().st_size
+
+    def read(self, size: int | None = -1, /) -> bytes:
+        return super().read(min(size, self._size) if size is not None else size)
+
+
+def _guarded(name: str, reader: Any) -> Any:
+    def read(value: Any, *schemas: Any) -> Any:
+        try:
+            return reader(value, *schemas)
+        except (OverflowError, ValueError):
+            return value if isinstance(value, str) else f"{name} {value}"
+
+    return read
+
+
+def _read_avro(path: str) -> tuple[Fields, Iterator[str]]:
+    fastavro = avro()
+    with _Bounded(path) as content:
         schema = fastavro.reader(content).writer_schema
 
     def read() -> Iterator[str]:
-        with Path(path).open("rb") as content:
+        with _Bounded(path) as content:
             for record in fastavro.reader(content):
                 yield as_json(record)
 

@@ -71,8 +71,9 @@ class Kind:
     """Raises if the attempt cannot complete a batch that the target has with this ledger line."""
     bookkeeping: tuple[str, ...] = ()
     """Columns of the table that are not compared: a row in which only they differ is unchanged."""
-    one_write: bool = False
-    """A batch writes its target only. If it is there, only the ledger line is missing, and the source is not read again."""
+    completed_by_target: bool = False
+    """Whether another checkpoint completes a batch that the target has, with its ledger line alone: the old one would read its source
+    again, which may no longer have it, or its state. A batch that only quarantine has is read again."""
     needs_refresh: Callable[[FlowContext], bool] = lambda _: False
     """Whether the checkpoint cannot go on, and only a new refresh of it can."""
     drained: Callable[[FlowContext], None] = lambda _: None

@@ -1,8 +1,7 @@
-"""Landing flows of messages: each message of a topic is stored once, raw, in bronze. None is ever refused."""
+"""Landing flows of messages: each message of a topic is stored once, raw, in bronze, except for timestamps that no table can hold."""
 
 from __future__ import annotations
 
-import json
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -10,10 +9,10 @@ from pyspark.sql import functions as F
 from tidegate.checkpoints import progress, topic
 from tidegate.ops import ledger
 from tidegate.probes import kafka
-from tidegate.spark.batch import raw
+from tidegate.spark.batch import raw, topic_messages
 from tidegate.spark.intake import sources
-from tidegate.spark.kinds.kind import Kind, Sides
-from tidegate.spark.lake import tables
+from tidegate.spark.kinds.kind import Entries, Kind, Sides
+from tidegate.spark.lake import local, tables
 from tidegate.status.sources.topics import format_offsets
 from tidegate.window import Window
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.spark.context import FlowContext
     from tidegate.spark.reprocessing.pins import Pins
@@ -55,29 +54,22 @@ def _parts(context: FlowContext, window: Window | None, earlier: Sequence[Piece]
 
 
 def _read_piece(context: FlowContext, piece: Piece) -> DataFrame:
-    """The piece's messages with a timestamp in the window, with the connector's columns."""
+    """The piece's messages with a timestamp in the window, with the connector's columns. A timestamp out of range is in no window."""
     window = Window(**piece.window)
-    rows = _read_range(context, piece.offsets)
+    rows = topic_messages.read(context, _ranges(piece.offsets)).good
     start, end_time = (F.lit(moment).cast("timestamp") for moment in (window.start, window.end))
     return rows.where((F.col("timestamp") >= start) & (F.col("timestamp") < end_time))
 
 
-def _read_range(context: FlowContext, offsets: Mapping[str, Sequence[int]]) -> DataFrame:
-    """The messages of a range of offsets, with the connector's columns.
-
-    Args:
-        offsets: Partition to first and end offset; at least one partition.
-    """
-    source = sources.topic_of(context)
-    begin, end = ({partition: cut[side] for partition, cut in offsets.items()} for side in (0, 1))
-    return (
-        context.spark.read.format("kafka")
-        .options(**sources.kafka_options(context, source))
-        .option("assign", json.dumps({source.topic: [int(partition) for partition in offsets]}))
-        .option("startingOffsets", json.dumps({source.topic: begin}))
-        .option("endingOffsets", json.dumps({source.topic: end}))
-        .load()
+def _read_entries(_context: FlowContext, spark: SparkSession, entries: Entries) -> DataFrame:
+    """The entries themselves: a message and its timestamp never change, so that the topic need not have it any more."""
+    return local.from_rows(
+        spark, [(each["_row_id"], each["source"]) for each in entries], "_row_id string, source string"
     )
+
+
+def _ranges(offsets: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, int]]:
+    return {int(partition): (first, end) for partition, (first, end) in offsets.items()}
 
 
 def _sides(context: FlowContext, pins: Pins) -> Sides:
@@ -104,10 +96,7 @@ def _sides(context: FlowContext, pins: Pins) -> Sides:
     actual = placed.where("_place = 'compared'").drop("_place")
     expected = actual.limit(0)
     if offsets:
-        expected = raw.message_rows(
-            _read_range(context, {str(each): cut for each, cut in offsets.items()}), current.topic_id
-        ).persist()
-        context.persisted.append(expected)
+        expected = raw.message_rows(topic_messages.read(context, offsets).good, current.topic_id)
     not_compared = {
         "of messages that the topic no longer has": rows_by_place.get("gone", 0),
         "of messages after the position of the stream": rows_by_place.get("later", 0),
@@ -140,9 +129,10 @@ def _read_offsets(context: FlowContext, pins: Pins, topic_id: str) -> dict[int, 
 KIND = Kind(
     read_stream=sources.topic_stream,
     split=raw.split_messages,
-    one_write=True,
+    completed_by_target=True,
     needs_refresh=_needs_refresh,
     parts=_parts,
     read_piece=_read_piece,
+    read_entries=_read_entries,
     sides=_sides,
 )

@@ -129,5 +129,5 @@ KIND = Kind(
     evaluate=_evaluate,
     check_written=_check_written,
     split=_split,
-    one_write=True,
+    completed_by_target=True,
 )

@@ -1,0 +1,201 @@
+"""The messages of ranges of offsets: read by Spark's connector, and message by message where it fails.
+
+The connector converts the timestamp of each message before any rule of ours: one that Spark cannot hold fails the whole range, and one
+before 1582 becomes another day. Then the range is read again with librdkafka (`tidegate.probes.messages`), by one task for each
+partition. It gives each message as it is, so that only those whose timestamp no table can hold are refused, however many they are.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+from pyspark import StorageLevel
+from pyspark.sql import functions as F
+
+from tidegate import dates
+from tidegate.errors import TidegateError, UnexpectedError
+from tidegate.probes import messages
+from tidegate.spark.driver import failures
+from tidegate.spark.intake import sources
+from tidegate.spark.lake import local
+from tidegate.status.sources.topics import format_offsets
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from tidegate.spark.context import FlowContext
+
+Ranges = Mapping[int, tuple[int, int]]
+"""Partition to the first offset and the offset after the last one."""
+COLUMNS = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
+"""Those of the connector that bronze stores."""
+_READ = (
+    "key binary, value binary, headers array<struct<key:string,value:binary>>, topic string, partition int, offset bigint, "
+    "timestamp timestamp, _sent_ms bigint, _record string, _problem binary"
+)
+_ARROW = pa.schema(
+    [
+        ("key", pa.binary()),
+        ("value", pa.binary()),
+        ("headers", pa.list_(pa.struct([("key", pa.string()), ("value", pa.binary())]))),
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("timestamp", pa.timestamp("us", tz="UTC")),
+        ("_sent_ms", pa.int64()),
+        ("_record", pa.string()),
+        ("_problem", pa.binary()),
+    ]
+)
+_BATCH_BYTES, _BATCH_MESSAGES = 8 * 1024 * 1024, 10_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Messages:
+    """Messages that were read, each once."""
+
+    good: DataFrame
+    """Those to store, with `COLUMNS`, persisted."""
+    stored: int
+    """How many these are."""
+    read: int
+    """How many there are with the refused ones."""
+    refused: DataFrame | None = None
+    """Those with a timestamp out of range: ``topic``, ``partition``, ``offset``, their ``rules``, ``record`` and ``source`` as in
+    quarantine; None for none."""
+
+
+def read(context: FlowContext, ranges: Ranges) -> Messages:
+    """The messages of ranges of offsets; at least one range.
+
+    Raises:
+        TidegateError: As `check`.
+    """
+    source = sources.topic_of(context)
+    begin, end = ({str(partition): cut[side] for partition, cut in ranges.items()} for side in (0, 1))
+    rows = (
+        context.spark.read.format("kafka")
+        .options(**sources.kafka_options(context, source))
+        .option("assign", json.dumps({source.topic: list(ranges)}))
+        .option("startingOffsets", json.dumps({source.topic: begin}))
+        .option("endingOffsets", json.dumps({source.topic: end}))
+        .load()
+    )
+    return check(context, rows, lambda: ranges)
+
+
+def check(context: FlowContext, rows: DataFrame, ranges: Callable[[], Ranges]) -> Messages:
+    """Evaluate what the connector reads; if it fails, or returns a timestamp out of range, read the ranges message by message.
+
+    Args:
+        rows: The connector's columns.
+        ranges: The offsets that ``rows`` has, for the second reading.
+
+    Raises:
+        SourceUnavailableError: The broker does not answer. Transient.
+        OffsetsExpiredError: Messages of the ranges were deleted.
+        SourceError: The broker has a damaged message, which the error names.
+    """
+    session = rows.sparkSession
+    rows = rows.select(*COLUMNS).persist()
+    context.persisted.append(rows)
+    first, end = (F.timestamp_millis(F.lit(bound)) for bound in (dates.FIRST_MS, dates.END_MS))
+    fits = (F.col("timestamp") >= first) & (F.col("timestamp") < end)
+    try:
+        counted = rows.agg(F.count("*").alias("read"), F.count_if(~fits).alias("refused")).first()
+        assert counted is not None
+        if not counted["refused"]:
+            return Messages(good=rows, stored=counted["read"], read=counted["read"])
+        why = "it returned timestamps out of range"
+    except Exception as error:
+        failure = failures.translate(error, what="the connector", checkpoint=str(context.checkpoint))
+        if not isinstance(failure, UnexpectedError):
+            # The broker, or the machine: it would fail in the same way for any reader.
+            raise
+        why = failures.condition_of(error)
+    rows.unpersist()
+    again = _read_singly(context, session, ranges())
+    offsets = format_offsets(ranges())
+    context.report.notes.append(
+        f"offsets {offsets} were read again message by message, since Spark's connector failed: {why}"
+    )
+    return again
+
+
+def _read_singly(context: FlowContext, session: Any, ranges: Ranges) -> Messages:
+    source, bootstrap = sources.topic_of(context), context.stores.kafka
+    topic, isolation = source.topic, source.isolation
+    listed = local.from_rows(
+        session,
+        [(partition, first, end) for partition, (first, end) in sorted(ranges.items())],
+        "partition int, first bigint, end bigint",
+    )
+
+    def read_partitions(listings: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for listing in listings:
+            for each in listing.to_pylist():
+                yield from arrow_batches(
+                    messages.read_range(
+                        bootstrap, topic, each["partition"], each["first"], each["end"], isolation=isolation
+                    )
+                )
+
+    frame = listed.mapInArrow(read_partitions, _READ).persist(StorageLevel.DISK_ONLY)
+    context.persisted.append(frame)
+    problems = frame.where("_problem IS NOT NULL").select("_problem").collect()
+    if problems:
+        error: TidegateError = pickle.loads(problems[0]["_problem"])  # from our own task
+        raise error
+    counts = frame.agg(F.count("*").alias("read"), F.count("_record").alias("refused")).first()
+    assert counts is not None
+    coordinates = F.struct("topic", "partition", "offset", F.col("_sent_ms").alias("timestamp_ms"))
+    refused = frame.where("_record IS NOT NULL").select(
+        "topic",
+        "partition",
+        "offset",
+        F.array(F.lit(messages.RULE)).alias("rules"),
+        F.col("_record").alias("record"),
+        F.to_json(coordinates).alias("source"),
+    )
+    good = frame.where("_record IS NULL").select(*COLUMNS)
+    stored = counts["read"] - counts["refused"]
+    return Messages(good=good, stored=stored, read=counts["read"], refused=refused if counts["refused"] else None)
+
+
+def arrow_batches(received: Iterable[Any]) -> Iterator[pa.RecordBatch]:
+    """Messages of librdkafka in Arrow batches of bounded size; an error that reading them raises is a row of its own at the end.
+
+    An exception of a task would reach the driver only as text.
+    """
+    rows: list[dict[str, Any]] = []
+    size = 0
+    try:
+        for message in received:
+            row, length = _row(message)
+            rows.append(row)
+            size += length
+            if size >= _BATCH_BYTES or len(rows) == _BATCH_MESSAGES:
+                yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+                rows, size = [], 0
+    except TidegateError as error:
+        rows.append({"_problem": pickle.dumps(error)})
+    if rows:
+        yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
+
+
+def _row(message: Any) -> tuple[dict[str, Any], int]:
+    """A message with the columns of `_READ`, and about how many bytes it has."""
+    key, value, headers, sent_ms = message.key(), message.value(), message.headers(), messages.sent_ms(message)
+    coordinates = {"topic": message.topic(), "partition": message.partition(), "offset": message.offset()}
+    if messages.is_refused(message):
+        record = messages.as_text(message)
+        return {**coordinates, "_sent_ms": sent_ms, "_record": record}, len(record)
+    pairs = None if headers is None else [{"key": name, "value": content} for name, content in headers]
+    size = sum(len(part) for part in (key, value, *(content for _, content in headers or ())) if part is not None)
+    content = {"key": key, "value": value, "headers": pairs, "timestamp": sent_ms * 1000, "_sent_ms": sent_ms}
+    return {**coordinates, **content}, size
