@@ -17,7 +17,7 @@ from typing import Any, get_args
 from tidegate import cli, environment, errors, spec, states, testing
 from tidegate.alerting import rules
 from tidegate.errors import TidegateError, causes
-from tidegate.errors.exit_codes import EXIT_CODES, JVM_EXIT_CODES
+from tidegate.errors.exit_codes import EXIT_CODES, JVM_EXIT_CODES, ExitCode
 from tidegate.schema import contract
 from tidegate.spec import change_records, thresholds
 
@@ -73,13 +73,13 @@ def _commands() -> Iterator[str]:
     yield "## Exit codes"
     yield ""
     yield from _table(
-        ("code", "meaning", "next step"), [(str(each.number), each.meaning, each.next_step) for each in EXIT_CODES]
+        ("code", "meaning", "next step"), [(str(each.number), each.meaning, _step(each)) for each in EXIT_CODES]
     )
     yield ""
     yield "The job and the tasks of Airflow end with the same codes. A JVM that ends by itself has others; a command then ends with 70:"
     yield ""
     yield from _table(
-        ("code", "meaning", "next step"), [(str(each.number), each.meaning, each.next_step) for each in JVM_EXIT_CODES]
+        ("code", "meaning", "next step"), [(str(each.number), each.meaning, _step(each)) for each in JVM_EXIT_CODES]
     )
     yield ""
     for context in _leaves(group, "tidegate"):
@@ -330,6 +330,10 @@ def _fields(declared: type) -> list[tuple[str, str, str, str]]:
         default = f"`{ast.unparse(statement.value)}`" if statement.value is not None else "required"
         rows.append((f"`{statement.target.id}`", f"`{kind}`", default, meaning))
     return rows
+
+
+def _step(code: ExitCode) -> str:
+    return "nothing" if code.next_step is None else code.next_step.text
 
 
 def _of_kind(written: Sequence[Any], kind: str) -> str:

@@ -10,7 +10,7 @@ import ast
 import re
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -105,20 +105,37 @@ def advices(sources: Mapping[str, str]) -> dict[str, list[Written]]:
     written: dict[str, list[Written]] = {name: [] for name in known}
     for path, source in sources.items():
         tree = ast.parse(source)
-        constants = {name: value for node in tree.body for name, value in _assigned(node)}
+        module = _values(tree.body)
         tuples = _tuples(tree)
         functions = {each.name: each for each in tree.body if isinstance(each, ast.FunctionDef)}
-        for node in ast.walk(tree):
-            if isinstance(node, ast.ClassDef) and node.name in known and path.startswith(_ERRORS):
-                written[node.name] += _written(node, path, constants, tuples, functions)
-            elif isinstance(node, ast.Call) and _name(node) in known:
-                written[_name(node)] += _written(node, path, constants, tuples, functions)
-    return written
+        for scope in ast.walk(tree):
+            if isinstance(scope, ast.ClassDef) and scope.name in known and path.startswith(_ERRORS):
+                written[scope.name] += _written(scope, path, module, tuples, functions)
+            elif isinstance(scope, ast.FunctionDef):
+                values = {**module, **_values(ast.walk(scope))}
+                for node in ast.walk(scope):
+                    if isinstance(node, ast.Call) and _name(node) in known:
+                        written[_name(node)] += _written(node, path, values, tuples, functions)
+    return {name: list(dict.fromkeys(each)) for name, each in written.items()}
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:
-    if isinstance(node, ast.Assign):
-        yield from ((target.id, node.value) for target in node.targets if isinstance(target, ast.Name))
+    """The names that a statement gives a value, or adds one to a list of."""
+    match node:
+        case ast.Assign(targets=targets, value=value):
+            yield from ((target.id, value) for target in targets if isinstance(target, ast.Name))
+        case ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value):
+            yield name, value
+        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="append"), args=[value]):
+            yield name, value
+
+
+def _values(nodes: Iterable[ast.AST]) -> dict[str, list[ast.expr]]:
+    values: dict[str, list[ast.expr]] = {}
+    for node in nodes:
+        for name, value in _assigned(node):
+            values.setdefault(name, []).append(value)
+    return values
 
 
 def _tuples(tree: ast.AST) -> dict[str, list[ast.expr]]:
@@ -130,13 +147,12 @@ def _tuples(tree: ast.AST) -> dict[str, list[ast.expr]]:
 def _written(
     tree: ast.AST,
     path: str,
-    constants: Mapping[str, ast.expr],
+    constants: Mapping[str, Sequence[ast.expr]],
     tuples: Mapping[str, Sequence[ast.expr]],
     functions: Mapping[str, ast.FunctionDef],
 ) -> Iterator[Written]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Name) and node.id in constants:
-            value = constants[node.id]
+        for value in constants.get(node.id, ()) if isinstance(node, ast.Name) else ():
             if any(isinstance(each, ast.Call) and _name(each) in _TYPES for each in ast.walk(value)):
                 yield from _written(value, path, {}, tuples, {})
         if not isinstance(node, ast.Call):

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
-from tidegate.advice import Edit, OutsideAct
+from tidegate.advice import Edit
 from tidegate.errors import SetupError
 
 
@@ -86,10 +86,8 @@ def _local(name: str, value: str) -> Path:
     if scheme == "file" and rest.startswith("/"):
         return Path(rest)
     raise SetupError(
-        f"{name}={value!r} is not on a local file system.",
-        OutsideAct(
-            "a file lock ensures one writer per table, and other storage has none; set a local or mounted POSIX path"
-        ),
+        f"{name}={value!r} is not on a local file system. A file lock ensures one writer per table, and other storage has none",
+        Edit("set a local or mounted POSIX path", "setting"),
     )
 
 

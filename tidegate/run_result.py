@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
+from tidegate.advice import with_advice
 from tidegate.errors import EX_CONFIG, EX_DATAERR, EX_SOFTWARE, EX_TEMPFAIL, EX_USAGE, TidegateError, exit_codes
 from tidegate.errors.classification import cause_in
 from tidegate.report import RunReport
@@ -56,8 +57,9 @@ def describe_crash(returned: int, log: Path) -> str:
         return f"{cause.message} The job's log: {log}"
     own = exit_codes.of_tidegate(returned)
     if own is not None and returned in _OF_JOB:
+        step = "" if own.next_step is None else f" Next: {own.next_step.text}."
         return (
-            f"the job ended with exit code {returned}, but could not write its report ({own.meaning}). Next: {own.next_step}. "
+            f"the job ended with exit code {returned}, but could not write its report ({own.meaning}).{step} "
             f"Its log, unless the same prevented it: {log}"
         )
     return f"the job crashed: it ended without a final report and with {describe_exit(returned)}. Its log: {log}"
@@ -76,7 +78,9 @@ def is_of_spark(returned: int) -> bool:
 def describe_exit(returned: int) -> str:
     """How the job's process ended: its exit code, with what that means where it is not Tidegate's own."""
     jvm = exit_codes.of_jvm(returned)
-    return f"exit code {returned}" if jvm is None else f"exit code {returned} ({jvm.meaning}; {jvm.next_step})"
+    return (
+        f"exit code {returned}" if jvm is None else f"exit code {returned} ({with_advice(jvm.meaning, jvm.next_step)})"
+    )
 
 
 def failed(report: RunReport) -> bool:

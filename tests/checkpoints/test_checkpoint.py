@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.resolved import resolved, resolved_flow
+from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import CheckpointIncompatibleError, DamagedFileError, SchemaChangedError
@@ -110,6 +111,16 @@ def test_the_error_for_an_incompatible_change_names_every_field_and_the_fix(layo
     check(layout, replace(changed, checkpoint_version=2))
 
 
+def test_a_table_without_keys_is_derived_again_under_another_name(layout: Layout) -> None:
+    appended = replace(SILVER, target=Table("silver.trips"))
+    write_sidecar(layout, appended)
+    with pytest.raises(CheckpointIncompatibleError) as raised:
+        check(layout, replace(appended, transform="trips:other"))
+    assert raised.value.advice is not None
+    _revert, *again = raised.value.advice.parts()
+    assert [edit.field for edit in again if isinstance(edit, Edit)] == ["target", "checkpoint_version"]
+
+
 def test_a_version_below_the_highest_existing_one_is_refused(layout: Layout) -> None:
     for version in (1, 3):
         write_sidecar(layout, replace(SILVER, checkpoint_version=version))
@@ -194,7 +205,7 @@ def test_the_error_for_a_breaking_schema_change_names_the_new_version_the_steps_
         "checkpoint_version=2",
         "pipelines/trips.py",
         "clean in spark_jobs/trips.py",
-        "`tidegate run trips`",
+        "`tidegate run trips --flow silver`",
     ):
         assert part in refused.value.message
     assert "trips/gold" in refused.value.message

@@ -136,7 +136,12 @@ def check_compatible(layout: Layout, resolved: ResolvedFlow) -> None:
     sidecars = versions(layout, resolved.pipeline.name, flow.name)
     if sidecars and flow.checkpoint_version < max(sidecars):
         newest = max(sidecars)
-        raise CheckpointIncompatibleError(flow.name, newest, {"checkpoint_version": (newest, flow.checkpoint_version)})
+        raise CheckpointIncompatibleError(
+            flow.name,
+            newest,
+            {"checkpoint_version": (newest, flow.checkpoint_version)},
+            again=derived_again(flow, newest, _REBUILDS),
+        )
     sidecar = sidecars.get(flow.checkpoint_version)
     if sidecar is None:
         return
@@ -149,7 +154,22 @@ def check_compatible(layout: Layout, resolved: ResolvedFlow) -> None:
     changed = {
         name: (remembered.get(name), declared.get(name)) for name in names if remembered.get(name) != declared.get(name)
     }
-    raise CheckpointIncompatibleError(flow.name, flow.checkpoint_version, changed)
+    version = flow.checkpoint_version
+    raise CheckpointIncompatibleError(flow.name, version, changed, again=derived_again(flow, version, _REBUILDS))
+
+
+_REBUILDS = "set {} in the declaration: the next run then rebuilds the table behind staging; readers never see it empty"
+
+
+def derived_again(flow: Flow, version: int, says: str = "set {} in the declaration") -> Advice:
+    """The edits by which the next run derives what a flow has written again.
+
+    `check_writers` refuses a new version that would append the rows of a table without keys a second time.
+    """
+    if flow.is_staged or not flow.feeds:
+        return new_version(version, says)
+    name = "give the flow another table name, because rows without keys cannot be derived again in their table"
+    return Then(Edit(name, "declaration", "target"), new_version(version))
 
 
 def check_writers(flow: Flow, ref: CheckpointRef, writers: Collection[str]) -> None:
@@ -250,7 +270,9 @@ def _check_delay(flow: Flow, sidecar: Sidecar) -> None:
     if flow.watermark is None or sidecar.delay is None or flow.watermark.delay_seconds >= in_seconds(sidecar.delay):
         return
     name = "delay of the watermark, which can only grow within a version"
-    raise CheckpointIncompatibleError(flow.name, flow.checkpoint_version, {name: (sidecar.delay, flow.watermark.delay)})
+    changed = {name: (sidecar.delay, flow.watermark.delay)}
+    version = flow.checkpoint_version
+    raise CheckpointIncompatibleError(flow.name, version, changed, again=derived_again(flow, version, _REBUILDS))
 
 
 def _check_schema(layout: Layout, resolved: ResolvedFlow) -> None:
@@ -260,12 +282,13 @@ def _check_schema(layout: Layout, resolved: ResolvedFlow) -> None:
     if not breaking or version != flow.checkpoint_version:
         return
     file, names = f"pipelines/{pipeline.name}.py", ", ".join(change.formerly or change.field for change in breaking)
-    steps: list[Advice] = [new_version(version, f"set {{}} for flow {flow.name!r} in {file}")]
+    steps: list[Advice] = [derived_again(flow, version, f"set {{}} for flow {flow.name!r} in {file}")]
     if flow.transform is not None:
         module, _, function = flow.transform.partition(":")
         steps.append(Edit(f"check {function} in spark_jobs/{module}.py for {names}", "transform"))
-    again = f"run `{{}}`: {flow.target.name} is derived again from bronze and swapped in"
-    steps.append(Command.tidegate("run", pipeline.name, says=again))
+    swapped = f"run `{{}}`: {flow.target.name} is derived again from bronze and swapped in"
+    again = swapped if flow.is_staged else "run `{}`: the new table gets all rows"
+    steps.append(Command.tidegate("run", pipeline.name, "--flow", flow.name, says=again))
     raise SchemaChangedError(
         flow.name,
         version,

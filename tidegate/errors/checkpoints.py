@@ -27,19 +27,16 @@ class CheckpointIncompatibleError(CheckpointError):
         flow: The flow's name.
         version: The checkpoint version recorded in the lake.
         changed: Field name to (recorded value, declared value).
+        again: The edits by which the next run derives the table again; without keys, into another table.
     """
 
-    def __init__(self, flow: str, version: int, changed: dict[str, tuple[Any, Any]]) -> None:
+    def __init__(
+        self, flow: str, version: int, changed: dict[str, tuple[Any, Any]], *, again: Advice | None = None
+    ) -> None:
         changes = "; ".join(f"{name}: {old!r} -> {new!r}" for name, (old, new) in sorted(changed.items()))
         super().__init__(
             f"flow {flow!r}: checkpoint v{version} was made with another declaration ({changes}).",
-            Either(
-                _REVERT,
-                new_version(
-                    version,
-                    "set {} in the declaration: the next run then rebuilds the table behind staging; readers never see it empty",
-                ),
-            ),
+            Either(_REVERT, again or new_version(version)),
         )
         self.flow = flow
         self.version = version

@@ -6,6 +6,8 @@ import os
 import signal
 from dataclasses import dataclass
 
+from tidegate.advice import Advice, Edit, Either, OutsideAct
+
 EX_USAGE = os.EX_USAGE
 EX_DATAERR = os.EX_DATAERR
 EX_SOFTWARE = os.EX_SOFTWARE
@@ -23,62 +25,73 @@ class ExitCode:
 
     number: int
     meaning: str
-    next_step: str
+    next_step: Advice | None = None
 
 
 EXIT_CODES = (
-    ExitCode(0, "success, or nothing to do", "nothing"),
-    ExitCode(EX_BROKEN_PIPE, "the reader of the output closed the pipe (`| head`)", "nothing"),
+    ExitCode(0, "success, or nothing to do"),
+    ExitCode(EX_BROKEN_PIPE, "the reader of the output closed the pipe (`| head`)"),
     ExitCode(
         EX_DIFFERS,
         "`tidegate verify` found a row that differs",
-        "the message names the command that derives the rows again",
+        OutsideAct("the message names the command that derives the rows again"),
     ),
     ExitCode(
-        EX_USAGE, "wrong usage: an unknown pipeline, flow or option", "correct the command; `--help` lists the options"
+        EX_USAGE,
+        "wrong usage: an unknown pipeline, flow or option",
+        Edit("correct the command; `--help` lists the options", "request"),
     ),
     ExitCode(
         EX_DATAERR,
         "a gate, a contract or a transform that raises refused a batch, a rewrite would delete or quarantine too many rows, or a "
         "source no longer has the data that comes next; the target is unchanged",
-        "correct what the message names, or accept it with the command of the message",
+        OutsideAct("correct what the message names, or accept it with the command of the message"),
     ),
     ExitCode(
         EX_SOFTWARE,
         "a job crashed without a report, rows have no disposition, or a bug in Tidegate",
-        "run again: nothing is written twice; if it comes back, report it with the file that the message names",
+        OutsideAct(
+            "run again: nothing is written twice; if it comes back, report it with the file that the message names"
+        ),
     ),
     ExitCode(
         EX_TEMPFAIL,
         "transient: a source is unreachable, a lease is held, a disk is full, memory or open files ran out, or storage does not answer",
-        "remove the cause that the message names, and run again; Airflow tries again by itself",
+        OutsideAct("remove the cause that the message names, and run again; Airflow tries again by itself"),
     ),
     ExitCode(
         EX_CONFIG,
         "a person must correct a declaration, a suite, a checkpoint, a source, a permission or this machine",
-        "correct what the message names, then run again",
+        OutsideAct("correct what the message names, then run again"),
     ),
     *(
-        ExitCode(128 + number, f"stopped by {number.name}{keys}", "run again: the next run finishes the pending batch")
+        ExitCode(
+            128 + number,
+            f"stopped by {number.name}{keys}",
+            OutsideAct("run again: the next run finishes the pending batch"),
+        )
         for number, keys in ((signal.SIGHUP, ""), (signal.SIGINT, " (Ctrl-C)"), (signal.SIGTERM, ""))
     ),
 )
 """Of commands, of the job and of Airflow's tasks."""
 
-_KILLED = ("SIGKILL, possibly by the kernel because memory ran out", "free memory, or lower TIDEGATE_DRIVER_MEMORY")
+_KILLED = (
+    "SIGKILL, possibly by the kernel because memory ran out",
+    Either(OutsideAct("free memory"), Edit("lower TIDEGATE_DRIVER_MEMORY", "setting")),
+)
 JVM_EXIT_CODES = (
-    ExitCode(50, "an exception in a thread of Spark that nothing caught", "the job's log has it"),
-    ExitCode(52, "Spark was out of memory", "raise TIDEGATE_DRIVER_MEMORY"),
+    ExitCode(50, "an exception in a thread of Spark that nothing caught", OutsideAct("see the job's log")),
+    ExitCode(52, "Spark was out of memory", Edit("raise TIDEGATE_DRIVER_MEMORY", "setting")),
     ExitCode(
         53,
         "Spark could not create its temporary folder",
-        "free space in SPARK_LOCAL_DIRS (or /tmp), or give the job's user permission to write there",
+        OutsideAct("free space in SPARK_LOCAL_DIRS (or /tmp), or give the job's user permission to write there"),
     ),
     ExitCode(
         56,
         "the process stood still, because it or its machine was suspended, or had no CPU time, for longer than Spark waits for its own "
         "heartbeat",
-        "run again: a rerun continues where it ended, and writes nothing twice",
+        OutsideAct("run again: a rerun continues where it ended, and writes nothing twice"),
     ),
     ExitCode(137, *_KILLED),
     ExitCode(-9, *_KILLED),

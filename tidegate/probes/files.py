@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from tidegate.advice import OutsideAct
+from tidegate.advice import Edit, OutsideAct
 from tidegate.errors import NotDeliveredError, SourceError
 
 if TYPE_CHECKING:
@@ -111,7 +111,7 @@ def glob_pattern(glob: str) -> re.Pattern[str]:
     except re.error as error:
         raise SourceError(
             f"invalid glob {glob!r} ({error})",
-            OutsideAct("write it like '*.{csv,csv.gz}'"),
+            Edit("write it like '*.{csv,csv.gz}'", "declaration"),
         ) from None
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidegate.advice import Command, Edit, Either, OutsideAct, new_version
+from tidegate.advice import Command, Either, OutsideAct, new_version
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import CheckpointCorruptError, TableInDoubtError, TidegateError
 from tidegate.probes import delta, delta_history
@@ -197,8 +197,7 @@ def way_out(pipeline: Pipeline, flow: Flow) -> Advice:
         return new_version(
             flow.checkpoint_version, f"set {{}} for flow {flow.name!r}, which sends the whole table again"
         )
-    version = new_version(flow.checkpoint_version, f"set {{}} for flow {flow.name!r}, which derives it again")
-    return Either(version, Edit("give its table another name", "declaration", "target"))
+    return checkpoint.derived_again(flow, flow.checkpoint_version)
 
 
 def _run(pipeline: Pipeline, flow: Flow, mode: str, says: str) -> Advice:

@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from tidegate import json_codec
-from tidegate.advice import Edit, Either, OutsideAct, Then, new_version
+from tidegate.advice import Edit, Either, OutsideAct, Then
+from tidegate.checkpoints.checkpoint import derived_again
 from tidegate.errors import LedgerImbalanceError
 from tidegate.formatting import count
 from tidegate.report import BatchRecord
@@ -110,7 +111,7 @@ def check_not_ahead(context: FlowContext, written: dict[str, int], planned: int)
                 f"flow {context.flow.name!r}: its {name} has batch {batch} of {context.app_id}, but the "
                 f"checkpoint at {context.checkpoint} ends with batch {planned}: it was restored from an older "
                 "copy, or files of it are missing.",
-                Either(OutsideAct("restore the newer checkpoint"), new_version(context.ref.version, says="set {}")),
+                Either(OutsideAct("restore the newer checkpoint"), derived_again(context.flow, context.ref.version)),
                 path=str(context.checkpoint),
             )
 
@@ -147,7 +148,7 @@ def check_commit(context: FlowContext, split: Split, commit: tables.Commit) -> N
             f"{count(split.expected_rows, 'row')} to be written to {context.target}, but its commit {commit.version} reports {reported:,}.",
             Then(
                 OutsideAct("report it with the run's report"),
-                new_version(context.ref.version, "set {} to derive the table again"),
+                derived_again(context.flow, context.ref.version, "set {} to derive the table again"),
             ),
         )
 
