@@ -277,6 +277,18 @@ def test_an_entry_that_delta_has_cleaned_is_proven_by_the_transaction(written: W
     assert doubt(delta_history.prove(written.path, of_others, FOLLOWER)).reason == "no proof"
 
 
+def test_properties_that_were_set_before_delta_cleaned_the_log_are_known_by_their_operation(written: Written) -> None:
+    known = written.position(1)
+    written.set_property()
+    DeltaTable(str(written.path)).create_checkpoint()
+    for version in range(2):
+        delta_log.entry(written.path, version).unlink()
+    assert proof(delta_history.prove(written.path, known, FOLLOWER)).position.version == 2
+    entry = delta_log.entry(written.path, 2)
+    entry.write_text(entry.read_text().replace("SET TBLPROPERTIES", "CHANGE COLUMN"))
+    assert doubt(delta_history.prove(written.path, known, FOLLOWER)).reason == "rewritten"
+
+
 def test_a_deleted_table_is_in_doubt_only_if_it_was_known(written: Written) -> None:
     known = written.position(1)
     shutil.rmtree(written.path)

@@ -27,6 +27,7 @@ _NAME = re.compile(r"(\d{20})\.(json|crc|checkpoint\..+)")
 _SEARCHED = 20
 """Among how many of the newest entries that of a checkpoint is searched: only maintenance and other work of the flow follow it."""
 _FEED = "delta.enableChangeDataFeed"
+_PROPERTIES = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,7 +114,7 @@ def _walk(path: Path, follower: Follower, known: Position, versions: range) -> P
         entry = _entry(path, version)
         if entry is None:
             return _doubt(follower, "lost", f"entry {version} is missing in its log", version)
-        same_columns = not entry.metadata or _same_columns(path, version)
+        same_columns = not entry.metadata or _same_columns(path, entry)
         meaning = entry.meaning(follower.owner, same_columns=same_columns)
         if meaning == "break" and same_columns and version <= follower.vouched:
             meaning = "change"
@@ -215,21 +216,23 @@ def _positions(values: Any) -> dict[str, Position]:
         return {}
 
 
-def _same_columns(path: Path, version: int) -> bool:
+def _same_columns(path: Path, entry: Entry) -> bool:
     """Whether a commit that sets the metadata of a table keeps its columns, its id and its change feed.
 
     The first commit, which creates the table, does.
     """
-    after = next((action for kind, action in delta_log.actions(path, version) or () if kind == "metaData"), None)
-    if after is None or version == 0:
+    after = next((action for kind, action in delta_log.actions(path, entry.version) or () if kind == "metaData"), None)
+    if after is None or entry.version == 0:
         return True
+    has_feed = (after.get("configuration") or {}).get(_FEED) == "true"
     try:
-        table = delta_table.open_table(path, version - 1)
+        table = delta_table.open_table(path, entry.version - 1)
     except FileNotFoundError:
-        return False
+        # Delta has cleaned what was before: only the operation says what was changed.
+        return has_feed and entry.operation.upper() in _PROPERTIES
     before, fields = table.metadata(), json.loads(table.schema().to_json())["fields"]
     columns = {_column(field) for field in json.loads(after["schemaString"])["fields"]}
-    kept_feed = before.configuration.get(_FEED) != "true" or (after.get("configuration") or {}).get(_FEED) == "true"
+    kept_feed = has_feed or before.configuration.get(_FEED) != "true"
     return str(before.id) == after["id"] and kept_feed and all(_column(field) in columns for field in fields)
 
 
