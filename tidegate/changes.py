@@ -12,7 +12,7 @@ class Change:
     """One change of a row."""
 
     id: str
-    """``<table>/<version>/<hash of the key>``: the same when the change is sent again."""
+    """``<table>/<version>/<hash of key and row>``: the same when the change is sent again, and another for another change."""
     type: Literal["insert", "update", "delete"]
     """What the commit did to the row of the table. A row whose tombstone the table has is written by an update, and a table that is
     sent again has inserts of rows that the sink has: insert or update the row in both cases."""

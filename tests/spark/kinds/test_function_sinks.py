@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import re
+import shutil
 import sys
 import time
 from collections.abc import Iterator
@@ -77,6 +78,30 @@ def test_a_function_gets_the_changes_of_a_batch_in_their_order_and_again_after_a
     ]
     assert again[1].row is None and len({each.id for each in again}) == 2
     assert outbox.ledger() == [("send", 0, 1, 1, 2), ("send", 1, 2, 2, 4)]
+
+
+def test_an_id_is_of_one_change_also_if_the_lake_was_put_back_and_another_has_its_version(
+    outbox: Outbox, job: ModuleType, tmp_path: Path
+) -> None:
+    sent: list[Change] = []
+    vars(job)["upsert"] = sent.extend
+    outbox.change({"id": 1, "amount": 5})
+    outbox.run()
+    lake, copy = tmp_path / "lake", tmp_path / "copy"
+    shutil.copytree(lake, copy)
+    for amounts in ((6, 7), (6, 8)):
+        for amount in amounts:
+            outbox.change({"id": 1, "amount": amount})
+        outbox.run()
+        shutil.rmtree(lake)
+        shutil.copytree(copy, lake)
+        outbox.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+
+    made = [(each.id, each.version, each.row and each.row["amount"]) for each in sent]
+    first, again, seven, eight = made[1], made[3], made[2], made[4]
+    assert first == again, "the same change"
+    assert (seven[1:], eight[1:]) == ((3, 7), (3, 8))
+    assert seven[0] != eight[0], "the same version with another row"
 
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Paris", "America/New_York"])

@@ -31,6 +31,10 @@ _SENDERS: Mapping[type, Callable[[FlowContext, DataFrame], int]] = {
 """What sends the changes of a batch, by the kind of the sink. It returns their number when the sink has all of them."""
 
 
+_CONTENT = {**JSON, "ignoreNullFields": "true"}
+"""A column that was added since, and is NULL, does not change the id."""
+
+
 def split_changes(context: FlowContext, batch: DataFrame, batch_id: int) -> Split | None:
     """Steps 1 and 2 for a batch of the change feed; None for an empty one. No change is ever refused."""
     changes = _changes(context, batch).persist()
@@ -69,7 +73,7 @@ def _changes(context: FlowContext, batch: DataFrame) -> DataFrame:
 
     Returns:
         ``id string, type string, version bigint, key struct, row struct, last boolean``. ``id`` is the same whenever the change is
-        read: the table, the version of its commit, and a hash of the key. ``type`` is ``insert``, ``update`` or ``delete``; ``row``
+        read: the table, the version of its commit, and a hash of key and row. ``type`` is ``insert``, ``update`` or ``delete``; ``row``
         has the columns of the table without those of the platform, and is NULL for a delete. ``last`` is false for the delete of
         a key that the same commit inserts again, because both together are an update.
     """
@@ -88,9 +92,11 @@ def _changes(context: FlowContext, batch: DataFrame) -> DataFrame:
     )
     key = F.struct(*[f"`{name}`" for name in keys])
     row = F.struct(*[f"`{name}`" for name in feed.columns if not name.startswith("_")])
-    key_hash = F.left(F.sha2(F.to_json(key, JSON), 256), F.lit(32))
+    # A lake that was put back from a copy may make another change of the key under the same version.
+    content = F.concat_ws(" ", F.to_json(key, JSON), F.to_json(F.when(~deleted, row), _CONTENT))
+    content_hash = F.left(F.sha2(content, 256), F.lit(32))
     return feed.select(
-        F.concat_ws("/", F.lit(table), "_commit_version", key_hash).alias("id"),
+        F.concat_ws("/", F.lit(table), "_commit_version", content_hash).alias("id"),
         kind.otherwise("insert").alias("type"),
         F.col("_commit_version").alias("version"),
         key.alias("key"),

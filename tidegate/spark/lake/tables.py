@@ -29,7 +29,7 @@ JSON = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 """Options for keys and rows as JSON: every column, times with microseconds. Ids of sent changes contain a
-hash of the key, so these options never change."""
+hash of it, so these options never change."""
 
 
 @dataclass(frozen=True, kw_only=True)
