@@ -8,6 +8,7 @@ import io
 import json
 import os
 import random
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -59,6 +60,11 @@ def generated_fields(rng: random.Random) -> Fields:
 
 HEADERS: list[list[tuple[str, str | bytes | None]]] = [[], [("trace", b"\x00\x01")], [("trace", None), ("trace", b"2")]]
 """Of messages, one of them chosen at random."""
+
+
+def _by_numbers(path: Path) -> list[str | int]:
+    """The order of paths: by the numbers in them, as docs/architecture.md says."""
+    return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(path))]
 
 
 class Source(Protocol):
@@ -136,7 +142,7 @@ class Files:
         return [
             Record(
                 f"{path}@{seconds * 1000}#{number}",
-                (seconds * 1000, str(path), number),
+                (seconds * 1000, _by_numbers(path), number),
                 fields,
                 broken.get(number - first, ""),
             )
