@@ -21,11 +21,11 @@ OTHER_READERS = re.compile(
 COMPARISONS = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 
-@pytest.fixture(scope="module", params=["one file each", "one file"])
+@pytest.fixture(scope="module", params=[len(INSTANTS), 1])
 def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A table with every instant twice: in files of the old type, and of the present one."""
+    """A table with every instant twice: in so many files of the old type, and of the present one."""
     table = tmp_path_factory.mktemp("lake") / "table"
-    parts = [[instant] for instant in INSTANTS] if request.param == "one file each" else [list(INSTANTS)]
+    parts = [[instant] for instant in INSTANTS] if request.param > 1 else [list(INSTANTS)]
     for old in (True, False):
         for part in parts:
             old_timestamps.append(table, {"sent": part, "nested": [{"list": [each]} for each in part]}, old=old)

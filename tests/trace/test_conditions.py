@@ -83,6 +83,7 @@ def test_a_column_that_does_not_exist_or_cannot_be_compared_is_an_error(table: D
         ("true|1.50|7|delete", ("open", "amount"), ["a"]),
         ("2026-01-31|7|insert", ("day",), ["a"]),
         (r"\N|a|7|insert", ("number", "id"), []),
+        (r"a\||3|7|insert", ("id", "number"), []),
         (r"|1|7|insert", ("id", "number"), []),
         (r"a|7|insert", ("id", "number"), []),
     ],

@@ -91,7 +91,7 @@ def of_change(table: DeltaTable, name: str, row_id: str, keys: Sequence[str]) ->
     """
     texts: list[str | None] = [row_id.rsplit("|", 2)[0]]
     if len(keys) > 1:
-        parts = re.findall(r"(?:[^|\\]|\\.)+|(?<=\|)(?=\||$)|^(?=\|)", str(texts[0]), re.DOTALL)
+        parts = re.findall(r"((?:[^|\\]|\\.)*)\|", f"{texts[0]}|", re.DOTALL)
         texts = [None if part == _NULL else re.sub(r"\\(.)", r"\1", part, flags=re.DOTALL) for part in parts]
     if len(texts) != len(keys):
         return "false"

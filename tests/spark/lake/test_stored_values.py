@@ -11,10 +11,12 @@ import duckdb
 import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from tests.old_timestamps import INSTANTS
 from tidegate.ops import query
 from tidegate.probes import delta_table
+from tidegate.spark.intake import parse
 from tidegate.trace import conditions
 
 pytestmark = pytest.mark.jvm
@@ -129,3 +131,43 @@ def test_files_of_another_session_are_read_merged_and_rewritten(spark: SparkSess
         schema = pq.ParquetFile(file.removeprefix("file://")).schema
         assert "INT96" not in {schema.column(number).physical_type for number in range(len(schema))}
     assert sorted(as_texts(path)) == sorted((text, text, text) for text in TEXTS for _ in range(2))
+
+
+KEYS = {
+    "BIGINT": ("-9223372036854775808", "0"),
+    "DECIMAL(38,20)": ("0", "0.00000000000000000001", "-1.5", "123456789012345678"),
+    "DECIMAL(12,0)": ("0", "100000000000"),
+    "DOUBLE": ("0.001", "0.0009999", "9999999.5", "1e7", "-1.234e-300", "1e22", "NaN", "-Infinity", "0.1", "-0.0"),
+    "BOOLEAN": ("true", "false"),
+    "DATE": ("0001-01-01", "1582-10-10", "9999-12-31"),
+    "TIMESTAMP": TEXTS,
+    "TIMESTAMP_NTZ": TEXTS,
+    "STRING": ("", "a|b", "\\N", "a\\|b", "|", "ä\n|"),
+}
+"""Types of keys, and their values as texts that Spark casts."""
+
+
+def test_the_id_of_a_change_leads_to_its_key_and_back(spark: SparkSession, tmp_path: Path) -> None:
+    for kind, texts in KEYS.items():
+        path = tmp_path / kind
+        changes = spark.createDataFrame([(text,) for text in texts], "text string").select(
+            "text",
+            F.col("text").cast(kind).alias("key"),
+            F.lit("k").alias("other"),
+            F.lit(7).alias("_commit_version"),
+            F.lit("insert").alias("_change_type"),
+        )
+        ids = {"one": parse.change_id(("key",)), "two": parse.change_id(("key", "other"))}
+        changes.select("text", "key", "other", *[id.alias(name) for name, id in ids.items()]).coalesce(1).write.format(
+            "delta"
+        ).save(str(path))
+        table = delta_table.open_table(path)
+        for row in query.query(path, ["text", "key", "one", "two"], "FROM delta_table"):
+            for id, keys in ((row["one"], ("key",)), (row["two"], ("key", "other"))):
+                where = conditions.of_change(table, "silver.keys", id, keys)
+                matches = query.query(path, ["text"], "FROM delta_table", where=where)
+                assert [each["text"] for each in matches] == [row["text"]], (kind, id)
+            for column, key in (("one", [row["key"]]), ("two", [row["key"], "k"])):
+                of_key = conditions.of_key(key).replace("_row_id", column)
+                matches = query.query(path, ["text"], "FROM delta_table", where=of_key)
+                assert [each["text"] for each in matches] == [row["text"]], (kind, key)
