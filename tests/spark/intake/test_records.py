@@ -169,6 +169,26 @@ def test_a_damaged_file_is_reported_with_its_problem(tmp_path: Path, kind: str) 
     assert problem_of(tmp_path / "missing", kind) == "vanished"
 
 
+def test_a_changed_bit_in_a_page_is_found_by_its_checksum(tmp_path: Path) -> None:
+    path, content = tmp_path / "a.parquet", io.BytesIO()
+    table = pa.table({"id": range(5000)})
+    pq.write_table(table, content, compression="none", use_dictionary=False, write_page_checksum=True)
+    whole = content.getvalue()
+    number = whole.index((4321).to_bytes(8, "little"))
+    path.write_bytes(whole)
+    assert problem_of(path, "parquet") is None
+    path.write_bytes(whole[:number] + bytes([whole[number] ^ 1]) + whole[number + 1 :])
+    assert problem_of(path, "parquet") == "corrupt_file"
+
+
+def test_a_damaged_length_in_an_avro_file_asks_for_no_memory(tmp_path: Path) -> None:
+    path, whole = tmp_path / "a.avro", avro(*[{**ORDER, "id": number} for number in range(500)], codec="null")
+    first_block = whole.index(whole[-16:]) + 16
+    # The number of records and the length of the block, each two bytes long, of which the second becomes 2^62.
+    path.write_bytes(whole[: first_block + 2] + b"\x80" * 8 + b"\xff\x00" + whole[first_block + 5 :])
+    assert problem_of(path, "avro") == "corrupt_file"
+
+
 FAR = 2**61
 """A time that no calendar has, in any unit."""
 
