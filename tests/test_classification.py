@@ -99,6 +99,7 @@ class PanicException(BaseException):
         (TimeoutError("timed out"), "ETIMEDOUT"),
         (RuntimeError("can't start new thread"), "EAGAIN"),
         (socket.gaierror(-2, "Name or service not known"), "EHOSTUNREACH"),
+        (Exception("External error: Parquet error: … Unable to open file /lake/t/x: … (os error 30)"), "EROFS"),
         (DeltaError("Generic LocalFileSystem error: Unable to open file /lake/t/x: … (os error 24)"), "EMFILE"),
         (OSError("Failed to write: Generic LocalFileSystem error: No space (os error 28)"), "ENOSPC"),
         (PanicException("called `Result::unwrap()` on an `Err` value: Os { code: 24 } (os error 24)"), "EMFILE"),

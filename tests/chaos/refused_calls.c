@@ -19,10 +19,16 @@
 #include <unistd.h>
 
 static __thread int inside;
+static char *control;
+
+/* Once: other threads may change the environment while this one reads it. */
+__attribute__((constructor)) static void find_control(void) {
+    const char *name = getenv("REFUSED_CALLS");
+    if (name != NULL) control = strdup(name);
+}
 
 /* The errno with which to refuse a call, or 0. Uses system calls only, which are not intercepted. */
 static int refused(const char *call, const char *path) {
-    const char *control = getenv("REFUSED_CALLS");
     if (control == NULL || path == NULL || path[0] != '/' || inside) return 0;
     int saved = errno, number = 0;
     char text[3 * PATH_MAX], wanted[16], root[PATH_MAX], pattern[PATH_MAX], line[PATH_MAX + 64];

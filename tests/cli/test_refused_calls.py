@@ -186,4 +186,4 @@ def test_every_call_on_every_kind_of_file_may_fail(refusing: Refusing, name: str
             failures.append(str(failure))
     print(name, len(wanted.calls), "calls,", refused.total(), "refused:", dict(refused))
     assert not failures, f"{len(failures)} failures\n" + "\n\n".join(failures)
-    assert refused.total() >= len(wanted.calls) > len(ERRORS)
+    assert refused.total() >= len(wanted.calls) > 2

@@ -149,7 +149,9 @@ def _errno_of(error: BaseException) -> int | None:
         return errno.EHOSTUNREACH
     if isinstance(error, RuntimeError) and text.startswith("can't start new thread"):
         return errno.EAGAIN
-    of_storage = module in _OF_STORAGE or type(error).__name__ == "PanicException"
+    # DataFusion in delta-rs raises a bare Exception.
+    of_data_fusion = type(error) is Exception and text.startswith("External error: ")
+    of_storage = module in _OF_STORAGE or type(error).__name__ == "PanicException" or of_data_fusion
     if not of_storage and not isinstance(error, (OSError, ImportError)):
         return None
     if "Out of Memory Error" in text:

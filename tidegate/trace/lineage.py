@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import formatting, identity
 from tidegate.advice import Command, Edit
-from tidegate.errors import RequestError, TidegateError
+from tidegate.errors import MachineError, RequestError, TidegateError
 from tidegate.errors.classification import raise_machine
 from tidegate.ops import query
 from tidegate.probes import delta_table
@@ -303,6 +303,10 @@ class Lineage:
                     "what it has is not followed.",
                     Edit(f"trace the row in {each.flow.source_tables[0]}", "request"),
                 )
+        for pipeline in self.pipelines.values():
+            if isinstance(pipeline, MachineError):
+                # Its declaration could not be read, and may have the table.
+                raise pipeline
         tables = ", ".join(sorted(each.flow.target.name for each in self._flows()))
         broken = [
             f"pipelines/{each}.py" for each, pipeline in self.pipelines.items() if isinstance(pipeline, TidegateError)
