@@ -34,15 +34,23 @@ def check(context: FlowContext) -> Proven:
 
 
 def adopt(context: FlowContext) -> None:
-    """Prove the tables before anything is read. The first run with a checkpoint that has no note takes what they are as known."""
+    """Prove the tables before anything is read, and note what others committed, which later checks of this run do not see again.
+
+    The first run with a checkpoint that has no note takes what the tables are as known.
+    """
     proven = check(context)
-    if history.read(context.layout, context.ref) is not None:
+    note = history.read(context.layout, context.ref)
+    if note is not None:
+        if proven.foreign != note.foreign:
+            history.write(
+                context.layout, context.ref, batch=note.batch, positions=note.positions, foreign=proven.foreign
+            )
         return
     state = progress.read(context.checkpoint)
     positions = dict(proven.known.positions)
     if state.last_committed is not None:
         positions = _own(context, proven) | _read(context, state.last_committed) | positions
-    history.write(context.layout, context.ref, batch=state.last_committed, positions=positions)
+    history.write(context.layout, context.ref, batch=state.last_committed, positions=positions, foreign=proven.foreign)
 
 
 def begin(context: FlowContext, batch_id: int, target: Path | None = None) -> dict[str, Position]:
