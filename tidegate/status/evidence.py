@@ -135,11 +135,12 @@ def _had_rows(layout: Layout, pipeline: Pipeline, flow: Flow, folder: Path, batc
 
 
 def _has_rows(path: Path, before: DeltaPosition | None, until: DeltaPosition, *, is_keyed: bool) -> bool:
-    """Whether the feed of a table has rows between two positions, by commits that were read as a whole."""
+    """Whether the feed of a table has rows between two positions; of a commit that was read in part, the first files have some."""
     if before is None:
         return any(file.rows for file in delta.snapshot_files(path, until.pin))
     first = before.version + (before.of_snapshot or before.index >= 0)
-    commits = (delta.read_commit(path, version) for version in range(first, until.version))
+    behind = until.version + (until.index >= 0 and not until.of_snapshot)
+    commits = (delta.read_commit(path, version) for version in range(first, behind))
     # Of a table without keys, rows that were changed or deleted are not read.
     return any(
         commit.rows and (is_keyed or (not commit.has_change_files and delta.only_adds(path, commit.version)))
