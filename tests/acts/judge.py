@@ -28,7 +28,7 @@ class Example:
 
     lake: Lake
     acts: Acts = field(default_factory=Acts)
-    said: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     """What happened, for people."""
     outcomes: Counter[str] = field(default_factory=Counter)
 
@@ -36,7 +36,7 @@ class Example:
         """Do acts."""
         for act in acts:
             self.acts.do(self.lake, act)
-        self.said.append(f"from snapshot {self.lake.base}: " + ", ".join(map(str, self.acts.done)))
+        self.notes.append(f"from snapshot {self.lake.base}: " + ", ".join(map(str, self.acts.done)))
 
     def plan(self) -> set[str]:
         """Plan, and judge what the plan says; returns the flows that it refuses."""
@@ -44,7 +44,7 @@ class Example:
         resolved = resolution.load("acts", environment.project)
         made = plan.decide(environment, resolved, resolved.pipeline.flows)
         statuses = flow_status.gather(environment, [("acts", resolved)], 60.0, pendulum.now("UTC"))
-        self.said.append("plan: " + "; ".join(f"{lag.flow}: {lag.reason[:260]}" for lag in made.lags))
+        self.notes.append("plan: " + "; ".join(f"{lag.flow}: {lag.reason[:260]}" for lag in made.lags))
         refused: dict[str, str] = {}
         idle: list[str] = []
         for lag, status in zip(made.lags, statuses, strict=True):
@@ -89,7 +89,9 @@ class Example:
             planned: The flows that the plan refused.
         """
         errors = {flow.flow: flow.error for flow in report.flows if flow.error is not None}
-        self.said.append("run: " + "; ".join(f"{flow.flow} {flow.state}" for flow in report.flows) + f" {errors or ''}")
+        self.notes.append(
+            "run: " + "; ".join(f"{flow.flow} {flow.state}" for flow in report.flows) + f" {errors or ''}"
+        )
         for flow, error in errors.items():
             if error["exit_code"] == 70 or error["kind"] == "UnexpectedError":
                 raise self.wrong(f"run: {flow} has an error without a name: {error['kind']} {error['message']}")
@@ -112,7 +114,7 @@ class Example:
 
     def wrong(self, what: str) -> WrongError:
         """The failure of this example."""
-        return WrongError("\n".join([what, *self.said]))
+        return WrongError("\n".join([what, *self.notes]))
 
     def _judge_refused(self, refused: Mapping[str, str]) -> None:
         extra = set(refused) - self.acts.may_refuse
@@ -126,21 +128,21 @@ class Example:
             if actual[flow] is None:
                 raise self.wrong(f"{flow} goes on, but its table cannot be read")
         readable = {flow: rows for flow, rows in actual.items() if rows is not None}
-        found: list[list[str]] = []
+        unlike: list[list[str]] = []
         for world in self.lake.worlds(is_followed=not self.acts.tainted):
             world.run(flows)
-            found.append(differences(world.contents(), readable, flows))
-            if not found[-1]:
+            unlike.append(differences(world.contents(), readable, flows))
+            if not unlike[-1]:
                 return
-        raise self.wrong("green and wrong: " + "; ".join(found[0]))
+        raise self.wrong("green and wrong: " + "; ".join(unlike[0]))
 
     def _judge_names(self, reasons: Mapping[str, str]) -> None:
         """A change of rows by another writer is named by the flow that writes the table."""
         writers = {table: flow for flow, table in TARGETS.items()}
         for table in self.acts.names:
-            said = None if writers[table] in self.acts.may_refuse else reasons.get(writers[table])
-            if said is not None and f"of {table} by another writer" not in said:
-                raise self.wrong(f"the plan does not name what another writer did to {table}: {said}")
+            text = None if writers[table] in self.acts.may_refuse else reasons.get(writers[table])
+            if text is not None and f"of {table} by another writer" not in text:
+                raise self.wrong(f"the plan does not name what another writer did to {table}: {text}")
 
     def _is_below(self, flow: str, refused: Mapping[str, str]) -> bool:
         above = ABOVE.get(flow)

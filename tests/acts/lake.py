@@ -154,13 +154,13 @@ class Lake:
         return {flow: self.contents(flow) for flow in FLOWS}
 
     def _in_sink(self) -> Counter[Any]:
-        held: dict[int, Record] = {}
+        sink: dict[int, Record] = {}
         for _, kind, key, row in self.prepared.sent:
-            held.pop(key["id"], None)
+            sink.pop(key["id"], None)
             if kind != "delete":
                 assert row is not None
-                held[key["id"]] = record_of(row)
-        return Counter(held.values())
+                sink[key["id"]] = record_of(row)
+        return Counter(sink.values())
 
 
 ROWS: dict[str, Callable[[dict[str, Any]], Any]] = {

@@ -93,7 +93,7 @@ class World:
             self.add_to_bronze(self.landed[name])
 
     def _run_silver(self) -> None:
-        for record in self._taken("silver"):
+        for record in self._next("silver"):
             if record.id not in self.silver or self.silver[record.id].at < record.at:
                 self.silver[record.id] = record
 
@@ -117,15 +117,15 @@ class World:
         self.sent = dict(self.silver)
 
     def _run_rows(self) -> None:
-        self.add_to_rows(self._taken("rows"))
+        self.add_to_rows(self._next("rows"))
 
     def _run_firsts(self) -> None:
-        for record in self._taken("firsts"):
+        for record in self._next("firsts"):
             if record.id not in self.known:
                 self.known.add(record.id)
                 self.firsts.append(record.id)
 
-    def _taken(self, flow: str) -> list[Record]:
+    def _next(self, flow: str) -> list[Record]:
         records, self.unread[flow] = self.unread[flow], []
         return records
 

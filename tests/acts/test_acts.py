@@ -7,6 +7,7 @@ import random
 import pytest
 
 from tests.acts.acts import ACTS, TABLES, Act
+from tests.acts.effects import WRITERS
 from tests.acts.judge import Example, WrongError
 from tests.acts.lake import SNAPSHOTS, Prepared
 
@@ -22,6 +23,15 @@ def test_after_each_act_a_plan_is_right_or_refuses_by_name(prepared: Prepared) -
         example.plan()
         done |= {act.kind for act in example.acts.done}
     assert len(done) > len(ACTS) - 3, "nearly all acts could be done"
+
+
+@pytest.mark.parametrize("table", TABLES[:-1])
+def test_an_older_table_note_and_ledger_do_not_hide_what_the_checkpoint_has_read(
+    table: str, prepared: Prepared
+) -> None:
+    example = Example(prepared.start(1))
+    example.do(Act("put_flow_back", table, 0b111))
+    assert WRITERS[table] in example.plan()
 
 
 def test_after_acts_a_run_and_the_next_one_are_right_or_refuse_by_name(prepared: Prepared) -> None:

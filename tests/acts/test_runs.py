@@ -50,12 +50,12 @@ def test_an_act_in_the_middle_of_a_batch_is_followed_or_noticed(seed: int, prepa
     act = Act(rng.choice(MEANWHILE), rng.choice(TABLES), rng.randrange(100))
 
     def strike(_: Any) -> None:
-        example.said.append(f"{step}:{flow}")
+        example.notes.append(f"{step}:{flow}")
         example.lake.ran(FLOWS[: FLOWS.index(flow) + step.startswith("after")])
         example.do(act)
 
     with fault(f"{step}:{flow}", strike):
         report = prepared.deployment.run("acts")
-    assert example.said, "the run reached the step"
+    assert example.notes, "the run reached the step"
     example.judge_run(report, None)
     example.run(example.plan())
