@@ -107,6 +107,23 @@ def test_rows_that_are_not_in_the_log_are_unknown(project: SampleProject) -> Non
     assert (lag.has_work, lag.rows, lag.rows_exact, lag.bytes) == (True, None, False, 70)
 
 
+def test_the_version_of_an_only_batch_must_be_there_because_spark_opens_it_again(project: SampleProject) -> None:
+    log = project.table("bronze.trips")
+    log.commit(add("a", 3))
+    checkpoint = project.checkpoint("silver")
+    checkpoint.run(0, delta_offset(1))
+    log.commit(remove("a", 3, data_change=False), add("c", 3, data_change=False), operation="OPTIMIZE")
+    DeltaTable(str(log.path)).create_checkpoint()
+    assert project.measure(SILVER).has_work is False
+    (log.path / "_delta_log" / f"{0:020d}.json").unlink()
+
+    with pytest.raises(OffsetsExpiredError, match="no longer holds version 0, which the first batch has read"):
+        project.measure(SILVER)
+
+    checkpoint.run(1, delta_offset(2))
+    assert project.measure(SILVER).has_work is False, "after a second batch it only opens what comes next"
+
+
 @pytest.mark.parametrize("cause", ["ends earlier", "replaced", "log cleaned", "deleted", "vacuumed"])
 def test_a_source_without_the_next_version_is_an_error(project: SampleProject, cause: str) -> None:
     log = project.table("bronze.trips")

@@ -11,7 +11,7 @@ from tidegate.checkpoints.progress import DeltaPosition
 from tidegate.errors import OffsetsExpiredError
 from tidegate.formatting import count
 from tidegate.layout import Layout
-from tidegate.probes import delta
+from tidegate.probes import delta, delta_log
 from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource, absent
 
 if TYPE_CHECKING:
@@ -44,7 +44,9 @@ def of_table(path: Path, source: ChangeFeed, committed: PlannedBatch | None) -> 
             or the table was deleted or replaced.
         CheckpointCorruptError: A file of the checkpoint's offset log is truncated.
     """
-    return _of_position(path, source, None if committed is None else committed.delta)
+    position = None if committed is None else committed.delta
+    _check_first_load(path, source, committed, position)
+    return _of_position(path, source, position)
 
 
 def of_tables(
@@ -68,6 +70,8 @@ def of_tables(
     for number, (feed, position) in enumerate(zip(feeds, positions, strict=True)):
         path = layout.table(feed.table)
         newest = delta.current_version(path)
+        if not number:
+            _check_first_load(path, feed, committed, position)
         if position is None and number and newest is not None:
             first = starts.get(feed.table, newest) + 1
             position = DeltaPosition(table_id=delta.table_id(path), version=first, index=-1, of_snapshot=False)
@@ -85,6 +89,7 @@ def of_stateful(layout: Layout, feed: ChangeFeed, beats: Path, committed: Planne
         TidegateError: As `of_table`.
     """
     beat, position = (None, None) if committed is None else committed.delta_positions(2)
+    _check_first_load(layout.table(feed.table), feed, committed, position)
     rows = _of_position(layout.table(feed.table), feed, position)
     if rows.has_data or not has_unread_rows(beats, beat):
         return rows
@@ -127,6 +132,20 @@ def _together(feeds: Sequence[ChangeFeed], backlogs: Sequence[Backlog]) -> Backl
         unread_since_ms=min(since, default=None),
         unread_until_ms=min(until, default=None),
     )
+
+
+def _check_first_load(
+    path: Path, source: ChangeFeed, committed: PlannedBatch | None, position: DeltaPosition | None
+) -> None:
+    """Check that Spark can start again after the only batch of a checkpoint: it then opens the version up to which the batch read."""
+    if committed is None or committed.batch_id > 0 or position is None or delta.current_version(path) is None:
+        return
+    # ``DeltaSource.extractStartingState``
+    loaded = position.version if position.of_snapshot else position.version - 1
+    if delta_log.oldest_version(path) > loaded >= 0:
+        raise _expired_versions(
+            source.table, f"its log no longer holds version {loaded}, which the first batch has read"
+        )
 
 
 def _of_position(path: Path, source: ChangeFeed, position: DeltaPosition | None) -> Backlog:
