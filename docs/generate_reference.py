@@ -138,8 +138,9 @@ def _errors() -> Iterator[str]:
     yield ""
     yield "## What to do"
     yield ""
-    yield "The advice of each class of error, as its messages say it; `…` stands for a value of the error. Tests run the commands and make"
-    yield "the edits on a lake that has the error. The acts outside of Tidegate are the rest: no command does them."
+    yield "The advice of each class of error, as its messages say it; `…` stands for a value of the error. `make lint` checks that"
+    yield "each command exists. `tests/advice` follows commands and edits on a lake that has the error, and lists the classes for"
+    yield "which it does not. The acts outside of Tidegate are the rest: no command does them."
     yield ""
     written = typed_advice.advices(typed_advice.sources())
     yield from _table(

@@ -38,6 +38,8 @@ def test_the_message_of_an_error_is_its_problem_and_its_advice() -> None:
     assert SpecError("the file is gone", RESTORE).message == "the file is gone; restore it from a backup"
     assert SpecError("The file is gone.", RESTORE).message == "The file is gone. Restore it from a backup."
     assert with_advice("stopped", None) == "stopped"
+    derives = Command.tidegate("run", "shop", says="{} derives it again")
+    assert with_advice("It differs.", derives) == "It differs. tidegate run shop derives it again."
 
 
 def test_the_parts_of_advice_are_listed_in_order() -> None:

@@ -200,7 +200,9 @@ def with_advice(problem: str, advice: Advice | None) -> str:
     text = advice.text
     if not problem.endswith((".", "!", "?")):
         return f"{problem}; {text}"
-    return f"{problem} {text[:1].upper()}{text[1:]}{'' if text.endswith(('.', '?')) else '.'}"
+    if not next(advice.parts()).says.startswith("{}"):
+        text = text[:1].upper() + text[1:]
+    return f"{problem} {text}{'' if text.endswith(('.', '?')) else '.'}"
 
 
 def _says_what_is_shown(way: Advice) -> bool:

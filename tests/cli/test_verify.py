@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.project import Project, orders
+from tests.cli.project import Project, orders, stateful_orders
+from tidegate.advice import Command
 from tidegate.cli.verify import _remedy
 
 
@@ -29,4 +30,18 @@ def test_what_cannot_be_verified_exits_with_64(project: Project, arguments: tupl
     [(0, "--mode reingest adds files and messages"), (1, "--mode full_refresh derives the table again")],
 )
 def test_the_remedy_for_a_table_that_differs_is_one_that_applies_to_its_flow(flow: int, remedy: str) -> None:
-    assert remedy in _remedy(orders(), orders().flows[flow]).text
+    assert remedy in _remedy(orders(), orders().flows[flow], {"orders": orders()}).text
+
+
+def test_a_reingest_is_no_remedy_where_a_flow_would_append_the_rows_a_second_time() -> None:
+    pipeline = stateful_orders()
+    remedy = _remedy(pipeline, pipeline.flow("bronze"), {"orders": pipeline})
+    assert not any(isinstance(part, Command) for part in remedy.parts())
+    assert "not a reingest, by which orders/parsed would append rows a second time" in remedy.text
+
+
+def test_a_full_refresh_is_the_remedy_of_a_table_without_keys_whose_flow_has_a_watermark() -> None:
+    pipeline = stateful_orders()
+    (command,) = _remedy(pipeline, pipeline.flow("parsed"), {"orders": pipeline}).parts()
+    assert isinstance(command, Command)
+    assert command.argv == ("tidegate", "run", "orders", "--flow", "parsed", "--mode", "full_refresh")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -78,17 +79,19 @@ def verify(
             console.echo(f"… {more:,} more; --limit names more rows")
     if result.differs:
         counts = f"{result.missing:,} missing, {result.unexpected:,} unexpected, {result.different:,} different"
-        raise TableDiffersError(flow, chosen.target.name, counts, _remedy(resolved.pipeline, chosen))
+        raise TableDiffersError(
+            flow, chosen.target.name, counts, _remedy(resolved.pipeline, chosen, registry.declarations())
+        )
 
 
-def _remedy(pipeline: Pipeline, flow: Flow) -> Advice:
+def _remedy(pipeline: Pipeline, flow: Flow, declared: Mapping[str, Pipeline | TidegateError]) -> Advice:
     restore = OutsideAct(f"restore the version of {flow.target.name} before the commit of another writer")
     run = ("run", pipeline.name, "--flow", flow.name, "--mode")
     if flow.is_staged:
         return Command.tidegate(*run, "full_refresh", says="{} derives the table again")
     if flow.feeds:
         return Either(restore, OutsideAct("correct it by hand: no command derives the rows of this table again"))
-    appending = _appending(flow.target.name)
+    appending = _appending(flow.target.name, declared)
     if appending:
         # They have rows of the missing records, which a reingest would append once more.
         return Then(
@@ -99,11 +102,11 @@ def _remedy(pipeline: Pipeline, flow: Flow) -> Advice:
     )
 
 
-def _appending(table: str) -> list[str]:
+def _appending(table: str, declared: Mapping[str, Pipeline | TidegateError]) -> list[str]:
     """The flows that append each row of the table to a table without keys."""
     return [
         f"{name}/{each.name}"
-        for name, pipeline in registry.declarations().items()
+        for name, pipeline in declared.items()
         if not isinstance(pipeline, TidegateError)
         for each in pipeline.flows
         if table in each.source_tables and not each.target.keys
