@@ -39,6 +39,7 @@ VERDICT = Verdict(
 )
 RAISED: dict[str, TidegateError] = {
     "FieldError": errors.FieldError("Flow 'silver'", "name", "S", "lower case"),
+    "UndeclaredDependenceError": errors.UndeclaredDependenceError("gold joins", "silver.shop", ["id"], "on", 1),
     "CheckpointIncompatibleError": errors.CheckpointIncompatibleError("silver", 2, {"keys": (["a"], ["b"])}),
     "SchemaChangedError": errors.SchemaChangedError(
         "silver",
@@ -135,7 +136,8 @@ EXIT_CODES = {
     os.EX_CONFIG: {
         "NotDeliveredError",
         "MachineError",
-        "SetupError", "SpecError", "FieldError", "DeclarationConflictError", "CheckpointError", "CheckpointIncompatibleError",
+        "SetupError", "SpecError", "FieldError", "DeclarationConflictError", "UndeclaredDependenceError",
+        "CheckpointError", "CheckpointIncompatibleError",
         "SchemaChangedError", "StateLostError", "StateSchemaChangedError", "StateCodeChangedError",
         "CheckpointCorruptError", "DamagedFileError", "SourceError", "LakeVersionError", "MissingJavaError",
         "TopicReplacedError", "OtherClusterError", "SinkError", "TableUnreadableError",

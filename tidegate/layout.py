@@ -162,6 +162,10 @@ class Layout:
         """The flow's last backfill or swap that was judged and has not been written, as JSON; `plan` and alerts read it."""
         return self.checkpoints(dag_id, flow) / "rewrite.json"
 
+    def derivation(self, dag_id: str, flow: str) -> Path:
+        """What the check of the transform's plan found last (`tidegate.checkpoints.derivation`), as JSON; `plan` reads it."""
+        return self.checkpoints(dag_id, flow) / "derivation.json"
+
     def undo(self, dag_id: str, flow: str) -> Path:
         """The flow's undo in progress, as JSON; the file exists only while there is one."""
         return self.checkpoints(dag_id, flow) / "undo.json"

@@ -8,7 +8,11 @@ from dataclasses import replace
 
 import pytest
 
+import spark_jobs
 from tests.cli.project import Project, orders
+from tests.resolved import resolved_flow
+from tidegate.checkpoints import derivation
+from tidegate.checkpoints.derivation import Finding
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
 
 NO_JAVA = {"JAVA_HOME": "/nowhere"}
@@ -213,3 +217,26 @@ def test_an_error_before_a_jvm_starts_names_the_flow(project: Project, arguments
     result = project.run(*arguments, **NO_JAVA)
     assert result.code == 78
     assert result.err.startswith("tidegate: flow 'bronze': landing folder")
+
+
+def test_plan_refuses_what_an_earlier_run_found_of_a_transform_until_it_is_edited(
+    up_to_date: Project, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transform = up_to_date.folder / "spark_jobs" / "orders.py"
+    monkeypatch.setattr(spark_jobs, "__path__", [*spark_jobs.__path__, str(transform.parent)])
+    up_to_date.land("1.csv", "order_id,amount\nA-2,2.0\n")
+    assert up_to_date.run("plan", "orders").row("gold: it is not checked yet whether its rows follow every change")
+    gold = resolved_flow(orders().flow("gold"), orders())
+    doubt = Finding(fingerprint=derivation.fingerprint_of(gold), doubts=("uses MapInPandas",))
+    derivation.record(up_to_date.layout, gold, doubt)
+    assert up_to_date.run("plan", "orders").row("gold: it cannot be checked", "the transform uses MapInPandas")
+    derivation.record(
+        up_to_date.layout, gold, replace(doubt, problem="flow 'gold': groups by nothing", declares="keys")
+    )
+
+    refused = up_to_date.run("plan", "orders")
+
+    assert refused.code == 78
+    assert refused.row("gold ", "error", "flow 'gold': groups by nothing")
+    transform.write_text(transform.read_text() + "\n\n")
+    assert up_to_date.run("plan", "orders").row("gold: it is not checked yet")

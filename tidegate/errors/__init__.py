@@ -19,6 +19,7 @@ from tidegate.errors.declarations import DeclarationConflictError as Declaration
 from tidegate.errors.declarations import FieldError as FieldError
 from tidegate.errors.declarations import RequestError as RequestError
 from tidegate.errors.declarations import SpecError as SpecError
+from tidegate.errors.declarations import UndeclaredDependenceError as UndeclaredDependenceError
 from tidegate.errors.error import EX_CONFIG as EX_CONFIG
 from tidegate.errors.error import EX_DATAERR as EX_DATAERR
 from tidegate.errors.error import EX_DIFFERS as EX_DIFFERS

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from tidegate.advice import Edit
+from collections.abc import Sequence
+
+from tidegate.advice import Edit, Either, Then, new_version
 from tidegate.errors.error import EX_CONFIG, EX_USAGE, TidegateError
 
 
@@ -36,6 +38,32 @@ class FieldError(SpecError):
         self.field = field
         self.value = repr(value)
         self.allowed = allowed
+
+
+class UndeclaredDependenceError(SpecError):
+    """A transform depends on rows of a source that ``keys`` and ``on`` do not name, so that their changes would not reach its table.
+
+    Args:
+        problem: What the transform does.
+        table: The source.
+        missing: Its columns by which the transform does not limit the rows.
+        declares: The field of the declaration that names other rows: ``keys``, ``replace_by`` or ``on``.
+        version: The checkpoint version.
+    """
+
+    def __init__(self, problem: str, table: str, missing: Sequence[str], declares: str, version: int) -> None:
+        super().__init__(
+            problem,
+            Either(
+                Edit(f"group and join rows of {table} by {', '.join(missing)} as well", "transform"),
+                Edit(f"compute what needs all rows of {table} in a flow of its own, and read its table", "declaration"),
+                Then(
+                    Edit(f"declare {declares} as the transform needs it", "declaration", declares), new_version(version)
+                ),
+            ),
+        )
+        self.table = table
+        self.missing = list(missing)
 
 
 class DeclarationConflictError(SpecError):

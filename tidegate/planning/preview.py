@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegate.checkpoints import lease
+from tidegate.checkpoints import derivation, lease
 from tidegate.errors import TableUnreadableError, TidegateError
 from tidegate.formatting import count
 from tidegate.layout import Layout
@@ -47,6 +47,8 @@ class FlowPreview:
     lease_holder: str | None
     """Who holds the lease of the flow's checkpoint or table now."""
     time: Estimate | None
+    derivation: str
+    """Whether its rows follow every change of its sources, as far as that is known; empty for flows that are not checked."""
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -66,6 +68,7 @@ class FlowPreview:
             "busy": self.lease_holder,
             "seconds": None if self.time is None else self.time.seconds,
             "estimate": None if self.time is None else asdict(self.time),
+            "derivation": self.derivation,
         }
 
     def lines(self) -> list[str]:
@@ -77,6 +80,8 @@ class FlowPreview:
         lines = ["; ".join(what)]
         if self.before:
             lines.append(f"before that: {self.before}")
+        if self.derivation:
+            lines.append(self.derivation)
         lines += self.downstream.lines()
         if self.lease_holder:
             lines.append(
@@ -172,6 +177,7 @@ def _of_increment(layout: Layout, resolved: ResolvedPipeline, lag: Lag, lags: tu
         downstream=downstream_of(flow.target.name, resolved.declared),
         lease_holder=_lease_holder(layout, pipeline, flow),
         time=estimate(layout, pipeline.name, flow.name, "incremental", rows),
+        derivation=derivation.summary(layout, resolved.flow(flow.name)),
     )
 
 
@@ -217,6 +223,7 @@ def _of_mode(
         downstream=downstream_of(flow.target.name, resolved.declared),
         lease_holder=_lease_holder(layout, pipeline, flow),
         time=estimate(layout, pipeline.name, flow.name, request.mode, rows),
+        derivation=derivation.summary(layout, resolved.flow(flow.name)),
     )
 
 

@@ -13,7 +13,7 @@ import pendulum
 
 from tidegate import dates
 from tidegate.alerting import expiry
-from tidegate.checkpoints import checkpoint, overrides, progress, rewrite
+from tidegate.checkpoints import checkpoint, derivation, overrides, progress, rewrite
 from tidegate.errors import SourceUnavailableError, TableInDoubtError, TidegateError
 from tidegate.formatting import count, span
 from tidegate.layout import Layout
@@ -131,6 +131,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
 
     Raises:
         SpecError: The flow's suite or transform is missing or cannot be read, or another flow wrote its table.
+        UndeclaredDependenceError: An earlier run found that the transform depends on rows that the declaration does not name.
         SourceError: The landing folder or the topic does not exist.
         SourceUnavailableError: No broker answers. Transient.
         OffsetsExpiredError: The source no longer has the data that the checkpoint reads next.
@@ -142,6 +143,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         raise resolved.error
     layout, pipeline, flow = Layout.of(environment), resolved.pipeline, resolved.flow
     _check_logs(layout, resolved)
+    derivation.check_recorded(layout, resolved)
     ref = checkpoint.current(layout, pipeline, flow)
     folder = ref.path(layout)
     proven = proofs.check(layout, resolved, ref)

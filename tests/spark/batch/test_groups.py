@@ -289,7 +289,7 @@ def test_the_transform_gets_no_internal_column_except_rescued(gold: Callable[...
         ),
         (lambda rows: daily(rows).drop("day"), SpecError, "does not return the key day"),
         (
-            lambda rows: daily(rows).union(daily(rows).selectExpr("day + 100", "orders", "total")),
+            lambda rows: daily(rows).union(rows.sparkSession.sql("SELECT 101, 1, 10")),
             LedgerImbalanceError,
             "returns 1 group outside the change feed",
         ),

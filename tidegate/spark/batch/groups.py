@@ -20,6 +20,7 @@ from tidegate.formatting import count
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import ledger, scopes, statistics, time_windows, transform_errors
 from tidegate.spark.batch.split import Decision, Split
+from tidegate.spark.derivation.check import derive_checked
 from tidegate.spark.driver.failures import value_error
 from tidegate.spark.lake import local, tables, writes
 
@@ -242,7 +243,7 @@ def _recompute(context: FlowContext, changed: ChangedGroups, sources: Sources) -
     source, *others = sources.rows.values()
     source = time_windows.with_windows(context, source.where(changed.bounds))
     rows = join_on_keys(source, F.broadcast(changed.keys), context.flow.target.scope, "left_semi")
-    return derive(context, [rows, *others])
+    return derive_checked(context, [rows, *others], lambda each: derive(context, each))
 
 
 def derive(context: FlowContext, rows: Sequence[DataFrame]) -> DataFrame:

@@ -1,0 +1,106 @@
+"""What the check of a transform's plan found: whether its rows follow the sources as ``keys`` and ``on`` say.
+
+A small file beside the checkpoints, which `plan` reads without a JVM. It holds for one content of the transform's modules and one
+declaration of the sources; after a change of either the transform is not checked yet.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tidegate import fingerprints, json_codec, state_code
+from tidegate.errors import UndeclaredDependenceError
+from tidegate.layout import Layout
+from tidegate.report import now
+from tidegate.resolution import ResolvedFlow
+
+_RULES = 1
+"""Raised when the check finds what it did not find before: then every transform is checked again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Finding:
+    """What the check found."""
+
+    fingerprint: str = ""
+    """`fingerprint_of` the flow."""
+    problem: str = ""
+    """Why the transform is refused; then ``table``, ``missing`` and ``declares`` are those of the error."""
+    table: str = ""
+    missing: tuple[str, ...] = ()
+    declares: str = ""
+    doubts: tuple[str, ...] = ()
+    """What the check could not follow: each what the transform does."""
+    at: str = field(default_factory=now)
+    """The instant, in UTC, as ISO 8601."""
+
+    def error(self, version: int) -> UndeclaredDependenceError | None:
+        """Why the transform is refused, as an error; None if it is not.
+
+        Args:
+            version: The declared checkpoint version.
+        """
+        if not self.problem:
+            return None
+        return UndeclaredDependenceError(self.problem, self.table, self.missing, self.declares, version)
+
+    def summary(self) -> str:
+        """For plans."""
+        if self.problem:
+            return self.problem
+        if self.doubts:
+            return f"it cannot be checked whether its rows follow every change of the sources: the transform {' and '.join(self.doubts)}"
+        return "its rows follow every change of the sources, by the plan of the transform"
+
+
+NOT_CHECKED = "it is not checked yet whether its rows follow every change of the sources; the next batch checks the plan of the transform"
+
+
+def fingerprint_of(resolved: ResolvedFlow) -> str:
+    """The fingerprint of what a finding is about; empty for flows that are not checked.
+
+    Raises:
+        OSError: A file of the transform cannot be read.
+    """
+    flow = resolved.flow
+    if flow.transform is None or resolved.code is None or not flow.kind.has_groups:
+        return ""
+    return fingerprints.fingerprint(
+        {
+            "code": fingerprints.code_fingerprint(*state_code.files(flow.transform)),
+            "feeds": [feed.identity() for feed in flow.feeds],
+            "target": flow.target.remembered(),
+            "rules": _RULES,
+        }
+    )
+
+
+def record(layout: Layout, resolved: ResolvedFlow, finding: Finding) -> None:
+    """Record a finding in place of an earlier one; the caller holds the flow's lease."""
+    json_codec.write(layout.derivation(resolved.pipeline.name, resolved.flow.name), finding)
+
+
+def recorded(layout: Layout, resolved: ResolvedFlow) -> Finding | None:
+    """The finding about the present code and declaration; None if they are not checked yet."""
+    finding = json_codec.read(layout.derivation(resolved.pipeline.name, resolved.flow.name), Finding)
+    return finding if finding is not None and finding.fingerprint == fingerprint_of(resolved) else None
+
+
+def check_recorded(layout: Layout, resolved: ResolvedFlow) -> None:
+    """Refuse what an earlier run found.
+
+    Raises:
+        UndeclaredDependenceError: The present code depends on rows that the present declaration does not name.
+    """
+    finding = recorded(layout, resolved)
+    error = None if finding is None else finding.error(resolved.flow.checkpoint_version)
+    if error is not None:
+        raise error
+
+
+def summary(layout: Layout, resolved: ResolvedFlow) -> str:
+    """What is known of the flow, for plans; empty for flows that are not checked."""
+    if not fingerprint_of(resolved):
+        return ""
+    finding = recorded(layout, resolved)
+    return NOT_CHECKED if finding is None else finding.summary()
