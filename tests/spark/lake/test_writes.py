@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.spark.flow_context import table, write_table
-from tidegate.errors import DeclarationConflictError, LedgerImbalanceError
+from tidegate.errors import DeclarationConflictError, LedgerImbalanceError, SpecError
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.lake.writes import Transaction
 
@@ -269,3 +270,74 @@ def test_rows_fit_a_table_if_they_have_all_its_columns_with_the_same_types(frame
     assert writes.fits(frame(columns="amount int, id int, note string"), live)
     assert not writes.fits(frame(columns="id int"), live)
     assert not writes.fits(frame(columns="id int, amount bigint"), live)
+
+
+LOCAL = datetime(9999, 12, 31, 23, 59, 59, 999_999)  # noqa: DTZ001  # a time without a zone
+
+
+@pytest.mark.parametrize(
+    ("write", "kind"),
+    [
+        ("append", "map<string, timestamp_ntz>"),
+        ("upsert", "timestamp_ntz"),
+        ("groups", "array<struct<at: timestamp_ntz>>"),
+        ("swap", "timestamp_ntz"),
+        ("replace", "array<struct<at: timestamp_ntz>>"),
+    ],
+)
+def test_a_new_column_may_need_a_feature_that_the_table_does_not_have(
+    write: str, kind: str, spark: SparkSession, frame: Frame, path: Path
+) -> None:
+    import duckdb
+    from deltalake import DeltaTable
+
+    write_table(path, ORDERS, (1, 10, 0))
+    nested = {"t": LOCAL, "a": [{"at": LOCAL}], "m": {"x": LOCAL}}[kind[0]]
+    rows = frame((2, 20, 0, nested), columns=f"{ORDERS}, local {kind}")
+
+    WRITES[write](rows, path, txn(5))
+    WRITES[write](rows.withColumn("id", rows.id + 1), path, txn(6))
+
+    with_old = [] if write in ("swap", "replace") else [1, 2]
+    assert sorted(row["id"] for row in table(path)) == [*with_old, 3]
+    with duckdb.connect() as connection:
+        connection.register("stored", DeltaTable(str(path)).to_pyarrow_dataset())
+        [(value,)] = connection.execute("SELECT local FROM stored WHERE id = 3").fetchall()
+    assert value == nested
+    assert tables.version(spark, path) == 3, "the feature is enabled once, in a commit of its own"
+    assert tables.transactions(spark, path) == {APP: 6}
+
+
+@pytest.mark.parametrize(
+    "expression",
+    [
+        "interval '1' day",
+        "make_interval(1)",
+        "'a' COLLATE UTF8_LCASE",
+        "array(named_struct('a', NULL))",
+        "map('a', struct())",
+    ],
+)
+def test_a_type_that_no_table_can_have_is_refused_by_the_name_of_its_column(
+    expression: str, frame: Frame, path: Path
+) -> None:
+    rows = frame((1, 10, 0)).selectExpr("*", f"{expression} AS wrong")
+
+    with pytest.raises(SpecError, match="column 'wrong' is"):
+        writes.append(rows, path, txn(0))
+    assert not path.exists()
+
+
+def test_all_other_types_are_stored(spark: SparkSession, frame: Frame, path: Path) -> None:
+    write_table(path, ORDERS, (1, 10, 0))
+    columns = {
+        "t": "CAST(1 AS tinyint)", "d": "CAST(1.5 AS decimal(38, 18))", "f": "CAST(1 AS float)", "b": "true", "y": "X'00'",
+        "day": "DATE'9999-12-31'", "at": "TIMESTAMP'2026-01-05 23:59:59'", "local": "CAST(DATE'1582-10-10' AS timestamp_ntz)",
+        "n": "NULL", "c": "CAST('a' AS char(3))", "deep": "map('a', array(named_struct('x', named_struct('y', 1))))",
+    }  # fmt: skip
+
+    writes.append(
+        frame((2, 20, 0)).selectExpr("*", *[f"{sql} AS {name}" for name, sql in columns.items()]), path, txn(0)
+    )
+
+    assert len(table(path)) == 2

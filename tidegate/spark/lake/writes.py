@@ -19,7 +19,7 @@ from pyspark.sql import functions as F
 from tidegate import json_codec
 from tidegate.advice import Edit, Either, OutsideAct, new_version
 from tidegate.errors import DeclarationConflictError, LedgerImbalanceError
-from tidegate.spark.lake import tables
+from tidegate.spark.lake import column_types, tables
 from tidegate.table_history import STANDS_ON
 
 if TYPE_CHECKING:
@@ -59,6 +59,7 @@ def append(rows: DataFrame, path: Path, txn: Transaction) -> tables.Commit:
     """
     spark = rows.sparkSession
     _check_columns(spark, rows, path)
+    column_types.admit(rows, path)
     (
         rows.write.format("delta")
         .mode("append")
@@ -81,6 +82,7 @@ def upsert(rows: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction)
     if not tables.exists(path):
         return append(rows, path, txn)
     _check_columns(spark, rows, path)
+    column_types.admit(rows, path)
 
     same_key = " AND ".join(f"t.`{key}` = s.`{key}`" for key in keys)
     with _transaction(spark, path, txn):
@@ -113,6 +115,7 @@ def replace_groups(
     if not tables.exists(path):
         return append(changes.where("_op = 'upsert'").drop("_op"), path, txn)
     _check_columns(spark, groups, path)
+    column_types.admit(groups, path)
 
     changed = differs(
         [column for column in groups.columns if column not in (*keys, *ignored)], tables.read(spark, path).columns
@@ -204,6 +207,7 @@ def swap(
     """
     spark = staged.sparkSession
     live = tables.read(spark, path).columns
+    column_types.admit(staged, path)
 
     same_key = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
     changed = differs([column for column in staged.columns if column not in (*keys, *ignored)], live)
@@ -222,6 +226,7 @@ def swap(
 
 def replace_table(rows: DataFrame, path: Path, txn: Transaction) -> tables.Commit:
     """Replace all rows and the schema of a table in one commit. The change feed cannot be read across that commit."""
+    column_types.admit(rows, path)
     (
         rows.write.format("delta")
         .mode("overwrite")
