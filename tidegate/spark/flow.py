@@ -99,6 +99,9 @@ def _prepare(context: FlowContext, before: Callable[[FlowContext], FlowContext] 
     earlier = [app_id for app_id in transactions if app_id.startswith(prefix) and app_id != context.app_id]
     if earlier and context.app_id not in transactions and context.flow.is_staged:
         context = context.doing(Staged())
+        if not context.flow.kind.snapshots:
+            # The swap waits from now on, whether or not a batch makes a row; a snapshot may never come.
+            swap.staging(context).mkdir(parents=True, exist_ok=True)
     elif context.app_id in transactions and swap.staging(context).exists():
         context = swap.finish(context)
     last = -1 if state.last_planned is None else state.last_planned

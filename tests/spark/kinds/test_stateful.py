@@ -17,6 +17,7 @@ from tests.spark.kinds.payments import DECISIONS, FIRSTS, TOTALS, WINDOWS, Payme
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.errors import (
     LateRowsDroppedError,
+    RewriteRefusedError,
     SpecError,
     StateCodeChangedError,
     StateLostError,
@@ -226,6 +227,27 @@ def test_a_new_version_derives_the_table_again_from_the_whole_feed_in_its_order(
     assert before == sums(payments.rows[:3], 50)
     assert payments.table() == [{**row, "amount": row["amount"] * 2} for row in sums(payments.rows, 65)]
     assert report.batches[-1].kind == "swap"
+
+
+def test_a_rebuild_without_results_leaves_an_empty_table_once_it_is_accepted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    payments = Payments(spark, tmp_path)
+    payments.add(("a", "c1", 1, 1))
+    payments.add(("b", "c1", 2, 45))
+    payments.add(("c", "c1", 2, 46))
+    payments.run()
+    assert payments.table() != []
+    payments.flow = dataclasses.replace(WINDOWS, checkpoint_version=2)
+
+    with pytest.raises(RewriteRefusedError, match=r"delete 1 of 1 row"):
+        payments.run(transform=lambda rows: windows(rows).where("amount < 0"))
+    assert payments.table() != []
+    assert payments.plan().refused
+    payments.run(transform=lambda rows: windows(rows).where("amount < 0"), accept=("windows:deleted=1",))
+
+    assert payments.table() == []
+    assert not payments.plan().has_work
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from tidegate.checkpoints import checkpoint, rewrite, vector
 from tidegate.errors import RewriteRefusedError
 from tidegate.impact import Impact
 from tidegate.ops import store
+from tidegate.spark import flow as flows
 from tidegate.spark.batch.work import Staged
 from tidegate.spark.context import FlowContext
 from tidegate.spark.lake import tables, writes
@@ -169,7 +170,53 @@ def test_a_swap_that_deletes_too_many_rows_is_refused_and_waits_until_that_numbe
     assert [row["id"] for row in orders.table(context.live)] == [1], "the number stays accepted after a crash"
 
 
-def test_without_a_staged_batch_the_live_table_is_unchanged(spark: SparkSession, tmp_path: Path) -> None:
+def test_a_rebuild_of_which_no_batch_makes_a_row_leaves_an_empty_table(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The table is not that of the old version, with rows that nothing makes any more; it becomes empty within the limits."""
+    live(spark, tmp_path, orders.SILVER, LIVE)
+    context = staged(spark, tmp_path, orders.SILVER, LIVE, batches=0)
+    position(context, 3, 1)
+    committed(context, 3)
+    context.target.mkdir(parents=True)
+
+    with pytest.raises(RewriteRefusedError, match=r"delete 3 of 3 rows \(100.0%\)"):
+        swap.swap_in(context)
+    assert len(orders.table(context.live)) == 3
+    again = orders.flow_context(spark, tmp_path, context.flow, version=2, work=Staged(), accept=("silver:deleted=3",))
+    with monkeypatch.context() as patched, pytest.raises(ConnectionError):
+        patched.setattr(swap, "finish", lambda *_: (_ for _ in ()).throw(ConnectionError("simulated crash")))
+        swap.swap_in(again)
+    after = swap.finish(again)
+
+    assert (orders.table(context.live), tables.version(spark, context.live)) == ([], 1)
+    (line,) = again.report.batches
+    assert (line.kind, line.batch_id, line.deleted, line.imbalance()) == ("swap", 3, 3, 0)
+    assert tables.transactions(spark, context.live)[context.app_id] == 3, "the checkpoint continues after it"
+    assert (after.target == context.live, swap.staging(context).exists()) == (True, False)
+
+
+def test_a_new_version_over_a_source_without_rows_leaves_an_empty_table(spark: SparkSession, tmp_path: Path) -> None:
+    first = orders.flow_context(spark, tmp_path, orders.LATEST)
+    assert first.source_table is not None
+    rows = spark.createDataFrame([(1, 1, 10), (2, 1, 20)], "id int, at int, amount int")
+    rows.write.format("delta").option("delta.enableChangeDataFeed", "true").save(str(first.source_table))
+    flows.run_flow(first)
+    assert len(orders.table(first.live)) == 2
+    spark.sql(f"DELETE FROM delta.`{first.source_table}`")
+    flow = dataclasses.replace(orders.LATEST, checkpoint_version=2)
+    second = orders.flow_context(spark, tmp_path, flow, version=2, accept=("latest:deleted=2",))
+
+    flows.run_flow(second)
+
+    assert orders.table(second.live) == []
+    assert second.report.impact == Impact(before=2, after=0, deleted=2, changed=0, added=0, read=0, quarantined=0)
+    rows.write.format("delta").mode("append").save(str(first.source_table))
+    flows.run_flow(orders.flow_context(spark, tmp_path, flow, version=2))
+    assert len(orders.table(second.live)) == 2, "the next rows go into the live table"
+
+
+def test_without_a_batch_the_live_table_is_unchanged(spark: SparkSession, tmp_path: Path) -> None:
     live(spark, tmp_path, orders.SILVER, LIVE)
     context = staged(spark, tmp_path, orders.SILVER, LIVE, batches=0)
 

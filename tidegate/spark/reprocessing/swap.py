@@ -40,18 +40,25 @@ def staging(context: FlowContext) -> Path:
 def swap_in(context: FlowContext) -> FlowContext:
     """Swap staging into the live table, after the whole feed was read. The commit carries the last staged transaction.
 
+    If no batch made a row, there is no staging table, and the live one becomes empty, by the last batch of the checkpoint.
+
     Returns:
-        The flow with its stream into the live table; as it was where nothing is staged.
+        The flow with its stream into the live table; as it was where nothing was derived again.
 
     Raises:
         RewriteRefusedError: It would delete or quarantine more rows than the flow's limits allow. What is staged stays.
     """
-    staged = tables.transactions(context.spark, staging(context)).get(context.app_id)
+    folder = staging(context)
+    staged = tables.transactions(context.spark, folder).get(context.app_id)
+    has_rows = staged is not None
+    if staged is None and context.target == folder:
+        staged = progress.read(context.checkpoint).last_committed
     if staged is None:
         return context
     started = time.monotonic()
     spark, live = context.spark.newSession(), context.live
-    rows, old = tables.read(spark, staging(context)), tables.read(spark, live)
+    old = tables.read(spark, live)
+    rows = tables.read(spark, folder) if has_rows else old.limit(0)
     # Without keys a MERGE could not tell which row replaces which.
     replaced = not context.flow.target.keys or rekeyed(context) or not writes.fits(rows, old)
     try:
@@ -63,7 +70,7 @@ def swap_in(context: FlowContext) -> FlowContext:
         "replaced": replaced,
         "rows": rows.count(),
         "rows_before": old.count(),
-        "source_versions": dict(tables.source_versions(context.spark, staging(context), context.app_id)),
+        "source_versions": dict(tables.source_versions(context.spark, folder, context.app_id)),
     }
     stands_on = proofs.begin(context, staged, live)
     txn = writes.Transaction(app_id=context.app_id, batch_id=staged, prepared=prepared, stands_on=stands_on)
@@ -91,8 +98,8 @@ def dry_run(context: FlowContext) -> None:
 def finish(context: FlowContext, seconds: float = 0.0) -> FlowContext:
     """Record a committed swap and remove staging, also after a crash that followed the commit; returns as `swap_in`."""
     folder, live = staging(context), context.live
-    staged = tables.transactions(context.spark, folder).get(context.app_id)
-    if staged is not None:
+    staged = tables.transactions(context.spark, live).get(context.app_id)
+    if folder.exists() and staged is not None:
         newest = tables.version(context.spark, live)
         record = _record(context, tables.find_commit(live, context.app_id, staged, newest), staged)
         record = replace(record, seconds=seconds)
