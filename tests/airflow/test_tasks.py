@@ -494,7 +494,7 @@ def test_a_refused_flow_fails_and_says_how_to_clear_it(dag: Any, landed: Lake) -
     assert run.execute("silver") == "failed"
     assert run.message.splitlines() == [
         "flow 'silver': the flow was refused.",
-        'Next: correct suite, transform or data, or `tidegate quarantine take flights silver --reason "…"`.',
+        'Next: correct suite, transform or data; or `tidegate quarantine take flights silver --reason "…"`.',
         'Clear this task without the option "Only Failed"; that clears `run` too.',
     ]
     assert run.execute("gold") == "skipped"

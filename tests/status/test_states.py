@@ -31,7 +31,7 @@ from tests.with_fields import with_fields
 from tidegate import fingerprints, resolution
 from tidegate.airflow.pages.views import NEEDS_PERSON, Views
 from tidegate.alerting.episodes import Event
-from tidegate.checkpoints import checkpoint, overrides, refusal, rewrite
+from tidegate.checkpoints import checkpoint, history, overrides, refusal, rewrite
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.cli import lag as cli_lag
 from tidegate.cli import plan as cli_plan
@@ -41,6 +41,7 @@ from tidegate.errors import SourceUnavailableError
 from tidegate.impact import Impact
 from tidegate.ops import alert_history
 from tidegate.pages import render, site
+from tidegate.probes import delta_history, delta_log
 from tidegate.report import FlowReport, RunReport, describe_error
 from tidegate.request import RunRequest
 from tidegate.spec import FileSource, Intervals, Pipeline
@@ -142,6 +143,19 @@ def not_read(project: Project) -> Iterator[Case]:
     yield "orders", "silver", f"its source did not answer within {SHORT:g} s"
     # The threads that wait end.
     path.write_bytes(b"")
+
+
+@case
+def in_doubt(project: Project) -> Iterator[Case]:
+    """The newest commit of its table is another one than the checkpoint knows."""
+    caught_up(project)
+    table = project.layout.table("silver.orders")
+    known = {history.key(project.layout, table): delta_history.position(table, 0)}
+    ref = checkpoint.current(project.layout, ORDERS, ORDERS.flow("silver"))
+    history.write(project.layout, ref, batch=0, positions=known)
+    entry = delta_log.entry(table, 0)
+    entry.write_bytes(entry.read_bytes() + b"\n")
+    yield "orders", "silver", "version 0 is another commit than it was"
 
 
 @case
@@ -420,6 +434,7 @@ def test_all_surfaces_say_the_same_in_every_state(
     rules = {
         "unreachable": "unreadable",
         "error": "unreadable",
+        "in doubt": "unreadable",
         "contract refused": "refused",
         "on hold": "refused",
         "rewrite refused": "refused_rewrite",
@@ -430,7 +445,8 @@ def test_all_surfaces_say_the_same_in_every_state(
         ends = statuses[flow].ends
         cause = ends.sentence if name == "crashed" and ends else sentence
         assert message.startswith((cause or "").rstrip("."))
-        assert name == "crashed" or status.next_step in message
+        # Of a table in doubt, the error itself says what derives it again.
+        assert name in ("crashed", "in doubt") or status.next_step in message
     elif name != "not read":
         assert not {*rules.values(), "refused", "failed"} & alerts.keys()
     list(cases)
@@ -443,7 +459,8 @@ def test_no_flow_below_one_that_needs_a_person_is_up_to_date(project: Project, n
     statuses = flow_status.gather(project.environment, declared(project), TIMEOUT_SECONDS)
     names = [each.flow for each in statuses]
     below = [each.status.label for each in statuses[names.index(flow) + 1 :]]
-    assert below and set(below) == {f"waits for {flow}"}
+    # A flow that reads a table in doubt is in doubt itself.
+    assert below and set(below) == {name if name == "in doubt" else f"waits for {flow}"}
     list(cases)
 
 

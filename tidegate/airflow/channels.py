@@ -28,7 +28,7 @@ from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from tidegate import formatting
-from tidegate.advice import Edit, OutsideAct
+from tidegate.advice import Edit, OutsideAct, with_advice
 from tidegate.alerting.alerts import cause_in
 from tidegate.alerting.rules import RULES
 from tidegate.errors import SetupError
@@ -163,10 +163,8 @@ def _post(connection: Connection, extra: dict[str, Any], notification: Notificat
     ) as response:
         # The status alone counts: an error while reading the body would cause a second notification.
         if not response.is_success:
-            raise RefusedError(
-                f"the webhook answered {response.status_code}",
-                Edit(f"if it goes on, correct connection {CONNECTION!r}", "setting"),
-            )
+            correct = Edit(f"if it goes on, correct connection {CONNECTION!r}", "setting")
+            raise RefusedError(with_advice(f"the webhook answered {response.status_code}", correct))
 
 
 def _notifier(package: str, module: str, name: str) -> Any:
