@@ -209,7 +209,7 @@ class Broker:
         )
         if process.returncode:
             raise SetupError(
-                f"The storage of the Kafka broker in {self.data_dir} could not be formatted: {process.stderr}",
+                f"The storage of the Kafka broker in {self.data_dir} could not be formatted: {process.stderr.strip()}",
                 OutsideAct("remove the cause, and start again"),
             )
 

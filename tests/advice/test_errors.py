@@ -174,6 +174,7 @@ NOT_FOLLOWED = {
     "SpecError": "no case yet",
     "TableDiffersError": "no case yet",
     "TransformRefusedError": "no case yet",
+    "UndeclaredDependenceError": "its edits are followed by tests/spark/derivation/test_check.py",
     "WriteConflictError": "no case yet",
     "AirflowUnavailableError": "`make up` starts a whole Airflow",
     "FieldError": "the cause of a SpecError above",

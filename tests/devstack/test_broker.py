@@ -65,7 +65,7 @@ def test_a_cluster_id_never_begins_with_a_dash(
     random_bytes = [b"\xfb" * 16, b"\x00" * 16]
     monkeypatch.setattr("devstack.broker.secrets.token_bytes", lambda size: random_bytes.pop(0))
     fake_java.write_text('#!/bin/sh\necho "$*" >&2\nexit 1\n')
-    with pytest.raises(SetupError, match=r" -t A{22}$"):
+    with pytest.raises(SetupError, match=r" -t A{22}; "):
         Broker(tmp_path, class_path="x.jar").start()
     assert random_bytes == []
 

@@ -63,7 +63,7 @@ def test_an_old_python_counts_as_missing(clone: Path, tmp_path: Path) -> None:
 def test_a_missing_java_is_reported_before_anything_is_written(clone: Path, tmp_path: Path) -> None:
     process = _run(clone, _commands(tmp_path / "bin"), PYTHON=sys.executable)
     assert process.returncode == os.EX_CONFIG
-    assert process.stderr.startswith("setup: Tidegate needs Java 17 or newer, but there is none: install it")
+    assert process.stderr.startswith("setup: Tidegate needs Java 17 or newer, but there is none; install it")
     assert process.stderr.count("\n") == 1
     assert not (clone / ".venv").exists()
 

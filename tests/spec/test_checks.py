@@ -144,6 +144,7 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (variant_of(RECOMPUTED), "keys", (["day"], (1,), ("1st",), ("a b",), ("day", "day"), 5, None)),
     (variant_of(UPSERTED), "sequence_by", (["at"], (1,), ("_at",), ("at", "at"), None)),
     (lambda **fields: Table("silver.trips", **fields), "sequence_by", (("at",), "at")),
+    (lambda **fields: Table("silver.trips", **fields), "text_order", ("text", {"at": "text"}, {"at": "length"})),
     (
         variant_of(replace(UPSERTED, keys=("id", "leg"))),
         "replace_by",

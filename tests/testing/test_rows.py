@@ -39,7 +39,7 @@ def test_rows_are_judged_by_the_suite_and_a_batch_may_be_refused() -> None:
 def test_a_flow_that_cannot_be_tested_so_says_why() -> None:
     with pytest.raises(RequestError, match="lands records as they are"):
         transform_rows("flights", "bronze", {})
-    with pytest.raises(RequestError, match=r"computes groups: run it in a tidegate\.testing\.Lake"):
+    with pytest.raises(RequestError, match=r"computes groups; run it in a tidegate\.testing\.Lake"):
         judge_rows("flights", "gold", {})
     with pytest.raises(RequestError, match="has no column wind; it has flight_id, day"):
         transform_rows("flights", "gold", {"wind": 1.0})

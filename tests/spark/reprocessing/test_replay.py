@@ -254,7 +254,10 @@ def test_an_entry_without_its_source_record_stays_open_with_a_rule_for_it(place:
 
 def test_a_checkpoint_without_data_in_the_table_replays_nothing(place: Path) -> None:
     for dry_run in (True, False):
-        with pytest.raises(RequestError, match="Run the flow first, then replay"):
+        with pytest.raises(
+            RequestError,
+            match="Run the flow first: tidegate run orders --flow silver, then tidegate ",
+        ):
             replay.replay_entries(silver(place, version=2), ALL, dry_run=dry_run)
     assert states(silver(place)) == {"open": 5}
 

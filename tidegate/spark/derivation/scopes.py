@@ -123,7 +123,7 @@ class Scopes:
         columns = ", ".join(missing)
         if what:
             by_columns = f" by {', '.join(by)}" if by else ""
-            text = f"{what} rows of {source.table}{by_columns} without {columns}"
+            text = " ".join((what, f"rows of {source.table}{by_columns} without {columns}"))
         else:
             text = f"joins rows of {source.table} with others of it without {columns}"
         raise UndeclaredError(each.source, missing, text)
