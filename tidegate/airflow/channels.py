@@ -28,7 +28,7 @@ from airflow.sdk import Connection, Context
 from airflow.sdk.exceptions import AirflowNotFoundException
 
 from tidegate import formatting
-from tidegate.advice import Edit, OutsideAct, with_advice
+from tidegate.advice import Advice, Edit, OutsideAct, with_advice
 from tidegate.alerting.alerts import cause_in
 from tidegate.alerting.rules import RULES
 from tidegate.errors import SetupError
@@ -45,6 +45,9 @@ SECONDS = 10.0
 
 class RefusedError(Exception):
     """The channel answered with an error; the message does not contain the URL."""
+
+    def __init__(self, problem: str, advice: Advice) -> None:
+        super().__init__(with_advice(problem, advice))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -163,8 +166,10 @@ def _post(connection: Connection, extra: dict[str, Any], notification: Notificat
     ) as response:
         # The status alone counts: an error while reading the body would cause a second notification.
         if not response.is_success:
-            correct = Edit(f"if it goes on, correct connection {CONNECTION!r}", "setting")
-            raise RefusedError(with_advice(f"the webhook answered {response.status_code}", correct))
+            raise RefusedError(
+                f"the webhook answered {response.status_code}",
+                Edit(f"if it goes on, correct connection {CONNECTION!r}", "setting"),
+            )
 
 
 def _notifier(package: str, module: str, name: str) -> Any:
