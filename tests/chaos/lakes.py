@@ -17,6 +17,7 @@ from tidegate.layout import Layout
 
 IDS = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"  # ids of files and queries
+    r"|\b[0-9a-f]{64}\b"  # hashes of log entries, which contain times and ids
     r"|[a-z]+\d{8}T\d{6}-[0-9a-f]{8}(-[0-9a-f]{8})?"  # ids of requests, runs and attempts
     r"|\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|\+00:00)"
     r"|\b\d{13}\b"  # milliseconds since 1970
