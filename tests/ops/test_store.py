@@ -129,9 +129,11 @@ def test_lines_are_in_the_order_of_their_commits_whatever_the_clock_said(tmp_pat
         store.append(path, schema, [line])
 
     assert [row["number"] for row in _oldest_first(path)] == list(range(30))
-    newest_first = store.select(path, f"SELECT number FROM delta_table ORDER BY {store.newest_first(path)}")
+    newest_first = store.select(
+        path, f"SELECT number FROM delta_table ORDER BY {store.newest_first(store.ordering(path))}"
+    )
     assert [row["number"] for row in newest_first] == list(reversed(range(30)))
 
 
 def _oldest_first(path: Path) -> list[dict[str, Any]]:
-    return store.select(path, f"SELECT number FROM delta_table ORDER BY {store.oldest_first(path)}")
+    return store.select(path, f"SELECT number FROM delta_table ORDER BY {store.oldest_first(store.ordering(path))}")

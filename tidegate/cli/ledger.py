@@ -72,8 +72,9 @@ def ledger(
 def _read(layout: Layout, pipeline: str, last: int) -> list[dict[str, Any]]:
     """The newest lines, in chronological order, each with its ``imbalance``."""
     path, wanted = layout.ops(pipeline, "ledger"), (*_COLUMNS_BEFORE_COUNTS, *COUNTS, *_COLUMNS_AFTER_COUNTS)
-    sql = _NEWEST.format(newest_first=store.newest_first(path), oldest_first=store.oldest_first(path))
-    lines = query(path, tuple(dict.fromkeys((*wanted, *store.ordering(path)))), sql, [last])
+    ordering = store.ordering(path)
+    sql = _NEWEST.format(newest_first=store.newest_first(ordering), oldest_first=store.oldest_first(ordering))
+    lines = query(path, tuple(dict.fromkeys((*wanted, *ordering))), sql, [last])
     return [
         {**{name: line[name] for name in wanted}, "imbalance": BatchRecord.of_line(line).imbalance()} for line in lines
     ]

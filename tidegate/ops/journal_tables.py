@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from tidegate import identity
 from tidegate.ops.ledger import COUNTS
-from tidegate.ops.store import SEQUENCE
+from tidegate.ops.store import SEQUENCE, SEQUENCED, newest_first
 from tidegate.ops.table_cache import CachedTable
 
 TREND = 30
 """Length of a trend, in batches."""
-NEWEST_FIRST = f"{SEQUENCE} DESC NULLS LAST, recorded_at DESC, batch_id DESC"
-"""SQL after ORDER BY, of lines of one pipeline's table, as `tidegate.ops.store.newest_first`."""
+NEWEST_FIRST = newest_first((*SEQUENCED, "batch_id"))
+"""SQL after ORDER BY, of lines of one pipeline's table."""
 
 _ATTEMPT = {
     **dict.fromkeys(("run_key", "mode", "requested_by", "attempt"), "VARCHAR"),

@@ -41,10 +41,11 @@ def read(layout: Layout, pipeline: str, lines: Sequence[Line]) -> dict[tuple[str
         return {}
     ids, numbers = sorted({app_id for app_id, _ in keys}), [number for _, number in keys]
     path = layout.ops(pipeline, "verdicts")
+    ordering = store.ordering(path)
     rows = query(
         path,
-        (*_COLUMNS, "run_key", *store.ordering(path)),
-        f"SELECT * FROM delta_table WHERE list_contains(?, app_id) ORDER BY {store.oldest_first(path)}",
+        (*_COLUMNS, "run_key", *ordering),
+        f"SELECT * FROM delta_table WHERE list_contains(?, app_id) ORDER BY {store.oldest_first(ordering)}",
         [ids],
         where=f"batch_id BETWEEN {min(numbers)} AND {max(numbers)}",
     )

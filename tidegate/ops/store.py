@@ -24,6 +24,8 @@ log = logging.getLogger("tidegate")
 
 SEQUENCE = "sequence"
 """The column that orders lines: the version of the table that they were written for. ``recorded_at`` is what a clock showed."""
+SEQUENCED = (SEQUENCE, "recorded_at")
+"""What orders the lines of a table that has a `SEQUENCE`."""
 
 MAX_FILES = 100
 """A commit that leaves more files compacts the table: each file costs a reader about a millisecond."""
@@ -102,24 +104,25 @@ def _compaction_lock(path: Path) -> Iterator[bool]:
             yield True
 
 
-def oldest_first(path: Path) -> str:
-    """SQL after ORDER BY: lines as they were recorded, whatever the clocks said. Lines of earlier releases come first, by their times."""
-    return f"{SEQUENCE} ASC NULLS FIRST, recorded_at" if _has_sequence(path) else "recorded_at"
-
-
-def newest_first(path: Path) -> str:
-    """The reverse of `oldest_first`."""
-    return f"{SEQUENCE} DESC NULLS LAST, recorded_at DESC" if _has_sequence(path) else "recorded_at DESC"
-
-
 def ordering(path: Path) -> tuple[str, ...]:
-    """The columns that `oldest_first` and `newest_first` use."""
-    return (SEQUENCE, "recorded_at") if _has_sequence(path) else ("recorded_at",)
-
-
-def _has_sequence(path: Path) -> bool:
+    """The columns of a table that order its lines, for `oldest_first` and `newest_first`: `SEQUENCED` once it has such a line."""
     table = delta_table.find(path)
-    return table is not None and SEQUENCE in (column.name for column in table.schema().fields)
+    has_sequence = table is not None and SEQUENCE in (column.name for column in table.schema().fields)
+    return SEQUENCED if has_sequence else SEQUENCED[1:]
+
+
+def oldest_first(columns: Sequence[str]) -> str:
+    """SQL after ORDER BY: lines as they were recorded, whatever the clocks said. Lines of earlier releases come first, by their times.
+
+    Args:
+        columns: `ordering` of the table.
+    """
+    return ", ".join(f"{column} ASC NULLS FIRST" for column in columns)
+
+
+def newest_first(columns: Sequence[str]) -> str:
+    """The reverse of `oldest_first`."""
+    return ", ".join(f"{column} DESC NULLS LAST" for column in columns)
 
 
 def select(path: Path, sql: str) -> list[dict[str, Any]]:

@@ -111,7 +111,7 @@ def read(layout: Layout, pipeline: str, run: str) -> list[Line]:
     rows = store.select(
         path,
         f"SELECT * FROM delta_table WHERE run_key IN ({keys}) OR kind = '{identity.UNDO}' "
-        f"ORDER BY {store.oldest_first(path)}, batch_id",
+        f"ORDER BY {store.oldest_first(store.ordering(path))}, batch_id",
     )
     return [_line(row) for row in rows]
 

@@ -128,8 +128,9 @@ class Ledger:
         return self.batch(app_id, max(earlier)) if earlier else None
 
     def _read(self, path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
-        sql = f"FROM delta_table ORDER BY {store.oldest_first(path)}"
-        return query.query(path, ("flow", *names, *store.ordering(path)), sql, where=f"flow = '{self._flow}'")
+        ordering = store.ordering(path)
+        sql = f"FROM delta_table ORDER BY {store.oldest_first(ordering)}"
+        return query.query(path, ("flow", *names, *ordering), sql, where=f"flow = '{self._flow}'")
 
 
 def history(path: Path, where: str, columns: Sequence[str], ledger: Ledger, *, since: int = 0) -> History:

@@ -50,6 +50,6 @@ def _lines(layout: Layout, pipeline: str, flow: str, own: str) -> list[dict[str,
         SELECT app_id, batch_id, results FROM delta_table
         WHERE flow = '{flow}' AND outcome NOT IN ('refused', 'dropped') AND app_id NOT LIKE '%/{identity.WINDOW}'
             AND (mode NOT IN ({bulk}) OR app_id = '{own}')
-        ORDER BY {store.newest_first(path)} LIMIT {MAX_VERDICTS}
+        ORDER BY {store.newest_first(store.ordering(path))} LIMIT {MAX_VERDICTS}
         """,
     )
