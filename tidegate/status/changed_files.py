@@ -10,29 +10,35 @@ from tidegate.checkpoints import reingested
 from tidegate.ops import query, store
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
     from pathlib import Path
 
     from tidegate.checkpoints.reingested import State
     from tidegate.layout import Layout
+    from tidegate.probes.files import LandedFile
     from tidegate.spec import Flow
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def unread(layout: Layout, pipeline: str, flow: Flow, changed: Iterable[State]) -> set[State]:
-    """Those of the changed files that neither a reingest nor a replay has read as they are now.
+def unread(
+    layout: Layout, pipeline: str, flow: Flow, read: Mapping[str, int], listed: Iterable[LandedFile]
+) -> set[State]:
+    """Those of the listed files that were changed after they were read, and that neither a reingest nor a replay has read as they are now.
 
     A reingest lists what it read. What a replay read is in bronze: its rows have the times of their files. The time of the replay says
     nothing about a file whose time another machine wrote. So a file that was corrected to one without a record needs a reingest.
 
     Args:
-        changed: Files whose time is not that of the checkpoint. Without any, nothing is read.
+        read: The files that the checkpoint has read: path to modification time, in milliseconds since 1970.
+        listed: The files of the landing zone. Without a changed one, neither table nor reingests are opened.
 
     Raises:
         DamagedFileError: What a reingest stored does not fit.
         TableUnreadableError: The log of the table is damaged.
     """
+    states = ((file.path, file.modified_ms) for file in listed)
+    changed = (state for state in states if state[1] != read.get(state[0], state[1]))
     left = reingested.unread(layout.reprocessing(pipeline, flow.name), changed)
     if left:
         times = [_EPOCH + timedelta(milliseconds=modified_ms) for _, modified_ms in left]

@@ -150,9 +150,7 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Compl
         if bronze.read_files:
             raise
         listed = {}
-    states = ((file.path, file.modified_ms) for file in listed.values())
-    changed = (state for state in states if bronze.read_files.get(state[0], state[1]) != state[1])
-    unread = changed_files.unread(layout, pipeline.name, flow, changed)
+    unread = changed_files.unread(layout, pipeline.name, flow, bronze.read_files, listed.values())
     bronze = dataclasses.replace(bronze, changed=frozenset(path for path, _ in unread))
     paths, others = _by_interval(folder, rule, listed)
     landed = {start: [listed[path] for path in own] for start, own in paths.items()}

@@ -93,11 +93,11 @@ def states(
     for start in sorted(starts):
         if not intervals.exists(rule.unit, zone, start):
             continue
-        due = intervals.end_of(rule.unit, zone, start).add(seconds=rule.quiet_hours * 3600)
-        behind = sum(moment < due for moment in moments)
+        complete_at = intervals.end_of(rule.unit, zone, start).add(seconds=rule.quiet_hours * 3600)
+        behind = sum(moment < complete_at for moment in moments)
         name = intervals.name_of(rule.unit, start)
-        if now < due:
-            yield Interval(name=name, state="incomplete", files=None, why=intervals.quiet_from(due))
+        if now < complete_at:
+            yield Interval(name=name, state="incomplete", files=None, why=intervals.quiet_from(complete_at))
         elif behind:
             yield Interval(name=name, state="not read", files=None, why=f"{count(behind, 'partition')} to read")
         else:

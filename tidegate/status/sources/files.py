@@ -52,8 +52,6 @@ def _backlog(
     except NotDeliveredError as missing:
         return not_delivered(missing, layout, ref, layout.table(resolved.flow.target.name))
     new = tuple(file for file in listing.files if file.path not in read)
-    states = ((file.path, file.modified_ms) for file in listing.files)
-    changed = (state for state in states if state[1] != read.get(state[0], state[1]))
     return Backlog(
         summary=f"{count(len(new), 'new file')} in {source.path}" if new else f"nothing new in {source.path}",
         behind=len(new),
@@ -65,7 +63,7 @@ def _backlog(
         # After a crash between listing and planning, the next batch contains the listed files even if they were deleted since.
         has_data=bool(new) or progress.newest_log_batch(checkpoint) > up_to,
         ahead=_shortened([file.path.removeprefix(f"{folder}/") for file in new]),
-        rewritten=len(changed_files.unread(layout, ref.dag_id, resolved.flow, changed)),
+        rewritten=len(changed_files.unread(layout, ref.dag_id, resolved.flow, read, listing.files)),
         ignored=listing.ignored,
         skipped=_skipped_files(listing, source.glob),
     )
