@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
@@ -52,11 +52,9 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
     rules: dict[str, int] = {}
     for file in failed:
         rules[str(file.problem)] = rules.get(str(file.problem), 0) + 1
-    record = BatchRecord(
-        flow=context.flow.name,
-        batch_id=batch_id,
-        app_id=context.app_id,
-        kind="append",
+    record = _record(
+        context,
+        batch_id,
         read=count,
         written=count,
         files_listed=len(listed),
@@ -64,7 +62,6 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
         files_quarantined=len(failed),
         files_already_read=len(listed) - len(unread),
         rules=rules,
-        planned_at=dates.moment(context.work.planned_ms(context, batch_id)),
     )
     refused = quarantine.from_files(spark, landing.quarantine_rows(failed)) if failed else None
     return Split(
@@ -109,17 +106,14 @@ def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decisi
     if decision.quarantined:
         rules = _by_rule(context.work.refused_ids(context, rows.sparkSession, batch_id))
     quarantined = sum(rules.values())
-    record = BatchRecord(
-        flow=context.flow.name,
-        batch_id=batch_id,
-        app_id=context.app_id,
-        kind="append",
+    record = _record(
+        context,
+        batch_id,
         read=count + already_read + quarantined,
         written=count,
         quarantined=quarantined,
         already_read=already_read,
         rules=rules,
-        planned_at=dates.moment(context.work.planned_ms(context, batch_id)),
     )
     return Split(
         prepared=record,
@@ -129,19 +123,28 @@ def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decisi
     )
 
 
-def _returned_messages(context: FlowContext, entries: DataFrame, batch_id: int) -> Split:
-    """Entries of messages that are replayed: a timestamp that was refused is refused again."""
-    known = entries.withColumns({"level": F.lit("message"), "rules": F.array(F.lit(RULE)), "record": F.lit(None)})
-    count = known.count()
-    record = BatchRecord(
+def _record(context: FlowContext, batch_id: int, **counts: Any) -> BatchRecord:
+    """The ledger line of a batch."""
+    return BatchRecord(
         flow=context.flow.name,
         batch_id=batch_id,
         app_id=context.app_id,
         kind="append",
+        planned_at=dates.moment(context.work.planned_ms(context, batch_id)),
+        **counts,
+    )
+
+
+def _returned_messages(context: FlowContext, entries: DataFrame, batch_id: int) -> Split:
+    """Entries of messages that are replayed: a timestamp that was refused is refused again."""
+    known = entries.withColumns({"level": F.lit("message"), "rules": F.array(F.lit(RULE)), "record": F.lit(None)})
+    count = known.count()
+    record = _record(
+        context,
+        batch_id,
         read=count,
         quarantined=count,
         rules={RULE: count},
-        planned_at=dates.moment(context.work.planned_ms(context, batch_id)),
     )
     none = tables.read(context.spark, context.live).limit(0)
     return Split(
