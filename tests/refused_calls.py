@@ -71,16 +71,16 @@ class RefusedCalls:
 
     def allow(self) -> None:
         """Refuse nothing, and forget the calls."""
-        self._tell(0, "none", "none")
+        self._write_control(0, "none", "none")
 
     @contextmanager
     def refuse(self, call: Call, error: str) -> Iterator[None]:
         """Refuse this call on this kind of file with an error, for example ``ENOSPC``."""
-        self._tell(getattr(errno, error), call.name, f"{self.root}/{call.kind}")
+        self._write_control(getattr(errno, error), call.name, f"{self.root}/{call.kind}")
         try:
             yield
         finally:
-            self._tell(0, "none", "none", forget=False)
+            self._write_control(0, "none", "none", forget=False)
 
     def logged(self) -> list[tuple[str, Call]]:
         """``refused`` or ``passed``, and the call."""
@@ -96,7 +96,7 @@ class RefusedCalls:
         """How many calls were refused."""
         return sum(outcome == "refused" for outcome, _ in self.logged())
 
-    def _tell(self, number: int, call: str, pattern: str, *, forget: bool = True) -> None:
+    def _write_control(self, number: int, call: str, pattern: str, *, forget: bool = True) -> None:
         if forget:
             self.log.unlink(missing_ok=True)
         written = self.control.with_name("refused_calls.new")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -113,10 +113,13 @@ def newest_checkpoint(path: Path) -> int | None:
     Raises:
         TableUnreadableError: A file of it is missing or torn.
     """
-    log = path / "_delta_log"
     # Before the folder is listed: a checkpoint is complete when it is named here.
-    named = _hinted_version(log)
-    checkpoints = [name for name in _names(path) if not _is_commit(name)]
+    named = _hinted_version(path / "_delta_log")
+    return _newest_checkpoint(path, named, _names(path))
+
+
+def _newest_checkpoint(path: Path, named: int | None, names: Sequence[str]) -> int | None:
+    log, checkpoints = path / "_delta_log", [name for name in names if not _is_commit(name)]
     newest = max((int(name[:20]) for name in checkpoints), default=None)
     for name in checkpoints:
         if int(name[:20]) == newest and name.endswith(".parquet"):
@@ -134,11 +137,14 @@ def check(path: Path) -> None:
     Raises:
         TableUnreadableError: A file is missing, empty or torn, or cannot be read.
     """
+    log = path / "_delta_log"
+    with reading(path, log):
+        named = _hinted_version(log)
     names = _names(path)
     if not names:
         return
     newest = max(int(name[:20]) for name in names)
-    checkpoint = newest_checkpoint(path)
+    checkpoint = _newest_checkpoint(path, named, names)
     first = 0 if checkpoint is None else checkpoint + 1
     kinds: set[str] = set()
     for version in range(first, newest + 1):
@@ -210,7 +216,7 @@ def _hinted_version(log: Path) -> int | None:
     """The checkpoint that ``_last_checkpoint`` names; None if it names none. Readers list the folder then, so that is no damage."""
     try:
         named = json.loads((log / "_last_checkpoint").read_bytes())["version"]
-    except (FileNotFoundError, ValueError, TypeError, KeyError):
+    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError):
         return None
     return named if isinstance(named, int) else None
 
