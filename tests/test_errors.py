@@ -97,6 +97,8 @@ RAISED: dict[str, TidegateError] = {
     "SinkError": errors.SinkError("sent", "kafka.alerts", "Kafka has no such topic"),
     "SinkUnavailableError": errors.SinkUnavailableError("sent", "kafka.alerts", "no Kafka broker answers"),
     "StoppedError": errors.StoppedError(15),
+    "LossNotAcceptedError": errors.LossNotAcceptedError([("shop", "bronze", "2 files", "bronze:lost=2")]),
+    "NotRecoveredError": errors.NotRecoveredError(["shop/silver: silver.shop: it is gone"]),
     "TableUnreadableError": errors.TableUnreadableError(
         Path("/lake/tables/silver/orders"), Path("/lake/tables/silver/orders/_delta_log/1.json"), "is empty"
     ),
@@ -128,7 +130,7 @@ EXIT_CODES = {
     os.EX_DATAERR: {
         "RefusedError", "GateRefusedError", "BatchHeldError", "TransformRefusedError", "ContractRefusedError",
         "RewriteRefusedError", "OffsetsExpiredError", "GapError", "SourceRewrittenError",
-        "TableInDoubtError",
+        "TableInDoubtError", "LossNotAcceptedError", "NotRecoveredError",
     },
     os.EX_SOFTWARE: {"TidegateError", "LedgerImbalanceError", "LateRowsDroppedError", "UnexpectedError", "StoppedError"},
     os.EX_TEMPFAIL: TRANSIENT,

@@ -9,9 +9,11 @@ from typing import Literal
 from tidegate.formatting import count
 
 What = Literal["deleted", "quarantined"]
+Accepted = Literal["deleted", "quarantined", "lost"]
+"""``lost`` is of a recovery: what no source has any more (`tidegate.planning.losses`)."""
 WHATS: tuple[What, ...] = ("deleted", "quarantined")
 
-_ACCEPTED = re.compile(r"(?P<flow>[a-z][a-z0-9_]*):(?:deleted|quarantined)=(?:0|[1-9][0-9]*)")
+_ACCEPTED = re.compile(r"(?P<flow>[a-z][a-z0-9_]*):(?:deleted|quarantined|lost)=(?:0|[1-9][0-9]*)")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +54,7 @@ class Impact:
         return self.before if what == "deleted" else self.read
 
 
-def acceptance(flow: str, what: What, number: int) -> str:
+def acceptance(flow: str, what: Accepted, number: int) -> str:
     """How a caller accepts a number by name: ``silver:deleted=355``."""
     return f"{flow}:{what}={number}"
 

@@ -17,6 +17,7 @@
            checkpoints/<dag_id>/<flow>/claim.json               the claim of a replay in progress
            checkpoints/<dag_id>/<flow>/rewrite.json             the backfill or swap that was refused for its number of rows
            checkpoints/<dag_id>/<flow>/undo.json                the undo of a run in progress
+           aside/<time>/<folder of a table>/                    what a recovery could not read of a table
            leases/                                              per lease one empty file, and one that names its holder
            reports/<dag_id>/<run_key>/<id>.request.json         the request of a run
            reports/<dag_id>/<run_key>/<attempt>/                report.json; sample-<flow>.json, undo-<flow>.json: keys of rows
@@ -97,6 +98,10 @@ class Layout:
     def staging(self, pipeline: str, flow: str, version: int, refresh: int) -> Path:
         """The Delta table that a full refresh builds before its swap."""
         return self.lake / "staging" / pipeline / flow / f"v{version}-{refresh}"
+
+    def aside(self, table: Path, at: str) -> Path:
+        """Where a recovery puts what cannot be read of a table, as files that are kept; no table of that name is queried."""
+        return self.lake / "aside" / at / table.relative_to(self.lake)
 
     def checkpoints(self, dag_id: str, flow: str) -> Path:
         """The folder of all checkpoint versions of a flow."""

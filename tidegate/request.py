@@ -313,13 +313,14 @@ def _accept(pipeline: Pipeline, requested: object) -> tuple[str, ...]:
             Edit("write it as in ['silver:deleted=355']", "request"),
         )
     keyed = [flow.name for flow in pipeline.flows if flow.is_staged]
+    names = [flow.name for flow in pipeline.flows]
     for each in accepted:
-        if accepting_flow(each) not in keyed:
+        if accepting_flow(each) not in (names if ":lost=" in str(each) else keyed):
             raise RequestError(
                 f"accept={each!r} is not allowed",
                 Edit(
                     "allowed: <flow>:deleted=<number> and <flow>:quarantined=<number>, with a flow of "
-                    f"{', '.join(keyed) or 'a keyed table, of which this pipeline has none'}",
+                    f"{', '.join(keyed) or 'a keyed table, of which this pipeline has none'}; of a recovery <flow>:lost=<number>",
                     "request",
                 ),
             )

@@ -45,7 +45,7 @@ class RunKind:
     of_run: bool = False
     """Whether the request names another run, which this one is about."""
     plan: str = ""
-    """``<module>:<function>``: takes the lake's layout, the pipeline and the request, and returns the request to run and lines
+    """``<module>:<function>``: takes the environment, the resolved pipeline and the request, and returns the request to run and lines
     for people; a dry run of it is a job as well. Empty for a run whose preview says what it reads (`tidegate.planning.preview`)."""
     rewrites: str = "{table} ({rows}), where the result differs"
     """What may change, for plans: with ``{table}``, the number of its ``{rows}``, and ``{keys}``, those in the window."""
@@ -158,6 +158,13 @@ RUNS: dict[str, RunKind] = {
         replaces_rows=True,
         applies_to=lambda flow: flow.is_staged,
     ),
+    "recover": RunKind(
+        meaning="derive again what damage of tables or checkpoints has reached; all else reads what is new",
+        code="tidegate.spark.runs:recover",
+        applies_to=lambda _: True,
+        plan="tidegate.planning.recovery:plan_run",
+        rewrites="nothing of {table} unless it is damaged, which `tidegate recover --plan` shows",
+    ),
     "undo": RunKind(
         meaning="put back the rows that a backfill or a replay changed, where they are still what that run made",
         code="tidegate.spark.runs:undo",
@@ -167,7 +174,7 @@ RUNS: dict[str, RunKind] = {
         increments=False,
         derives=False,
         of_run=True,
-        plan="tidegate.planning.undo:plan",
+        plan="tidegate.planning.undo:plan_run",
     ),
     "replay": RunKind(
         meaning="",

@@ -107,7 +107,7 @@ class PlanRun(BaseOperator, SkipMixin):
         if request.mode == "incremental" and not request.dry_run:
             return self._decide_increment(environment, layout, request, flows)
         if plan_of_mode := RUNS[request.mode].plan:
-            request, lines = pkgutil.resolve_name(plan_of_mode)(layout, self._pipeline, request)
+            request, lines = pkgutil.resolve_name(plan_of_mode)(environment, self._resolved, request)
             for line in lines:
                 self.log.info("%s", line)
             return request, f"dry run: {request.summary()}" if request.dry_run else request.summary()

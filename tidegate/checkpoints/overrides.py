@@ -1,4 +1,4 @@
-"""Overrides of a flow at run time: it is switched off, a file is skipped, a gap in a topic is accepted.
+"""Overrides of a flow at run time: it is switched off, a file is skipped, a gap in a topic or a loss is accepted.
 
 Each decision is one line of JSON next to the flow's checkpoints, with who, when and why. Lines are only appended; the newest
 one about a flow, or about a file, applies. `plan` and the job read them, without a JVM.
@@ -19,9 +19,10 @@ from tidegate.layout import Layout
 from tidegate.report import now
 from tidegate.spec import FileSource, Flow
 
-Act = Literal["off", "on", "skip", "read", "gap"]
+Act = Literal["off", "on", "skip", "read", "gap", "loss"]
 """``off``, ``on``: whether the flow runs. ``skip``, ``read``: whether a file is opened when a batch lists it. ``gap``:
-the flow continues without messages that the broker deleted before they were read (`tidegate.checkpoints.gap`)."""
+the flow continues without messages that the broker deleted before they were read (`tidegate.checkpoints.gap`). ``loss``: it is
+recovered without what its table had and no source has any more (`tidegate.planning.losses`)."""
 
 RULE = "skipped_file"
 """The rule of a skipped file's quarantine entry. A replay of the entry reads the file."""
@@ -42,6 +43,10 @@ class Override:
     """Kafka's id of the topic; a topic that is deleted and created again has another."""
     offsets: dict[str, list[int]] | None = None
     """The messages of an accepted gap: partition to first and last offset."""
+    lost: int | None = None
+    """Of an accepted loss: the number."""
+    what: str | None = None
+    """Of an accepted loss: what was lost, with the number."""
     at: str = field(default_factory=now)
     """The instant, in UTC, as ISO 8601."""
 
@@ -58,6 +63,7 @@ class Override:
             "skip": f"{self.file} skipped",
             "read": f"{self.file} read",
             "gap": f"offsets {self.offsets_text} of topic {self.topic} accepted as a gap",
+            "loss": f"the loss of {self.what} accepted",
         }
         return f"{verbs[self.act]} by {self.by} on {self.at[:16]}: {self.reason}"
 

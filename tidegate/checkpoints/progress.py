@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import zlib
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -280,6 +281,40 @@ def _read_log(path: Path) -> list[ListedFile]:
         except (KeyError, TypeError, ValueError):
             raise _corrupt(path, "an entry of it names no file") from None
     return files
+
+
+def readable_source_files(checkpoint: Path) -> list[ListedFile]:
+    """The files that the source logged, of all logs that can be read: of a damaged checkpoint."""
+    files: list[ListedFile] = []
+    for log in entries(checkpoint / "sources" / "0"):
+        if log.name.removesuffix(".compact").isdigit():
+            with suppress(CheckpointCorruptError):
+                files += _read_log(log)
+    return files
+
+
+def offsets_read(checkpoint: Path, topic: str) -> dict[int, tuple[int, int]]:
+    """The messages that a checkpoint of a Kafka source has committed, as far as its files can be read.
+
+    Partition to the first offset and the offset after the last one.
+    """
+    committed = sorted(
+        (int(each.name) for each in entries(checkpoint / "commits") if each.name.isdigit()), reverse=True
+    )
+    first: dict[int, int] = {}
+    with suppress(CheckpointCorruptError):
+        first = _initial_offsets(checkpoint, topic)
+    for batch in committed:
+        with suppress(CheckpointCorruptError):
+            ends = planned_batch(checkpoint, batch).kafka_offsets(topic)
+            return {partition: (first.get(partition, 0), end) for partition, end in ends.items()}
+    return {}
+
+
+def pending_by_name(checkpoint: Path) -> int | None:
+    """The batch that was planned and not committed, by the names of Spark's files alone; None when there is none."""
+    planned, committed = _newest(checkpoint / "offsets"), _newest(checkpoint / "commits")
+    return None if planned is None or planned == committed else planned
 
 
 def newest_log_batch(checkpoint: Path) -> int:

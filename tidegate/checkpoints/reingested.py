@@ -35,9 +35,18 @@ def unread(folder: Path, changed: Iterable[State]) -> set[State]:
         DamagedFileError: The content of a file in the folder does not fit.
     """
     left = set(changed)
-    if left:
-        for path in entries(folder, "*.json"):
-            piece = json_codec.read(path, _Piece, OutsideAct("restore it from a backup"))
-            if piece is not None and piece.done:
-                left -= piece.files.items()
-    return left
+    return left - read(folder) if left else left
+
+
+def read(folder: Path) -> set[State]:
+    """The files that reingests have read, as they were then.
+
+    Raises:
+        DamagedFileError: The content of a file in the folder does not fit.
+    """
+    files: set[State] = set()
+    for path in entries(folder, "*.json"):
+        piece = json_codec.read(path, _Piece, OutsideAct("restore it from a backup"))
+        if piece is not None and piece.done:
+            files |= piece.files.items()
+    return files

@@ -34,6 +34,8 @@ from tidegate.errors.lake import LakeVersionError as LakeVersionError
 from tidegate.errors.lake import LateRowsDroppedError as LateRowsDroppedError
 from tidegate.errors.lake import LeaseHeldError as LeaseHeldError
 from tidegate.errors.lake import LedgerImbalanceError as LedgerImbalanceError
+from tidegate.errors.lake import LossNotAcceptedError as LossNotAcceptedError
+from tidegate.errors.lake import NotRecoveredError as NotRecoveredError
 from tidegate.errors.lake import TableDiffersError as TableDiffersError
 from tidegate.errors.lake import TableInDoubtError as TableInDoubtError
 from tidegate.errors.lake import TableUnreadableError as TableUnreadableError

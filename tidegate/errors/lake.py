@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidegate.advice import Advice, Either, OutsideAct, Then, new_version
+from tidegate.advice import Advice, Command, Either, OutsideAct, Then, new_version
 from tidegate.errors.error import EX_CONFIG, EX_DATAERR, EX_DIFFERS, EX_TEMPFAIL, TidegateError
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
     from pathlib import Path
 
     from tidegate.table_history import Doubt
@@ -114,6 +115,48 @@ class TableInDoubtError(TidegateError):
         self.at_ms = doubt.at_ms
         self.known_by = known_by
         self.is_own = is_own
+
+
+class LossNotAcceptedError(TidegateError):
+    """A recovery would go on without what a table had and no source has any more, and nobody has accepted it. Nothing was changed.
+
+    Args:
+        losses: Pipeline, flow, what is lost, and the name by which it is accepted.
+        table: The table that was to be recovered; None for all.
+    """
+
+    exit_code = EX_DATAERR
+
+    def __init__(self, losses: Sequence[tuple[str, str, str, str]], table: str | None = None) -> None:
+        what = "; ".join(f"{pipeline}/{flow}: {each}" for pipeline, flow, each, _ in losses)
+        accept = [part for pipeline, *_, name in losses for part in ("--accept", f"{pipeline}/{name}")]
+        super().__init__(
+            f"no source has any more: {what}. Nothing was changed.",
+            Either(
+                OutsideAct("put it back, from a backup or an archive"),
+                Command.tidegate("recover", *((table,) if table else ()), *accept, says="recover without it: {}"),
+            ),
+        )
+        self.losses = [name for *_, name in losses]
+
+
+class NotRecoveredError(TidegateError):
+    """After a recovery something is still damaged.
+
+    Args:
+        damages: What, as sentences.
+    """
+
+    exit_code = EX_DATAERR
+
+    def __init__(self, damages: Sequence[str]) -> None:
+        super().__init__(
+            f"still damaged: {'; '.join(damages)}.",
+            Then(
+                OutsideAct("correct what the lines of its flow above say"),
+                Command.tidegate("recover", says="go on: {}"),
+            ),
+        )
 
 
 class DamagedFileError(TidegateError):

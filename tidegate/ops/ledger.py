@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pendulum
 
 from tidegate import identity, json_codec
-from tidegate.checkpoints import gap
+from tidegate.checkpoints import overrides
 from tidegate.ops import store
 from tidegate.probes import delta_table
 from tidegate.report import BatchRecord, Verdict, now
@@ -51,16 +51,19 @@ def record(layout: Layout, pipeline: str, batch: BatchRecord, run_columns: Mappi
 
 
 def record_gaps(layout: Layout, pipeline: str, flow: str) -> None:
-    """Append a line for each accepted gap that has none, in the order of the decisions.
+    """Append a line for each accepted gap or loss that has none, in the order of the decisions.
 
     Args:
         layout: The lake; the caller holds the flow's lease.
     """
-    for number, decision in enumerate(gap.accepted(layout, pipeline, flow)):
+    accepted = (each for each in overrides.history(layout, pipeline, flow) if each.act in ("gap", "loss"))
+    for number, decision in enumerate(accepted):
         lost = {
             f"{identity.GAP}({decision.topic} {partition}:{first}-{last})": last - first + 1
             for partition, (first, last) in (decision.offsets or {}).items()
         }
+        if decision.lost is not None:
+            lost = {f"{identity.GAP}({decision.what})": decision.lost}
         line = BatchRecord(
             flow=flow,
             batch_id=number,

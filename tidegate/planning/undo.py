@@ -16,7 +16,7 @@ from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then
 from tidegate.checkpoints import checkpoint, overrides
 from tidegate.errors import RequestError
 from tidegate.formatting import count
-from tidegate.layout import run_key
+from tidegate.layout import Layout, run_key
 from tidegate.ops import store
 from tidegate.probes import delta
 from tidegate.quarantine.lifecycle import quoted
@@ -25,8 +25,9 @@ from tidegate.report import BatchRecord
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidegate.layout import Layout
+    from tidegate.environment import Environment
     from tidegate.request import RunRequest
+    from tidegate.resolution import ResolvedPipeline
     from tidegate.spec import Flow, Pipeline
 
 SMALL_ROWS = 200_000
@@ -62,6 +63,11 @@ class Line:
     def rows(self) -> int:
         """How many rows of the table it changed; of a replay, how many source rows it wrote."""
         return self.record.written if self.record.kind == "replay" else self.record.upserted + self.record.deleted
+
+
+def plan_run(environment: Environment, resolved: ResolvedPipeline, request: RunRequest) -> tuple[RunRequest, list[str]]:
+    """As `plan`, for `tidegate.runs`."""
+    return plan(Layout.of(environment), resolved.pipeline, request)
 
 
 def plan(layout: Layout, pipeline: Pipeline, request: RunRequest) -> tuple[RunRequest, list[str]]:

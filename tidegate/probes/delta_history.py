@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import dates
 from tidegate.errors import TableUnreadableError
+from tidegate.folders import entries
 from tidegate.json_codec import from_plain
 from tidegate.probes import delta, delta_log, delta_table
 from tidegate.table_history import STANDS_ON, Doubt, Entry, ForeignCommit, Position, Proof
@@ -24,6 +25,8 @@ if TYPE_CHECKING:
     from tidegate.table_history import Reason
 
 _NAME = re.compile(r"(\d{20})\.(json|crc|checkpoint\..+)")
+_FILE = re.compile(r"\.{0,1}(\d{20})\.(.+)")
+"""With the checksums that Hadoop writes under hidden names."""
 _SEARCHED = 20
 """Among how many of the newest entries that of a checkpoint is searched: only maintenance and other work of the flow follow it."""
 _FEED = "delta.enableChangeDataFeed"
@@ -105,6 +108,50 @@ def last_of(path: Path, app_id: str) -> Entry | None:
     searched = range(newest, max(oldest, newest - _SEARCHED + 1) - 1, -1)
     entries = (_entry(path, version) for version in searched)
     return next((entry for entry in entries if entry is not None and entry.app_id == app_id), None)
+
+
+def extent(path: Path) -> tuple[int | None, int | None]:
+    """The newest entry of a log, None without one, and a later version of which only other files are left, if there is one."""
+    newest, _, later = _extent(path)
+    return newest, later
+
+
+def readable_version(path: Path) -> int | None:
+    """The last version that the log of a table can be read up to, whatever is lost behind it; None if no version can be read."""
+    commits, _ = _names(path)
+    checkpoints = delta_log.readable_checkpoints(path)
+    for version in sorted(commits | checkpoints, reverse=True):
+        base = max((each for each in checkpoints if each <= version), default=-1)
+        if all(_is_readable(path, each) for each in range(base + 1, version + 1)):
+            return version
+    return None
+
+
+def unusable_files(path: Path, version: int) -> list[Path]:
+    """The files of a log that stand in the way of a table at a version: those behind it, checkpoints that are damaged, a hint of one.
+
+    Also the checksums that Hadoop writes beside each file: with that of another file, Spark could not read the next one of that name.
+    """
+    checkpoints = delta_log.readable_checkpoints(path)
+    unusable = []
+    for file in entries(path / "_delta_log"):
+        match = _FILE.match(file.name)
+        is_checkpoint = match is not None and match[2].startswith("checkpoint")
+        if match is not None and (int(match[1]) > version or (is_checkpoint and int(match[1]) not in checkpoints)):
+            unusable.append(file)
+    hint = path / "_delta_log" / "_last_checkpoint"
+    hinted = delta_log.hinted_version(path / "_delta_log")
+    if hinted is not None and (hinted > version or hinted not in checkpoints):
+        unusable.append(hint)
+    return unusable
+
+
+def _is_readable(path: Path, version: int) -> bool:
+    try:
+        entry = _entry(path, version)
+    except TableUnreadableError:
+        return False
+    return entry is not None and (version > 0 or entry.metadata)
 
 
 def _walk(path: Path, follower: Follower, known: Position, versions: range) -> Proof | Doubt:

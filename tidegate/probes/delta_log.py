@@ -114,7 +114,7 @@ def newest_checkpoint(path: Path) -> int | None:
         TableUnreadableError: A file of it is missing or torn.
     """
     # Before the folder is listed: a checkpoint is complete when it is named here.
-    named = _hinted_version(path / "_delta_log")
+    named = hinted_version(path / "_delta_log")
     return _newest_checkpoint(path, named, _names(path))
 
 
@@ -129,6 +129,21 @@ def _newest_checkpoint(path: Path, named: int | None, names: Sequence[str]) -> i
     return newest
 
 
+def readable_checkpoints(path: Path) -> set[int]:
+    """The versions of which the log has a whole checkpoint."""
+    readable, damaged = set(), set()
+    for name in _names(path):
+        if _is_commit(name):
+            continue
+        try:
+            if name.endswith(".parquet"):
+                _check_parquet(path, path / "_delta_log" / name)
+            readable.add(int(name[:20]))
+        except (TableUnreadableError, FileNotFoundError):
+            damaged.add(int(name[:20]))
+    return readable - damaged
+
+
 def check(path: Path) -> None:
     """Check that the newest version of a table can be made of its log; without a table there is nothing to check.
 
@@ -139,7 +154,7 @@ def check(path: Path) -> None:
     """
     log = path / "_delta_log"
     with reading(path, log):
-        named = _hinted_version(log)
+        named = hinted_version(log)
     names = _names(path)
     if not names:
         return
@@ -212,7 +227,7 @@ def _action(line: bytes) -> tuple[str, dict[str, Any]]:
     return kind, content
 
 
-def _hinted_version(log: Path) -> int | None:
+def hinted_version(log: Path) -> int | None:
     """The checkpoint that ``_last_checkpoint`` names; None if it names none. Readers list the folder then, so that is no damage."""
     try:
         named = json.loads((log / "_last_checkpoint").read_bytes())["version"]

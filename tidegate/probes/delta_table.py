@@ -53,6 +53,14 @@ def find(path: Path, version: int | None = None) -> DeltaTable | None:
         raise _unreadable(path, error) from None
 
 
+def before_damage(path: Path, version: int) -> DeltaTable:
+    """A table at a version up to which its log can be read (`tidegate.probes.delta_history.readable_version`), whatever follows."""
+    from deltalake import DeltaTable
+
+    with reading_log(path):
+        return DeltaTable(str(path), version=version)
+
+
 def open_table(path: Path, version: int | None = None) -> DeltaTable:
     """As `find`, for a table that exists.
 

@@ -30,7 +30,7 @@ from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.driver.listener import record_progress
 from tidegate.spark.intake import contracts
 from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import backfill, pending_work, reingest, replay, swap, undo
+from tidegate.spark.reprocessing import backfill, pending_work, recovery, reingest, replay, swap, undo
 from tidegate.status.sources.source import not_delivered
 
 if TYPE_CHECKING:
@@ -82,10 +82,9 @@ def run_flow(
 def _prepare(context: FlowContext, before: Callable[[FlowContext], FlowContext] | None = None) -> FlowContext:
     """Check the tables against the checkpoint, record the declaration and choose the live table or staging as target."""
     checkpoint.check_compatible(context.layout, context.resolved)
-    if swap.is_past_replacement(context):
-        context = context.refreshed(swap.next_refresh(context.ref))
-    else:
-        context = _refresh_if_needed(context if before is None else before(context))
+    context = context if before is None else before(context)
+    replaced = swap.is_past_replacement(context)
+    context = context.refreshed(swap.next_refresh(context.ref)) if replaced else _refresh_if_needed(context)
     state = progress.read(context.checkpoint)
     transactions = tables.transactions(context.spark, context.live)
     prefix = f"{context.pipeline.name}/{context.flow.name}/"
@@ -119,7 +118,7 @@ def _finish_interrupted(context: FlowContext) -> None:
 def refresh_once(context: FlowContext) -> FlowContext:
     """Start a new refresh for the request; further attempts at the same request continue with it."""
     request = context.request
-    if progress.read(context.checkpoint).last_planned is None:
+    if swap.is_past_replacement(context) or progress.read(context.checkpoint).last_planned is None:
         return context
     if checkpoint.refresh_origin(context.layout, context.ref).get("request_id") == request.request_id:
         # A refreshed bronze table has the id of its writes before it is complete.
@@ -142,6 +141,19 @@ def refresh_once(context: FlowContext) -> FlowContext:
     }
     checkpoint.record_refresh_origin(context.layout, ref, origin)
     return context.refreshed(ref)
+
+
+def renew_damaged(context: FlowContext) -> FlowContext:
+    """Open the next refresh if the flow is damaged, for `tidegate.spark.reprocessing.recovery`; else it goes on as it is."""
+    damages = recovery.damages_of(context)
+    if not damages:
+        return context
+    recovery.accept_loss(context, damages)
+    recovery.set_damaged_aside(context)
+    # A batch that the table has lacks at most its ledger line. What else is half-written is judged again.
+    if tables.exists(context.live) and _is_in_target(context, context.ref):
+        _record_written(context, context.ref)
+    return recovery.open_refresh(context, damages)
 
 
 def _refresh_if_needed(context: FlowContext) -> FlowContext:
@@ -168,7 +180,7 @@ def _finish_of_checkpoint(context: FlowContext) -> None:
 
 def _record_written(context: FlowContext, ref: CheckpointRef) -> None:
     """Record a batch that is in the table but not committed by its checkpoint; only its ledger line is missing."""
-    pending = progress.read(ref.path(context.layout)).pending_batch
+    pending = progress.pending_by_name(ref.path(context.layout))
     assert pending is not None
     of_batch = dataclasses.replace(context, ref=ref)
     batch_ledger.record_batch(of_batch, micro_batch.recorded_in_target(of_batch, pending))
@@ -185,7 +197,7 @@ def _is_in_target(context: FlowContext, ref: CheckpointRef) -> bool:
 
 
 def _has_pending(context: FlowContext, ref: CheckpointRef, *paths: Path) -> bool:
-    pending = progress.read(ref.path(context.layout)).pending_batch
+    pending = progress.pending_by_name(ref.path(context.layout))
     return pending is not None and any(
         tables.transactions(context.spark, path).get(ref.app_id) == pending for path in paths
     )
@@ -223,7 +235,14 @@ def _check_old_versions_finished(context: FlowContext) -> None:
                 if _is_in_target(context, old):
                     _record_written(context, old)
                 continue
-            pending = progress.read(path).pending_batch
+            try:
+                pending = progress.read(path).pending_batch
+            except CheckpointCorruptError:
+                # Nothing can finish it, so that its rows are judged again.
+                context.report.notes.append(
+                    f"v{old.version}/{old.refresh} is damaged and has a half-written batch: the new checkpoint reads its rows again"
+                )
+                continue
             raise CheckpointIncompatibleError(
                 context.flow.name,
                 old.version,

@@ -13,7 +13,17 @@ from typing import TYPE_CHECKING
 from tidegate import resolution
 from tidegate.checkpoints import checkpoint, overrides
 from tidegate.environment import Environment
-from tidegate.errors import RefusedError, RewriteRefusedError, TableInDoubtError, TidegateError, classify
+from tidegate.errors import (
+    CheckpointCorruptError,
+    GapError,
+    OffsetsExpiredError,
+    RefusedError,
+    RewriteRefusedError,
+    TableInDoubtError,
+    TableUnreadableError,
+    TidegateError,
+    classify,
+)
 from tidegate.layout import Layout
 from tidegate.report import FlowReport, RunReport, describe_error, now
 from tidegate.request import RunRequest
@@ -29,6 +39,9 @@ if TYPE_CHECKING:
     from tidegate.spark.gate import Suite
 
 log = logging.getLogger("tidegate")
+
+_DAMAGES = (TableInDoubtError, TableUnreadableError, CheckpointCorruptError, OffsetsExpiredError)
+"""What a recovery ends, of the flow or of one above it; what is left is found when the flow runs."""
 
 _NO_BYTECODE = "the installed packages have no bytecode, so every job takes 8 s longer to start: run `python -m tidegate.runtime.bytecode`"
 
@@ -167,6 +180,8 @@ class _Job:
     def _renews(self, error: Exception) -> bool:
         """Whether the run gives the flow that is in doubt about a table a new checkpoint. It proves the tables again when it begins."""
         mode = self.request.mode
+        if mode == "recover" and not self.request.dry_run:
+            return isinstance(error, _DAMAGES) and not isinstance(error, GapError)
         whole = mode == "full_refresh" or (mode == "reingest" and self.request.window is None and not self.request.gaps)
         if not isinstance(error, TableInDoubtError) or not whole or self.request.dry_run:
             return False

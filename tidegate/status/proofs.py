@@ -6,12 +6,13 @@ tables that it writes by what it knows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import sys
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from tidegate.advice import Command, Either, OutsideAct, new_version
 from tidegate.checkpoints import checkpoint
-from tidegate.errors import CheckpointCorruptError, TableInDoubtError, TidegateError
+from tidegate.errors import CheckpointCorruptError, TableInDoubtError, TableUnreadableError, TidegateError
 from tidegate.probes import delta, delta_history
 from tidegate.probes.delta_history import Follower
 from tidegate.status import evidence
@@ -59,6 +60,28 @@ def check(
     return _Check(layout, resolved, ref, since or {}).run()
 
 
+def doubts(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef) -> tuple[Doubt, ...]:
+    """What a flow itself doubts of the tables that it reads and writes: what is left once the writers of its sources stand by them again.
+
+    Tables whose log cannot be read are left out.
+
+    Raises:
+        TableUnreadableError: The log of its own table, or of the ledger, is damaged.
+    """
+    looked = _Check(layout, resolved, ref, {})
+    result = evidence.read(layout, resolved.pipeline, resolved.flow, ref)
+    known = [] if result.doubt is None else [result.doubt]
+    sources = [(path, replace(follower, vouched=sys.maxsize)) for path, follower in looked.followed()]
+    for path, follower in (*sources, *looked.written()):
+        try:
+            proof = delta_history.prove(path, result.known.of(layout, path), follower)
+        except TableUnreadableError:
+            continue
+        if isinstance(proof, Doubt) and all(each.table != proof.table for each in known):
+            known.append(proof)
+    return tuple(known)
+
+
 @dataclass(frozen=True)
 class _Check:
     layout: Layout
@@ -66,9 +89,16 @@ class _Check:
     ref: CheckpointRef
     since: Mapping[Path, Position]
 
+    @property
+    def pipeline(self) -> Pipeline:
+        return self.resolved.pipeline
+
+    @property
+    def flow(self) -> Flow:
+        return self.resolved.flow
+
     def run(self) -> Proven:
-        pipeline, flow = self.resolved.pipeline, self.resolved.flow
-        known = self._known(pipeline, flow, self.ref)
+        known = self._known(self.pipeline, self.flow, self.ref)
         tables: dict[Path, Position] = {}
         foreign: list[ForeignCommit] = list(known.foreign)
         for path, proof in (*self._sources(known), *self._own(known)):
@@ -77,31 +107,40 @@ class _Check:
         return Proven(known=known, tables=tables, foreign=tuple(dict.fromkeys(foreign)))
 
     def _sources(self, known: History) -> Iterator[tuple[Path, Proof]]:
-        flow = self.resolved.flow
-        follows = self.resolved.landing is None and not (flow.kind.stateful or flow.kind.snapshots)
-        for table in flow.source_tables:
-            path, writer = self.layout.table(table), writer_of(self.resolved, table)
-            vouched, owner = -1, ""
+        for path, seen_by_flow in self.followed():
+            writer = writer_of(self.resolved, seen_by_flow.table)
             if writer is not None:
                 above, ref = writer[1], checkpoint.current(self.layout, *writer)
-                owner = f"{ref.dag_id}/{ref.flow}/"
                 position = self._known(*writer, ref).of(self.layout, path)
                 if position is not None:
-                    vouched = position.version
-                    self._prove(path, position, Follower(table=table, owner=owner), above, writer[0])
-            seen_by_flow = Follower(table=table, owner=owner, follows_changes=follows, vouched=vouched)
-            position = known.of(self.layout, path)
-            if proof := self._prove(path, position, seen_by_flow, flow, self.resolved.pipeline):
-                yield path, proof
-        if flow.state is not None and self.resolved.writer is not None:
-            names = (self.resolved.pipeline.name, self.resolved.writer.name)
-            path = self.layout.heartbeats(*names)
-            follower = Follower(table=f"heartbeats.{'.'.join(names)}", owner=f"{'/'.join(names)}/", platform=True)
-            if proof := self._prove(path, known.of(self.layout, path), follower, flow, self.resolved.pipeline):
+                    seen_by_flow = replace(seen_by_flow, vouched=position.version)
+                    by_writer = Follower(table=seen_by_flow.table, owner=seen_by_flow.owner)
+                    self._prove(path, position, by_writer, above, writer[0])
+            if proof := self._prove(path, known.of(self.layout, path), seen_by_flow, self.flow, self.pipeline):
                 yield path, proof
 
+    def followed(self) -> Iterator[tuple[Path, Follower]]:
+        """The tables that the flow reads, as it follows them."""
+        flow = self.flow
+        follows = self.resolved.landing is None and not (flow.kind.stateful or flow.kind.snapshots)
+        for table in flow.source_tables:
+            writer = writer_of(self.resolved, table)
+            owner = "" if writer is None else f"{writer[0].name}/{writer[1].name}/"
+            yield self.layout.table(table), Follower(table=table, owner=owner, follows_changes=follows)
+        if flow.state is not None and self.resolved.writer is not None:
+            names = (self.pipeline.name, self.resolved.writer.name)
+            path = self.layout.heartbeats(*names)
+            name, owner = f"heartbeats.{'.'.join(names)}", f"{'/'.join(names)}/"
+            yield path, Follower(table=name, owner=owner, platform=True)
+
     def _own(self, known: History) -> Iterator[tuple[Path, Proof]]:
-        pipeline, flow = self.resolved.pipeline, self.resolved.flow
+        for path, follower in self.written():
+            if proof := self._prove(path, known.of(self.layout, path), follower, self.flow, self.pipeline):
+                yield path, proof
+
+    def written(self) -> Iterator[tuple[Path, Follower]]:
+        """The tables that the flow writes."""
+        pipeline, flow = self.pipeline, self.flow
         live, staging = (
             self.layout.table(flow.target.name),
             self.layout.staging(pipeline.name, flow.name, self.ref.version, self.ref.refresh),
@@ -115,9 +154,7 @@ class _Check:
                 self.layout.quarantine(pipeline.name, flow.name),
                 self.layout.late(pipeline.name, flow.name),
             )
-            follower = Follower(table=name, owner=f"{pipeline.name}/{flow.name}/", platform=is_platform)
-            if proof := self._prove(path, known.of(self.layout, path), follower, flow, pipeline):
-                yield path, proof
+            yield path, Follower(table=name, owner=f"{pipeline.name}/{flow.name}/", platform=is_platform)
 
     def _known(self, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> History:
         result = evidence.read(self.layout, pipeline, flow, ref)

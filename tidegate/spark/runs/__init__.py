@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 from tidegate.planning import rewrites
 from tidegate.runs import RUNS
-from tidegate.spark.flow import refresh_once, run_flow
+from tidegate.spark.flow import refresh_once, renew_damaged, run_flow
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import backfill as backfills
+from tidegate.spark.reprocessing import recovery, swap
 from tidegate.spark.reprocessing import reingest as reingests
-from tidegate.spark.reprocessing import swap
 from tidegate.spark.reprocessing.replay import replay_entries
 from tidegate.spark.reprocessing.undo import undo_run
 
@@ -52,6 +52,11 @@ def reingest(context: FlowContext) -> None:
         run_flow(context, before=refresh_once)
     else:
         run_flow(context, after=lambda flow: reingests.reingest(flow, context.request.window))
+
+
+def recover(context: FlowContext) -> None:
+    """Derive the table again in the next refresh if the flow is damaged; else read what is new."""
+    run_flow(context, before=renew_damaged, after=recovery.finish)
 
 
 def judge_nothing(context: FlowContext) -> None:

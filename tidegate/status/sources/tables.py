@@ -29,7 +29,12 @@ if TYPE_CHECKING:
 def _backlog(
     environment: Environment, resolved: ResolvedFlow, ref: CheckpointRef, committed: PlannedBatch | None
 ) -> Backlog:
-    layout, flow = Layout.of(environment), resolved.flow
+    return backlog_of(Layout.of(environment), resolved, ref, committed)
+
+
+def backlog_of(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, committed: PlannedBatch | None) -> Backlog:
+    """What a flow has not read of its tables; raises as `of_table`."""
+    flow = resolved.flow
     if flow.state is not None and resolved.writer is not None:
         beats = layout.heartbeats(resolved.pipeline.name, resolved.writer.name)
         return of_stateful(layout, flow.feeds[0], beats, committed)

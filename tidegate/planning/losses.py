@@ -1,0 +1,192 @@
+"""What a recovery cannot bring back, because no source has it any more: counted before anything runs. Starts no JVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate.checkpoints import checkpoint, progress, reingested
+from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.errors import CheckpointCorruptError
+from tidegate.folders import entries
+from tidegate.formatting import count
+from tidegate.impact import acceptance
+from tidegate.ops import store
+from tidegate.probes import delta_history, delta_table, files, kafka
+from tidegate.spec import FileSource, KafkaSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+    from pathlib import Path
+    from typing import Any
+
+    from tidegate.checkpoints.reingested import State
+    from tidegate.layout import Layout
+    from tidegate.resolution import ResolvedFlow
+    from tidegate.status.damage import Damage
+
+_NAMED = 5
+"""How many files are named; the others are only counted."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Loss:
+    """Something that a table had and that cannot be read or derived again."""
+
+    flow: str
+    number: int
+    what: str
+    """For people, with the number."""
+
+    @property
+    def acceptance(self) -> str:
+        """The name by which a person accepts it: ``bronze:lost=12``."""
+        return acceptance(self.flow, "lost", self.number)
+
+
+def of_flow(layout: Layout, kafka_servers: str, resolved: ResolvedFlow, damages: tuple[Damage, ...]) -> Loss | None:
+    """What is lost if a damaged flow reads its source again, or derives its table again; None if nothing is.
+
+    A landing flow loses something only with its table: the checkpoint alone has no rows.
+
+    Raises:
+        SourceError: The source cannot be read, so it is not known what it has.
+        SourceUnavailableError: No broker answers. Transient.
+    """
+    flow = resolved.flow
+    if not flow.feeds and all(each.kind != "table" for each in damages):
+        return None
+    if isinstance(flow.source, FileSource):
+        return _of_files(layout, resolved, flow.source)
+    if isinstance(flow.source, KafkaSource):
+        return _of_messages(kafka_servers, layout, resolved, flow.source)
+    if flow.target.write_mode == "append" and flow.state is None and _has_keys(resolved):
+        return _of_changes(layout, resolved)
+    return None
+
+
+def _of_files(layout: Layout, resolved: ResolvedFlow, source: FileSource) -> Loss | None:
+    """The files that were read, that bronze has lost, and that are not landed any more as they were read."""
+    pipeline, flow = resolved.pipeline.name, resolved.flow
+    read = _read_files(layout, pipeline, flow.name)
+    landed = {
+        (file.path, file.modified_ms) for file in files.list_files(layout.landing(source.path), source.glob).files
+    }
+    gone = read - landed
+    if gone:
+        gone -= _stored(layout.table(flow.target.name)) | _quarantined(layout.quarantine(pipeline, flow.name))
+    lost = sorted(gone)
+    if not lost:
+        return None
+    folder = layout.landing(source.path)
+    names = ", ".join(path.removeprefix(f"{folder}/") for path, _ in lost[:_NAMED]) + (
+        ", …" if len(lost) > _NAMED else ""
+    )
+    what = f"{count(len(lost), 'file')} of {source.path}, removed or changed since: {names}"
+    return Loss(flow=flow.name, number=len(lost), what=what)
+
+
+def _read_files(layout: Layout, pipeline: str, flow: str) -> set[State]:
+    """The files that any checkpoint of a flow, or a reingest, has read and whose records were written."""
+    read = reingested.read(layout.reprocessing(pipeline, flow))
+    for ref in _refs(layout, pipeline, flow):
+        folder = ref.path(layout)
+        try:
+            committed = progress.read(folder).last_committed
+            up_to = -1 if committed is None else progress.planned_batch(folder, committed).log_offset
+            listed = progress.source_files(folder, up_to=up_to)
+        except CheckpointCorruptError:
+            # What it had read is known as far as the files of its own log can be read.
+            listed = progress.readable_source_files(folder)
+        read |= {(file.path, file.modified_ms) for file in listed if not file.path.rpartition("/")[2].startswith("_")}
+    return read
+
+
+def _stored(bronze: Path) -> set[State]:
+    """The files with records in bronze, as far as its log can be read."""
+    table_rows = _rows(bronze, "SELECT DISTINCT _path, _modified_at FROM delta_table", {"_path", "_modified_at"})
+    return {(row["_path"].removeprefix("file://"), round(row["_modified_at"].timestamp() * 1000)) for row in table_rows}
+
+
+def _quarantined(quarantine: Path) -> set[State]:
+    """The files that are in quarantine: their entries stay."""
+    files_of_entries = set()
+    for row in _rows(quarantine, "SELECT _row_id FROM delta_table WHERE level = 'file'", {"_row_id", "level"}):
+        path, _, modified_ms = row["_row_id"].rpartition("@")
+        files_of_entries.add((path, int(modified_ms)))
+    return files_of_entries
+
+
+def _of_messages(bootstrap: str, layout: Layout, resolved: ResolvedFlow, source: KafkaSource) -> Loss | None:
+    """The offsets that were read, that bronze has lost, and that the topic does not have any more."""
+    flow = resolved.flow
+    bounds = kafka.offset_bounds(bootstrap, source.topic, isolation=source.isolation)
+    gone: dict[int, tuple[int, int]] = {}
+    for ref in _refs(layout, resolved.pipeline.name, flow.name):
+        for partition, (first, end) in progress.offsets_read(ref.path(layout), source.topic).items():
+            begin = bounds.get(partition, (end, end))[0]
+            known_first, known_end = gone.get(partition, (first, first))
+            gone[partition] = (min(first, known_first), max(known_end, min(end, begin)))
+    gone = {partition: (first, end) for partition, (first, end) in gone.items() if first < end}
+    number = sum(end - first for first, end in gone.values())
+    if not number:
+        return None
+    within = " OR ".join(
+        f"(_partition = {partition} AND _offset >= {first} AND _offset < {end})"
+        for partition, (first, end) in gone.items()
+    )
+    # Compaction and transactions leave offsets without a message, so that this is the largest possible number.
+    distinct = "count(DISTINCT concat(_partition, '/', _offset))"
+    sql = f"SELECT {distinct} AS stored FROM delta_table WHERE _topic = '{source.topic}' AND ({within})"
+    number -= sum(int(row["stored"]) for row in _rows(layout.table(flow.target.name), sql, {"_partition", "_offset"}))
+    if number <= 0:
+        return None
+    ranges = " ".join(f"{partition}:{first}-{end - 1}" for partition, (first, end) in sorted(gone.items()))
+    what = f"at most {count(number, 'message')} of the offsets {ranges}, which topic {source.topic} no longer has"
+    return Loss(flow=flow.name, number=number, what=what)
+
+
+def _of_changes(layout: Layout, resolved: ResolvedFlow) -> Loss | None:
+    """Rows of a table that has one for each change of a keyed table: of earlier changes, the keyed table has no rows any more."""
+    pipeline, flow = resolved.pipeline.name, resolved.flow
+    sql = f"SELECT coalesce(sum(written), 0)::BIGINT AS written FROM delta_table WHERE flow = '{flow.name}' AND kind = 'append'"
+    written = sum(int(row["written"]) for row in store.select(layout.ops(pipeline, "ledger"), sql))
+    (table,) = flow.source_tables
+    present = sum(
+        int(row["rows"]) for row in _rows(layout.table(table), "SELECT count(*) AS rows FROM delta_table", set())
+    )
+    number = max(0, written - present)
+    if not number:
+        return None
+    what = f"about {count(number, 'row')} of earlier changes of {table}, of which that table has only the newest rows"
+    return Loss(flow=flow.name, number=number, what=what)
+
+
+def _has_keys(resolved: ResolvedFlow) -> bool:
+    """Whether the source of a flow is a keyed table."""
+    return resolved.writer is not None and bool(resolved.writer.target.keys)
+
+
+def _refs(layout: Layout, pipeline: str, flow: str) -> Iterator[CheckpointRef]:
+    """Every checkpoint of a flow that is there."""
+    for version in entries(layout.checkpoints(pipeline, flow), "v*"):
+        number = version.name.removeprefix("v")
+        for refresh in entries(version) if version.is_dir() and number.isdigit() else ():
+            if refresh.name.isdigit():
+                yield checkpoint.CheckpointRef(
+                    dag_id=pipeline, flow=flow, version=int(number), refresh=int(refresh.name)
+                )
+
+
+def _rows(path: Path, sql: str, columns: set[str]) -> list[dict[str, Any]]:
+    """The rows of a query over a table as far as its log can be read; none without it, or without these columns."""
+    version = delta_history.readable_version(path)
+    if version is None:
+        return []
+    table = delta_table.before_damage(path, version)
+    if not columns <= {field.name for field in table.schema().fields}:
+        return []
+    with delta_table.reading(path):
+        batches: Any = delta_table.query_builder().register("delta_table", table).execute(sql).read_all()
+    rows: list[dict[str, Any]] = batches.to_struct_array().to_pylist()
+    return rows

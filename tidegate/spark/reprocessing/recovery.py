@@ -1,0 +1,120 @@
+"""Recovery of one flow: what is damaged gives way to the next refresh of its checkpoint, which derives everything again.
+
+The order makes each step safe to repeat: what is lost is accepted and recorded; damaged parts of tables are moved aside, after which
+the flow is still damaged; then the refresh opens, and from then on the flow is as one whose full refresh or reingest goes on.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING
+
+import pendulum
+
+from tidegate import json_codec
+from tidegate.checkpoints import checkpoint, overrides
+from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.checkpoints.overrides import Override
+from tidegate.errors import LossNotAcceptedError
+from tidegate.folders import entries
+from tidegate.ops import ledger, store
+from tidegate.planning import losses
+from tidegate.probes import delta, delta_history
+from tidegate.status import damage, evidence
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from tidegate.spark.context import FlowContext
+    from tidegate.status.damage import Damage
+
+
+def damages_of(context: FlowContext) -> tuple[Damage, ...]:
+    """What is damaged of the flow; empty if it is whole, or if only its recovery is to be continued."""
+    damages = damage.of_flow(context.layout, context.resolved)
+    return () if all(each.kind == "unfinished" for each in damages) else damages
+
+
+def accept_loss(context: FlowContext, damages: Sequence[Damage]) -> None:
+    """Record that the request accepts what no source has any more, beside the checkpoint and in the ledger.
+
+    Raises:
+        LossNotAcceptedError: The request does not accept it. Nothing was changed.
+    """
+    layout, pipeline, flow = context.layout, context.pipeline.name, context.flow.name
+    loss = losses.of_flow(layout, context.stores.kafka, context.resolved, tuple(damages))
+    if loss is None:
+        return
+    if loss.acceptance not in context.request.accept:
+        raise LossNotAcceptedError([(pipeline, loss.flow, loss.what, loss.acceptance)])
+    decided = [each for each in overrides.history(layout, pipeline, flow) if each.act == "loss"]
+    if not decided or (decided[-1].lost, decided[-1].what) != (loss.number, loss.what):
+        by = context.request.requested_by or "unknown"
+        reason = f"accepted with the recovery {context.run_key}"
+        overrides.record(
+            layout, pipeline, flow, Override(act="loss", by=by, reason=reason, lost=loss.number, what=loss.what)
+        )
+    ledger.record_gaps(layout, pipeline, flow)
+
+
+def set_damaged_aside(context: FlowContext) -> None:
+    """Move what cannot be read of the flow's tables aside: the end of a log that is cut off, or a folder without a readable version."""
+    layout = context.layout
+    moved = []
+    for path in damage.own_paths(layout, context.resolved, context.ref):
+        aside = layout.aside(path, pendulum.now("UTC").format("YYYYMMDDTHHmmss"))
+        readable = delta_history.readable_version(path)
+        if readable is None:
+            if entries(path):
+                aside.parent.mkdir(parents=True, exist_ok=True)
+                path.rename(aside)
+                moved.append((path, aside))
+        elif unusable := delta_history.unusable_files(path, readable):
+            (aside / "_delta_log").mkdir(parents=True, exist_ok=True)
+            for file in unusable:
+                file.rename(aside / "_delta_log" / file.name)
+            moved.append((path, aside))
+    for path, aside in moved:
+        context.report.notes.append(
+            f"what cannot be read of {path.relative_to(layout.lake)} was moved to {aside.relative_to(layout.lake)} in the lake"
+        )
+    if moved:
+        # Spark has a snapshot of the log in memory, where it opened the table before.
+        context.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+
+
+def open_refresh(context: FlowContext, damages: Sequence[Damage]) -> FlowContext:
+    """Open the next refresh. Its number is behind those of all transactions, also after a folder of checkpoints was put back or lost."""
+    names = (context.pipeline.name, context.flow.name)
+    paths = evidence.own_tables(context.layout, context.pipeline, context.flow, context.ref)
+    used = [context.ref.refresh]
+    for path in paths:
+        refs = (checkpoint.ref_of(app_id, *names) for app_id in delta.writers(path, context.app_id))
+        used += [ref.refresh for ref in refs if ref is not None and ref.version == context.ref.version]
+    sql = (
+        f"SELECT coalesce(max(refresh), 0)::BIGINT AS refresh FROM delta_table WHERE flow = '{context.flow.name}' "
+        f"AND checkpoint_version = {context.ref.version}"
+    )
+    used += [int(line["refresh"]) for line in store.select(context.layout.ops(context.pipeline.name, "ledger"), sql)]
+    ref: CheckpointRef = dataclasses.replace(context.ref, refresh=max(used) + 1)
+    origin = {
+        "mode": damage.ORIGIN,
+        "run_key": context.run_key,
+        "request_id": context.request.request_id,
+        "requested_by": context.request.requested_by,
+        "damages": [json_codec.to_plain(each) for each in damages],
+    }
+    checkpoint.record_refresh_origin(context.layout, ref, origin)
+    return context.refreshed(ref)
+
+
+def finish(context: FlowContext) -> None:
+    """Note that the recovery of the flow is done, so that it is not continued any more."""
+    origin = checkpoint.refresh_origin(context.layout, context.ref)
+    if origin.get("mode") == damage.ORIGIN and not origin.get("done"):
+        json_codec.write(
+            context.layout.refresh_origin(
+                context.ref.dag_id, context.ref.flow, context.ref.version, context.ref.refresh
+            ),
+            {**origin, "done": True},
+        )
