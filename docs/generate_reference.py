@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: commands, errors, environment variables, declarations, states, alert rules.
+"""Writes docs/reference/ from the code: commands, errors, environment variables, declarations, states, alert rules, notes.
 
 ``python docs/generate_reference.py`` writes the pages. A test fails if the committed pages differ from its output.
 """
@@ -16,6 +16,8 @@ from typing import Any, get_args
 
 from tidegate import cli, environment, errors, spec, states, testing
 from tidegate.alerting import rules
+from tidegate.checkpoints import note
+from tidegate.checkpoints.notes import NOTES
 from tidegate.errors import TidegateError, causes
 from tidegate.errors.exit_codes import EXIT_CODES, JVM_EXIT_CODES, ExitCode
 from tidegate.schema import contract
@@ -47,6 +49,7 @@ def pages() -> dict[str, str]:
         "declarations.md": _declarations(),
         "states.md": _states(),
         "alerts.md": _alerts(),
+        "notes.md": _notes(),
         "testing.md": _testing(),
     }
     return {
@@ -278,6 +281,31 @@ def _alerts() -> Iterator[str]:
                 rule.next_step.of("NAME", "FLOW").text,
             )
             for name, rule in rules.RULES.items()
+        ],
+    )
+
+
+def _notes() -> Iterator[str]:
+    yield "# Notes"
+    yield ""
+    yield from _prose(note.__doc__)
+    yield ""
+    yield "The files are in `<lake>/checkpoints/<pipeline>/<flow>/`. A damaged note stops the flow, with the next step; where the table"
+    yield "has none, a damaged note counts as absent."
+    yield ""
+    yield from _table(
+        ("note", "file", "says", "absent", "written by", "deleted by", "damaged"),
+        [
+            (
+                each.name,
+                f"`{each.file.format(version='<N>', refresh='<refresh>', number='<number>')}`",
+                each.says,
+                each.absent,
+                each.written,
+                each.cleared,
+                "" if each.repair is None else each.repair.text,
+            )
+            for each in NOTES
         ],
     )
 

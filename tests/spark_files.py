@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 from tests.resolved import resolved_flow
 from tidegate import json_codec
 from tidegate.checkpoints import checkpoint, history
+from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.ops import evolution
+from tidegate.place import Place
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
@@ -82,7 +84,7 @@ def write_refused_schema_change(
         "schema_change_id": schema_change_id,
         "declared": evolution.declared_fingerprint(source),
     }
-    layout.refusal(pipeline.name, flow, ref.version, ref.refresh).write_text(json.dumps(refusal))
+    REFUSAL.path(Place(layout, pipeline.name, flow, ref.version, ref.refresh)).write_text(json.dumps(refusal))
 
 
 def delta_offset(version: int, index: int = -1, *, snapshot: bool = False, table_id: str = TABLE_ID) -> dict[str, Any]:

@@ -8,9 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from tidegate.checkpoints.checkpoint import SIDECAR
+from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.environment import Environment
 from tidegate.errors import LakeVersionError, RequestError
 from tidegate.layout import LAKE_FORMAT, Layout, run_key
+from tidegate.place import Place
 
 
 @pytest.fixture
@@ -27,8 +30,10 @@ def test_paths_are_those_of_the_documentation(layout: Layout) -> None:
     assert layout.heartbeats("flights", "silver") == lake / "heartbeats/flights/silver"
     assert layout.staging("flights", "silver", 2, 1) == lake / "staging/flights/silver/v2-1"
     assert layout.checkpoint("flights", "silver", 2, 1) == lake / "checkpoints/flights/silver/v2/1"
-    assert layout.sidecar("flights", "silver", 2) == lake / "checkpoints/flights/silver/v2.json"
-    assert layout.refusal("flights", "silver", 2, 1) == lake / "checkpoints/flights/silver/v2-1.refused.json"
+    assert SIDECAR.path(Place(layout, "flights", "silver", 2, 0)) == lake / "checkpoints/flights/silver/v2.json"
+    assert (
+        REFUSAL.path(Place(layout, "flights", "silver", 2, 1)) == lake / "checkpoints/flights/silver/v2-1.refused.json"
+    )
     assert layout.report("flights", "k", "a1") == lake / "reports/flights/k/a1/report.json"
     assert layout.request("flights", "k", "q1") == lake / "reports/flights/k/q1.request.json"
     assert layout.docs("flights") == lake / "docs/flights"

@@ -8,14 +8,10 @@
            late/<pipeline>/<flow>/                              Delta: rows that came later than the watermark's delay
            heartbeats/<pipeline>/<flow>/                        Delta: times by which the clock moved the watermark of a flow
            staging/<pipeline>/<flow>/v<N>-<refresh>/            Delta: a full refresh before its swap
-           checkpoints/<dag_id>/<flow>/v<N>.json                the sidecar: the declaration that this version was made with
-           checkpoints/<dag_id>/<flow>/v<N>.schema.json         the schema of the records that the version parses
-           checkpoints/<dag_id>/<flow>/v<N>.topic.json          Kafka's ids of the topic and the cluster that it reads
+           checkpoints/<dag_id>/<flow>/                         notes about the flow, its versions and its checkpoints
            checkpoints/<dag_id>/<flow>/v<N>/<refresh>/          Spark's: offsets, commits, sources, state
-           checkpoints/<dag_id>/<flow>/v<N>-<r>.<what>.json     refused, decision, origin, history: notes about a refresh and its batch
            checkpoints/<dag_id>/<flow>/reprocessing/            pending backfills and reingests of windows
            checkpoints/<dag_id>/<flow>/claim.json               the claim of a replay in progress
-           checkpoints/<dag_id>/<flow>/rewrite.json             the backfill or swap that was refused for its number of rows
            checkpoints/<dag_id>/<flow>/undo.json                the undo of a run in progress
            aside/<time>/<folder of a table>/                    what a recovery could not read of a table
            leases/                                              per lease one empty file, and one that names its holder
@@ -111,49 +107,9 @@ class Layout:
         """Spark's checkpoint folder."""
         return self.checkpoints(dag_id, flow) / f"v{version}" / str(refresh)
 
-    def sidecar(self, dag_id: str, flow: str, version: int) -> Path:
-        """The declaration that a checkpoint version was made with, as JSON."""
-        return self.checkpoints(dag_id, flow) / f"v{version}.json"
-
-    def schema(self, dag_id: str, flow: str, version: int) -> Path:
-        """The landing source's schema with which a checkpoint version parses records, as JSON."""
-        return self.checkpoints(dag_id, flow) / f"v{version}.schema.json"
-
-    def topic(self, dag_id: str, flow: str, version: int) -> Path:
-        """Which topic of which Kafka cluster a checkpoint version reads, as JSON."""
-        return self.checkpoints(dag_id, flow) / f"v{version}.topic.json"
-
-    def refusal(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
-        """The batch that a gate or a contract refused last, and the cause, as JSON; `plan` reads it without a JVM."""
-        return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.refused.json"
-
-    def batch_decision(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
-        """The decision to quarantine a whole refused batch, as JSON; the flow's next run applies it."""
-        return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.decision.json"
-
-    def refresh_origin(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
-        """The request that started a refresh of a checkpoint version, as JSON."""
-        return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.origin.json"
-
-    def starts(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
-        """The versions of several source tables when the checkpoint began (`tidegate.checkpoints.vector`), as JSON."""
-        return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.starts.json"
-
     def snapshots(self, dag_id: str, flow: str) -> Path:
         """The folder of announced snapshots of a flow (`tidegate.checkpoints.snapshots`), one JSON file each, which it streams."""
         return self.checkpoints(dag_id, flow) / "snapshots"
-
-    def compared_snapshot(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
-        """The snapshot that the newest batch of a checkpoint compares, as JSON."""
-        return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.snapshot.json"
-
-    def history(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
-        """The last proven positions of a checkpoint in the tables that it reads and writes (`tidegate.checkpoints.history`), as JSON."""
-        return self.checkpoints(dag_id, flow) / f"v{version}-{refresh}.history.json"
-
-    def overrides(self, dag_id: str, flow: str) -> Path:
-        """Decisions of people about a flow at run time (`tidegate.checkpoints.overrides`), one line of JSON each."""
-        return self.checkpoints(dag_id, flow) / "overrides.jsonl"
 
     def reprocessing(self, dag_id: str, flow: str) -> Path:
         """Pending backfills and reingests of a flow, one JSON file each, and the keys of the one in progress."""
@@ -162,14 +118,6 @@ class Layout:
     def claim(self, dag_id: str, flow: str) -> Path:
         """The claim of the flow's replay in progress, as JSON; the file exists only while there is one."""
         return self.checkpoints(dag_id, flow) / "claim.json"
-
-    def rewrite(self, dag_id: str, flow: str) -> Path:
-        """The flow's last backfill or swap that was judged and has not been written, as JSON; `plan` and alerts read it."""
-        return self.checkpoints(dag_id, flow) / "rewrite.json"
-
-    def derivation(self, dag_id: str, flow: str) -> Path:
-        """What the check of the transform's plan found last (`tidegate.checkpoints.derivation`), as JSON; `plan` reads it."""
-        return self.checkpoints(dag_id, flow) / "derivation.json"
 
     def undo(self, dag_id: str, flow: str) -> Path:
         """The flow's undo in progress, as JSON; the file exists only while there is one."""

@@ -11,9 +11,11 @@ import pytest
 from tests.resolved import resolved, resolved_flow
 from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint
-from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.checkpoints.checkpoint import SCHEMA, SIDECAR, CheckpointRef
+from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.errors import CheckpointIncompatibleError, DamagedFileError, SchemaChangedError
 from tidegate.layout import Layout
+from tidegate.place import Place
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, Pipeline, Table, Watermark
 
 SILVER = Flow(
@@ -70,7 +72,7 @@ def test_a_flow_that_never_ran_is_compatible(layout: Layout) -> None:
 
 def test_an_unchanged_declaration_is_compatible_and_the_sidecar_is_written_once(layout: Layout) -> None:
     write_sidecar(layout, SILVER)
-    path = layout.sidecar("trips", "silver", 1)
+    path = SIDECAR.path(Place(layout, "trips", "silver", 1, 0))
     before = path.read_text()
     write_sidecar(layout, replace(SILVER, transform="trips:other"))
     assert path.read_text() == before
@@ -132,7 +134,7 @@ def test_a_version_below_the_highest_existing_one_is_refused(layout: Layout) -> 
 def test_versions_are_ordered_numerically(layout: Layout) -> None:
     for version in (10, 9, 1):
         write_sidecar(layout, replace(SILVER, checkpoint_version=version))
-    layout.refusal("trips", "silver", 9, 0).write_text("{}")
+    REFUSAL.path(Place(layout, "trips", "silver", 9, 0)).write_text("{}")
     assert list(checkpoint.versions(layout, "trips", "silver")) == [1, 9, 10]
 
 
@@ -141,7 +143,7 @@ def test_versions_are_ordered_numerically(layout: Layout) -> None:
 )
 def test_a_damaged_sidecar_is_an_error_and_not_treated_as_missing(layout: Layout, content: str) -> None:
     write_sidecar(layout, SILVER)
-    path = layout.sidecar("trips", "silver", 1)
+    path = SIDECAR.path(Place(layout, "trips", "silver", 1, 0))
     path.write_text(content)
     with pytest.raises(DamagedFileError, match="backup") as raised:
         check(layout, SILVER)
@@ -217,7 +219,7 @@ def test_the_error_for_a_breaking_schema_change_names_the_new_version_the_steps_
 def test_an_unreadable_schema_file_is_a_corrupt_checkpoint(layout: Layout) -> None:
     pipeline = landing("id INT")
     begin(layout, pipeline)
-    layout.schema("trips", "silver", 1).write_text("{}")
+    SCHEMA.path(Place(layout, "trips", "silver", 1, 0)).write_text("{}")
 
     with pytest.raises(DamagedFileError, match=r"schema\.json is damaged.* remove it"):
         check_all(layout, pipeline)

@@ -9,7 +9,9 @@ import pytest
 from tests.cli.project import Project, orders
 from tests.resolved import resolved
 from tidegate.checkpoints import checkpoint, overrides
+from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.errors import DamagedFileError, RequestError
+from tidegate.place import FlowPlace
 from tidegate.spec import Pipeline
 from tidegate.status.lag import measure
 from tidegate.status.plan import decide
@@ -89,7 +91,7 @@ def test_a_file_can_be_skipped_until_it_is_read(project: Project, pipeline: Pipe
 
 
 def test_a_damaged_file_of_overrides_is_an_error_and_not_treated_as_empty(project: Project, pipeline: Pipeline) -> None:
-    path = project.layout.overrides("orders", "bronze")
+    path = OVERRIDES.path(FlowPlace(project.layout, "orders", "bronze"))
     path.write_text('{"act": "off", "by"')
     with pytest.raises(DamagedFileError, match=r"overrides\.jsonl"):
         measure(project.environment, resolved(pipeline).flow("bronze"))

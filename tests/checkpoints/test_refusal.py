@@ -9,7 +9,9 @@ import pytest
 from tests.cli.project import Project, orders
 from tidegate.checkpoints import checkpoint, refusal
 from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.errors import RequestError
+from tidegate.place import Place
 from tidegate.spec import Flow, SnapshotFeed, Table
 
 SILVER = orders().flow("silver")
@@ -31,7 +33,7 @@ def ref(project: Project) -> CheckpointRef:
 
 
 def refuse(project: Project, batch_id: int) -> None:
-    path = project.layout.refusal("orders", "silver", 1, 0)
+    path = REFUSAL.path(Place(project.layout, "orders", "silver", 1, 0))
     path.write_text(json.dumps({"batch_id": batch_id, "suite_fingerprint": "a", "code_fingerprint": "b"}))
 
 
@@ -59,7 +61,7 @@ def test_only_a_held_batch_can_be_accepted_also_one_of_groups(project: Project, 
     with pytest.raises(RequestError, match="not held by a statistic"):
         refusal.decide(project.layout, ref, SILVER, by="ada", reason="test", action="accept")
     note = {"batch_id": 1, "statistics_fingerprint": "a", "code_fingerprint": "b"}
-    project.layout.refusal("orders", "silver", 1, 0).write_text(json.dumps(note))
+    REFUSAL.path(Place(project.layout, "orders", "silver", 1, 0)).write_text(json.dumps(note))
 
     output = project.run("quarantine", "accept", "orders", "silver", "--reason", "a holiday")
 

@@ -9,8 +9,10 @@ import pytest
 from tests.spark_files import Checkpoint
 from tidegate.checkpoints import topic
 from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.checkpoints.topic import TOPIC
 from tidegate.errors import DamagedFileError, OtherClusterError, TopicReplacedError
 from tidegate.layout import Layout
+from tidegate.place import Place
 
 
 @pytest.fixture
@@ -58,7 +60,7 @@ def test_a_version_keeps_the_topic_that_was_recorded_first(layout: Layout) -> No
 
 
 def test_a_damaged_topic_file_is_an_error(layout: Layout) -> None:
-    path = layout.topic("clicks", "bronze", 1)
+    path = TOPIC.path(Place(layout, "clicks", "bronze", 1, 0))
     path.parent.mkdir(parents=True)
     for text in ("{", "[]", '{"topic": "clicks"}', '{"topic":"t","topic_id":"\'","cluster_id":""}'):
         path.write_text(text)

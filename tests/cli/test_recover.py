@@ -9,6 +9,8 @@ import pytest
 from tests.cli.project import Project, orders
 from tests.spark_files import Checkpoint
 from tidegate.checkpoints import checkpoint, history
+from tidegate.checkpoints.overrides import OVERRIDES
+from tidegate.place import FlowPlace
 from tidegate.table_history import Position
 
 
@@ -72,7 +74,7 @@ def test_a_loss_that_is_not_accepted_by_its_number_stops_everything_before_it_be
         assert result.code == 65, result.out
         assert "tidegate recover --accept orders/bronze:lost=1" in result.err
     assert not list((damaged.layout.lake / "reports").glob("**/*.request.json"))
-    assert not damaged.layout.overrides("orders", "bronze").exists()
+    assert not OVERRIDES.path(FlowPlace(damaged.layout, "orders", "bronze")).exists()
 
 
 def test_a_pipeline_that_does_not_load_is_named_and_the_others_are_judged(damaged: Project) -> None:

@@ -14,6 +14,7 @@ import pytest
 from tests.spark import flow_context as orders
 from tests.with_fields import with_fields
 from tidegate.checkpoints import checkpoint, progress, refusal, rewrite
+from tidegate.checkpoints.checkpoint import SIDECAR
 from tidegate.checkpoints.lease import holder
 from tidegate.errors import (
     CheckpointCorruptError,
@@ -28,6 +29,7 @@ from tidegate.errors import (
 from tidegate.impact import Impact
 from tidegate.layout import Layout
 from tidegate.ops import store
+from tidegate.place import Place
 from tidegate.probes import delta
 from tidegate.report import BatchRecord, Verdict
 from tidegate.spark import flow, runs
@@ -249,7 +251,9 @@ def test_a_table_written_by_another_flow_is_refused_unless_this_flow_wrote_it_to
         return
     with pytest.raises(DeclarationConflictError, match="was written by orders/silver_of_old"):
         flow._prepare(context)
-    assert not context.layout.sidecar("orders", "silver", 1).exists(), "no sidecar is written for a refused declaration"
+    assert not SIDECAR.path(Place(context.layout, "orders", "silver", 1, 0)).exists(), (
+        "no sidecar is written for a refused declaration"
+    )
 
 
 def test_a_missing_target_with_an_existing_checkpoint_is_an_error(spark: SparkSession, tmp_path: Path) -> None:

@@ -16,7 +16,9 @@ from tests.spark.orders import Declare, Orders, row
 from tests.with_fields import with_fields
 from tidegate import registry, resolution
 from tidegate.checkpoints import checkpoint, overrides, refusal
+from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.errors import LakeUnwritableError, MachineError, RequestError, SpecError
+from tidegate.place import FlowPlace
 from tidegate.report import FlowReport, RunReport
 from tidegate.spark.job import _Job, run_job
 
@@ -87,7 +89,7 @@ def test_an_unreadable_source_does_not_fail_a_flow_that_is_switched_off_and_dama
     layout, environment = orders.deployment.layout, orders.deployment.environment
     flows = resolution.load("orders", environment.project).flows
     overrides.switch(layout, "orders", "bronze", on=False, by="ada", reason="the folder has moved")
-    damaged = layout.overrides("orders", "gold")
+    damaged = OVERRIDES.path(FlowPlace(layout, "orders", "gold"))
     damaged.parent.mkdir(parents=True)
     damaged.write_text('{"act": "off", "by"')
     job = _Job(environment, orders.deployment.request("orders"), "a1")

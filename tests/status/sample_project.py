@@ -9,8 +9,10 @@ from typing import Any
 from tests.resolved import resolved, resolved_flow
 from tests.spark_files import Checkpoint, DeltaLog, add, delta_offset
 from tidegate import fingerprints
+from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.environment import Environment
 from tidegate.layout import Layout
+from tidegate.place import Place
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
 from tidegate.status import lag, plan
 
@@ -81,7 +83,7 @@ class SampleProject:
 
     def refuse(self, batch_id: int, **waits_for: Any) -> None:
         """Record a refusal of silver, as the job does; by its gate unless ``waits_for`` says otherwise."""
-        path = self.layout.refusal("trips", "silver", 1, 0)
+        path = REFUSAL.path(Place(self.layout, "trips", "silver", 1, 0))
         note = {
             "batch_id": batch_id,
             "code_fingerprint": fingerprints.code_fingerprint(PROJECT / "spark_jobs" / "flights.py"),

@@ -18,6 +18,7 @@ from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.alerting.alerts import evaluate
 from tidegate.checkpoints import checkpoint, lease, overrides
 from tidegate.checkpoints import topic as checkpoint_topic
+from tidegate.checkpoints.topic import TOPIC
 from tidegate.errors import (
     GapError,
     LeaseHeldError,
@@ -28,6 +29,7 @@ from tidegate.errors import (
     TopicReplacedError,
 )
 from tidegate.ops import plans, store
+from tidegate.place import Place
 from tidegate.probes import kafka
 from tidegate.runtime.jars import class_path
 from tidegate.spec import AfterTables, Flow, KafkaSource, Pipeline
@@ -328,7 +330,7 @@ def test_the_alert_opens_before_retention_deletes_unread_messages_and_afterwards
     topics.send(broker, retained, range(5))
     clicks.flow = replace(clicks.flow, source=KafkaSource(topic=retained, schema="a INT"))
     clicks.project.checkpoint("bronze", dag="clicks").run(1, {retained: {"0": 15}})
-    clicks.project.layout.topic("clicks", "bronze", 1).unlink()
+    TOPIC.path(Place(clicks.project.layout, "clicks", "bronze", 1, 0)).unlink()
     clicks.note(retained)
 
     def opened() -> dict[str, str]:

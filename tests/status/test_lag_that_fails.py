@@ -9,8 +9,10 @@ import pytest
 
 from tests.status.sample_project import BRONZE, GOLD, SILVER, SampleProject
 from tidegate.checkpoints import overrides
+from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.errors import DamagedFileError, SourceError, SourceUnavailableError
 from tidegate.ops import plans
+from tidegate.place import FlowPlace
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline, Table
 
 LOST = Flow(name="lost", source=FileSource(path="lost", format="csv", schema="a INT"), target=Table("bronze.lost"))
@@ -81,7 +83,7 @@ def test_a_corrupt_file_of_one_flow_blocks_no_other(project: SampleProject) -> N
     project.land("a.csv")
     project.layout.landing("lost").unlink()
     project.layout.landing("lost").mkdir()
-    path = project.layout.overrides("trips", "lost")
+    path = OVERRIDES.path(FlowPlace(project.layout, "trips", "lost"))
     path.parent.mkdir(parents=True)
     path.write_text('{"act": "off", "by"')
     plan = project.plan(LOST, BRONZE, pipeline=PIPELINE)

@@ -11,8 +11,10 @@ from tests.resolved import resolved_flow
 from tests.spark_files import DeltaLog, add, delta_offset, txn
 from tests.status.sample_project import BRONZE, GOLD, SILVER, SampleProject
 from tidegate.checkpoints import checkpoint, refusal, rewrite
+from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.impact import Impact
+from tidegate.place import Place
 from tidegate.spec import Pipeline, Statistic, Thresholds
 
 
@@ -97,7 +99,7 @@ def test_a_held_batch_waits_for_a_decision_or_for_other_statistics(project: Samp
 @pytest.mark.parametrize("content", ["", "[]", '{"batch_id": 0}', "{"])
 def test_an_invalid_refusal_note_does_not_block_the_flow(project: SampleProject, content: str) -> None:
     project.refuse_silver()
-    project.layout.refusal("trips", "silver", 1, 0).write_text(content)
+    REFUSAL.path(Place(project.layout, "trips", "silver", 1, 0)).write_text(content)
     assert project.measure(SILVER).has_work is True
 
 

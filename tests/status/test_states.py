@@ -32,6 +32,7 @@ from tidegate import fingerprints, resolution
 from tidegate.airflow.pages.views import NEEDS_PERSON, Views
 from tidegate.alerting.episodes import Event
 from tidegate.checkpoints import checkpoint, history, overrides, refusal, rewrite
+from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.cli import lag as cli_lag
 from tidegate.cli import plan as cli_plan
@@ -41,6 +42,7 @@ from tidegate.errors import SourceUnavailableError
 from tidegate.impact import Impact
 from tidegate.ops import alert_history
 from tidegate.pages import render, site
+from tidegate.place import FlowPlace
 from tidegate.probes import delta_history, delta_log
 from tidegate.report import FlowReport, RunReport, describe_error
 from tidegate.request import RunRequest
@@ -137,7 +139,7 @@ def unreachable(project: Project) -> Iterator[Case]:
 def not_read(project: Project) -> Iterator[Case]:
     """A file that is read first does not come."""
     caught_up(project)
-    path = project.layout.overrides("orders", "silver")
+    path = OVERRIDES.path(FlowPlace(project.layout, "orders", "silver"))
     path.parent.mkdir(parents=True, exist_ok=True)
     os.mkfifo(path)
     yield "orders", "silver", f"its source did not answer within {SHORT:g} s"

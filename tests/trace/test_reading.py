@@ -13,7 +13,9 @@ from tests.cli.project import Project, append
 from tests.cli.test_trace import offset
 from tests.trace.test_lineage import PIPELINE
 from tidegate import json_codec, resolution
+from tidegate.checkpoints.vector import STARTS
 from tidegate.layout import Layout
+from tidegate.place import Place
 from tidegate.report import BatchRecord
 from tidegate.spec import ChangeFeed, Flow, Pipeline, State, Table
 from tidegate.trace.changes import Ledger
@@ -64,7 +66,7 @@ def test_a_version_is_read_when_the_position_is_behind_it_and_not_before(project
 
 def test_each_source_of_a_join_has_its_own_position(project: Project) -> None:
     checkpoint = project.checkpoint(PIPELINE, PIPELINE.flow("pages"))
-    json_codec.write(project.layout.starts("shop", "pages", 1, 0), {"silver.clicks": 3, "silver.users": 2})
+    json_codec.write(STARTS.path(Place(project.layout, "shop", "pages", 1, 0)), {"silver.clicks": 3, "silver.users": 2})
     checkpoint.plan(0, offset(5), None).commit(0)
     assert next_versions(project.layout, "pages") == [5, 3], "of users nothing after the version with which it began"
     checkpoint.plan(1, offset(5), offset(9)).commit(1)
@@ -73,7 +75,7 @@ def test_each_source_of_a_join_has_its_own_position(project: Project) -> None:
 
 def test_the_batch_that_read_a_change_of_one_of_several_sources_is_named(project: Project) -> None:
     checkpoint = project.checkpoint(PIPELINE, PIPELINE.flow("pages"))
-    json_codec.write(project.layout.starts("shop", "pages", 1, 0), {"silver.clicks": 3, "silver.users": 2})
+    json_codec.write(STARTS.path(Place(project.layout, "shop", "pages", 1, 0)), {"silver.clicks": 3, "silver.users": 2})
     checkpoint.plan(0, offset(5), None).commit(0).plan(1, offset(5), offset(9)).commit(1)
     app_id = "shop/pages/v1/0"
     positions = [(None, [offset(5), None]), ([offset(5), None], [offset(5), offset(9)])]

@@ -13,12 +13,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from tidegate import __version__, identity, json_codec
+from tidegate import __version__, identity
 from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then, new_version
+from tidegate.checkpoints.note import Note
 from tidegate.errors import CheckpointIncompatibleError, DeclarationConflictError, SchemaChangedError
 from tidegate.fingerprints import fingerprint
 from tidegate.folders import entries
 from tidegate.layout import Layout
+from tidegate.place import Place
 from tidegate.report import now
 from tidegate.resolution import ResolvedFlow
 from tidegate.schema.changes import Change, compare
@@ -58,6 +60,10 @@ class CheckpointRef:
     def undos_app_id(self) -> str:
         """The ``txnAppId`` of all undos of the flow's runs, for every checkpoint version."""
         return f"{self.dag_id}/{self.flow}/{identity.UNDO}"
+
+    def place(self, layout: Layout) -> Place:
+        """The checkpoint in a lake."""
+        return Place(layout, self.dag_id, self.flow, self.version, self.refresh)
 
     def path(self, layout: Layout) -> Path:
         """Spark's checkpoint folder."""
@@ -108,6 +114,37 @@ class _Schema:
     written_at: str
 
 
+SIDECAR: Note[Sidecar, Place] = Note(
+    name="sidecar",
+    file="v{version}.json",
+    content=Sidecar,
+    says="the declaration that the version was made with",
+    absent="the version was never used",
+    written="a run of the flow, once, before the version is first used; later only a longer delay of the watermark",
+    repair=REPAIR,
+)
+SCHEMA: Note[_Schema, Place] = Note(
+    name="schema",
+    file="v{version}.schema.json",
+    content=_Schema,
+    says="the fields with which the version parses records",
+    absent="the version has parsed no records; the schema of the newest earlier version counts",
+    written="a run of the flow that parses records, before its first batch, after its declaration was accepted",
+    repair=Either(
+        OutsideAct("restore it from a backup"),
+        OutsideAct("remove it: the schema declared now then counts as the recorded one"),
+    ),
+)
+ORIGIN: Note[dict[str, Any], Place] = Note(
+    name="origin",
+    file="v{version}-{refresh}.origin.json",
+    content=dict[str, Any],
+    says="the request that opened the refresh",
+    absent="no request opened it: it is the first of its version",
+    written="a run of the flow, before the folder of the refresh exists, which makes it the current one; a recovery again at its end",
+)
+
+
 def versions(layout: Layout, dag_id: str, flow: str) -> dict[int, Sidecar]:
     """The sidecars by version, oldest first.
 
@@ -117,7 +154,7 @@ def versions(layout: Layout, dag_id: str, flow: str) -> dict[int, Sidecar]:
     sidecars = {}
     for entry in entries(layout.checkpoints(dag_id, flow), "v*.json"):
         number = entry.stem.removeprefix("v")
-        sidecar = json_codec.read(entry, Sidecar, REPAIR) if number.isdigit() else None
+        sidecar = SIDECAR.read(Place(layout, dag_id, flow, int(number), 0)) if number.isdigit() else None
         if sidecar is not None:
             sidecars[int(number)] = sidecar
     return dict(sorted(sidecars.items()))
@@ -202,12 +239,12 @@ def check_writers(flow: Flow, ref: CheckpointRef, writers: Collection[str]) -> N
 
 def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
     """Write the declaration to the sidecar, once per version, before the version is first used; later only a longer delay."""
-    path = layout.sidecar(pipeline.name, flow.name, flow.checkpoint_version)
+    place = Place(layout, pipeline.name, flow.name, flow.checkpoint_version, 0)
     delay = None if flow.watermark is None else flow.watermark.delay
-    recorded = json_codec.read(path, Sidecar, REPAIR)
+    recorded = SIDECAR.read(place)
     if recorded is not None:
         if delay is not None and (recorded.delay is None or in_seconds(delay) > in_seconds(recorded.delay)):
-            json_codec.write(path, replace(recorded, delay=delay))
+            SIDECAR.write(place, replace(recorded, delay=delay))
         return
     remembered = flow.remembered()
     sidecar = Sidecar(
@@ -219,19 +256,17 @@ def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
         exact_ids=True,
         paths_by_numbers=True,
     )
-    json_codec.write(path, sidecar)
+    SIDECAR.write(place, sidecar)
 
 
 def record_refresh_origin(layout: Layout, ref: CheckpointRef, origin: dict[str, Any]) -> None:
     """Record what started a refresh, before its folder exists and so makes it the current one."""
-    path = layout.refresh_origin(ref.dag_id, ref.flow, ref.version, ref.refresh)
-    json_codec.write(path, {**origin, "recorded_at": now()})
+    ORIGIN.write(ref.place(layout), {**origin, "recorded_at": now()})
 
 
 def refresh_origin(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
     """What `record_refresh_origin` recorded; empty for a checkpoint that no request started."""
-    path = layout.refresh_origin(ref.dag_id, ref.flow, ref.version, ref.refresh)
-    return json_codec.read(path, dict[str, Any]) or {}
+    return ORIGIN.read(ref.place(layout)) or {}
 
 
 def schema_changes(layout: Layout, resolved: ResolvedFlow) -> tuple[int, tuple[Change, ...]]:
@@ -248,7 +283,7 @@ def schema_changes(layout: Layout, resolved: ResolvedFlow) -> tuple[int, tuple[C
     if source is None:
         return flow.checkpoint_version, ()
     for version in range(flow.checkpoint_version, 0, -1):
-        recorded = _read_schema(layout.schema(resolved.pipeline.name, flow.name, version))
+        recorded = SCHEMA.read(Place(layout, resolved.pipeline.name, flow.name, version, 0))
         if recorded is not None:
             return version, compare(recorded.fields, parse_ddl("schema", source.schema))
     return flow.checkpoint_version, ()
@@ -258,11 +293,11 @@ def write_schema(layout: Layout, resolved: ResolvedFlow) -> None:
     """Write the schema that the flow parses with next to the checkpoint, after `check_compatible` has accepted it."""
     if resolved.landing is None:
         return
-    path = layout.schema(resolved.pipeline.name, resolved.flow.name, resolved.flow.checkpoint_version)
+    place = Place(layout, resolved.pipeline.name, resolved.flow.name, resolved.flow.checkpoint_version, 0)
     columns = parse_ddl("schema", resolved.landing.schema)
-    recorded = _read_schema(path)
+    recorded = SCHEMA.read(place)
     if recorded is None or recorded.fields != columns:
-        json_codec.write(path, _Schema(fields=columns, written_at=now()))
+        SCHEMA.write(place, _Schema(fields=columns, written_at=now()))
 
 
 def _check_delay(flow: Flow, sidecar: Sidecar) -> None:
@@ -297,11 +332,3 @@ def _check_schema(layout: Layout, resolved: ResolvedFlow) -> None:
         steps=Then(*steps),
         breaks=resolved.readers,
     )
-
-
-def _read_schema(path: Path) -> _Schema | None:
-    repair = Either(
-        OutsideAct("restore it from a backup"),
-        OutsideAct("remove it: the schema declared now then counts as the recorded one"),
-    )
-    return json_codec.read(path, _Schema, repair)

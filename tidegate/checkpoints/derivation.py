@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidegate import fingerprints, json_codec, state_code
+from tidegate import fingerprints, state_code
+from tidegate.checkpoints.note import Note
 from tidegate.errors import UndeclaredDependenceError
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.report import now
 from tidegate.resolution import ResolvedFlow
 
@@ -53,6 +55,15 @@ class Finding:
         return "its rows follow every change of the sources, by the plan of the transform"
 
 
+DERIVATION: Note[Finding, FlowPlace] = Note(
+    name="derivation",
+    file="derivation.json",
+    content=Finding,
+    says="what the check of the transform's plan found",
+    absent="the plan is not checked yet; so it is also if the code or the sources are others than those that were checked",
+    written="a batch, when it checks the plan",
+)
+
 NOT_CHECKED = "it is not checked yet whether its rows follow every change of the sources; the next batch checks the plan of the transform"
 
 
@@ -77,12 +88,12 @@ def fingerprint_of(resolved: ResolvedFlow) -> str:
 
 def record(layout: Layout, resolved: ResolvedFlow, finding: Finding) -> None:
     """Record a finding in place of an earlier one; the caller holds the flow's lease."""
-    json_codec.write(layout.derivation(resolved.pipeline.name, resolved.flow.name), finding)
+    DERIVATION.write(_place(layout, resolved), finding)
 
 
 def recorded(layout: Layout, resolved: ResolvedFlow) -> Finding | None:
     """The finding about the present code and declaration; None if they are not checked yet."""
-    finding = json_codec.read(layout.derivation(resolved.pipeline.name, resolved.flow.name), Finding)
+    finding = DERIVATION.read(_place(layout, resolved))
     return finding if finding is not None and finding.fingerprint == fingerprint_of(resolved) else None
 
 
@@ -104,3 +115,7 @@ def summary(layout: Layout, resolved: ResolvedFlow) -> str:
         return ""
     finding = recorded(layout, resolved)
     return NOT_CHECKED if finding is None else finding.summary()
+
+
+def _place(layout: Layout, resolved: ResolvedFlow) -> FlowPlace:
+    return FlowPlace(layout, resolved.pipeline.name, resolved.flow.name)

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidegate import json_codec
+from tidegate.checkpoints.note import Note
+from tidegate.place import Place
 from tidegate.report import now
 from tidegate.table_history import ForeignCommit, Position
 
@@ -41,6 +42,16 @@ class History:
         return self.positions.get(key(layout, path))
 
 
+HISTORY: Note[History, Place] = Note(
+    name="history",
+    file="v{version}-{refresh}.history.json",
+    content=History,
+    says="the last proven positions in the tables that the checkpoint reads and writes",
+    absent="the positions are those in the newest commits of the flow; without any, nothing is proven yet",
+    written="a run of the flow, before the first write of a batch and after its last one",
+)
+
+
 def key(layout: Layout, path: Path) -> str:
     """The folder of a table, relative to the lake, which may move."""
     return path.relative_to(layout.lake).as_posix()
@@ -48,7 +59,7 @@ def key(layout: Layout, path: Path) -> str:
 
 def read(layout: Layout, ref: CheckpointRef) -> History | None:
     """The note of a checkpoint; None without one. One that is damaged counts as missing."""
-    return json_codec.read(layout.history(ref.dag_id, ref.flow, ref.version, ref.refresh), History)
+    return HISTORY.read(ref.place(layout))
 
 
 def write(
@@ -62,5 +73,5 @@ def write(
     """Replace the note of a checkpoint. The caller holds its lease."""
     known = dict.fromkeys(foreign)
     note = History(batch=batch, positions=dict(positions), foreign=tuple(known)[-FOREIGN_KEPT:], written_at=now())
-    json_codec.write(layout.history(ref.dag_id, ref.flow, ref.version, ref.refresh), note)
+    HISTORY.write(ref.place(layout), note)
     return note

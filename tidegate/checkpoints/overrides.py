@@ -7,15 +7,15 @@ one about a flow, or about a file, applies. `plan` and the job read them, withou
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Literal
 
-from tidegate import json_codec
 from tidegate.advice import Command, Edit, Either, OutsideAct
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.checkpoint import CheckpointRef
-from tidegate.errors import DamagedFileError, RequestError
+from tidegate.checkpoints.note import NoteLines
+from tidegate.errors import RequestError
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.report import now
 from tidegate.spec import FileSource, Flow
 
@@ -68,20 +68,24 @@ class Override:
         return f"{verbs[self.act]} by {self.by} on {self.at[:16]}: {self.reason}"
 
 
+OVERRIDES: NoteLines[Override, FlowPlace] = NoteLines(
+    name="overrides",
+    file="overrides.jsonl",
+    content=Override,
+    says="decisions of people about the flow, with who, when and why",
+    absent="nobody has decided anything: the flow is on, and reads everything",
+    written="a command or a page, for a person, at any time",
+    repair=Either(OutsideAct("restore it from a backup"), OutsideAct("remove the damaged line")),
+)
+
+
 def history(layout: Layout, dag_id: str, flow: str) -> list[Override]:
     """All decisions about a flow, oldest first.
 
     Raises:
         DamagedFileError: A line is not a decision.
     """
-    path = layout.overrides(dag_id, flow)
-    try:
-        return [json_codec.decode(line, Override) for line in path.read_bytes().splitlines()]
-    except FileNotFoundError:
-        return []
-    except ValueError as error:
-        repair = Either(OutsideAct("restore it from a backup"), OutsideAct("remove the damaged line"))
-        raise DamagedFileError(path, str(error), repair) from None
+    return OVERRIDES.read(FlowPlace(layout, dag_id, flow))
 
 
 def switched_off(layout: Layout, dag_id: str, flow: str) -> Override | None:
@@ -185,8 +189,5 @@ def record(layout: Layout, dag_id: str, flow: str, decision: Override) -> Overri
             "the reason is empty",
             Edit("say why, it is recorded with the decision", "request"),
         )
-    path = layout.overrides(dag_id, flow)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with Path(path).open("a", encoding="utf-8") as file:
-        file.write(json_codec.encode(decision) + "\n")
+    OVERRIDES.append(FlowPlace(layout, dag_id, flow), decision)
     return decision

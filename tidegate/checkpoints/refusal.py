@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-from tidegate import json_codec
 from tidegate.advice import Command, Edit, Either, OutsideAct
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.checkpoints.note import Note
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
+from tidegate.place import Place
 from tidegate.report import now
 from tidegate.spec import Flow
 
@@ -41,6 +41,26 @@ class BatchDecision:
     action: Action = "take"
 
 
+REFUSAL: Note[Mapping[str, Any], Place] = Note(
+    name="refusal",
+    file="v{version}-{refresh}.refused.json",
+    content=dict[str, Any],
+    says="the batch that a gate, a statistic, a transform or a contract refused last, and what has to change before it is tried again",
+    absent="no batch was refused; so it is also if the refused batch is no longer the pending one",
+    written="a run of the flow, when its pending batch is refused",
+    cleared="a batch that compares another snapshot than the refused one",
+)
+DECISION: Note[BatchDecision, Place] = Note(
+    name="decision",
+    file="v{version}-{refresh}.decision.json",
+    content=BatchDecision,
+    says="that the refused batch goes to quarantine as a whole, or passes although a statistic holds it; with who and why",
+    absent="nobody has decided: the batch is judged",
+    written="a command or a page, for a person, with the lease of the flow",
+    cleared="the batch, once it is in the ledger",
+)
+
+
 def record(layout: Layout, ref: CheckpointRef, refusal: Mapping[str, Any]) -> None:
     """Record the refusal of the pending batch. The batch is not tried again until one of the fingerprints changes.
 
@@ -49,18 +69,17 @@ def record(layout: Layout, ref: CheckpointRef, refusal: Mapping[str, Any]) -> No
         refusal: See `tidegate.errors.RefusedError.waits_for`.
     """
     if progress.read(ref.path(layout)).pending_batch == refusal["batch_id"]:
-        json_codec.write(layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh), refusal)
+        REFUSAL.write(ref.place(layout), refusal)
 
 
-def recorded(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
+def recorded(layout: Layout, ref: CheckpointRef) -> Mapping[str, Any]:
     """The last recorded refusal, as given to `record`; empty when there is none."""
-    path = layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh)
-    return json_codec.read(path, dict[str, Any]) or {}
+    return REFUSAL.read(ref.place(layout)) or {}
 
 
 def clear(layout: Layout, ref: CheckpointRef) -> None:
     """Delete the recorded refusal, if there is one: the batch will read something else."""
-    layout.refusal(ref.dag_id, ref.flow, ref.version, ref.refresh).unlink(missing_ok=True)
+    REFUSAL.clear(ref.place(layout))
 
 
 def waiting_batch(layout: Layout, ref: CheckpointRef) -> int | None:
@@ -134,13 +153,13 @@ def decide(layout: Layout, ref: CheckpointRef, flow: Flow, *, by: str, reason: s
             ),
         )
     stored = BatchDecision(batch_id=batch_id, by=by, reason=reason.strip(), at=now(), action=action)
-    json_codec.write(_path(layout, ref), stored)
+    DECISION.write(ref.place(layout), stored)
     return batch_id
 
 
 def decision(layout: Layout, ref: CheckpointRef, batch_id: int, action: Action | None = None) -> BatchDecision | None:
     """The decision about this batch, or only one for this action; None when there is none."""
-    stored = json_codec.read(_path(layout, ref), BatchDecision)
+    stored = DECISION.read(ref.place(layout))
     applies = stored is not None and stored.batch_id == batch_id and action in (None, stored.action)
     return stored if applies else None
 
@@ -148,8 +167,4 @@ def decision(layout: Layout, ref: CheckpointRef, batch_id: int, action: Action |
 def clear_decision(layout: Layout, ref: CheckpointRef, batch_id: int) -> None:
     """Delete the decision about a batch, once the batch is recorded in the ledger."""
     if decision(layout, ref, batch_id) is not None:
-        _path(layout, ref).unlink()
-
-
-def _path(layout: Layout, ref: CheckpointRef) -> Path:
-    return layout.batch_decision(ref.dag_id, ref.flow, ref.version, ref.refresh)
+        DECISION.clear(ref.place(layout))

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidegate import json_codec
 from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.checkpoints.note import Note
 from tidegate.impact import Impact
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.report import now
 
 
@@ -38,14 +39,25 @@ class JudgedRewrite:
         return f"{self.what} was refused on {self.at[:16]}: it would {' and '.join(self.reasons)}"
 
 
+REWRITE: Note[JudgedRewrite, FlowPlace] = Note(
+    name="rewrite",
+    file="rewrite.json",
+    content=JudgedRewrite,
+    says="the backfill, swap or snapshot that was refused for its numbers of rows, or accepted and not written yet",
+    absent="none was refused",
+    written="a run of the flow, when it has judged one",
+    cleared="the flow's next run that ends without an error; a batch that compares a newer snapshot than the refused one",
+)
+
+
 def record(layout: Layout, ref: CheckpointRef, judged: JudgedRewrite) -> None:
     """Record a judgement in place of an earlier one; the caller holds the flow's lease."""
-    json_codec.write(layout.rewrite(ref.dag_id, ref.flow), judged)
+    REWRITE.write(ref.place(layout), judged)
 
 
 def recorded(layout: Layout, dag_id: str, flow: str) -> JudgedRewrite | None:
     """The recorded judgement; None without one."""
-    return json_codec.read(layout.rewrite(dag_id, flow), JudgedRewrite)
+    return REWRITE.read(FlowPlace(layout, dag_id, flow))
 
 
 def refused(layout: Layout, dag_id: str, flow: str) -> JudgedRewrite | None:
@@ -56,4 +68,4 @@ def refused(layout: Layout, dag_id: str, flow: str) -> JudgedRewrite | None:
 
 def clear(layout: Layout, ref: CheckpointRef) -> None:
     """Delete the judgement, if there is one."""
-    layout.rewrite(ref.dag_id, ref.flow).unlink(missing_ok=True)
+    REWRITE.clear(ref.place(layout))

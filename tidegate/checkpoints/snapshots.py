@@ -10,15 +10,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tidegate import json_codec
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints import refusal, rewrite
 from tidegate.checkpoints.checkpoint import CheckpointRef
-from tidegate.folders import entries
+from tidegate.checkpoints.note import Note, NumberedNotes
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace, Place
 from tidegate.report import now
-
-_REPAIR = OutsideAct("remove it: the next run announces the newest complete snapshot again")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,28 +49,43 @@ class Compared:
         return self.snapshot if batch_id >= self.batch_id else self.before
 
 
+SNAPSHOTS: NumberedNotes[Snapshot, FlowPlace] = NumberedNotes(
+    name="snapshots",
+    file="snapshots/{number}.json",
+    content=Snapshot,
+    says="a complete snapshot that was announced: its interval and its files; the flow streams the folder",
+    absent="none was announced",
+    written="a run of the flow, before its stream, for a complete snapshot that is newer than the last announced one",
+    repair=OutsideAct("remove it: the next run announces the newest complete snapshot again"),
+)
+COMPARED: Note[Compared, Place] = Note(
+    name="snapshot",
+    file="v{version}-{refresh}.snapshot.json",
+    content=Compared,
+    says="the snapshot that the newest batch compares, and the one before it",
+    absent="no batch has begun",
+    written="a batch, before its first write",
+    repair=OutsideAct("restore it from a backup"),
+)
+
+
 def announced(layout: Layout, dag_id: str, flow: str) -> Snapshot | None:
     """The newest announced snapshot; None without one."""
-    numbers = [int(path.stem) for path in entries(layout.snapshots(dag_id, flow), "*.json") if path.stem.isdigit()]
-    return (
-        json_codec.read(layout.snapshots(dag_id, flow) / f"{max(numbers)}.json", Snapshot, _REPAIR) if numbers else None
-    )
+    place = FlowPlace(layout, dag_id, flow)
+    numbers = SNAPSHOTS.numbers(place)
+    return SNAPSHOTS.read(place, numbers[-1]) if numbers else None
 
 
 def announce(layout: Layout, ref: CheckpointRef, name: str, files: Mapping[str, int]) -> None:
     """Announce a complete snapshot; the caller holds the flow's lease."""
     newest = announced(layout, ref.dag_id, ref.flow)
     snapshot = Snapshot(number=0 if newest is None else newest.number + 1, name=name, files=files)
-    json_codec.write(layout.snapshots(ref.dag_id, ref.flow) / f"{snapshot.number}.json", snapshot)
+    SNAPSHOTS.write(ref.place(layout), snapshot.number, snapshot)
 
 
 def compared(layout: Layout, ref: CheckpointRef) -> Compared | None:
     """What the checkpoint's newest batch compares; None before its first batch."""
-    return json_codec.read(
-        layout.compared_snapshot(ref.dag_id, ref.flow, ref.version, ref.refresh),
-        Compared,
-        OutsideAct("restore it from a backup"),
-    )
+    return COMPARED.read(ref.place(layout))
 
 
 def choose(layout: Layout, ref: CheckpointRef, batch_id: int, snapshot: Snapshot) -> None:
@@ -85,7 +98,4 @@ def choose(layout: Layout, ref: CheckpointRef, batch_id: int, snapshot: Snapshot
             rewrite.clear(layout, ref)
         refusal.clear(layout, ref)
     before = None if newest is None else newest.by(batch_id - 1)
-    json_codec.write(
-        layout.compared_snapshot(ref.dag_id, ref.flow, ref.version, ref.refresh),
-        Compared(batch_id=batch_id, snapshot=snapshot, before=before),
-    )
+    COMPARED.write(ref.place(layout), Compared(batch_id=batch_id, snapshot=snapshot, before=before))

@@ -7,16 +7,17 @@ changes. To read the new topic, a person raises ``checkpoint_version``.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from tidegate import json_codec
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.checkpoint import REPAIR, CheckpointRef
+from tidegate.checkpoints.note import Note
 from tidegate.errors import CheckpointCorruptError, OtherClusterError, TopicReplacedError
 from tidegate.folders import entries
+from tidegate.place import Place
 from tidegate.report import now
 
 if TYPE_CHECKING:
@@ -36,6 +37,19 @@ class CheckpointTopic:
     topic_id: _Id
     """Kafka's id of the topic; empty for a broker older than 2.8, which has no topic ids."""
     cluster_id: _Id
+    recorded_at: str = field(default="", compare=False)
+    """The instant, in UTC, as ISO 8601; empty before it is recorded."""
+
+
+TOPIC: Note[CheckpointTopic, Place] = Note(
+    name="topic",
+    file="v{version}.topic.json",
+    content=CheckpointTopic,
+    says="the topic that the version reads, by Kafka's ids of topic and cluster",
+    absent="no run of the version has read the topic",
+    written="a run of the flow, once, before the version first reads the topic",
+    repair=REPAIR,
+)
 
 
 def recorded(layout: Layout, dag_id: str, flow: str, version: int) -> CheckpointTopic | None:
@@ -44,7 +58,7 @@ def recorded(layout: Layout, dag_id: str, flow: str, version: int) -> Checkpoint
     Raises:
         DamagedFileError: The file does not have the content of a topic.
     """
-    return json_codec.read(layout.topic(dag_id, flow, version), CheckpointTopic, REPAIR)
+    return TOPIC.read(Place(layout, dag_id, flow, version, 0))
 
 
 def check(
@@ -84,9 +98,9 @@ def of_version(layout: Layout, ref: CheckpointRef, topic: str, *, topic_id: str,
 
 def record(layout: Layout, ref: CheckpointRef, topic: CheckpointTopic) -> None:
     """Record a version's topic, once, before the version first reads it. The caller holds the checkpoint's lease."""
-    path = layout.topic(ref.dag_id, ref.flow, ref.version)
-    if not path.exists():
-        json_codec.write(path, {**json_codec.to_plain(topic), "recorded_at": now()})
+    place = ref.place(layout)
+    if not TOPIC.exists(place):
+        TOPIC.write(place, replace(topic, recorded_at=now()))
 
 
 def next_offsets(layout: Layout, ref: CheckpointRef, topic: CheckpointTopic) -> dict[int, int]:

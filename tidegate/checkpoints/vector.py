@@ -9,11 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from tidegate import json_codec
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.checkpoint import REPAIR, CheckpointRef
+from tidegate.checkpoints.note import Note
 from tidegate.errors import CheckpointCorruptError
 from tidegate.layout import Layout
+from tidegate.place import Place
+
+STARTS: Note[dict[str, int], Place] = Note(
+    name="starts",
+    file="v{version}-{refresh}.starts.json",
+    content=dict[str, int],
+    says="the version of each source table when the checkpoint began",
+    absent="the flow has one source, or no run has begun; once a batch is planned, the checkpoint is damaged",
+    written="a run of a flow with several sources, again and again until the first batch is planned",
+    repair=REPAIR,
+)
 
 
 def starts(layout: Layout, ref: CheckpointRef) -> dict[str, int]:
@@ -22,8 +33,7 @@ def starts(layout: Layout, ref: CheckpointRef) -> dict[str, int]:
     Raises:
         DamagedFileError: The file cannot be read.
     """
-    path = layout.starts(ref.dag_id, ref.flow, ref.version, ref.refresh)
-    return json_codec.read(path, dict[str, int], REPAIR) or {}
+    return STARTS.read(ref.place(layout)) or {}
 
 
 def note_starts(layout: Layout, ref: CheckpointRef, current: Mapping[str, int]) -> dict[str, int]:
@@ -34,7 +44,7 @@ def note_starts(layout: Layout, ref: CheckpointRef, current: Mapping[str, int]) 
     """
     if progress.read(ref.path(layout)).last_planned is not None:
         return _noted(layout, ref)
-    json_codec.write(layout.starts(ref.dag_id, ref.flow, ref.version, ref.refresh), dict(current))
+    STARTS.write(ref.place(layout), dict(current))
     return dict(current)
 
 
@@ -59,7 +69,7 @@ def of_batch(layout: Layout, ref: CheckpointRef, batch_id: int, tables: Sequence
 def _noted(layout: Layout, ref: CheckpointRef) -> dict[str, int]:
     if noted := starts(layout, ref):
         return noted
-    path = layout.starts(ref.dag_id, ref.flow, ref.version, ref.refresh)
+    path = STARTS.path(ref.place(layout))
     raise CheckpointCorruptError(
         f"flow {ref.flow!r}: {path}, which has the versions of its sources when its checkpoint began, is missing.",
         REPAIR,

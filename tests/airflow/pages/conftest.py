@@ -17,9 +17,11 @@ from tests.cli.project import Checkpoint, append
 from tests.spark_files import delta_offset
 from tidegate import fingerprints, registry
 from tidegate.alerting.episodes import Event
+from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.ops import alert_history
+from tidegate.place import Place
 from tidegate.report import FlowReport, now
 from tidegate.status import flow_status
 
@@ -185,4 +187,4 @@ def _set_status(lake: Lake) -> None:
         "suite_fingerprint": fingerprints.suite_fingerprint(PROJECT / "expectations/flights/silver.json"),
         "code_fingerprint": fingerprints.code_fingerprint(PROJECT / "spark_jobs/flights.py"),
     }
-    lake.layout.refusal("flights", "silver", 1, 0).write_text(json.dumps(refusal))
+    REFUSAL.path(Place(lake.layout, "flights", "silver", 1, 0)).write_text(json.dumps(refusal))

@@ -15,7 +15,9 @@ from tests.spark.batch.splits import NEW, Open, write
 from tests.spark.flow_context import LATEST, SILVER, changes, table
 from tests.with_fields import with_fields
 from tidegate.checkpoints import checkpoint
+from tidegate.checkpoints.checkpoint import SIDECAR
 from tidegate.errors import SpecError
+from tidegate.place import Place
 from tidegate.spark.batch import order
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spec import Table
@@ -121,7 +123,7 @@ def test_of_files_with_equal_times_the_one_with_the_higher_number_is_newer(
     context = flow_context.flow_context(spark, tmp_path, SILVER)
     checkpoint.write_sidecar(context.layout, context.pipeline, context.flow)
     if earlier:
-        path = context.layout.sidecar("orders", context.flow.name, 1)
+        path = SIDECAR.path(Place(context.layout, "orders", context.flow.name, 1, 0))
         written = json.loads(path.read_text())
         assert written.pop("paths_by_numbers") is True
         path.write_text(json.dumps(written))

@@ -14,6 +14,8 @@ import pytest
 from tests.spark.flow_context import plan_batch, table, transaction
 from tests.spark.kinds.payments import Payments
 from tidegate.checkpoints import checkpoint
+from tidegate.checkpoints.checkpoint import SIDECAR
+from tidegate.place import Place
 from tidegate.spark.batch import results
 from tidegate.spark.driver.execution import StateMetrics
 
@@ -84,7 +86,7 @@ def test_a_checkpoint_version_of_an_earlier_release_keeps_its_ids(spark: SparkSe
     payments = Payments(spark, tmp_path)
     context = payments.context()
     checkpoint.write_sidecar(context.layout, context.pipeline, context.flow)
-    path = context.layout.sidecar("orders", context.flow.name, 1)
+    path = SIDECAR.path(Place(context.layout, "orders", context.flow.name, 1, 0))
     written = json.loads(path.read_text())
     assert written.pop("exact_ids") is True
     path.write_text(json.dumps(written))

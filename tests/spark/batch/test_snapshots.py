@@ -16,8 +16,9 @@ from tests.fault_points import fault
 from tests.spark.flow_context import SILVER, flow_context, plan_batch, table, write_table
 from tidegate import json_codec
 from tidegate.checkpoints import snapshots
-from tidegate.checkpoints.refusal import BatchDecision
+from tidegate.checkpoints.refusal import DECISION, BatchDecision
 from tidegate.errors import RewriteRefusedError
+from tidegate.place import Place
 from tidegate.spark.batch import micro_batch
 from tidegate.spec import SnapshotFeed, Table
 
@@ -177,7 +178,7 @@ def test_a_held_batch_that_a_person_accepted_keeps_its_snapshot(compared: Snapsh
     with pytest.raises(RewriteRefusedError):
         compared.process(1)
     decided = BatchDecision(batch_id=1, by="ada", reason="closed", at="2026-01-05", action="accept")
-    json_codec.write(compared.context().layout.batch_decision("orders", "silver", 1, 0), decided)
+    json_codec.write(DECISION.path(Place(compared.context().layout, "orders", "silver", 1, 0)), decided)
     compared.land(lines({3: 30}))
 
     line = compared.process(1, accept=("silver:deleted=2",))

@@ -112,9 +112,4 @@ def finish(context: FlowContext) -> None:
     """Note that the recovery of the flow is done, so that it is not continued any more."""
     origin = checkpoint.refresh_origin(context.layout, context.ref)
     if origin.get("mode") == damage.ORIGIN and not origin.get("done"):
-        json_codec.write(
-            context.layout.refresh_origin(
-                context.ref.dag_id, context.ref.flow, context.ref.version, context.ref.refresh
-            ),
-            {**origin, "done": True},
-        )
+        checkpoint.ORIGIN.write(context.ref.place(context.layout), {**origin, "done": True})

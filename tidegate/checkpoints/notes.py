@@ -1,0 +1,21 @@
+"""All kinds of notes beside the checkpoints of a flow. The reference prints this table, and a test compares it with the code."""
+
+from __future__ import annotations
+
+from tidegate.checkpoints.checkpoint import ORIGIN, SCHEMA, SIDECAR
+from tidegate.checkpoints.derivation import DERIVATION
+from tidegate.checkpoints.history import HISTORY
+from tidegate.checkpoints.note import AnyNote
+from tidegate.checkpoints.overrides import OVERRIDES
+from tidegate.checkpoints.refusal import DECISION, REFUSAL
+from tidegate.checkpoints.rewrite import REWRITE
+from tidegate.checkpoints.snapshots import COMPARED, SNAPSHOTS
+from tidegate.checkpoints.topic import TOPIC
+from tidegate.checkpoints.vector import STARTS
+
+NOTES: tuple[AnyNote, ...] = (
+    *(SIDECAR, SCHEMA, TOPIC),
+    *(ORIGIN, STARTS, HISTORY, REFUSAL, DECISION, COMPARED),
+    *(OVERRIDES, SNAPSHOTS, REWRITE, DERIVATION),
+)
+"""Those of a version, of a checkpoint, and of a flow."""
