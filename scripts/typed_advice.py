@@ -18,7 +18,7 @@ from typing import Any
 ROOT = Path(__file__).parents[1]
 FOLDERS = ("tidegate", "demo", "devstack")
 _ERRORS = "tidegate/errors/"
-_MAKES = frozenset(("Command", "Edit", "OutsideAct", "new_version"))
+_MAKES = frozenset(("Command", "Edit", "OutsideAct", "new_version", "recover_command"))
 _TYPES = _MAKES | {"Either", "Then", "tidegate", "make", "_quoted"}
 _IN_TEXT = re.compile(
     r"checkpoint_version=|(?:raise|set) checkpoint_version|\bmake (?:setup|up)\b"
@@ -164,6 +164,8 @@ def _written(
             yield Written("Command", " ".join((name, *(each or "…" for each in _arguments(node, tuples)))), where)
         elif name == "new_version":
             yield Written("Edit", "checkpoint_version", where)
+        elif name == "recover_command":
+            yield Written("Command", "tidegate recover …", where)
         elif name in ("Edit", "OutsideAct") and node.args:
             yield Written(name, _text(node.args[0]), where)
 

@@ -193,6 +193,11 @@ def new_version(version: int | None = None, says: str = "set {} in the declarati
     return Edit(says, "declaration", "checkpoint_version", None if version is None else version + 1)
 
 
+def recover_command(*table: str) -> Command:
+    """The command that derives again what damage has reached, of a table and what stands on it, or of the whole lake."""
+    return Command.tidegate("recover", *table, says="derive again what the damage has reached: {}")
+
+
 def with_advice(problem: str, advice: Advice | None) -> str:
     """A problem and what to do about it, as one message: as a sentence of its own if the problem is a whole sentence."""
     if advice is None:

@@ -320,7 +320,7 @@ def _accept(pipeline: Pipeline, requested: object) -> tuple[str, ...]:
                 f"accept={each!r} is not allowed",
                 Edit(
                     "allowed: <flow>:deleted=<number> and <flow>:quarantined=<number>, with a flow of "
-                    f"{', '.join(keyed) or 'a keyed table, of which this pipeline has none'}; of a recovery <flow>:lost=<number>",
+                    f"{', '.join(keyed) or 'a derived table, of which this pipeline has none'}; of a recovery <flow>:lost=<number>",
                     "request",
                 ),
             )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
-from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then
+from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then, recover_command
 from tidegate.errors import BatchHeldError, ContractRefusedError, RewriteRefusedError
 
 if TYPE_CHECKING:
@@ -280,7 +280,7 @@ STATES: Mapping[str, State] = {
         tone="bad",
         blocks=True,
         next_step=Then(
-            OutsideAct("put back what the table had, or derive it again as the error says"),
+            Either(OutsideAct("put back what the table had"), recover_command()),
             Command.tidegate("status", "{pipeline}", says="`{}` shows whether its history is proven"),
         ),
     ),

@@ -26,6 +26,7 @@ from tidegate.advice import Edit
 from tidegate.cli.project import statuses
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
+from tidegate.probes import delta_log
 from tidegate.runtime import java
 
 PROJECT = Path(__file__).parents[2]
@@ -115,6 +116,42 @@ def restored(name: str) -> Provoke:
     return provoke
 
 
+def damaged(act: Act) -> Provoke:
+    def provoke(shop: Shop) -> tuple[str, TidegateError]:
+        two_runs(shop)
+        act(shop)
+        shop.land((4, 1, D2, 50))
+        return fails(shop)
+
+    return provoke
+
+
+def delete_table(shop: Shop) -> None:
+    shutil.rmtree(shop.layout.table("silver.shop"))
+
+
+def tear_log(shop: Shop) -> None:
+    path = shop.layout.table("silver.shop")
+    delta_log.entry(path, DeltaTable(str(path)).version()).write_bytes(b"")
+
+
+def tear_offsets(shop: Shop) -> None:
+    offsets = max((shop.layout.checkpoint("shop", "silver", 1, 0) / "offsets").glob("[0-9]*"))
+    offsets.write_bytes(offsets.read_bytes()[:-9])
+
+
+def vacuumed(shop: Shop) -> tuple[str, TidegateError]:
+    two_runs(shop)
+    shop.land((1, 3, D2, 31))
+    shop.run(flows=("bronze", "silver"))
+    shop.land((1, 4, D2, 32))
+    shop.run(flows=("bronze", "silver"))
+    path = shop.layout.table("silver.shop")
+    DeltaTable(str(path)).vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    shutil.rmtree(path / "_change_data")
+    return fails(shop, "gold")
+
+
 UNDO = edit(columns='"id", "at", "day", "amount"', then="", grouped="", highest=1_000_000)
 CASES = {
     "the order of a table is declared otherwise": Case(
@@ -139,10 +176,15 @@ CASES = {
     ),
     "a transform drops rows": Case(drops_rows, errors.LedgerImbalanceError, {"return every row": UNDO}),
 }
-RENAMED: dict[str, Act] = {"give the flow another table name": edit(log="silver.log2")}
 CASES |= {
-    f"{name} was restored to an earlier version": Case(restored(name), errors.TableInDoubtError, RENAMED)
+    f"{name} was restored to an earlier version": Case(restored(name), errors.TableInDoubtError)
     for name in ("bronze.shop", "silver.shop")
+}
+CASES |= {
+    "a table was deleted": Case(damaged(delete_table), errors.TableInDoubtError),
+    "an entry of a log is torn": Case(damaged(tear_log), errors.TableUnreadableError),
+    "a checkpoint is torn": Case(damaged(tear_offsets), errors.CheckpointCorruptError),
+    "a reader's versions were removed by VACUUM": Case(vacuumed, errors.OffsetsExpiredError),
 }
 SAMPLE = ("a transform drops rows",)
 """The cases that are not nightly."""
@@ -165,11 +207,9 @@ ELSEWHERE = {
 NOT_FOLLOWED = {
     "LossNotAcceptedError": "what it accepts is accepted by tests/spark/test_recovery.py",
     "NotRecoveredError": "no case yet",
-    "CheckpointCorruptError": "no case yet",
     "ContractRefusedError": "no case yet",
     "DeclarationConflictError": "no case yet",
     "NotDeliveredError": "no case yet",
-    "OffsetsExpiredError": "no case yet",
     "RequestError": "no case yet",
     "RewriteRefusedError": "no case yet",
     "SchemaChangedError": "no case yet",

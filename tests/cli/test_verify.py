@@ -33,11 +33,12 @@ def test_the_remedy_for_a_table_that_differs_is_one_that_applies_to_its_flow(flo
     assert remedy in _remedy(orders(), orders().flows[flow], {"orders": orders()}).text
 
 
-def test_a_reingest_is_no_remedy_where_a_flow_would_append_the_rows_a_second_time() -> None:
+def test_after_a_reingest_tables_to_which_rows_were_appended_a_second_time_are_derived_again() -> None:
     pipeline = stateful_orders()
     remedy = _remedy(pipeline, pipeline.flow("bronze"), {"orders": pipeline})
-    assert not any(isinstance(part, Command) for part in remedy.parts())
-    assert "not a reingest, by which orders/parsed would append rows a second time" in remedy.text
+    commands = [part.argv[3:] for part in remedy.parts() if isinstance(part, Command)]
+    assert commands == [("--flow", "bronze", "--mode", "reingest"), ("--flow", "parsed", "--mode", "full_refresh")]
+    assert "derives the table again, which else has rows twice (silver.parsed)" in remedy.text
 
 
 def test_a_full_refresh_is_the_remedy_of_a_table_without_keys_whose_flow_has_a_watermark() -> None:

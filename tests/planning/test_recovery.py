@@ -120,7 +120,7 @@ def test_the_steps_of_a_table_are_all_below_it_and_what_they_stand_on(
     flows, damages = graph
     made = made_of(flows, damages)
     table = data.draw(st.sampled_from(sorted({each.flow.target.name for each in flows})))
-    chosen = {step.key for step in recovery.around(table, made)}
+    chosen = {step.key for step in recovery.around(table, recovery.ordered(flows), made)}
     owner = {(each.pipeline.name, each.flow.name) for each in flows if each.flow.target.name == table}
     wanted = {step.key for step in made} & below(flows, owner)
     writers = {each.flow.target.name: (each.pipeline.name, each.flow.name) for each in flows}

@@ -184,11 +184,11 @@ def test_a_version_that_the_log_no_longer_has_is_not_damage(orders: Path) -> Non
 @pytest.mark.parametrize(
     ("folder", "name", "after"),
     [
-        ("tables/silver/orders", "silver.orders", "derived again"),
-        ("quarantine/shop/silver", "quarantine.shop.silver", "its entries are lost"),
+        ("tables/silver/orders", "silver.orders", "tidegate recover silver.orders"),
+        ("quarantine/shop/silver", "quarantine.shop.silver", "tidegate recover"),
         ("_ops/shop/ledger", "ops.shop.ledger", "what it recorded"),
-        ("staging/shop/silver/v1-0", "staging.shop.silver.v1-0", "builds it again"),
-        ("elsewhere", "elsewhere", "derived again"),
+        ("staging/shop/silver/v1-0", "staging.shop.silver.v1-0", "tidegate recover"),
+        ("elsewhere", "elsewhere", "tidegate recover"),
     ],
 )
 def test_a_damaged_table_has_the_name_by_which_it_is_queried(

@@ -142,7 +142,7 @@ def test_a_source_without_the_next_version_is_an_error(project: SampleProject, c
     if cause == "deleted":
         for entry in folder.iterdir():
             entry.unlink()
-    with pytest.raises(OffsetsExpiredError, match="checkpoint_version") as raised:
+    with pytest.raises(OffsetsExpiredError, match="tidegate recover") as raised:
         project.measure(SILVER)
     assert "bronze.trips" in raised.value.message
 

@@ -156,9 +156,10 @@ def _params(pipeline: Pipeline) -> dict[str, Any]:
         "accept": Param(
             None,
             type=["null", "array"],
-            items={"type": "string", "pattern": "^[a-z][a-z0-9_]*:(deleted|quarantined)=[0-9]+$"},
+            items={"type": "string", "pattern": "^[a-z][a-z0-9_]*:(deleted|quarantined|lost)=[0-9]+$"},
             title="Accept",
             description="Numbers of rows that a refused backfill, full refresh or new version deletes or quarantines, one per line, "
-            "as its error and the dry run name them, for example silver:deleted=355. Another number is refused again.",
+            "as its error and the dry run name them, for example silver:deleted=355; of `recover` what is lost, as its error names it, for "
+            "example bronze:lost=2. Another number is refused again.",
         ),
     }

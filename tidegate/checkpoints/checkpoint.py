@@ -177,7 +177,7 @@ def check_compatible(layout: Layout, resolved: ResolvedFlow) -> None:
             flow.name,
             newest,
             {"checkpoint_version": (newest, flow.checkpoint_version)},
-            again=derived_again(flow, newest, _REBUILDS),
+            again=new_version(newest, _REBUILDS),
         )
     sidecar = sidecars.get(flow.checkpoint_version)
     if sidecar is None:
@@ -192,21 +192,10 @@ def check_compatible(layout: Layout, resolved: ResolvedFlow) -> None:
         name: (remembered.get(name), declared.get(name)) for name in names if remembered.get(name) != declared.get(name)
     }
     version = flow.checkpoint_version
-    raise CheckpointIncompatibleError(flow.name, version, changed, again=derived_again(flow, version, _REBUILDS))
+    raise CheckpointIncompatibleError(flow.name, version, changed, again=new_version(version, _REBUILDS))
 
 
 _REBUILDS = "set {} in the declaration: the next run then rebuilds the table behind staging; readers never see it empty"
-
-
-def derived_again(flow: Flow, version: int, says: str = "set {} in the declaration") -> Advice:
-    """The edits by which the next run derives what a flow has written again.
-
-    `check_writers` refuses a new version that would append the rows of a table without keys a second time.
-    """
-    if flow.is_staged or not flow.feeds:
-        return new_version(version, says)
-    name = "give the flow another table name, because rows without keys cannot be derived again in their table"
-    return Then(Edit(name, "declaration", "target"), new_version(version))
 
 
 def check_writers(flow: Flow, ref: CheckpointRef, writers: Collection[str]) -> None:
@@ -216,7 +205,7 @@ def check_writers(flow: Flow, ref: CheckpointRef, writers: Collection[str]) -> N
         writers: The transaction ids (`CheckpointRef.app_id`) of all writers of the table.
 
     Raises:
-        DeclarationConflictError: Another flow wrote the table, or an earlier version wrote a table without keys.
+        DeclarationConflictError: Another flow wrote the table.
     """
     if ref.app_id in writers:
         return
@@ -228,12 +217,6 @@ def check_writers(flow: Flow, ref: CheckpointRef, writers: Collection[str]) -> N
                 Edit("keep that flow's name", "declaration"),
                 Edit("give this flow another target: two flows cannot write the same table", "declaration"),
             ),
-        )
-    if writers and not flow.is_staged and flow.feeds:
-        raise DeclarationConflictError(
-            f"flow {flow.name!r}: table {flow.target.name!r} has no keys, so a new checkpoint version would "
-            "write every row twice.",
-            Either(Edit("give it keys", "declaration"), Edit("another table name", "declaration")),
         )
 
 
@@ -307,7 +290,7 @@ def _check_delay(flow: Flow, sidecar: Sidecar) -> None:
     name = "delay of the watermark, which can only grow within a version"
     changed = {name: (sidecar.delay, flow.watermark.delay)}
     version = flow.checkpoint_version
-    raise CheckpointIncompatibleError(flow.name, version, changed, again=derived_again(flow, version, _REBUILDS))
+    raise CheckpointIncompatibleError(flow.name, version, changed, again=new_version(version, _REBUILDS))
 
 
 def _check_schema(layout: Layout, resolved: ResolvedFlow) -> None:
@@ -317,7 +300,7 @@ def _check_schema(layout: Layout, resolved: ResolvedFlow) -> None:
     if not breaking or version != flow.checkpoint_version:
         return
     file, names = f"pipelines/{pipeline.name}.py", ", ".join(change.formerly or change.field for change in breaking)
-    steps: list[Advice] = [derived_again(flow, version, f"set {{}} for flow {flow.name!r} in {file}")]
+    steps: list[Advice] = [new_version(version, f"set {{}} for flow {flow.name!r} in {file}")]
     if flow.transform is not None:
         module, _, function = flow.transform.partition(":")
         steps.append(Edit(f"check {function} in spark_jobs/{module}.py for {names}", "transform"))

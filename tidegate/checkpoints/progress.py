@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from tidegate.advice import Either, OutsideAct, new_version
+from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.errors import CheckpointCorruptError
 from tidegate.errors.classification import accessing
 from tidegate.folders import entries
@@ -387,7 +387,7 @@ def _corrupt(path: Path, why: str) -> CheckpointCorruptError:
         f"checkpoint file {path} cannot be used: {why}.",
         Either(
             OutsideAct("restore it from a backup"),
-            new_version(says="raise checkpoint_version in the declaration so that the table is derived again"),
+            recover_command(),
         ),
         path=str(path),
     )

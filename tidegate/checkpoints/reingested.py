@@ -7,43 +7,46 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from pathlib import Path
 
-from tidegate.checkpoints.pending_jobs import WINDOWS, PendingWindow
-from tidegate.place import FlowPlace
+from tidegate import json_codec
+from tidegate.advice import OutsideAct
+from tidegate.folders import entries
 
 State = tuple[str, int]
 """Path and modification time, in milliseconds since 1970, of a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Piece(PendingWindow):
+class _Piece:
     """What this module needs of `tidegate.spark.reprocessing.reingest.Piece`."""
 
     files: dict[str, int] = field(default_factory=dict)
+    done: bool = False
 
 
-def unread(place: FlowPlace, changed: Iterable[State]) -> set[State]:
+def unread(folder: Path, changed: Iterable[State]) -> set[State]:
     """Those of the changed files that no reingest has read as they are now; bronze or quarantine has the others.
 
     Args:
-        place: The flow. What it stores is read only if a file was changed.
+        folder: `tidegate.layout.Layout.reprocessing` of the flow. It is read only if a file was changed.
 
     Raises:
         DamagedFileError: The content of a file in the folder does not fit.
     """
     left = set(changed)
-    return left - read(place) if left else left
+    return left - read(folder) if left else left
 
 
-def read(place: FlowPlace) -> set[State]:
+def read(folder: Path) -> set[State]:
     """The files that reingests have read, as they were then.
 
     Raises:
         DamagedFileError: The content of a file in the folder does not fit.
     """
     files: set[State] = set()
-    for number in WINDOWS.numbers(place):
-        piece = WINDOWS.read_as(place, number, _Piece)
+    for path in entries(folder, "*.json"):
+        piece = json_codec.read(path, _Piece, OutsideAct("restore it from a backup"))
         if piece is not None and piece.done:
             files |= piece.files.items()
     return files

@@ -85,31 +85,30 @@ def verify(
 
 
 def _remedy(pipeline: Pipeline, flow: Flow, declared: Mapping[str, Pipeline | TidegateError]) -> Advice:
-    restore = OutsideAct(f"restore the version of {flow.target.name} before the commit of another writer")
-    run = ("run", pipeline.name, "--flow", flow.name, "--mode")
     if flow.is_staged:
-        return Command.tidegate(*run, "full_refresh", says="{} derives the table again")
-    if flow.feeds:
-        return Either(restore, OutsideAct("correct it by hand: no command derives the rows of this table again"))
-    appending = _appending(flow.target.name, declared)
-    if appending:
-        # They have rows of the missing records, which a reingest would append once more.
-        return Then(
-            restore, OutsideAct(f"not a reingest, by which {', '.join(appending)} would append rows a second time")
-        )
-    return Either(
-        Command.tidegate(*run, "reingest", says="{} adds files and messages of which the table has nothing"), restore
-    )
+        return _run(pipeline.name, flow.name, "full_refresh", "{} derives the table again")
+    restore = OutsideAct(f"restore the version of {flow.target.name} before the commit of another writer")
+    reingest = _run(pipeline.name, flow.name, "reingest", "{} adds files and messages of which the table has nothing")
+    # They have rows of the missing records, which they append once more when the reingest adds these.
+    again = [
+        _run(name, reader, "full_refresh", f"{{}} derives the table again, which else has rows twice ({table})")
+        for name, reader, table in _appending(flow.target.name, declared)
+    ]
+    return Either(Then(reingest, *again) if again else reingest, restore)
 
 
-def _appending(table: str, declared: Mapping[str, Pipeline | TidegateError]) -> list[str]:
-    """The flows that append each row of the table to a table without keys."""
+def _run(pipeline: str, flow: str, mode: str, says: str) -> Command:
+    return Command.tidegate("run", pipeline, "--flow", flow, "--mode", mode, says=says)
+
+
+def _appending(table: str, declared: Mapping[str, Pipeline | TidegateError]) -> list[tuple[str, str, str]]:
+    """Pipeline, name and target of the flows that append each row of the table to a table without keys."""
     return [
-        f"{name}/{each.name}"
+        (name, each.name, each.target.name)
         for name, pipeline in declared.items()
         if not isinstance(pipeline, TidegateError)
         for each in pipeline.flows
-        if table in each.source_tables and not each.target.keys
+        if table in each.source_tables and each.is_staged and not each.target.keys
     ]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidegate.advice import Advice, Command, Either, OutsideAct, Then, new_version
+from tidegate.advice import Advice, Command, Either, OutsideAct, Then, new_version, recover_command
 from tidegate.errors.error import EX_CONFIG, EX_DATAERR, EX_DIFFERS, EX_TEMPFAIL, TidegateError
 
 if TYPE_CHECKING:
@@ -189,37 +189,31 @@ class TableUnreadableError(TidegateError):
     exit_code = EX_CONFIG
 
     def __init__(self, path: Path, file: Path, problem: str) -> None:
-        name, known = _table_name(path)
+        name, remedy = _table_name(path)
         super().__init__(
             f"table {name} cannot be read: {file} {problem}. Flows that read or write the table stop, the others go on.",
-            Either(
-                OutsideAct("put the file back from a backup or a snapshot of the storage"),
-                OutsideAct(f"without one, move the table's folder away: {known}"),
-            ),
+            Either(OutsideAct("put the file back from a backup or a snapshot of the storage"), remedy),
         )
         self.table = name
         self.file = str(file)
         self.damage = problem
 
 
-_REMEDIES = {
-    "tables": "its flow then says how the table is derived again",
-    "quarantine": "its entries are lost, and later ones begin a new table",
-    "late": "its late rows are lost, and later ones begin a new table",
-    "heartbeats": "later heartbeats begin a new table",
-    "_ops": "what it recorded of earlier runs is lost, and later runs begin a new table",
-    "staging": "the next run builds it again",
-}
-"""What happens after the folder of a table was moved away, by the folder of the lake that it is in."""
+_RECOVERED = ("tables", "quarantine", "late", "heartbeats", "staging")
+"""The folders of the lake with tables that a recovery makes readable again."""
 
 
-def _table_name(path: Path) -> tuple[str, str]:
-    """The name under which a table is queried (`tidegate.layout`), and what follows when its folder is moved away."""
+def _table_name(path: Path) -> tuple[str, Advice]:
+    """The name under which a table is queried (`tidegate.layout`), and what makes it readable again."""
     parts = path.parts
-    folder = next((part for part in reversed(parts[:-1]) if part in _REMEDIES), "")
+    folder = next((part for part in reversed(parts[:-1]) if part in (*_RECOVERED, "_ops")), "")
     names = parts[len(parts) - parts[::-1].index(folder) :] if folder else parts[-1:]
     prefix = {"tables": (), "_ops": ("ops",)}.get(folder, (folder,) if folder else ())
-    return ".".join((*prefix, *names)), _REMEDIES.get(folder, "its flow then says how the table is derived again")
+    name = ".".join((*prefix, *names))
+    if folder == "_ops":
+        lost = "without one, move the table's folder away: what it recorded of earlier runs is lost, and later runs begin a new table"
+        return name, OutsideAct(lost)
+    return name, recover_command(*((name,) if folder == "tables" else ()))
 
 
 class LakeVersionError(TidegateError):

@@ -185,8 +185,8 @@ def make(
                 f"no flow writes a table {table!r}",
                 Command.tidegate("recover", says=f"known: {', '.join(known)}; or `{{}}`"),
             )
-        made = around(table, made)
-    return Recovery(steps=_planned(environment, made), unknown=unknown)
+        made = around(table, flows, made)
+    return Recovery(steps=_planned(environment, made, unknown), unknown=unknown)
 
 
 def plan_run(environment: Environment, resolved: ResolvedPipeline, request: RunRequest) -> tuple[RunRequest, list[str]]:
@@ -218,7 +218,11 @@ def check_accepted(recovery: Recovery, accepted: Collection[tuple[str, str]], ta
 
     Raises:
         LossNotAcceptedError: Something is not.
+        TidegateError: It is not known what is lost, as of a landing folder that does not exist.
     """
+    for planned in recovery.steps:
+        if (error := recovery.unknown.get("/".join(planned.step.key))) is not None:
+            raise error
     refused = [(name, each) for name, each in recovery.losses if (name, each.acceptance) not in accepted]
     if refused:
         raise LossNotAcceptedError([(name, each.flow, each.what, each.acceptance) for name, each in refused], table)
@@ -266,15 +270,18 @@ def steps(flows: Sequence[ResolvedFlow], damages: Mapping[Key, tuple[Damage, ...
     return tuple(made.values())
 
 
-def around(table: str, made: Sequence[Step]) -> tuple[Step, ...]:
-    """The steps of a table, of everything below it, and of what these stand on."""
+def around(table: str, flows: Sequence[ResolvedFlow], made: Sequence[Step]) -> tuple[Step, ...]:
+    """The steps of a table, of everything below it, and of what these stand on.
+
+    Args:
+        flows: All flows, in the order of `ordered`.
+    """
     chosen: set[Key] = set()
     reached = {table}
-    for step in made:
-        flow = step.resolved.flow
-        if flow.target.name == table or reached & set(flow.source_tables):
-            chosen.add(step.key)
-            reached.add(flow.target.name)
+    for each in flows:
+        if each.flow.target.name == table or reached & set(each.flow.source_tables):
+            chosen.add(_key(each))
+            reached.add(each.flow.target.name)
     needed = {each for step in made if step.key in chosen for each in step.resolved.flow.source_tables}
     for step in reversed(made):
         if step.resolved.flow.target.name in needed:
@@ -289,7 +296,9 @@ def _again(resolved: ResolvedFlow) -> Action:
     return "send again" if resolved.flow.kind.sends else "derive again"
 
 
-def _planned(environment: Environment, made: Iterable[Step]) -> tuple[PlannedStep, ...]:
+def _planned(
+    environment: Environment, made: Iterable[Step], unknown: dict[str, TidegateError]
+) -> tuple[PlannedStep, ...]:
     layout, planned = Layout.of(environment), []
     rows: dict[str, int | None] = {}
     for step in made:
@@ -302,15 +311,20 @@ def _planned(environment: Environment, made: Iterable[Step]) -> tuple[PlannedSte
             known = [rows[table] for table in flow.source_tables if table in rows]
             number = known[0] if known else None
         rows[flow.target.name] = number
-        off = overrides.switched_off(layout, pipeline.name, flow.name)
+        off, loss = overrides.switched_off(layout, pipeline.name, flow.name), None
+        try:
+            if step.action in ("read again", "derive again"):
+                loss = losses.of_flow(layout, environment.kafka, step.resolved, step.damages)
+        except TidegateError as error:
+            if error.transient:
+                raise
+            unknown["/".join(step.key)] = error
         planned.append(
             PlannedStep(
                 step=step,
                 reads=reads,
                 time=estimate(layout, pipeline.name, flow.name, mode, number),
-                loss=losses.of_flow(layout, environment.kafka, step.resolved, step.damages)
-                if step.action in ("read again", "derive again")
-                else None,
+                loss=loss,
                 off="" if off is None else off.summary(),
             )
         )

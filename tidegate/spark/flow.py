@@ -10,7 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tidegate.advice import Either, OutsideAct, new_version
+from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.checkpoints import checkpoint, progress, refusal, rewrite
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import (
@@ -148,12 +148,12 @@ def renew_damaged(context: FlowContext) -> FlowContext:
     damages = recovery.damages_of(context)
     if not damages:
         return context
-    recovery.accept_loss(context, damages)
+    lost = recovery.accept_loss(context, damages)
     recovery.set_damaged_aside(context)
     # A batch that the table has lacks at most its ledger line. What else is half-written is judged again.
     if tables.exists(context.live) and _is_in_target(context, context.ref):
         _record_written(context, context.ref)
-    return recovery.open_refresh(context, damages)
+    return recovery.open_refresh(context, damages, lost)
 
 
 def _refresh_if_needed(context: FlowContext) -> FlowContext:
@@ -213,7 +213,7 @@ def _check_target_exists(context: FlowContext, has_history: bool, transactions: 
         raise CheckpointCorruptError(
             f"flow {context.flow.name!r}: the checkpoint at {context.checkpoint} has written to table "
             f"{context.flow.target.name!r}, which is missing or was replaced.",
-            Either(OutsideAct("restore the table"), new_version(context.ref.version, says="set {} to derive it again")),
+            Either(OutsideAct("restore the table"), recover_command(*context.flow.recovered_by)),
             path=str(context.checkpoint),
         )
 

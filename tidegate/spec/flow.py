@@ -149,9 +149,22 @@ class Flow:
     def is_staged(self) -> bool:
         """Whether a new version or a full refresh builds the whole table again, in staging.
 
-        To bronze, missing rows are added instead; what was appended for each change of a table could not be derived again.
+        To bronze, missing rows are added instead; a sink gets all rows again.
         """
-        return bool(self.target.keys) or self.state is not None or self.watermark is not None
+        return bool(self.feeds) and not self.kind.sends
+
+    @property
+    def keeps_rows(self) -> bool:
+        """Whether rows are only ever added to the table, in no order: whoever has one row fewer after a swap must have accepted it.
+
+        Of a table with one row for each change of a keyed table, those of earlier changes cannot be derived again.
+        """
+        return self.is_staged and not self.target.keys and self.state is None and self.watermark is None
+
+    @property
+    def recovered_by(self) -> tuple[str]:
+        """The table by which a recovery reaches what the flow has written: its own, or the source of a sink's flow."""
+        return (self.source_tables[0] if self.kind.sends else self.target.name,)
 
     def remembered(self) -> dict[str, Any]:
         """The fields that the checkpoint's sidecar stores; changing one needs a new ``checkpoint_version``."""

@@ -10,7 +10,7 @@ import sys
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from tidegate.advice import Command, Either, OutsideAct, new_version
+from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import CheckpointCorruptError, TableInDoubtError, TableUnreadableError, TidegateError
 from tidegate.probes import delta, delta_history
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from tidegate.advice import Advice
     from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.history import History
     from tidegate.layout import Layout
@@ -180,7 +179,7 @@ class _Check:
             flow=self.resolved.flow.name,
             known_by=f"{pipeline.name}/{by.name}",
             is_own=(pipeline.name, by.name) == (self.resolved.pipeline.name, self.resolved.flow.name),
-            way_out=way_out(pipeline, by),
+            way_out=recover_command(doubt.table if doubt.table in by.source_tables else by.recovered_by[0]),
         )
 
 
@@ -210,7 +209,7 @@ def check_checkpoint(
             raise CheckpointCorruptError(
                 f"flow {ref.flow!r}: {name} has batch {batch} of {ref.app_id}, but the checkpoint at {ref.path(layout)} {ends}: it was "
                 "restored from an older copy, or files of it are missing.",
-                Either(OutsideAct("restore the newer checkpoint"), new_version(ref.version)),
+                Either(OutsideAct("restore the newer checkpoint"), recover_command(*resolved.flow.recovered_by)),
                 path=str(ref.path(layout)),
             )
 
@@ -222,20 +221,3 @@ def writer_of(resolved: ResolvedFlow, table: str) -> tuple[Pipeline, Flow] | Non
         if (flow := pipeline.writer_of(table)) is not None:
             return pipeline, flow
     return None
-
-
-def way_out(pipeline: Pipeline, flow: Flow) -> Advice:
-    """What makes the tables of a flow right again after their history was lost, or what it has derived from a table."""
-    if not flow.feeds:
-        return _run(pipeline, flow, "reingest", "read the source again with `{}`")
-    if flow.is_staged:
-        return _run(pipeline, flow, "full_refresh", "derive it again with `{}`")
-    if flow.kind.sends:
-        return new_version(
-            flow.checkpoint_version, f"set {{}} for flow {flow.name!r}, which sends the whole table again"
-        )
-    return checkpoint.derived_again(flow, flow.checkpoint_version)
-
-
-def _run(pipeline: Pipeline, flow: Flow, mode: str, says: str) -> Advice:
-    return Command.tidegate("run", pipeline.name, "--mode", mode, "--flow", flow.name, says=says)

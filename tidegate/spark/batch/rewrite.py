@@ -16,7 +16,7 @@ from pyspark.sql import functions as F
 
 from tidegate import json_codec
 from tidegate.advice import Advice, Command, OutsideAct
-from tidegate.checkpoints import rewrite
+from tidegate.checkpoints import checkpoint, rewrite
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.errors import RewriteRefusedError
 from tidegate.impact import Impact, acceptance
@@ -114,6 +114,8 @@ def check(
         context.report.notes.append(f"keys of some of these rows: {path.relative_to(layout.lake)} in the lake")
     context.run.publish()
     limits = context.pipeline.rewrite_limits_of(context.flow)
+    if context.flow.keeps_rows:
+        limits = dataclasses.replace(limits, rows=0, deleted_share=0)
     needed = {
         acceptance(flow, each, getattr(impact, each)): f"{impact.phrase(each)}, more than {limits.share(each):.1%}"
         for each in limits.exceeded(impact)
@@ -123,6 +125,9 @@ def check(
     accepted = set(context.request.accept)
     if earlier is not None and earlier.app_id == context.app_id and instead is not None:
         accepted |= set(earlier.accepted)
+    # What a recovery loses was accepted before it began.
+    if impact.deleted <= checkpoint.refresh_origin(layout, context.ref).get("lost", 0):
+        accepted.add(acceptance(flow, "deleted", impact.deleted))
     reasons = tuple(reason for name, reason in needed.items() if name not in accepted)
     accepting = _accepting(context, tuple(needed), is_begun=instead is not None or judged is not None)
     if context.request.dry_run:

@@ -7,8 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from tidegate import json_codec
-from tidegate.advice import Edit, Either, OutsideAct, Then
-from tidegate.checkpoints.checkpoint import derived_again
+from tidegate.advice import Edit, Either, OutsideAct, Then, new_version, recover_command
 from tidegate.errors import LedgerImbalanceError
 from tidegate.formatting import count
 from tidegate.report import BatchRecord
@@ -111,7 +110,7 @@ def check_not_ahead(context: FlowContext, written: dict[str, int], planned: int)
                 f"flow {context.flow.name!r}: its {name} has batch {batch} of {context.app_id}, but the "
                 f"checkpoint at {context.checkpoint} ends with batch {planned}: it was restored from an older "
                 "copy, or files of it are missing.",
-                Either(OutsideAct("restore the newer checkpoint"), derived_again(context.flow, context.ref.version)),
+                Either(OutsideAct("restore the newer checkpoint"), recover_command(*context.flow.recovered_by)),
                 path=str(context.checkpoint),
             )
 
@@ -148,7 +147,7 @@ def check_commit(context: FlowContext, split: Split, commit: tables.Commit) -> N
             f"{count(split.expected_rows, 'row')} to be written to {context.target}, but its commit {commit.version} reports {reported:,}.",
             Then(
                 OutsideAct("report it with the run's report"),
-                derived_again(context.flow, context.ref.version, "set {} to derive the table again"),
+                new_version(context.ref.version, "set {} to derive the table again"),
             ),
         )
 

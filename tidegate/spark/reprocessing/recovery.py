@@ -35,8 +35,8 @@ def damages_of(context: FlowContext) -> tuple[Damage, ...]:
     return () if all(each.kind == "unfinished" for each in damages) else damages
 
 
-def accept_loss(context: FlowContext, damages: Sequence[Damage]) -> None:
-    """Record that the request accepts what no source has any more, beside the checkpoint and in the ledger.
+def accept_loss(context: FlowContext, damages: Sequence[Damage]) -> int:
+    """Record that the request accepts what no source has any more, beside the checkpoint and in the ledger; its number.
 
     Raises:
         LossNotAcceptedError: The request does not accept it. Nothing was changed.
@@ -44,7 +44,7 @@ def accept_loss(context: FlowContext, damages: Sequence[Damage]) -> None:
     layout, pipeline, flow = context.layout, context.pipeline.name, context.flow.name
     loss = losses.of_flow(layout, context.stores.kafka, context.resolved, tuple(damages))
     if loss is None:
-        return
+        return 0
     if loss.acceptance not in context.request.accept:
         raise LossNotAcceptedError([(pipeline, loss.flow, loss.what, loss.acceptance)])
     decided = [each for each in overrides.history(layout, pipeline, flow) if each.act == "loss"]
@@ -55,6 +55,7 @@ def accept_loss(context: FlowContext, damages: Sequence[Damage]) -> None:
             layout, pipeline, flow, Override(act="loss", by=by, reason=reason, lost=loss.number, what=loss.what)
         )
     ledger.record_gaps(layout, pipeline, flow)
+    return loss.number
 
 
 def set_damaged_aside(context: FlowContext) -> None:
@@ -83,8 +84,11 @@ def set_damaged_aside(context: FlowContext) -> None:
         context.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
 
 
-def open_refresh(context: FlowContext, damages: Sequence[Damage]) -> FlowContext:
-    """Open the next refresh. Its number is behind those of all transactions, also after a folder of checkpoints was put back or lost."""
+def open_refresh(context: FlowContext, damages: Sequence[Damage], lost: int) -> FlowContext:
+    """Open the next refresh, whose swap may delete as many rows as were accepted to be lost.
+
+    Its number is behind those of all transactions, also after a folder of checkpoints was put back or lost.
+    """
     names = (context.pipeline.name, context.flow.name)
     paths = evidence.own_tables(context.layout, context.pipeline, context.flow, context.ref)
     used = [context.ref.refresh]
@@ -102,6 +106,7 @@ def open_refresh(context: FlowContext, damages: Sequence[Damage]) -> FlowContext
         "run_key": context.run_key,
         "request_id": context.request.request_id,
         "requested_by": context.request.requested_by,
+        "lost": lost,
         "damages": [json_codec.to_plain(each) for each in damages],
     }
     checkpoint.record_refresh_origin(context.layout, ref, origin)

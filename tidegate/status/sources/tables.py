@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidegate.advice import Either, OutsideAct, new_version
+from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.checkpoints import vector
 from tidegate.checkpoints.progress import DeltaPosition
 from tidegate.errors import OffsetsExpiredError
@@ -248,9 +248,7 @@ def _expired_versions(table: str, why: str) -> OffsetsExpiredError:
         f"table {table} no longer has the changes that the checkpoint reads next: {why}.",
         Either(
             OutsideAct("restore the table"),
-            new_version(
-                says="raise checkpoint_version so that the flow rebuilds its target from the table's current contents"
-            ),
+            recover_command(table),
         ),
     )
 
