@@ -10,9 +10,6 @@
            staging/<pipeline>/<flow>/v<N>-<refresh>/            Delta: a full refresh before its swap
            checkpoints/<dag_id>/<flow>/                         notes about the flow, its versions and its checkpoints
            checkpoints/<dag_id>/<flow>/v<N>/<refresh>/          Spark's: offsets, commits, sources, state
-           checkpoints/<dag_id>/<flow>/reprocessing/            pending backfills and reingests of windows
-           checkpoints/<dag_id>/<flow>/claim.json               the claim of a replay in progress
-           checkpoints/<dag_id>/<flow>/undo.json                the undo of a run in progress
            aside/<time>/<folder of a table>/                    what a recovery could not read of a table
            leases/                                              per lease one empty file, and one that names its holder
            reports/<dag_id>/<run_key>/<id>.request.json         the request of a run
@@ -106,22 +103,6 @@ class Layout:
     def checkpoint(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
         """Spark's checkpoint folder."""
         return self.checkpoints(dag_id, flow) / f"v{version}" / str(refresh)
-
-    def snapshots(self, dag_id: str, flow: str) -> Path:
-        """The folder of announced snapshots of a flow (`tidegate.checkpoints.snapshots`), one JSON file each, which it streams."""
-        return self.checkpoints(dag_id, flow) / "snapshots"
-
-    def reprocessing(self, dag_id: str, flow: str) -> Path:
-        """Pending backfills and reingests of a flow, one JSON file each, and the keys of the one in progress."""
-        return self.checkpoints(dag_id, flow) / "reprocessing"
-
-    def claim(self, dag_id: str, flow: str) -> Path:
-        """The claim of the flow's replay in progress, as JSON; the file exists only while there is one."""
-        return self.checkpoints(dag_id, flow) / "claim.json"
-
-    def undo(self, dag_id: str, flow: str) -> Path:
-        """The flow's undo in progress, as JSON; the file exists only while there is one."""
-        return self.checkpoints(dag_id, flow) / "undo.json"
 
     def lease(self, resource: str) -> Path:
         """The empty file that is locked. Only the lock may open it in the committing process: closing it would release the lock."""

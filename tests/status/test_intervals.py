@@ -13,7 +13,9 @@ import pytest
 from tests.cli.project import append, quarantined
 from tests.status.sample_project import BRONZE, SILVER, SampleProject
 from tidegate import json_codec
+from tidegate.checkpoints.pending_jobs import WINDOWS
 from tidegate.errors import SpecError
+from tidegate.place import FlowPlace
 from tidegate.probes import files
 from tidegate.resolution import resolve
 from tidegate.spec import AfterTables, FileSource, Flow, Intervals, KafkaSource, Pipeline, TopicIntervals
@@ -124,15 +126,18 @@ def test_a_day_is_complete_when_its_corrected_file_was_replayed_and_not_when_it_
         assert states(completeness(project, MARKED)) == {"2026-01-01": "not read: 1 file changed after being read"}
 
 
+PIECE = {"number": 0, "window": {}, "planned_at_ms": 0, "requested_by": "ada"}
+
+
 def test_a_day_is_complete_again_when_a_reingest_has_read_its_changed_file(project: SampleProject) -> None:
     land(project, "dt=2026-01-01/a.csv", "dt=2026-01-01/_SUCCESS")
     read_all(project)
     later = datetime(2026, 1, 5, tzinfo=UTC)
     land(project, "dt=2026-01-01/a.csv", at=later)
-    piece = {"files": {f"{project.landing}/dt=2026-01-01/a.csv": int(later.timestamp() * 1000)}, "done": True}
+    piece = PIECE | {"files": {f"{project.landing}/dt=2026-01-01/a.csv": int(later.timestamp() * 1000)}, "done": True}
 
     assert completeness(project, MARKED).complete == ()
-    json_codec.write(project.layout.reprocessing("trips", "bronze") / "0.json", piece)
+    json_codec.write(WINDOWS.folder(FlowPlace(project.layout, "trips", "bronze")) / "0.json", piece)
     assert completeness(project, MARKED).complete == ("2026-01-01",)
 
 

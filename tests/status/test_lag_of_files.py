@@ -11,7 +11,9 @@ import pytest
 from tests.spark_files import add
 from tests.status.sample_project import BRONZE, SampleProject
 from tidegate import json_codec
+from tidegate.checkpoints.pending_jobs import WINDOWS
 from tidegate.errors import CheckpointCorruptError, NotDeliveredError
+from tidegate.place import FlowPlace
 from tidegate.spec import FileSource, Intervals
 
 
@@ -105,14 +107,17 @@ def test_a_file_that_changed_after_it_was_read_is_reported_but_is_no_work(projec
     assert "1 file changed after being read" in lag.reason
 
 
+PIECE = {"number": 0, "window": {}, "planned_at_ms": 0, "requested_by": "ada"}
+
+
 def test_a_changed_file_that_a_reingest_has_read_is_not_reported_until_it_changes_again(project: SampleProject) -> None:
     path = project.land("a.csv")
     project.read_everything(project.checkpoint("bronze"))
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 5_000_000_000))
     files = {str(path): path.stat().st_mtime_ns // 1_000_000}
-    folder = project.layout.reprocessing("trips", "bronze")
+    folder = WINDOWS.folder(FlowPlace(project.layout, "trips", "bronze"))
     for done, rewritten in ((False, 1), (True, 0)):
-        json_codec.write(folder / "0.json", {"number": 0, "files": files, "done": done})
+        json_codec.write(folder / "0.json", {**PIECE, "files": files, "done": done})
         assert project.measure(BRONZE).rewritten == rewritten
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 5_000_000_000))
     assert project.measure(BRONZE).rewritten == 1

@@ -11,10 +11,11 @@ from tests.resolved import resolved_flow
 from tests.spark_files import DeltaLog, add, delta_offset, txn
 from tests.status.sample_project import BRONZE, GOLD, SILVER, SampleProject
 from tidegate.checkpoints import checkpoint, refusal, rewrite
+from tidegate.checkpoints.pending_jobs import UNDO
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.impact import Impact
-from tidegate.place import Place
+from tidegate.place import FlowPlace, Place
 from tidegate.spec import Pipeline, Statistic, Thresholds
 
 
@@ -142,7 +143,7 @@ def test_a_full_refresh_waits_to_be_swapped_in_until_the_table_has_it(project: S
 def test_an_interrupted_undo_is_work_also_without_new_data(project: SampleProject) -> None:
     before = project.measure(SILVER)
     assert not before.has_work
-    marker = project.layout.undo("trips", "silver")
+    marker = UNDO.path(FlowPlace(project.layout, "trips", "silver"))
     marker.parent.mkdir(parents=True, exist_ok=True)
     marker.write_text("{}")
     after = project.measure(SILVER)

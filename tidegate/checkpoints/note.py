@@ -17,6 +17,7 @@ from tidegate.folders import entries
 from tidegate.place import FlowPlace
 
 T = TypeVar("T")
+K = TypeVar("K")
 P = TypeVar("P", bound=FlowPlace, contravariant=True)
 
 
@@ -67,6 +68,10 @@ class Note(NoteKind[T, P]):
         """Write it, or replace it."""
         json_codec.write(self.path(place), value)
 
+    def read_as(self, place: P, kind: type[K]) -> K | None:
+        """What it says, with the fields or the methods of a dataclass that is derived from `content`. Raises as `read`."""
+        return json_codec.read(self.path(place), kind, self.repair)
+
     def clear(self, place: P) -> None:
         """Delete it, if there is one."""
         self.path(place).unlink(missing_ok=True)
@@ -92,9 +97,17 @@ class NumberedNotes(NoteKind[T, P]):
         """What one says; None without it. Raises as `Note.read`."""
         return json_codec.read(self.path(place, number), self.content, self.repair)
 
+    def read_as(self, place: P, number: int, kind: type[K]) -> K | None:
+        """What one says, with more fields: those of a dataclass that is derived from `content`. Raises as `Note.read`."""
+        return json_codec.read(self.path(place, number), kind, self.repair)
+
     def write(self, place: P, number: int, value: T) -> None:
         """Write one, or replace it."""
         json_codec.write(self.path(place, number), value)
+
+    def clear(self, place: P, number: int) -> None:
+        """Delete one, if it exists."""
+        self.path(place, number).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,6 +7,7 @@ from tidegate.checkpoints.derivation import DERIVATION
 from tidegate.checkpoints.history import HISTORY
 from tidegate.checkpoints.note import AnyNote
 from tidegate.checkpoints.overrides import OVERRIDES
+from tidegate.checkpoints.pending_jobs import CLAIM, UNDO, WINDOWS
 from tidegate.checkpoints.refusal import DECISION, REFUSAL
 from tidegate.checkpoints.rewrite import REWRITE
 from tidegate.checkpoints.snapshots import COMPARED, SNAPSHOTS
@@ -16,6 +17,6 @@ from tidegate.checkpoints.vector import STARTS
 NOTES: tuple[AnyNote, ...] = (
     *(SIDECAR, SCHEMA, TOPIC),
     *(ORIGIN, STARTS, HISTORY, REFUSAL, DECISION, COMPARED),
-    *(OVERRIDES, SNAPSHOTS, REWRITE, DERIVATION),
+    *(OVERRIDES, SNAPSHOTS, REWRITE, DERIVATION, WINDOWS, CLAIM, UNDO),
 )
 """Those of a version, of a checkpoint, and of a flow."""

@@ -7,46 +7,43 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from tidegate import json_codec
-from tidegate.advice import OutsideAct
-from tidegate.folders import entries
+from tidegate.checkpoints.pending_jobs import WINDOWS, PendingWindow
+from tidegate.place import FlowPlace
 
 State = tuple[str, int]
 """Path and modification time, in milliseconds since 1970, of a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Piece:
+class _Piece(PendingWindow):
     """What this module needs of `tidegate.spark.reprocessing.reingest.Piece`."""
 
     files: dict[str, int] = field(default_factory=dict)
-    done: bool = False
 
 
-def unread(folder: Path, changed: Iterable[State]) -> set[State]:
+def unread(place: FlowPlace, changed: Iterable[State]) -> set[State]:
     """Those of the changed files that no reingest has read as they are now; bronze or quarantine has the others.
 
     Args:
-        folder: `tidegate.layout.Layout.reprocessing` of the flow. It is read only if a file was changed.
+        place: The flow. What it stores is read only if a file was changed.
 
     Raises:
         DamagedFileError: The content of a file in the folder does not fit.
     """
     left = set(changed)
-    return left - read(folder) if left else left
+    return left - read(place) if left else left
 
 
-def read(folder: Path) -> set[State]:
+def read(place: FlowPlace) -> set[State]:
     """The files that reingests have read, as they were then.
 
     Raises:
         DamagedFileError: The content of a file in the folder does not fit.
     """
     files: set[State] = set()
-    for path in entries(folder, "*.json"):
-        piece = json_codec.read(path, _Piece, OutsideAct("restore it from a backup"))
+    for number in WINDOWS.numbers(place):
+        piece = WINDOWS.read_as(place, number, _Piece)
         if piece is not None and piece.done:
             files |= piece.files.items()
     return files

@@ -12,6 +12,7 @@ from tidegate.folders import entries
 from tidegate.formatting import count
 from tidegate.impact import acceptance
 from tidegate.ops import store
+from tidegate.place import FlowPlace
 from tidegate.probes import delta_history, delta_table, files, kafka
 from tidegate.spec import FileSource, KafkaSource
 
@@ -88,7 +89,7 @@ def _of_files(layout: Layout, resolved: ResolvedFlow, source: FileSource) -> Los
 
 def _read_files(layout: Layout, pipeline: str, flow: str) -> set[State]:
     """The files that any checkpoint of a flow, or a reingest, has read and whose records were written."""
-    read = reingested.read(layout.reprocessing(pipeline, flow))
+    read = reingested.read(FlowPlace(layout, pipeline, flow))
     for ref in _refs(layout, pipeline, flow):
         folder = ref.path(layout)
         try:

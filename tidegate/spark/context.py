@@ -12,6 +12,7 @@ from tidegate.advice import Edit
 from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import SpecError
 from tidegate.layout import Layout
+from tidegate.place import Place
 from tidegate.report import BatchRecord, FlowReport, Verdict
 from tidegate.request import RunRequest
 from tidegate.resolution import ResolvedFlow
@@ -79,6 +80,11 @@ class FlowContext:
     def layout(self) -> Layout:
         """The lake and the landing zone."""
         return self.stores.layout
+
+    @property
+    def place(self) -> Place:
+        """The checkpoint in the lake."""
+        return self.ref.place(self.layout)
 
     @property
     def request(self) -> RunRequest:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from tidegate import dates
 from tidegate.checkpoints import reingested
 from tidegate.ops import query, store
+from tidegate.place import FlowPlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -39,7 +40,7 @@ def unread(
     """
     states = ((file.path, file.modified_ms) for file in listed)
     changed = (state for state in states if state[1] != read.get(state[0], state[1]))
-    left = reingested.unread(layout.reprocessing(pipeline, flow.name), changed)
+    left = reingested.unread(FlowPlace(layout, pipeline, flow.name), changed)
     if left:
         times = [_EPOCH + timedelta(milliseconds=modified_ms) for _, modified_ms in left]
         left -= stored(layout.table(flow.target.name), (min(times), max(times) + timedelta(milliseconds=1)))

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from tidegate import json_codec
-from tidegate.advice import OutsideAct
 from tidegate.checkpoints import lease, refusal
-from tidegate.folders import entries
+from tidegate.checkpoints.note import Note
+from tidegate.checkpoints.pending_jobs import CLAIM, UNDO, WINDOWS
+from tidegate.place import FlowPlace
 from tidegate.probes import delta
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.layout import Layout
     from tidegate.spec import Flow, Pipeline
@@ -77,8 +75,8 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef, bat
         written=batch_id is not None and not quarantined_whole and _is_written(layout, pipeline, flow, ref, batch_id),
         swap_pending=_swap_pending(layout, pipeline, flow, ref),
         backfill=_unfinished_backfill(layout, pipeline, flow, ref),
-        claimed=_interrupted(layout, pipeline, flow, layout.claim(pipeline.name, flow.name)),
-        undoing=_interrupted(layout, pipeline, flow, layout.undo(pipeline.name, flow.name)),
+        claimed=_interrupted(layout, pipeline, flow, CLAIM),
+        undoing=_interrupted(layout, pipeline, flow, UNDO),
     )
 
 
@@ -95,26 +93,19 @@ def _swap_pending(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Checkpoin
     return staging.is_dir() and delta.transaction_version(layout.table(flow.target.name), ref.app_id) is None
 
 
-@dataclass(frozen=True)
-class _Stored:
-    done: bool
-
-
 def _unfinished_backfill(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> int | None:
     """The number of a backfill that wrote rows and did not finish, or None (`tidegate.spark.reprocessing.backfill`)."""
-    backfills = sorted(
-        entries(layout.reprocessing(pipeline.name, flow.name), "*.json"), key=lambda path: (len(path.name), path.name)
-    )
-    last = json_codec.read(backfills[-1], _Stored, OutsideAct("restore it from a backup")) if backfills else None
+    place = ref.place(layout)
+    last = next((WINDOWS.read(place, number) for number in reversed(WINDOWS.numbers(place))), None)
     if last is None or last.done:
         return None
-    number, app_id = int(backfills[-1].stem), ref.windows_app_id
+    number, app_id = last.number, ref.windows_app_id
     tables = (layout.table(flow.target.name), layout.quarantine(pipeline.name, flow.name))
     return number if any(delta.transaction_version(path, app_id) == number for path in tables) else None
 
 
-def _interrupted(layout: Layout, pipeline: Pipeline, flow: Flow, marker: Path) -> bool:
+def _interrupted(layout: Layout, pipeline: Pipeline, flow: Flow, marker: Note[Any, FlowPlace]) -> bool:
     """Whether a replay or an undo left the file that it removes at its end; one that is running holds the lease."""
-    if not marker.exists():
+    if not marker.exists(FlowPlace(layout, pipeline.name, flow.name)):
         return False
     return lease.holder(layout, lease.checkpoint_resource(pipeline.name, flow.name)) is None

@@ -9,15 +9,21 @@ from typing import Any
 import pytest
 
 from tests.spark import flow_context as orders
+from tidegate.checkpoints.pending_jobs import UNDO, WINDOWS
+from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.report import BatchRecord
 from tidegate.spark import flow
 from tidegate.spark.batch import ledger, micro_batch
 from tidegate.spark.context import FlowContext
 from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import backfill, pending_work
+from tidegate.spark.reprocessing import backfill, pending_work, reingest, undo
 
 NO_SPARK: Any = None
-WINDOWS = "orders/silver/v1/0/window"
+APP_ID = "orders/silver/v1/0/window"
+
+KEPT_NOTES = Path(__file__).parents[2] / "checkpoints" / "notes"
+"""A lake with one note of each kind (`tests/checkpoints/test_notes.py`)."""
 
 
 def silver(folder: Path, **more: Any) -> FlowContext:
@@ -26,7 +32,7 @@ def silver(folder: Path, **more: Any) -> FlowContext:
 
 def has_written(monkeypatch: pytest.MonkeyPatch, *paths: Path) -> None:
     """These tables have backfill 0 of the first checkpoint."""
-    monkeypatch.setattr(tables, "transactions", lambda _spark, path: {WINDOWS: 0} if path in paths else {})
+    monkeypatch.setattr(tables, "transactions", lambda _spark, path: {APP_ID: 0} if path in paths else {})
 
 
 @pytest.mark.parametrize("table", ["live", "quarantine"])
@@ -93,3 +99,22 @@ def test_a_new_version_drops_a_half_written_backfill_records_what_the_table_has_
     assert newer.report.notes == [
         "backfill 0 of checkpoint v1/0 was half-written and is not finished: the new checkpoint reads its rows again"
     ]
+
+
+@pytest.mark.parametrize(("flow", "kind"), [("silver", backfill.Backfill), ("bronze", reingest.Piece)])
+def test_what_an_earlier_release_stored_is_read_and_written_with_the_same_bytes(
+    flow: str, kind: type[pending_work.PendingWork], tmp_path: Path
+) -> None:
+    kept, copied = (FlowPlace(Layout(lake, lake), "orders", flow) for lake in (KEPT_NOTES, tmp_path))
+    stored = WINDOWS.read_as(kept, 0, kind)
+    assert stored is not None
+    WINDOWS.write(copied, 0, stored)
+    assert WINDOWS.path(copied, 0).read_bytes() == WINDOWS.path(kept, 0).read_bytes()
+
+
+def test_an_undo_of_an_earlier_release_is_read_and_written_with_the_same_bytes(tmp_path: Path) -> None:
+    kept, copied = (FlowPlace(Layout(lake, lake), "orders", "silver") for lake in (KEPT_NOTES, tmp_path))
+    stored = UNDO.read_as(kept, undo.Undo)
+    assert stored is not None
+    UNDO.write(copied, stored)
+    assert UNDO.path(copied).read_bytes() == UNDO.path(kept).read_bytes()

@@ -15,8 +15,10 @@ import pytest
 
 from tests.deployment import Deployment
 from tests.spark import flow_context as orders
+from tidegate.checkpoints.pending_jobs import CLAIM
 from tidegate.errors import RequestError, SourceUnavailableError, UnexpectedError
 from tidegate.ops import store
+from tidegate.place import FlowPlace
 from tidegate.quarantine import claims
 from tidegate.quarantine.selection import Selection
 from tidegate.spark.batch import micro_batch
@@ -98,7 +100,7 @@ def replay_lines(context: FlowContext) -> list[dict[str, Any]]:
 def expect_every_order_in_one_place(context: FlowContext, count: int = 8) -> None:
     rows = orders.table(context.quarantine)
     assert {row["_in_hand"] for row in rows} == {None}, "no entry is claimed"
-    assert not context.layout.claim("orders", context.flow.name).exists()
+    assert not CLAIM.path(FlowPlace(context.layout, "orders", context.flow.name)).exists()
     written = [row["id"] for row in orders.table(context.live)]
     assert len(written) == len(set(written)) == count - len(open_ids(context))
     assert not set(written) & set(open_ids(context))
@@ -112,7 +114,7 @@ def test_rows_that_pass_are_written_and_rows_that_fail_keep_their_entry(place: P
 
     assert (dry_run.report.dry_run, [line.read for line in dry_run.report.batches]) == (True, [4])
     assert {row["_row_id"]: row for row in orders.table(context.quarantine)} == before, "a dry run changes nothing"
-    assert (replay_lines(context), context.layout.claim("orders", "silver").exists()) == ([], False)
+    assert (replay_lines(context), CLAIM.path(FlowPlace(context.layout, "orders", "silver")).exists()) == ([], False)
     replay.replay_entries(context, ALL)
     (line,) = context.report.batches
     assert (line.kind, line.read, line.written, line.quarantined, line.imbalance()) == ("replay", 5, 3, 2, 0)
@@ -199,7 +201,7 @@ def test_the_next_run_releases_a_replay_that_crashed_before_it_wrote_to_the_targ
         with pytest.raises(SourceUnavailableError):
             replay.replay_entries(silver(place, 5), ALL)
     context = silver(place)
-    assert context.layout.claim("orders", "silver").exists()
+    assert CLAIM.path(FlowPlace(context.layout, "orders", "silver")).exists()
     assert claims.unfinished_claim(context.quarantine) is not None
 
     run_flow(context)

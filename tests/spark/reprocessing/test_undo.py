@@ -27,9 +27,11 @@ from tests.spark.reprocessing.test_backfill import (
     six_orders_of_six_days,
     without,
 )
+from tidegate.checkpoints.pending_jobs import UNDO
 from tidegate.errors import RequestError
 from tidegate.layout import run_key
 from tidegate.ops import store
+from tidegate.place import FlowPlace
 from tidegate.planning import undo as planning
 from tidegate.quarantine.selection import Selection
 from tidegate.spark.batch import micro_batch
@@ -320,7 +322,7 @@ def test_the_rows_of_a_record_with_an_entry_are_put_back_or_left_together_also_a
         with pytest.raises(Exception, match="ConnectionError"):
             undo_as("u1", legs_of(place), "b1")
     assert states(legs_of(place)) == {2: "replayed", 4: "open"}
-    (left,) = json.loads(legs_of(place).layout.undo("orders", "latest").read_text())["left"]
+    (left,) = json.loads(UNDO.path(FlowPlace(legs_of(place).layout, "orders", "latest")).read_text())["left"]
     (entry,) = (row for row in orders.table(legs_of(place).quarantine) if row["state"] == "replayed")
     assert left == entry["_row_id"], "decided before the first write"
     done = run_as("next", legs_of(place))
@@ -425,7 +427,7 @@ def test_an_interrupted_undo_is_finished_once_by_the_next_run_if_it_has_written(
 
     run_flow(run_as("next", silver(place)))
 
-    assert not silver(place).layout.undo("orders", "silver").exists()
+    assert not UNDO.path(FlowPlace(silver(place).layout, "orders", "silver")).exists()
     assert (2 in amounts(silver(place))) is has_written
     assert states(silver(place)) == {2: "withdrawn" if has_written else "open"}
     recorded = [(line["run_key"], line["mode"], line["upserted"], line["closed"]) for line in undo_lines(silver(place))]

@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from tidegate import lateness
 from tidegate.advice import Edit
 from tidegate.checkpoints.lease import checkpoint_resource
+from tidegate.checkpoints.pending_jobs import WINDOWS
 from tidegate.errors import LeaseHeldError, RequestError
 from tidegate.ops import heartbeats
 from tidegate.runs import event_time
@@ -106,7 +107,7 @@ def source_rows(context: FlowContext, keys: DataFrame, pending: Backfill) -> Dat
 
 
 def _raising_path(context: FlowContext, pending: Backfill) -> Path:
-    return context.layout.reprocessing(context.pipeline.name, context.flow.name) / f"{pending.number}.raising"
+    return WINDOWS.folder(context.place) / f"{pending.number}.raising"
 
 
 def _raising(context: FlowContext, pending: Backfill) -> DataFrame | None:

@@ -42,7 +42,7 @@ def _read_stream(context: FlowContext) -> DataFrame:
     candidates = find(context.layout, context.pipeline, context.flow)
     if candidates.newest is not None:
         snapshots.announce(context.layout, context.ref, candidates.newest.name, candidates.files)
-    folder = context.layout.snapshots(context.pipeline.name, context.flow.name)
+    folder = snapshots.SNAPSHOTS.folder(context.place)
     folder.mkdir(parents=True, exist_ok=True)
     return context.spark.readStream.format("text").option("maxFileAge", "3650000d").load(str(folder))
 

@@ -10,10 +10,9 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
-from tidegate import identity, json_codec
-from tidegate.advice import OutsideAct
+from tidegate import identity
 from tidegate.checkpoints import checkpoint
-from tidegate.folders import entries
+from tidegate.checkpoints.pending_jobs import WINDOWS, PendingWindow
 from tidegate.spark.batch import ledger, micro_batch
 from tidegate.spark.batch.work import Work
 from tidegate.spark.lake import tables
@@ -26,17 +25,8 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PendingWork(Work):
-    """A backfill, or a piece of a reingest; its fields are JSON values."""
-
-    number: int
-    """Also the ``txnVersion`` of its writes."""
-    window: dict[str, str]
-    planned_at_ms: int
-    requested_by: str
-    request_id: str = ""
-    """Retries of one request do the work once. Airflow gives a cleared run a new request."""
-    done: bool = False
+class PendingWork(PendingWindow, Work):
+    """A backfill, or a piece of a reingest."""
 
     def app_id(self, ref: CheckpointRef) -> str:
         """The one of the checkpoint's windows."""
@@ -52,24 +42,24 @@ Stored = TypeVar("Stored", bound=PendingWork)
 
 def numbers(context: FlowContext) -> list[int]:
     """The numbers of all stored backfills or reingests of the flow, ascending."""
-    return sorted(int(path.stem) for path in entries(folder(context), "*.json") if path.stem.isdigit())
+    return WINDOWS.numbers(context.place)
 
 
 def read(context: FlowContext, number: int, kind: type[Stored]) -> Stored:
     """One of them; raises `DamagedFileError` if its file does not have the content that `write` gave it."""
-    work = json_codec.read(_path(context, number), kind, OutsideAct("restore it from a backup"))
+    work = WINDOWS.read_as(context.place, number, kind)
     assert work is not None
     return work
 
 
 def write(context: FlowContext, work: PendingWork) -> None:
     """Store one, or replace it, atomically."""
-    json_codec.write(_path(context, work.number), work)
+    WINDOWS.write(context.place, work.number, work)
 
 
 def drop(context: FlowContext, number: int) -> None:
     """Delete one that has written nothing."""
-    _path(context, number).unlink()
+    WINDOWS.clear(context.place, number)
 
 
 def has_begun(context: FlowContext, number: int) -> bool:
@@ -114,8 +104,4 @@ def is_unfinished(context: FlowContext) -> bool:
 
 def folder(context: FlowContext) -> Path:
     """The folder of the flow's files, and of the keys of its backfills."""
-    return context.layout.reprocessing(context.pipeline.name, context.flow.name)
-
-
-def _path(context: FlowContext, number: int) -> Path:
-    return folder(context) / f"{number}.json"
+    return WINDOWS.folder(context.place)

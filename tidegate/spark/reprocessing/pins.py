@@ -19,6 +19,7 @@ from tidegate import identity
 from tidegate.advice import Advice, Command, Either, OutsideAct, Then
 from tidegate.checkpoints import checkpoint, progress, vector
 from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.checkpoints.pending_jobs import CLAIM, UNDO
 from tidegate.errors import CheckpointCorruptError, RequestError, SourceError, WriteConflictError
 from tidegate.probes import delta
 from tidegate.spark.batch import late_rows, quarantine
@@ -240,8 +241,8 @@ def _check_whole(context: FlowContext) -> None:
     started = [
         what
         for what, is_started in (
-            ("a replay", context.layout.claim(*names).exists()),
-            ("an undo", context.layout.undo(*names).exists()),
+            ("a replay", CLAIM.exists(context.place)),
+            ("an undo", UNDO.exists(context.place)),
             ("a backfill or a reingest", pending_work.is_unfinished(context)),
         )
         if is_started

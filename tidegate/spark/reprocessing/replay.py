@@ -29,6 +29,7 @@ import pyarrow
 from tidegate import json_codec
 from tidegate.advice import Command, OutsideAct, Then
 from tidegate.checkpoints import checkpoint, progress
+from tidegate.checkpoints.pending_jobs import CLAIM, PendingReplay
 from tidegate.errors import RequestError
 from tidegate.formatting import count
 from tidegate.ops import store
@@ -104,12 +105,6 @@ ENTRIES_AT_ONCE = 10_000
 _REPAIR = OutsideAct("restore it from a backup")
 
 
-@dataclass(frozen=True)
-class _Marker:
-    by: str
-    """Who requested the replay."""
-
-
 def replay_entries(
     context: FlowContext, selection: Selection, *, limit: int | None = None, dry_run: bool = False
 ) -> None:
@@ -142,8 +137,7 @@ def finish_interrupted(context: FlowContext) -> None:
     If late table or target contain the claim's transaction, it is finished. Otherwise its entries are released: a run
     does not replay entries without a request.
     """
-    marker = _marker(context)
-    replay = json_codec.read(marker, _Marker, _REPAIR)
+    replay = CLAIM.read(context.place)
     if replay is None or context.target != context.live:
         return
     # The ledger line names the request of the replay, also when a later run writes it.
@@ -161,7 +155,7 @@ def finish_interrupted(context: FlowContext) -> None:
             context.report.notes.append(
                 f"released the entries of the interrupted replay {number}: {count(unfinished.entries, 'entry', 'entries')} open again"
             )
-    marker.unlink(missing_ok=True)
+    CLAIM.clear(context.place)
 
 
 def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
@@ -221,18 +215,12 @@ def _replay(context: FlowContext, selection: Selection, limit: int | None) -> No
 def claim(context: FlowContext, selection: Selection, *, number: int, first: int, limit: int) -> claims.Claim | None:
     """Step a: claim entries; None if none match. The claim is noted in files first, so that a later run finds it."""
     by = context.request.requested_by or "tidegate"
-    marker = _marker(context)
     json_codec.write(_claims_file(context), [*_claim_numbers(context), number])
-    json_codec.write(marker, _Marker(by))
+    CLAIM.write(context.place, PendingReplay(by))
     created = claims.create(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
     if created is None:
-        marker.unlink()
+        CLAIM.clear(context.place)
     return created
-
-
-def _marker(context: FlowContext) -> Path:
-    """This file exists while a claim of the flow is unfinished."""
-    return context.layout.claim(context.pipeline.name, context.flow.name)
 
 
 def _claims_file(context: FlowContext) -> Path:
@@ -276,10 +264,10 @@ def process_claim(context: FlowContext, number: int) -> None:
         failure = translate(error, what="a replay", checkpoint=str(context.checkpoint))
         if not failure.transient and not _has_begun(claim_context, number):
             claims.release(context.quarantine, number)
-            _marker(context).unlink(missing_ok=True)
+            CLAIM.clear(context.place)
         raise
     settle(claim_context, number)
-    _marker(context).unlink(missing_ok=True)
+    CLAIM.clear(context.place)
 
 
 def _has_begun(context: FlowContext, number: int) -> bool:

@@ -20,7 +20,8 @@ import pendulum
 from pyspark.sql import functions as F
 
 from tidegate import identity, json_codec
-from tidegate.advice import Command, OutsideAct
+from tidegate.advice import Command
+from tidegate.checkpoints.pending_jobs import UNDO, PendingUndo, Undone
 from tidegate.errors import RequestError
 from tidegate.formatting import count
 from tidegate.planning import undo as planning
@@ -46,36 +47,11 @@ if TYPE_CHECKING:
 KEYS_KEPT = 1_000
 """How many keys of rows of each kind are written down for people."""
 ALREADY_DONE = "an earlier attempt completed this request"
-_REPAIR = OutsideAct("restore it from a backup")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Undone:
-    """A commit that is put back."""
-
-    kind: str
-    """Of its ledger line."""
-    app_id: str
-    number: int
-    version: int
-    """Of the target."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Undo(Work):
-    """The undo of one run in one flow, as it is stored beside the checkpoint."""
-
-    number: int
-    """Also the ``txnVersion`` of its writes."""
-    undoes: str
-    """The key of the run that is undone."""
-    commits: tuple[Undone, ...]
-    planned_at_ms: int
-    run_id: str
-    """Of the undo itself, for its ledger line, also when a later run writes it."""
-    requested_by: str
-    left: tuple[str, ...] = ()
-    """The records of `undo_entries.left_together`, decided before the first write: a rerun leaves the rows of the same ones."""
+class Undo(PendingUndo, Work):
+    """The undo of one run in one flow; ``left`` are the records of `undo_entries.left_together`."""
 
     def app_id(self, ref: CheckpointRef) -> str:
         """One for all undos of the flow."""
@@ -122,17 +98,17 @@ def undo_run(context: FlowContext) -> None:
         if context.request.dry_run:
             _dry_run(context, pending)
             return
-        json_codec.write(_marker(context), pending)
+        UNDO.write(context.place, pending)
         _run(context, pending)
 
 
 def finish_pending(context: FlowContext) -> None:
     """Finish an undo that crashed after its first write; drop one that wrote nothing."""
-    pending = json_codec.read(_marker(context), Undo, _REPAIR)
+    pending = UNDO.read_as(context.place, Undo)
     if pending is None:
         return
     if _highest_number(context) < pending.number:
-        _marker(context).unlink()
+        UNDO.clear(context.place)
         return
     _run(context, pending)
     context.report.notes.append(f"finished the interrupted undo {pending.number} of run {pending.undoes}")
@@ -145,7 +121,7 @@ def _run(context: FlowContext, pending: Undo) -> None:
     own = dataclasses.replace(context, run=dataclasses.replace(context.run, request=request))
     own = own.doing(pending, context.spark.newSession())
     micro_batch.run_steps(own, pending.number, lambda decision: split(own, pending, decision))
-    _marker(context).unlink()
+    UNDO.clear(context.place)
 
 
 def _dry_run(context: FlowContext, pending: Undo) -> None:
@@ -176,7 +152,7 @@ def split(context: FlowContext, pending: Undo, decision: Decision | None) -> Spl
     changed_entries = None if is_decided else undo_entries.changed(context, pending)
     left = pending.left if is_decided else undo_entries.left_together(context, changed_entries, state)
     if left and decision is not None and not is_decided:
-        json_codec.write(_marker(context), dataclasses.replace(pending, left=left))
+        UNDO.write(context.place, dataclasses.replace(pending, left=left))
     state = undo_entries.leave(context, state, left)
     if is_filtered := bool(context.flow.target.child_keys or left):
         changes = state.where("_state NOT IN ('changed', 'kept')").select(*changes.columns)
@@ -315,7 +291,3 @@ def _highest_number(context: FlowContext) -> int:
     """The number of the flow's last undo that wrote to the quarantine or to the live table; -1 without one."""
     app_id = context.ref.undos_app_id
     return max(tables.transactions(context.spark, path).get(app_id, -1) for path in (context.quarantine, context.live))
-
-
-def _marker(context: FlowContext) -> Any:
-    return context.layout.undo(context.pipeline.name, context.flow.name)
