@@ -73,7 +73,7 @@ def test_a_refresh_does_not_run_a_backfill_that_has_written_nothing(
     assert (refreshed.ref.refresh, pending_work.numbers(context), refreshed.report.notes) == (1, [], [])
 
 
-@pytest.mark.parametrize(("table", "lines"), [("live", [WINDOWS]), ("quarantine", [])])
+@pytest.mark.parametrize(("table", "lines"), [("live", [APP_ID]), ("quarantine", [])])
 def test_a_new_version_drops_a_half_written_backfill_records_what_the_table_has_and_says_so(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str, lines: list[str]
 ) -> None:
