@@ -38,7 +38,7 @@ class Judge:
         self.unread: list[Record] = []
         """Records in bronze that silver has not read."""
         self.files: list[Entry] = []
-        """The entries of files, in the landing flow's quarantine."""
+        """The entries of files or messages, in the landing flow's quarantine."""
         self.silver: dict[int, Row] = {}
         self.entries: list[Entry] = []
         self.gold: dict[date | None, tuple[int, int | None]] = {}
@@ -47,17 +47,17 @@ class Judge:
 
     # What is done.
 
-    def read_source(self, records: Iterable[Record], bad_files: Mapping[str, str], files: int = 0) -> None:
-        """The landing flow reads what is new: records of good files, and the ids of bad ones with their rule."""
-        new = list(records)
+    def read_source(self, records: Iterable[Record], bad: Mapping[str, str], files: int = 0) -> None:
+        """The landing flow reads what is new: records of good files or messages, and the ids of bad ones with their rule."""
+        new, level = list(records), "file" if files else "message"
         self.bronze.update({record.row_id: record for record in new})
         self.unread += new
         checkpoint = (1, self.bronze_refresh)
-        self.files += [
-            Entry(name, frozenset({rule}), level="file", checkpoint=checkpoint) for name, rule in bad_files.items()
-        ]
-        if not self.bronze_refresh:
-            self._add("hunt/bronze/v1/0", read=len(new), files_listed=files, files_quarantined=len(bad_files))
+        self.files += [Entry(name, frozenset({rule}), level=level, checkpoint=checkpoint) for name, rule in bad.items()]
+        if not self.bronze_refresh and files:
+            self._add("hunt/bronze/v1/0", read=len(new), files_listed=files, files_quarantined=len(bad))
+        elif not self.bronze_refresh:
+            self._add("hunt/bronze/v1/0", read=len(new) + len(bad), quarantined=len(bad))
 
     def correct_file(self, bad_file: str, records: Iterable[Record]) -> None:
         """A replay of the landing flow reads a corrected file; all others are as bad as before."""

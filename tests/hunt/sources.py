@@ -60,6 +60,8 @@ def generated_fields(rng: random.Random) -> Fields:
 
 HEADERS: list[list[tuple[str, str | bytes | None]]] = [[], [("trace", b"\x00\x01")], [("trace", None), ("trace", b"2")]]
 """Of messages, one of them chosen at random."""
+ODD_TIMES = (2**63 - 1, LANDED * 10**9, LANDED * 10**6, 253_402_300_800_000, -12_219_292_800_001, -62_135_596_800_000)
+"""Timestamps of messages that no table holds: nanoseconds, microseconds, the year 10000, before 1582-10-15."""
 
 
 def _by_numbers(path: Path) -> list[str | int]:
@@ -78,7 +80,7 @@ class Source(Protocol):
         """Add something new, and describe it."""
 
     def read(self) -> tuple[Sequence[Record], Mapping[str, str], int]:
-        """Records, bad files with their rules, and the number of files, since the last call."""
+        """Records, bad files or messages with their rules, and the number of files, since the last call."""
 
 
 @dataclass
@@ -245,8 +247,9 @@ class Topic:
         return f'KafkaSource(topic="{self.name}", schema=SCHEMA, format="json", {limit})'
 
     def create(self) -> None:
-        """Create the topic. Its messages are older than Kafka's retention."""
-        self.broker.create_topic(self.name, self.partitions, {"retention.ms": "-1", "segment.ms": "1000"})
+        """Create the topic. Its messages are older than Kafka's retention, and some have a time of any year."""
+        any_time = {f"message.timestamp.{side}.max.ms": str(2**63 - 1) for side in ("before", "after")}
+        self.broker.create_topic(self.name, self.partitions, {"retention.ms": "-1", "segment.ms": "1000", **any_time})
 
     def compact(self) -> None:
         """Let the broker compact it: of each key the newest message stays, and all of the newest segment."""
@@ -259,13 +262,13 @@ class Topic:
         admin.incremental_alter_configs([resource])[resource].result(TIMEOUT_SECONDS)
 
     def send_one_by_one(self, rng: random.Random, number: int) -> None:
-        """Send messages of three keys to partition 0, each in a segment of its own: two seconds later than the one before."""
+        """Send messages of three keys to partition 0, each in a segment of its own: two seconds after the one before, or of the year 1."""
         from confluent_kafka import Producer
 
         producer = Producer({"bootstrap.servers": self.broker.bootstrap, "log_level": 0})
         for each in range(number):
             value = json_text(rng, [generated_fields(rng)], {}).encode()
-            timestamp = (LANDED + 2 * (self._sent + each)) * 1000
+            timestamp = ODD_TIMES[-1] if rng.random() < 0.15 else (LANDED + 2 * (self._sent + each)) * 1000
             producer.produce(self.name, key=rng.choice("abc").encode(), value=value, partition=0, timestamp=timestamp)
             # A batch is never divided into segments.
             assert producer.flush(TIMEOUT_SECONDS) == 0
@@ -300,7 +303,7 @@ class Topic:
                 value=None if rng.random() < 0.04 else value,
                 headers=rng.choice(HEADERS),
                 partition=rng.randrange(self.partitions),
-                timestamp=(LANDED + rng.randrange(40)) * 1000,
+                timestamp=rng.choice(ODD_TIMES) if rng.random() < 0.04 else (LANDED + rng.randrange(40)) * 1000,
             )
         if outcome == "commit":
             producer.commit_transaction(60)
@@ -311,13 +314,14 @@ class Topic:
         return f"sent {number} messages (transaction: {outcome})"
 
     def read(self) -> tuple[Sequence[Record], Mapping[str, str], int]:
-        """See `Source`."""
+        """See `Source`; the bad ones are messages."""
         new = [record for record in self.committed() if record.row_id not in self._known]
         self._known |= {record.row_id for record in new}
         for record in new:
             partition, offset = record.at[1:]
             self._read_to[partition] = max(self._read_to.get(partition, 0), offset + 1)
-        return new, {}, 0
+        odd = {record.row_id: "timestamp_out_of_range" for record in new if record.at[0] in ODD_TIMES}
+        return [record for record in new if record.row_id not in odd], odd, 0
 
     def _add_partition(self) -> str:
         from confluent_kafka.admin import AdminClient, NewPartitions
