@@ -1,6 +1,7 @@
 """Generated histories of a whole pipeline of a topic, with faults; after each run a judge in plain Python computes all tables again.
 
-Those of files are in ``test_hunt_files.py``, those with SIGKILLs in ``test_hunt_kills.py``: each file is short enough for a slice.
+Those of files are in ``test_hunt_files.py``, those with SIGKILLs in ``test_hunt_kills.py``, those under a clock that is set in
+``test_hunt_clocks.py``: each file is short enough for a slice.
 
 A failure prints its seed and what was done. ``HUNT_SEEDS=3,17`` runs these seeds, ``HUNT_STEPS=8`` sets the steps between two looks
 at the number of faults.
@@ -9,15 +10,10 @@ at the number of faults.
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
-import time
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.hunt import clocks
 from tests.hunt.history import Faults
 from tests.hunt.sources import Topic
 from tests.waiting import wait_until
@@ -51,11 +47,11 @@ def test_the_judge_agrees_with_a_short_history_with_a_fault(begin: Begin) -> Non
 @pytest.mark.kafka
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", seeds(101))
-def test_the_judge_agrees_after_every_run_of_a_history_of_a_topic_with_20_faults(
+def test_the_judge_agrees_after_every_run_of_a_history_of_a_topic_with_10_faults(
     seed: int, begin: Begin, broker: Broker
 ) -> None:
     history = begin(seed, broker=broker, faults=Faults(share=0.7))
-    while len(history.faults.struck) < 20:
+    while len(history.faults.struck) < 10:
         history.go_on(STEPS)
 
 
@@ -75,40 +71,3 @@ def test_a_compacted_topic_is_read_without_what_it_lost(begin: Begin, broker: Br
 
     assert 30 < len(history.judge.bronze) < 60
     history.reingest()
-
-
-@pytest.mark.nightly
-@pytest.mark.timeout(3600)
-@pytest.mark.skipif(clocks.COMPILER is None, reason="a clock that is set needs a C compiler")
-@pytest.mark.parametrize("seed", seeds(301, 302, 303))
-def test_the_judge_agrees_whatever_the_clocks_say(seed: int, tmp_path: Path) -> None:
-    test = f"{__file__}::{test_a_history_with_30_strikes_under_a_clock_that_is_set.__name__}"
-    command = [sys.executable, "-m", "pytest", "-q", "-n", "0", test]
-    variables = {**clocks.environment(tmp_path), "HUNT_SEEDS": str(seed)}
-
-    run = subprocess.run(
-        command,
-        env={**os.environ, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=Path(__file__).parents[2],
-    )
-
-    assert run.returncode == 0, run.stdout[-5000:]
-    assert " 1 passed" in run.stdout or "\n1 passed" in run.stdout, run.stdout[-5000:]
-
-
-@pytest.mark.timeout(3600)
-@pytest.mark.skipif(clocks.Clock.of_process() is None, reason="only in the process of the test above")
-@pytest.mark.parametrize("seed", seeds(0))
-def test_a_history_with_30_strikes_under_a_clock_that_is_set(seed: int, begin: Begin) -> None:
-    history = begin(seed, faults=Faults(share=0.6))
-    assert history.clock is not None
-    history.clock.set(90 * clocks.DAY)
-    shifted = Path(history.clock.path).stat().st_mtime + 80 * clocks.DAY
-    assert time.time() > shifted, "the library shifts the clock"
-    assert history.spark._jvm.System.currentTimeMillis() / 1000 > shifted, "and that of the JVM"
-    while len(history.faults.struck) < 30:
-        history.go_on(STEPS)
-    assert any("step" in strike for strike in history.faults.struck)
