@@ -76,7 +76,7 @@ def write_refused_schema_change(
     """Write a pending batch and the record of the frozen contract that refused it, as the job does."""
     declared_flow = pipeline.flow(flow)
     ref = checkpoint.current(layout, pipeline, declared_flow)
-    Checkpoint(ref.path(layout)).plan(batch_id, delta_offset(1))
+    Checkpoint(ref.checkpoint).plan(batch_id, delta_offset(1))
     source = resolved_flow(declared_flow, pipeline).landing
     assert source is not None
     refusal = {

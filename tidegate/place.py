@@ -1,10 +1,16 @@
-"""The addresses of one flow in the lake, and those of one of its checkpoints."""
+"""The addresses of one flow in the lake, and those of one of its checkpoints.
+
+A checkpoint is in ``checkpoints/<pipeline>/<flow>/v<N>/<refresh>``. ``N`` is raised by a person in the declaration; ``refresh`` by a
+full refresh. No checkpoint is deleted. A new path always has a new transaction id, because batch ids start at 0 again and Delta would
+silently drop every write under an old one (Delta's documentation, "Idempotent table writes in foreachBatch").
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from tidegate import identity
 from tidegate.layout import Layout
 
 
@@ -21,6 +27,24 @@ class FlowPlace:
         """The folder of the flow's checkpoints and of the notes beside them (`tidegate.checkpoints.notes`)."""
         return self.layout.checkpoints(self.pipeline, self.flow)
 
+    @property
+    def replays_app_id(self) -> str:
+        """The ``txnAppId`` of all replays of the flow's quarantine, for every checkpoint version."""
+        return f"{self.pipeline}/{self.flow}/{identity.REPLAY}"
+
+    @property
+    def undos_app_id(self) -> str:
+        """The ``txnAppId`` of all undos of the flow's runs, for every checkpoint version."""
+        return f"{self.pipeline}/{self.flow}/{identity.UNDO}"
+
+    def of_stream(self, app_id: str) -> Place | None:
+        """The checkpoint of the flow whose stream has this transaction id; None for other ids, and for those of other flows."""
+        first = f"{self.pipeline}/{self.flow}/v"
+        numbers = app_id.removeprefix(first).split("/") if app_id.startswith(first) else []
+        if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
+            return None
+        return Place(self.layout, self.pipeline, self.flow, int(numbers[0]), int(numbers[1]))
+
 
 @dataclass(frozen=True)
 class Place(FlowPlace):
@@ -28,6 +52,21 @@ class Place(FlowPlace):
 
     version: int
     refresh: int
+
+    @property
+    def checkpoint(self) -> Path:
+        """Spark's checkpoint folder."""
+        return self.layout.checkpoint(self.pipeline, self.flow, self.version, self.refresh)
+
+    @property
+    def app_id(self) -> str:
+        """The ``txnAppId`` of every write of this checkpoint's query."""
+        return f"{self.pipeline}/{self.flow}/v{self.version}/{self.refresh}"
+
+    @property
+    def windows_app_id(self) -> str:
+        """The ``txnAppId`` of the backfills and reingests of windows that belong to this checkpoint."""
+        return f"{self.app_id}/{identity.WINDOW}"
 
     def of_version(self, version: int) -> Place:
         """The first checkpoint of another version."""

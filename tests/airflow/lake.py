@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 from tests.cli.project import append, quarantined
 from tidegate import registry
 from tidegate.checkpoints import checkpoint
-from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.layout import Layout, run_key
+from tidegate.place import Place
 from tidegate.report import BatchRecord, ExpectationResult, FlowReport, RunReport, Verdict, now
 from tidegate.request import RunRequest
 
@@ -108,7 +108,7 @@ class Lake:
             checkpoint.write_sidecar(self.layout, declared, flow)
 
     def _context(self, pipeline: str, flow: str, run_id: str, request: Mapping[str, Any] | None = None) -> FlowContext:
-        ref = CheckpointRef(dag_id=pipeline, flow=flow, version=1, refresh=0)
+        ref = Place(self.layout, pipeline, flow, 1, 0)
         context = SimpleNamespace(
             layout=self.layout,
             pipeline=registry.load(pipeline),
@@ -120,7 +120,7 @@ class Lake:
         return cast("FlowContext", context)
 
 
-def _app_id(ref: CheckpointRef, purpose: str) -> str:
+def _app_id(ref: Place, purpose: str) -> str:
     return ref.windows_app_id if purpose else ref.app_id
 
 

@@ -11,7 +11,7 @@ import pytest
 from tests.resolved import resolved, resolved_flow
 from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint
-from tidegate.checkpoints.checkpoint import SCHEMA, SIDECAR, CheckpointRef
+from tidegate.checkpoints.checkpoint import SCHEMA, SIDECAR
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.errors import CheckpointIncompatibleError, DamagedFileError, SchemaChangedError
 from tidegate.layout import Layout
@@ -44,9 +44,9 @@ def check(layout: Layout, flow: Flow) -> None:
 
 
 def test_path_and_transaction_id_change_with_version_and_refresh(layout: Layout) -> None:
-    ref = CheckpointRef(dag_id="trips", flow="silver", version=2, refresh=3)
+    ref = Place(layout, "trips", "silver", 2, 3)
     assert ref.app_id == "trips/silver/v2/3"
-    assert ref.path(layout) == layout.checkpoint("trips", "silver", 2, 3)
+    assert ref.checkpoint == layout.checkpoint("trips", "silver", 2, 3)
     others = {replace(ref, version=1).app_id, replace(ref, refresh=4).app_id, replace(ref, flow="gold").app_id}
     assert len(others | {ref.app_id}) == 4
 
@@ -228,7 +228,7 @@ def test_an_unreadable_schema_file_is_a_corrupt_checkpoint(layout: Layout) -> No
 @pytest.mark.parametrize(
     "app_id", ["trips/silver/v2/3/window", "trips/silver/undo", "trips/gold/v2/3", "trips/silver/v2/x"]
 )
-def test_only_the_transaction_id_of_a_stream_of_the_flow_names_a_checkpoint(app_id: str) -> None:
-    ref = CheckpointRef(dag_id="trips", flow="silver", version=2, refresh=3)
-    assert checkpoint.ref_of(ref.app_id, "trips", "silver") == ref
-    assert checkpoint.ref_of(app_id, "trips", "silver") is None
+def test_only_the_transaction_id_of_a_stream_of_the_flow_names_a_checkpoint(layout: Layout, app_id: str) -> None:
+    ref = Place(layout, "trips", "silver", 2, 3)
+    assert ref.of_stream(ref.app_id) == ref
+    assert ref.of_stream(app_id) is None

@@ -5,18 +5,17 @@ from __future__ import annotations
 from pathlib import Path
 
 from tidegate.checkpoints import snapshots
-from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.layout import Layout
-
-REF = CheckpointRef(dag_id="shop", flow="silver", version=1, refresh=0)
+from tidegate.place import Place
 
 
 def test_the_last_announced_snapshot_is_the_newest_of_many(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "lake", tmp_path / "landing")
+    place = Place(layout, "shop", "silver", 1, 0)
     assert snapshots.announced(layout, "shop", "silver") is None
 
     for day in range(1, 12):
-        snapshots.announce(layout, REF, f"2026-01-{day:02}", {f"/{day}.csv": day})
+        snapshots.announce(place, f"2026-01-{day:02}", {f"/{day}.csv": day})
 
     newest = snapshots.announced(layout, "shop", "silver")
     assert newest is not None
@@ -25,13 +24,14 @@ def test_the_last_announced_snapshot_is_the_newest_of_many(tmp_path: Path) -> No
 
 def test_the_table_has_the_snapshot_before_until_the_batch_is_committed(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "lake", tmp_path / "landing")
+    place = Place(layout, "shop", "silver", 1, 0)
     names = []
     for batch_id, day in ((0, 1), (1, 2), (1, 3)):
-        snapshots.announce(layout, REF, f"2026-01-{day:02}", {})
+        snapshots.announce(place, f"2026-01-{day:02}", {})
         newest = snapshots.announced(layout, "shop", "silver")
         assert newest is not None
-        snapshots.choose(layout, REF, batch_id, newest)
-        compared = snapshots.compared(layout, REF)
+        snapshots.choose(place, batch_id, newest)
+        compared = snapshots.compared(place)
         assert compared is not None
         done = [compared.by(batch) for batch in (None, 0, 1)]
         names.append([None if each is None else each.name for each in done])

@@ -13,9 +13,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.layout import Layout
 from tidegate.ops import heartbeats, store
+from tidegate.place import Place
 from tidegate.probes import delta_table
 
 SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])
@@ -99,10 +99,8 @@ def test_compacted_heartbeats_stay_for_streams_that_have_not_read_them(
         kept[Path(urlsplit(table.table_uri).path).name] = retention_hours // 24
 
     monkeypatch.setattr(DeltaTable, "vacuum", vacuum)
-    layout, ref = (
-        Layout(tmp_path, tmp_path / "landing"),
-        CheckpointRef(dag_id="payments", flow="silver", version=1, refresh=0),
-    )
+    layout = Layout(tmp_path, tmp_path / "landing")
+    ref = Place(layout, "payments", "silver", 1, 0)
     for number in range(6):
         add(tmp_path / "ledger", number)
         heartbeats.append(layout, ref, heartbeats.Heartbeat(event_time=number, at=number, app_id=ref.app_id))

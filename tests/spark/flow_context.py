@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 from tests.resolved import resolved_flow
 from tidegate import json_codec
-from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.environment import Environment
 from tidegate.layout import Layout
+from tidegate.place import Place
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest
 from tidegate.spark.batch.work import Stream, Work
@@ -102,7 +102,7 @@ def flow_context(
     pipeline = Pipeline(
         name="orders", flows=tuple(flow if declared.name == flow.name else declared for declared in FLOWS)
     )
-    ref = CheckpointRef(dag_id="orders", flow=flow.name, version=version, refresh=refresh)
+    ref = Place(layout, "orders", flow.name, version, refresh)
     return FlowContext(
         stores=Stores(spark=spark, layout=layout, kafka=kafka),
         run=Run(

@@ -333,7 +333,7 @@ def test_a_committed_swap_is_recorded_before_anything_else(spark: SparkSession, 
     assert (context.target == context.live, swap.staging(context).exists()) == (True, False)
 
 
-def first_version(context: FlowContext) -> checkpoint.CheckpointRef:
+def first_version(context: FlowContext) -> Place:
     return dataclasses.replace(context.ref, version=1)
 
 
@@ -360,7 +360,7 @@ def test_a_full_refresh_starts_a_new_refresh_once_per_request(spark: SparkSessio
 
     first = refreshed("q1")
     assert (first.ref.refresh, first.report.refresh) == (1, 1)
-    origin = checkpoint.refresh_origin(first.layout, first.ref)
+    origin = checkpoint.refresh_origin(first.ref)
     assert (origin["request_id"], origin["requested_by"], origin["mode"]) == ("q1", "ada", "full_refresh")
     orders.plan_batch(first, 0)
     retried = refreshed("q1")
@@ -405,20 +405,18 @@ def test_a_refusal_is_recorded_for_plan_while_its_batch_waits(spark: SparkSessio
     orders.plan_batch(context, 0)
     commit(context, 0)
     flow.record_refusal(context, GateRefusedError(verdict(context, 0)))
-    assert refusal.recorded(context.layout, context.ref) == {}, "no batch waits"
+    assert refusal.recorded(context.ref) == {}, "no batch waits"
     orders.plan_batch(context, 1)
 
     flow.record_refusal(context, GateRefusedError(verdict(context, 1)))
 
-    assert refusal.recorded(context.layout, context.ref) == {
-        **{"batch_id": 1, "suite_fingerprint": "s1", "code_fingerprint": "c1"}
-    }
-    assert refusal.waiting_batch(context.layout, context.ref) == 1
+    assert refusal.recorded(context.ref) == {**{"batch_id": 1, "suite_fingerprint": "s1", "code_fingerprint": "c1"}}
+    assert refusal.waiting_batch(context.ref) == 1
     refused = ContractRefusedError(
         "orders", "silver", 1, schema_change_id="d1", changes=("new field x",), declared="f1"
     )
     flow.record_refusal(context, refused)
-    assert refusal.recorded(context.layout, context.ref) == {"batch_id": 1, "schema_change_id": "d1", "declared": "f1"}
+    assert refusal.recorded(context.ref) == {"batch_id": 1, "schema_change_id": "d1", "declared": "f1"}
 
 
 def test_a_flow_that_is_refused_its_target_writes_nothing_and_releases_its_leases(

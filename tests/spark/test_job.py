@@ -264,7 +264,7 @@ def test_a_refused_batch_is_recorded_for_plan_and_stops_the_downstream_flows(
     ref = checkpoint.current(layout, pipeline, pipeline.flow("silver"))
     error = report.flow("silver").error
     assert error is not None
-    assert refusal.recorded(layout, ref)["schema_change_id"] == error["schema_change_id"]
+    assert refusal.recorded(ref)["schema_change_id"] == error["schema_change_id"]
     assert not orders.plan().work
 
 

@@ -21,10 +21,10 @@ import pyarrow.parquet
 import pytest
 
 from tests.schema_registry import SchemaRegistry, framed
-from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import ContractRefusedError
 from tidegate.layout import Layout
 from tidegate.ops import evolution
+from tidegate.place import Place
 from tidegate.schema.contract import Contract
 from tidegate.spark.batch import transform_output
 from tidegate.spark.batch.work import Stream
@@ -154,7 +154,7 @@ def apply_modes(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_ru
     )
     bronze = Flow(name="bronze", source=source, target=Table("bronze.orders"))
     layout = Layout(folder / "lake", folder / "landing")
-    ref = CheckpointRef(dag_id="orders", flow="silver", version=1, refresh=0)
+    ref = Place(layout, "orders", "silver", 1, 0)
     context = SimpleNamespace(
         layout=layout,
         work=Stream(),

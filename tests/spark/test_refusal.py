@@ -108,7 +108,7 @@ def test_all_rows_of_a_batch_that_is_taken_out_are_quarantined_and_the_flow_cont
     pipeline = registry.load("flights")
     silver = pipeline.flow("silver")
     ref = checkpoint.current(flights.layout, pipeline, silver)
-    assert refusal.decide(flights.layout, ref, silver, by="ada", reason="the feed of another airport") == 1
+    assert refusal.decide(ref, silver, by="ada", reason="the feed of another airport") == 1
     resolved = resolution.load("flights", flights.environment.project)
     plan = decide(flights.environment, resolved, pipeline.flows)
     assert plan.work
@@ -129,8 +129,8 @@ def test_all_rows_of_a_batch_that_is_taken_out_are_quarantined_and_the_flow_cont
     assert {(row["state"], row["changed_by"], row["reason"]) for row in taken_out} == {
         ("open", "ada", "the feed of another airport")
     }
-    assert refusal.decision(flights.layout, ref, 1) is None, "the decision is cleared with its batch"
-    assert refusal.waiting_batch(flights.layout, ref) is None
+    assert refusal.decision(ref, 1) is None, "the decision is cleared with its batch"
+    assert refusal.waiting_batch(ref) is None
 
 
 def test_reports_and_docs_contain_no_value_of_the_data(flights: Deployment) -> None:

@@ -40,7 +40,7 @@ def prepare(project: SampleProject) -> None:
         paths = [project.layout.table(each) for each in (table, SOURCES.get(flow)) if each is not None]
         positions = {history.key(project.layout, path): delta_history.position(path, 2) for path in paths}
         ref = checkpoint.current(project.layout, TRIPS, TRIPS.flow(flow))
-        history.write(project.layout, ref, batch=0, positions=positions)
+        history.write(ref, batch=0, positions=positions)
 
 
 def damaged(project: SampleProject) -> dict[str, list[tuple[str, str]]]:
@@ -141,7 +141,7 @@ def test_a_flow_that_has_not_read_what_is_lost_follows_what_comes_instead(projec
     ref = checkpoint.current(project.layout, TRIPS, TRIPS.flow("gold"))
     path = project.layout.table("silver.trips")
     positions = {history.key(project.layout, path): delta_history.position(path, 1)}
-    history.write(project.layout, ref, batch=0, positions=positions)
+    history.write(ref, batch=0, positions=positions)
     project.checkpoint("gold").run(0, delta_offset(2))
     lose_newest(project)
     assert set(damaged(project)) == {"silver"}

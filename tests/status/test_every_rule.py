@@ -161,7 +161,7 @@ def refused(project: Project) -> Steps:
         "suite_fingerprint": fingerprints.suite_fingerprint(resolved_flow.suite),
         "code_fingerprint": resolved_flow.code_fingerprint(),
     }
-    refusal.record(project.layout, checkpoint.current(project.layout, HOURLY, flow), note)
+    refusal.record(checkpoint.current(project.layout, HOURLY, flow), note)
     yield Step("silver")
     resolved_flow.suite.write_text(json.dumps({"name": "orders/silver", "expectations": []}))
     yield Step("silver")
@@ -174,9 +174,9 @@ def refused_rewrite(project: Project) -> Steps:
     judged = rewrite.JudgedRewrite(
         what="backfill 0", app_id=ref.windows_app_id, impact=loss, reasons=(loss.phrase("deleted"),)
     )
-    rewrite.record(project.layout, ref, judged)
+    rewrite.record(ref, judged)
     yield Step("silver")
-    rewrite.clear(project.layout, ref)
+    rewrite.clear(ref)
     yield Step("silver")
 
 

@@ -61,11 +61,11 @@ def compare(project: SampleProject, batch_id: int, name: str, *, commit: bool = 
     """As a run of silver does with the snapshot that its lag names."""
     ref = checkpoint.current(project.layout, pipeline(), SILVER)
     files = {str(path): int(LANDED * 1000) for path in (project.landing / f"dt={name}").glob("[ab].csv")}
-    snapshots.announce(project.layout, ref, name, files)
+    snapshots.announce(ref, name, files)
     newest = snapshots.announced(project.layout, "trips", "silver")
     assert newest is not None
     project.checkpoint("silver").plan(batch_id, {"logOffset": batch_id})
-    snapshots.choose(project.layout, ref, batch_id, newest)
+    snapshots.choose(ref, batch_id, newest)
     if commit:
         project.checkpoint("silver").commit(batch_id)
 
@@ -187,7 +187,7 @@ def test_an_announced_snapshot_is_work_until_a_batch_compares_it(project: Sample
     read_all(project)
     ref = checkpoint.current(project.layout, pipeline(), SILVER)
     files = {str(project.landing / f"dt=2026-01-05/{name}"): int(LANDED * 1000) for name in ("a.csv", "b.csv")}
-    snapshots.announce(project.layout, ref, "2026-01-05", files)
+    snapshots.announce(ref, "2026-01-05", files)
 
     assert measured(project).has_work
 
@@ -207,7 +207,6 @@ def test_a_refused_snapshot_waits_until_its_limits_are_raised_or_a_newer_one_is_
     ref = checkpoint.current(project.layout, pipeline(), SILVER)
     what = "snapshot 2026-01-06 of bronze.trips"
     rewrite.record(
-        project.layout,
         ref,
         JudgedRewrite(what=what, app_id=ref.app_id, impact=loss, reasons=(loss.phrase("deleted"),)),
     )
@@ -237,11 +236,11 @@ def test_a_crash_after_a_newer_snapshot_took_the_place_of_a_refused_one_leaves_w
     judged = JudgedRewrite(
         what="snapshot 2026-01-06", app_id=ref.app_id, impact=loss, reasons=(loss.phrase("deleted"),)
     )
-    rewrite.record(project.layout, ref, judged)
-    refusal.record(project.layout, ref, {"batch_id": 1})
-    refused = snapshots.compared(project.layout, ref)
+    rewrite.record(ref, judged)
+    refusal.record(ref, {"batch_id": 1})
+    refused = snapshots.compared(ref)
     assert refused is not None
-    snapshots.choose(project.layout, ref, 1, refused.snapshot)
+    snapshots.choose(ref, 1, refused.snapshot)
     assert rewrite.recorded(project.layout, "trips", "silver") == judged, "the same snapshot is still refused"
 
     land_day(project, 7, "a.csv", "b.csv", "_manifest")
@@ -251,7 +250,7 @@ def test_a_crash_after_a_newer_snapshot_took_the_place_of_a_refused_one_leaves_w
     crashed = measured(project)
     assert (crashed.refused_by, crashed.has_work, crashed.pending_batch) == (None, True, 1)
     assert rewrite.recorded(project.layout, "trips", "silver") is None, "nor is a number accepted for the newer one"
-    assert refusal.recorded(project.layout, ref) == {}
+    assert refusal.recorded(ref) == {}
 
 
 def test_a_manifest_that_is_replaced_while_it_is_read_makes_no_smaller_snapshot(

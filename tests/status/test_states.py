@@ -154,7 +154,7 @@ def in_doubt(project: Project) -> Iterator[Case]:
     table = project.layout.table("silver.orders")
     known = {history.key(project.layout, table): delta_history.position(table, 0)}
     ref = checkpoint.current(project.layout, ORDERS, ORDERS.flow("silver"))
-    history.write(project.layout, ref, batch=0, positions=known)
+    history.write(ref, batch=0, positions=known)
     entry = delta_log.entry(table, 0)
     entry.write_bytes(entry.read_bytes() + b"\n")
     yield "orders", "silver", "version 0 is another commit than it was"
@@ -219,7 +219,7 @@ def refuse(project: Project) -> None:
         "suite_fingerprint": fingerprints.suite_fingerprint(project.folder / "expectations/orders/silver.json"),
         "code_fingerprint": fingerprints.code_fingerprint(project.folder / "spark_jobs/orders.py"),
     }
-    refusal.record(project.layout, checkpoint.current(project.layout, ORDERS, SILVER), note)
+    refusal.record(checkpoint.current(project.layout, ORDERS, SILVER), note)
 
 
 @case
@@ -231,7 +231,7 @@ def on_hold(project: Project) -> Iterator[Case]:
         "statistics_fingerprint": fingerprints.fingerprint({}),
         "code_fingerprint": fingerprints.code_fingerprint(project.folder / "spark_jobs/orders.py"),
     }
-    refusal.record(project.layout, checkpoint.current(project.layout, ORDERS, SILVER), note)
+    refusal.record(checkpoint.current(project.layout, ORDERS, SILVER), note)
     yield "orders", "silver", "batch 1 is held, because a statistic of it breaks its rule"
 
 
@@ -243,7 +243,7 @@ def rewrite_refused(project: Project) -> Iterator[Case]:
         refusal_of_swap = JudgedRewrite(
             what="swap of v2/0", app_id=ref.app_id, impact=loss, reasons=(loss.phrase("deleted"),)
         )
-        rewrite.record(project.layout, ref, refusal_of_swap)
+        rewrite.record(ref, refusal_of_swap)
         yield "orders", "silver", "it would delete 9 of 9 rows (100.0%)"
 
 

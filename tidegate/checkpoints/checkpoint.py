@@ -1,19 +1,12 @@
-"""Identifies a flow's checkpoint: its path, its transaction id, and the declaration that it was created with.
-
-The path is ``checkpoints/<dag_id>/<flow>/v<N>/<refresh>``. ``N`` is raised by a person in the declaration; ``refresh``
-by a full refresh. No checkpoint is deleted. A new path always has a new transaction id, because batch ids start at 0
-again and Delta would silently drop every write under an old one (Delta's documentation, "Idempotent table writes in
-foreachBatch").
-"""
+"""The current checkpoint of a flow, and the declaration that its version was created with."""
 
 from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
-from tidegate import __version__, identity
+from tidegate import __version__
 from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then, new_version
 from tidegate.checkpoints.note import Note
 from tidegate.errors import CheckpointIncompatibleError, DeclarationConflictError, SchemaChangedError
@@ -32,59 +25,11 @@ REPAIR = Either(OutsideAct("restore it from a backup"), new_version(says="raise 
 """What to do about a damaged file of a checkpoint version."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class CheckpointRef:
-    """The coordinates of a checkpoint."""
-
-    dag_id: str
-    flow: str
-    version: int
-    refresh: int
-
-    @property
-    def app_id(self) -> str:
-        """The ``txnAppId`` of every write of this checkpoint's query."""
-        return f"{self.dag_id}/{self.flow}/v{self.version}/{self.refresh}"
-
-    @property
-    def windows_app_id(self) -> str:
-        """The ``txnAppId`` of the backfills and reingests of windows that belong to this checkpoint."""
-        return f"{self.app_id}/{identity.WINDOW}"
-
-    @property
-    def replays_app_id(self) -> str:
-        """The ``txnAppId`` of all replays of the flow's quarantine, for every checkpoint version."""
-        return f"{self.dag_id}/{self.flow}/{identity.REPLAY}"
-
-    @property
-    def undos_app_id(self) -> str:
-        """The ``txnAppId`` of all undos of the flow's runs, for every checkpoint version."""
-        return f"{self.dag_id}/{self.flow}/{identity.UNDO}"
-
-    def place(self, layout: Layout) -> Place:
-        """The checkpoint in a lake."""
-        return Place(layout, self.dag_id, self.flow, self.version, self.refresh)
-
-    def path(self, layout: Layout) -> Path:
-        """Spark's checkpoint folder."""
-        return layout.checkpoint(self.dag_id, self.flow, self.version, self.refresh)
-
-
-def ref_of(app_id: str, dag_id: str, flow: str) -> CheckpointRef | None:
-    """The checkpoint whose stream has this transaction id; None for other ids, and for those of other flows."""
-    numbers = app_id.removeprefix(f"{dag_id}/{flow}/v").split("/") if app_id.startswith(f"{dag_id}/{flow}/v") else []
-    if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
-        return None
-    return CheckpointRef(dag_id=dag_id, flow=flow, version=int(numbers[0]), refresh=int(numbers[1]))
-
-
-def current(layout: Layout, pipeline: Pipeline, flow: Flow) -> CheckpointRef:
+def current(layout: Layout, pipeline: Pipeline, flow: Flow) -> Place:
     """The current checkpoint of the declared version: its highest refresh, 0 when there is none yet."""
-    folder = layout.checkpoints(pipeline.name, flow.name) / f"v{flow.checkpoint_version}"
-    refreshes = [int(entry.name) for entry in entries(folder) if entry.name.isdigit()]
-    return CheckpointRef(
-        dag_id=pipeline.name, flow=flow.name, version=flow.checkpoint_version, refresh=max(refreshes, default=0)
-    )
+    place = Place(layout, pipeline.name, flow.name, flow.checkpoint_version, 0)
+    refreshes = [int(entry.name) for entry in entries(place.checkpoint.parent) if entry.name.isdigit()]
+    return replace(place, refresh=max(refreshes, default=0))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,18 +143,18 @@ def check_compatible(layout: Layout, resolved: ResolvedFlow) -> None:
 _REBUILDS = "set {} in the declaration: the next run then rebuilds the table behind staging; readers never see it empty"
 
 
-def check_writers(flow: Flow, ref: CheckpointRef, writers: Collection[str]) -> None:
+def check_writers(flow: Flow, place: Place, writers: Collection[str]) -> None:
     """Check that a checkpoint may write the flow's table, which it has not written yet.
 
     Args:
-        writers: The transaction ids (`CheckpointRef.app_id`) of all writers of the table.
+        writers: The transaction ids (`Place.app_id`) of all writers of the table.
 
     Raises:
         DeclarationConflictError: Another flow wrote the table.
     """
-    if ref.app_id in writers:
+    if place.app_id in writers:
         return
-    own = f"{ref.dag_id}/{flow.name}/"
+    own = f"{place.pipeline}/{flow.name}/"
     if others := sorted({app_id.rsplit("/", 2)[0] for app_id in writers if not app_id.startswith(own)}):
         raise DeclarationConflictError(
             f"flow {flow.name!r}: table {flow.target.name!r} was written by {', '.join(others)}.",
@@ -242,14 +187,14 @@ def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
     SIDECAR.write(place, sidecar)
 
 
-def record_refresh_origin(layout: Layout, ref: CheckpointRef, origin: dict[str, Any]) -> None:
+def record_refresh_origin(place: Place, origin: dict[str, Any]) -> None:
     """Record what started a refresh, before its folder exists and so makes it the current one."""
-    ORIGIN.write(ref.place(layout), {**origin, "recorded_at": now()})
+    ORIGIN.write(place, {**origin, "recorded_at": now()})
 
 
-def refresh_origin(layout: Layout, ref: CheckpointRef) -> dict[str, Any]:
+def refresh_origin(place: Place) -> dict[str, Any]:
     """What `record_refresh_origin` recorded; empty for a checkpoint that no request started."""
-    return ORIGIN.read(ref.place(layout)) or {}
+    return ORIGIN.read(place) or {}
 
 
 def schema_changes(layout: Layout, resolved: ResolvedFlow) -> tuple[int, tuple[Change, ...]]:

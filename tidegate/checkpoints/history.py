@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.layout import Layout
 
 FOREIGN_KEPT = 20
@@ -57,14 +56,13 @@ def key(layout: Layout, path: Path) -> str:
     return path.relative_to(layout.lake).as_posix()
 
 
-def read(layout: Layout, ref: CheckpointRef) -> History | None:
+def read(place: Place) -> History | None:
     """The note of a checkpoint; None without one. One that is damaged counts as missing."""
-    return HISTORY.read(ref.place(layout))
+    return HISTORY.read(place)
 
 
 def write(
-    layout: Layout,
-    ref: CheckpointRef,
+    place: Place,
     *,
     batch: int | None,
     positions: Mapping[str, Position],
@@ -73,5 +71,5 @@ def write(
     """Replace the note of a checkpoint. The caller holds its lease."""
     known = dict.fromkeys(foreign)
     note = History(batch=batch, positions=dict(positions), foreign=tuple(known)[-FOREIGN_KEPT:], written_at=now())
-    HISTORY.write(ref.place(layout), note)
+    HISTORY.write(place, note)
     return note

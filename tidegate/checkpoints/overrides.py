@@ -11,11 +11,10 @@ from typing import Literal
 
 from tidegate.advice import Command, Edit, Either, OutsideAct
 from tidegate.checkpoints import progress
-from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.checkpoints.note import NoteLines
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, Place
 from tidegate.report import now
 from tidegate.spec import FileSource, Flow
 
@@ -130,9 +129,7 @@ def switch(layout: Layout, dag_id: str, flow: str, *, on: bool, by: str, reason:
     return record(layout, dag_id, flow, Override(act="on" if on else "off", by=by, reason=reason))
 
 
-def skip(
-    layout: Layout, flow: Flow, ref: CheckpointRef, file: str, *, by: str, reason: str, undo: bool = False
-) -> Override:
+def skip(place: Place, flow: Flow, file: str, *, by: str, reason: str, undo: bool = False) -> Override:
     """Decide that a file goes to quarantine unread when a batch lists it.
 
     Args:
@@ -148,22 +145,22 @@ def skip(
             f"flow {flow.name!r} reads no landing folder, so it has no files to skip",
             Edit("name a flow with a FileSource", "request"),
         )
-    folder = layout.landing(flow.source.path)
+    folder = place.layout.landing(flow.source.path)
     if undo:
-        if file not in skipped_files(layout, ref.dag_id, flow.name):
+        if file not in skipped_files(place.layout, place.pipeline, flow.name):
             raise RequestError(
                 f"{file} is not among the files to skip",
-                Command.tidegate("flow", "show", ref.dag_id, says="`{}` lists them"),
+                Command.tidegate("flow", "show", place.pipeline, says="`{}` lists them"),
             )
-        return record(layout, ref.dag_id, flow.name, Override(act="read", by=by, reason=reason, file=file))
+        return record(place.layout, place.pipeline, flow.name, Override(act="read", by=by, reason=reason, file=file))
     if not (folder / file).is_file():
         raise RequestError(
             f"there is no file {file} in {folder}",
             Edit("name it relative to that folder", "request"),
         )
-    committed = progress.read(ref.path(layout)).last_committed
-    planned = None if committed is None else progress.planned_batch(ref.path(layout), committed)
-    read = progress.source_files(ref.path(layout), up_to=-1 if planned is None else planned.log_offset)
+    committed = progress.read(place.checkpoint).last_committed
+    planned = None if committed is None else progress.planned_batch(place.checkpoint, committed)
+    read = progress.source_files(place.checkpoint, up_to=-1 if planned is None else planned.log_offset)
     if str(folder / file) in {each.path for each in read}:
         raise RequestError(
             f"{file} was read already, and its rows stay in bronze.",
@@ -175,7 +172,7 @@ def skip(
                 OutsideAct("delete them at the source"),
             ),
         )
-    return record(layout, ref.dag_id, flow.name, Override(act="skip", by=by, reason=reason, file=file))
+    return record(place.layout, place.pipeline, flow.name, Override(act="skip", by=by, reason=reason, file=file))
 
 
 def record(layout: Layout, dag_id: str, flow: str, decision: Override) -> Override:

@@ -13,10 +13,8 @@ from typing import Any, Literal
 
 from tidegate.advice import Command, Edit, Either, OutsideAct
 from tidegate.checkpoints import progress
-from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.checkpoints.note import Note
 from tidegate.errors import RequestError
-from tidegate.layout import Layout
 from tidegate.place import Place
 from tidegate.report import now
 from tidegate.spec import Flow
@@ -61,35 +59,35 @@ DECISION: Note[BatchDecision, Place] = Note(
 )
 
 
-def record(layout: Layout, ref: CheckpointRef, refusal: Mapping[str, Any]) -> None:
+def record(place: Place, refusal: Mapping[str, Any]) -> None:
     """Record the refusal of the pending batch. The batch is not tried again until one of the fingerprints changes.
 
     Args:
-        ref: The flow's checkpoint; the caller holds its lease.
+        place: The flow's checkpoint; the caller holds its lease.
         refusal: See `tidegate.errors.RefusedError.waits_for`.
     """
-    if progress.read(ref.path(layout)).pending_batch == refusal["batch_id"]:
-        REFUSAL.write(ref.place(layout), refusal)
+    if progress.read(place.checkpoint).pending_batch == refusal["batch_id"]:
+        REFUSAL.write(place, refusal)
 
 
-def recorded(layout: Layout, ref: CheckpointRef) -> Mapping[str, Any]:
+def recorded(place: Place) -> Mapping[str, Any]:
     """The last recorded refusal, as given to `record`; empty when there is none."""
-    return REFUSAL.read(ref.place(layout)) or {}
+    return REFUSAL.read(place) or {}
 
 
-def clear(layout: Layout, ref: CheckpointRef) -> None:
+def clear(place: Place) -> None:
     """Delete the recorded refusal, if there is one: the batch will read something else."""
-    REFUSAL.clear(ref.place(layout))
+    REFUSAL.clear(place)
 
 
-def waiting_batch(layout: Layout, ref: CheckpointRef) -> int | None:
+def waiting_batch(place: Place) -> int | None:
     """The pending batch, if its gate or its transform refused it; None when no batch is pending or its contract refused it.
 
     Raises:
         CheckpointCorruptError: A file of the checkpoint cannot be read.
     """
-    refusal = recorded(layout, ref)
-    pending = progress.read(ref.path(layout)).pending_batch
+    refusal = recorded(place)
+    pending = progress.read(place.checkpoint).pending_batch
     may_be_taken = refusal.get("batch_id") == pending and "schema_change_id" not in refusal
     return pending if pending is not None and may_be_taken else None
 
@@ -99,11 +97,11 @@ def is_held(refusal: Mapping[str, Any]) -> bool:
     return "statistics_fingerprint" in refusal
 
 
-def decide(layout: Layout, ref: CheckpointRef, flow: Flow, *, by: str, reason: str, action: Action = "take") -> int:
+def decide(place: Place, flow: Flow, *, by: str, reason: str, action: Action = "take") -> int:
     """Decide what the flow's next run does with the refused batch, and return the batch's id.
 
     Args:
-        ref: The flow's checkpoint; the caller holds its lease.
+        place: The flow's checkpoint; the caller holds its lease.
         reason: Why; it is stored with every row that goes to quarantine, or with the verdict.
 
     Raises:
@@ -130,22 +128,22 @@ def decide(layout: Layout, ref: CheckpointRef, flow: Flow, *, by: str, reason: s
             "the reason is empty",
             Edit("say why the batch passes, or goes to quarantine as a whole", "request"),
         )
-    batch_id = waiting_batch(layout, ref)
+    batch_id = waiting_batch(place)
     if batch_id is None:
         raise RequestError(
-            f"flow {ref.flow!r} has no refused batch",
-            Command.tidegate("status", ref.dag_id, says="`{}` shows what each flow waits for"),
+            f"flow {place.flow!r} has no refused batch",
+            Command.tidegate("status", place.pipeline, says="`{}` shows what each flow waits for"),
         )
-    if action == "accept" and not is_held(recorded(layout, ref)):
+    if action == "accept" and not is_held(recorded(place)):
         raise RequestError(
-            f"batch {batch_id} of flow {ref.flow!r} is not held by a statistic, so it cannot be accepted",
+            f"batch {batch_id} of flow {place.flow!r} is not held by a statistic, so it cannot be accepted",
             Either(
                 Edit("correct its suite or its transform", "suite"),
                 Command.tidegate(
                     "quarantine",
                     "take",
-                    ref.dag_id,
-                    ref.flow,
+                    place.pipeline,
+                    place.flow,
                     "--reason",
                     "…",
                     says="send it to quarantine as a whole: {}",
@@ -153,18 +151,18 @@ def decide(layout: Layout, ref: CheckpointRef, flow: Flow, *, by: str, reason: s
             ),
         )
     stored = BatchDecision(batch_id=batch_id, by=by, reason=reason.strip(), at=now(), action=action)
-    DECISION.write(ref.place(layout), stored)
+    DECISION.write(place, stored)
     return batch_id
 
 
-def decision(layout: Layout, ref: CheckpointRef, batch_id: int, action: Action | None = None) -> BatchDecision | None:
+def decision(place: Place, batch_id: int, action: Action | None = None) -> BatchDecision | None:
     """The decision about this batch, or only one for this action; None when there is none."""
-    stored = DECISION.read(ref.place(layout))
+    stored = DECISION.read(place)
     applies = stored is not None and stored.batch_id == batch_id and action in (None, stored.action)
     return stored if applies else None
 
 
-def clear_decision(layout: Layout, ref: CheckpointRef, batch_id: int) -> None:
+def clear_decision(place: Place, batch_id: int) -> None:
     """Delete the decision about a batch, once the batch is recorded in the ledger."""
-    if decision(layout, ref, batch_id) is not None:
-        DECISION.clear(ref.place(layout))
+    if decision(place, batch_id) is not None:
+        DECISION.clear(place)

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.checkpoints.note import Note
 from tidegate.impact import Impact
 from tidegate.layout import Layout
@@ -50,9 +49,9 @@ REWRITE: Note[JudgedRewrite, FlowPlace] = Note(
 )
 
 
-def record(layout: Layout, ref: CheckpointRef, judged: JudgedRewrite) -> None:
+def record(place: FlowPlace, judged: JudgedRewrite) -> None:
     """Record a judgement in place of an earlier one; the caller holds the flow's lease."""
-    REWRITE.write(ref.place(layout), judged)
+    REWRITE.write(place, judged)
 
 
 def recorded(layout: Layout, dag_id: str, flow: str) -> JudgedRewrite | None:
@@ -66,6 +65,6 @@ def refused(layout: Layout, dag_id: str, flow: str) -> JudgedRewrite | None:
     return judged if judged is not None and judged.reasons else None
 
 
-def clear(layout: Layout, ref: CheckpointRef) -> None:
+def clear(place: FlowPlace) -> None:
     """Delete the judgement, if there is one."""
-    REWRITE.clear(ref.place(layout))
+    REWRITE.clear(place)

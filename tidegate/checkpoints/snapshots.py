@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints import refusal, rewrite
-from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.checkpoints.note import Note, NumberedNotes
 from tidegate.layout import Layout
 from tidegate.place import FlowPlace, Place
@@ -76,26 +75,26 @@ def announced(layout: Layout, dag_id: str, flow: str) -> Snapshot | None:
     return SNAPSHOTS.read(place, numbers[-1]) if numbers else None
 
 
-def announce(layout: Layout, ref: CheckpointRef, name: str, files: Mapping[str, int]) -> None:
+def announce(place: Place, name: str, files: Mapping[str, int]) -> None:
     """Announce a complete snapshot; the caller holds the flow's lease."""
-    newest = announced(layout, ref.dag_id, ref.flow)
+    newest = announced(place.layout, place.pipeline, place.flow)
     snapshot = Snapshot(number=0 if newest is None else newest.number + 1, name=name, files=files)
-    SNAPSHOTS.write(ref.place(layout), snapshot.number, snapshot)
+    SNAPSHOTS.write(place, snapshot.number, snapshot)
 
 
-def compared(layout: Layout, ref: CheckpointRef) -> Compared | None:
+def compared(place: Place) -> Compared | None:
     """What the checkpoint's newest batch compares; None before its first batch."""
-    return COMPARED.read(ref.place(layout))
+    return COMPARED.read(place)
 
 
-def choose(layout: Layout, ref: CheckpointRef, batch_id: int, snapshot: Snapshot) -> None:
+def choose(place: Place, batch_id: int, snapshot: Snapshot) -> None:
     """Record what a batch compares, before its first write. What was refused or accepted of another snapshot is forgotten."""
-    newest = compared(layout, ref)
+    newest = compared(place)
     if newest is None or newest.snapshot.number != snapshot.number:
         # Before the choice is recorded: `plan` finds this snapshot by what was chosen before.
-        judged = rewrite.recorded(layout, ref.dag_id, ref.flow)
-        if judged is not None and judged.app_id == ref.app_id:
-            rewrite.clear(layout, ref)
-        refusal.clear(layout, ref)
+        judged = rewrite.recorded(place.layout, place.pipeline, place.flow)
+        if judged is not None and judged.app_id == place.app_id:
+            rewrite.clear(place)
+        refusal.clear(place)
     before = None if newest is None else newest.by(batch_id - 1)
-    COMPARED.write(ref.place(layout), Compared(batch_id=batch_id, snapshot=snapshot, before=before))
+    COMPARED.write(place, Compared(batch_id=batch_id, snapshot=snapshot, before=before))

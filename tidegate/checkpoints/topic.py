@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 from msgspec import Meta
 
 from tidegate.checkpoints import progress
-from tidegate.checkpoints.checkpoint import REPAIR, CheckpointRef
+from tidegate.checkpoints.checkpoint import REPAIR
 from tidegate.checkpoints.note import Note
 from tidegate.errors import CheckpointCorruptError, OtherClusterError, TopicReplacedError
 from tidegate.folders import entries
@@ -23,7 +23,6 @@ from tidegate.report import now
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidegate.layout import Layout
 
 _Id = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{0,64}\Z")]
 
@@ -52,18 +51,16 @@ TOPIC: Note[CheckpointTopic, Place] = Note(
 )
 
 
-def recorded(layout: Layout, dag_id: str, flow: str, version: int) -> CheckpointTopic | None:
+def recorded(place: Place) -> CheckpointTopic | None:
     """The topic of a checkpoint version; None when no job has recorded it yet.
 
     Raises:
         DamagedFileError: The file does not have the content of a topic.
     """
-    return TOPIC.read(Place(layout, dag_id, flow, version, 0))
+    return TOPIC.read(place)
 
 
-def check(
-    layout: Layout, dag_id: str, flow: str, version: int, topic: str, *, topic_id: str, cluster_id: str, bootstrap: str
-) -> None:
+def check(place: Place, topic: str, *, topic_id: str, cluster_id: str, bootstrap: str) -> None:
     """Compare the broker's topic with the one that a checkpoint version reads. Changes nothing, needs no JVM.
 
     Args:
@@ -75,55 +72,54 @@ def check(
         TopicReplacedError: The topic was deleted and created again.
         DamagedFileError: The recorded topic cannot be read.
     """
-    expected = recorded(layout, dag_id, flow, version)
+    expected = recorded(place)
     if expected is None:
         return
     if expected.cluster_id and cluster_id and expected.cluster_id != cluster_id:
         raise OtherClusterError(
-            flow, version, topic, bootstrap=bootstrap, expected=expected.cluster_id, actual=cluster_id
+            place.flow, place.version, topic, bootstrap=bootstrap, expected=expected.cluster_id, actual=cluster_id
         )
     if expected.topic_id and topic_id and expected.topic_id != topic_id:
-        raise TopicReplacedError(flow, version, topic, expected=expected.topic_id, actual=topic_id)
+        raise TopicReplacedError(place.flow, place.version, topic, expected=expected.topic_id, actual=topic_id)
 
 
-def of_version(layout: Layout, ref: CheckpointRef, topic: str, *, topic_id: str, cluster_id: str) -> CheckpointTopic:
+def of_version(place: Place, topic: str, *, topic_id: str, cluster_id: str) -> CheckpointTopic:
     """The topic of a checkpoint version: as recorded, or as a job would record it now.
 
     Raises:
         DamagedFileError: A recorded topic cannot be read.
     """
-    existing = recorded(layout, ref.dag_id, ref.flow, ref.version)
+    existing = recorded(place)
     return existing or CheckpointTopic(topic=topic, topic_id=topic_id, cluster_id=cluster_id)
 
 
-def record(layout: Layout, ref: CheckpointRef, topic: CheckpointTopic) -> None:
+def record(place: Place, topic: CheckpointTopic) -> None:
     """Record a version's topic, once, before the version first reads it. The caller holds the checkpoint's lease."""
-    place = ref.place(layout)
     if not TOPIC.exists(place):
         TOPIC.write(place, replace(topic, recorded_at=now()))
 
 
-def next_offsets(layout: Layout, ref: CheckpointRef, topic: CheckpointTopic) -> dict[int, int]:
+def next_offsets(place: Place, topic: CheckpointTopic) -> dict[int, int]:
     """The offset that is read next in each partition of a topic, over all checkpoints of a flow.
 
     A checkpoint that cannot be read is left out; the caller reads the offsets of its table.
 
     Args:
-        ref: A checkpoint of the flow; older versions and all refreshes are included.
+        place: A checkpoint of the flow; older versions and all refreshes are included.
     """
     highest: dict[int, int] = {}
-    for version, offsets in _committed(layout, ref, topic.topic):
-        other = recorded(layout, ref.dag_id, ref.flow, version)
+    for version, offsets in _committed(place, topic.topic):
+        other = recorded(place.of_version(version))
         if other is not None and other.topic_id == topic.topic_id:
             for partition, next_offset in offsets.items():
                 highest[partition] = max(next_offset, highest.get(partition, 0))
     return highest
 
 
-def _committed(layout: Layout, ref: CheckpointRef, topic: str) -> Iterator[tuple[int, dict[int, int]]]:
-    """Version and committed offsets of each readable checkpoint of the flow, up to the version of ``ref``."""
-    for version in range(1, ref.version + 1):
-        folder = layout.checkpoints(ref.dag_id, ref.flow) / f"v{version}"
+def _committed(place: Place, topic: str) -> Iterator[tuple[int, dict[int, int]]]:
+    """Version and committed offsets of each readable checkpoint of the flow, up to the version of ``place``."""
+    for version in range(1, place.version + 1):
+        folder = place.of_version(version).checkpoint.parent
         refreshes = [entry for entry in entries(folder) if entry.name.isdigit()]
         for refresh in refreshes:
             try:

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tidegate.checkpoints import progress
-from tidegate.checkpoints.checkpoint import REPAIR, CheckpointRef
+from tidegate.checkpoints.checkpoint import REPAIR
 from tidegate.checkpoints.note import Note
 from tidegate.errors import CheckpointCorruptError
-from tidegate.layout import Layout
 from tidegate.place import Place
 
 STARTS: Note[dict[str, int], Place] = Note(
@@ -27,28 +26,28 @@ STARTS: Note[dict[str, int], Place] = Note(
 )
 
 
-def starts(layout: Layout, ref: CheckpointRef) -> dict[str, int]:
+def starts(place: Place) -> dict[str, int]:
     """The version of each source table when the checkpoint began; empty before, and for a flow with one source.
 
     Raises:
         DamagedFileError: The file cannot be read.
     """
-    return STARTS.read(ref.place(layout)) or {}
+    return STARTS.read(place) or {}
 
 
-def note_starts(layout: Layout, ref: CheckpointRef, current: Mapping[str, int]) -> dict[str, int]:
+def note_starts(place: Place, current: Mapping[str, int]) -> dict[str, int]:
     """The noted versions; before the first batch is planned, those of ``current``, which are noted.
 
     Raises:
         CheckpointCorruptError: Batches were planned, but no versions are noted.
     """
-    if progress.read(ref.path(layout)).last_planned is not None:
-        return _noted(layout, ref)
-    STARTS.write(ref.place(layout), dict(current))
+    if progress.read(place.checkpoint).last_planned is not None:
+        return _noted(place)
+    STARTS.write(place, dict(current))
     return dict(current)
 
 
-def of_batch(layout: Layout, ref: CheckpointRef, batch_id: int, tables: Sequence[str]) -> dict[str, int]:
+def of_batch(place: Place, batch_id: int, tables: Sequence[str]) -> dict[str, int]:
     """The version of each source table at which a batch reads it.
 
     Args:
@@ -57,8 +56,8 @@ def of_batch(layout: Layout, ref: CheckpointRef, batch_id: int, tables: Sequence
     Raises:
         CheckpointCorruptError: The batch's offsets cannot be read, or are those of other sources.
     """
-    positions = progress.planned_batch(ref.path(layout), batch_id).delta_positions(len(tables))
-    began = _noted(layout, ref)
+    positions = progress.planned_batch(place.checkpoint, batch_id).delta_positions(len(tables))
+    began = _noted(place)
     # A position may stand before the first commit that it reads.
     return {
         table: began[table] if position is None else max(position.pin, began[table])
@@ -66,12 +65,12 @@ def of_batch(layout: Layout, ref: CheckpointRef, batch_id: int, tables: Sequence
     }
 
 
-def _noted(layout: Layout, ref: CheckpointRef) -> dict[str, int]:
-    if noted := starts(layout, ref):
+def _noted(place: Place) -> dict[str, int]:
+    if noted := starts(place):
         return noted
-    path = STARTS.path(ref.place(layout))
+    path = STARTS.path(place)
     raise CheckpointCorruptError(
-        f"flow {ref.flow!r}: {path}, which has the versions of its sources when its checkpoint began, is missing.",
+        f"flow {place.flow!r}: {path}, which has the versions of its sources when its checkpoint began, is missing.",
         REPAIR,
         path=str(path),
     )

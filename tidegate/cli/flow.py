@@ -52,7 +52,7 @@ def skip(
     """
     layout, only = _selected_flow(name, flow)
     ref = checkpoint.current(layout, project.load(name), only)
-    decision = overrides.skip(layout, only, ref, file, by=project.current_user(), reason=reason, undo=undo)
+    decision = overrides.skip(ref, only, file, by=project.current_user(), reason=reason, undo=undo)
     console.echo(f"{name}/{flow}: {decision.summary()}")
 
 

@@ -137,8 +137,8 @@ def open_schema_change(layout: Layout, resolved: ResolvedFlow) -> str | None:
     The refusal is recorded in a small file, so the check is cheap when nothing waits.
     """
     ref = checkpoint.current(layout, resolved.pipeline, resolved.flow)
-    recorded = refusal.recorded(layout, ref)
-    if "schema_change_id" not in recorded or recorded.get("batch_id") != progress.read(ref.path(layout)).pending_batch:
+    recorded = refusal.recorded(ref)
+    if "schema_change_id" not in recorded or recorded.get("batch_id") != progress.read(ref.checkpoint).pending_batch:
         return None
     if resolved.landing is None or recorded.get("declared") != declared_fingerprint(resolved.landing):
         return None

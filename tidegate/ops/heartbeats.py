@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     import pyarrow
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.layout import Layout
+    from tidegate.place import Place
 
 
 _KEPT_DAYS = 30
@@ -40,17 +40,17 @@ class Heartbeat:
     """The watermark that it made with the delay declared then: stateful flows have read it, so a longer delay does not move it back."""
 
 
-def create(layout: Layout, ref: CheckpointRef) -> None:
+def create(layout: Layout, ref: Place) -> None:
     """Create the table, without lines, unless it exists."""
     from deltalake import DeltaTable
 
-    path = layout.heartbeats(ref.dag_id, ref.flow)
+    path = layout.heartbeats(ref.pipeline, ref.flow)
     if delta_table.find(path) is None:
         path.parent.mkdir(parents=True, exist_ok=True)
         DeltaTable.create(str(path), schema=schema())
 
 
-def append(layout: Layout, ref: CheckpointRef, heartbeat: Heartbeat) -> None:
+def append(layout: Layout, ref: Place, heartbeat: Heartbeat) -> None:
     """Append a line."""
     line = {
         "event_time": lateness.moment(heartbeat.event_time),
@@ -60,10 +60,10 @@ def append(layout: Layout, ref: CheckpointRef, heartbeat: Heartbeat) -> None:
         "watermark": None if heartbeat.watermark is None else lateness.moment(heartbeat.watermark),
     }
     # A stateful flow that waits for a person reads its files later: as long as those of any table.
-    store.append(layout.heartbeats(ref.dag_id, ref.flow), schema(), [line], keep_days=_KEPT_DAYS)
+    store.append(layout.heartbeats(ref.pipeline, ref.flow), schema(), [line], keep_days=_KEPT_DAYS)
 
 
-def read(layout: Layout, ref: CheckpointRef) -> list[Heartbeat]:
+def read(layout: Layout, ref: Place) -> list[Heartbeat]:
     """All lines; none without a table."""
     return [
         Heartbeat(
@@ -73,12 +73,12 @@ def read(layout: Layout, ref: CheckpointRef) -> list[Heartbeat]:
             version=line.get("version"),
             watermark=None if line.get("watermark") is None else lateness.micros(line["watermark"]),
         )
-        for line in store.select(layout.heartbeats(ref.dag_id, ref.flow), "SELECT * FROM delta_table")
+        for line in store.select(layout.heartbeats(ref.pipeline, ref.flow), "SELECT * FROM delta_table")
     ]
 
 
 def watermark(
-    layout: Layout, ref: CheckpointRef, lines: Iterable[Heartbeat], delay_seconds: int, before: int | None = None
+    layout: Layout, ref: Place, lines: Iterable[Heartbeat], delay_seconds: int, before: int | None = None
 ) -> int | None:
     """The watermark of a checkpoint, in microseconds since 1970; None without one.
 

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
     import pyarrow
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.layout import Layout
+    from tidegate.place import Place
 
 COUNTS = (
     *("read", "written", "quarantined", "late", "deduplicated", "superseded", "already_read"),
@@ -91,13 +91,13 @@ def rows_read(layout: Layout, pipeline: str, app_id: str) -> int:
     return sum(int(line["read"]) for line in store.select(layout.ops(pipeline, "ledger"), sql))
 
 
-def watermark(layout: Layout, ref: CheckpointRef, before: int | None = None) -> datetime | None:
+def watermark(layout: Layout, ref: Place, before: int | None = None) -> datetime | None:
     """The highest watermark that batches of a checkpoint recorded, and replays into its table.
 
     Args:
         before: Only batches before this number.
     """
-    path = layout.ops(ref.dag_id, "ledger")
+    path = layout.ops(ref.pipeline, "ledger")
     table = delta_table.find(path)
     if table is None or "watermark" not in (column.name for column in table.schema().fields):
         return None

@@ -132,7 +132,7 @@ def _of_table(layout: Layout, flow: ResolvedFlow) -> str:
     """The condition for the late rows of the checkpoint that the table belongs to: those of others are in it, or late, once more."""
     ref = checkpoint.current(layout, flow.pipeline, flow.flow)
     writers = delta.writers(layout.table(flow.flow.target.name), ref.app_id)
-    refs = [each for app_id in writers if (each := checkpoint.ref_of(app_id, ref.dag_id, ref.flow)) is not None]
+    refs = [each for app_id in writers if (each := ref.of_stream(app_id)) is not None]
     newest = max(refs, key=lambda each: (each.version, each.refresh), default=None)
     if newest is None:
         return "true"

@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoints import checkpoint, progress, reingested
-from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.checkpoints import progress, reingested
 from tidegate.errors import CheckpointCorruptError
 from tidegate.folders import entries
 from tidegate.formatting import count
 from tidegate.impact import acceptance
 from tidegate.ops import store
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, Place
 from tidegate.probes import delta_history, delta_table, files, kafka
 from tidegate.spec import FileSource, KafkaSource
 
@@ -91,7 +90,7 @@ def _read_files(layout: Layout, pipeline: str, flow: str) -> set[State]:
     """The files that any checkpoint of a flow, or a reingest, has read and whose records were written."""
     read = reingested.read(FlowPlace(layout, pipeline, flow))
     for ref in _refs(layout, pipeline, flow):
-        folder = ref.path(layout)
+        folder = ref.checkpoint
         try:
             committed = progress.read(folder).last_committed
             up_to = -1 if committed is None else progress.planned_batch(folder, committed).log_offset
@@ -124,7 +123,7 @@ def _of_messages(bootstrap: str, layout: Layout, resolved: ResolvedFlow, source:
     bounds = kafka.offset_bounds(bootstrap, source.topic, isolation=source.isolation)
     gone: dict[int, tuple[int, int]] = {}
     for ref in _refs(layout, resolved.pipeline.name, flow.name):
-        for partition, (first, end) in progress.offsets_read(ref.path(layout), source.topic).items():
+        for partition, (first, end) in progress.offsets_read(ref.checkpoint, source.topic).items():
             begin = bounds.get(partition, (end, end))[0]
             known_first, known_end = gone.get(partition, (first, first))
             gone[partition] = (min(first, known_first), max(known_end, min(end, begin)))
@@ -168,15 +167,13 @@ def _has_keys(resolved: ResolvedFlow) -> bool:
     return resolved.writer is not None and bool(resolved.writer.target.keys)
 
 
-def _refs(layout: Layout, pipeline: str, flow: str) -> Iterator[CheckpointRef]:
+def _refs(layout: Layout, pipeline: str, flow: str) -> Iterator[Place]:
     """Every checkpoint of a flow that is there."""
     for version in entries(layout.checkpoints(pipeline, flow), "v*"):
         number = version.name.removeprefix("v")
         for refresh in entries(version) if version.is_dir() and number.isdigit() else ():
             if refresh.name.isdigit():
-                yield checkpoint.CheckpointRef(
-                    dag_id=pipeline, flow=flow, version=int(number), refresh=int(refresh.name)
-                )
+                yield Place(layout, pipeline, flow, int(number), int(refresh.name))
 
 
 def _rows(path: Path, sql: str, columns: set[str]) -> list[dict[str, Any]]:

@@ -24,8 +24,8 @@ from tidegate.report import BatchRecord
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.layout import Layout
+    from tidegate.place import Place
     from tidegate.quarantine.selection import Selection
     from tidegate.spec import Flow, Pipeline
 
@@ -104,7 +104,7 @@ def decide_batch(
     """
     with _lease(layout, pipeline.name, flow.name, action, by):
         ref = checkpoint.current(layout, pipeline, flow)
-        return refusal.decide(layout, ref, flow, by=by, reason=reason, action=action)
+        return refusal.decide(ref, flow, by=by, reason=reason, action=action)
 
 
 def check_replay(layout: Layout, pipeline: str, flow: str, selection: Selection, *, dry_run: bool) -> Replayable:
@@ -121,7 +121,7 @@ def check_replay(layout: Layout, pipeline: str, flow: str, selection: Selection,
     )
 
 
-def retire(layout: Layout, ref: CheckpointRef) -> int:
+def retire(layout: Layout, ref: Place) -> int:
     """Close entries of rows that an earlier checkpoint refused, after this one has read all records again.
 
     Includes the entries of an interrupted replay: the rows that it wrote were derived again, too. A person's waiver stays
@@ -138,7 +138,7 @@ def retire(layout: Layout, ref: CheckpointRef) -> int:
     """
     of_others = f"level = 'row' AND (_checkpoint_version <> {ref.version} OR _refresh <> {ref.refresh})"
     reason = f"judged again by checkpoint v{ref.version}/{ref.refresh}"
-    decisions = _Decisions(layout, ref.dag_id, ref.flow)
+    decisions = _Decisions(layout, ref.pipeline, ref.flow)
     own = f"{lifecycle.UNCLAIMED} AND _checkpoint_version = {ref.version} AND _refresh = {ref.refresh}"
     of_persons = f"{of_others} AND changed_by <> 'tidegate'"
     for (by, why), ids in lifecycle.waived_ids(decisions.entries, of_persons).items():
@@ -152,7 +152,7 @@ def retire(layout: Layout, ref: CheckpointRef) -> int:
     return retired + decisions.close_entries("retire", f"state = 'open' AND {of_others}", by="tidegate", reason=reason)
 
 
-def retire_batches_before(layout: Layout, ref: CheckpointRef, batch_id: int, what: str) -> int:
+def retire_batches_before(layout: Layout, ref: Place, batch_id: int, what: str) -> int:
     """Close the open entries of earlier batches of a stream whose batches each have all rows of the table.
 
     Args:
@@ -164,7 +164,7 @@ def retire_batches_before(layout: Layout, ref: CheckpointRef, batch_id: int, wha
         How many entries were closed as ``expired``.
     """
     where = f"state = 'open' AND level = 'row' AND _app_id = '{ref.app_id}' AND _batch_id < {batch_id}"
-    decisions = _Decisions(layout, ref.dag_id, ref.flow)
+    decisions = _Decisions(layout, ref.pipeline, ref.flow)
     return decisions.close_entries("retire", where, by="tidegate", reason=f"{what} takes its place")
 
 

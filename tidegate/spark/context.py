@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.advice import Edit
-from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import SpecError
 from tidegate.layout import Layout
 from tidegate.place import Place
@@ -61,7 +60,7 @@ class FlowContext:
     run: Run
     resolved: ResolvedFlow
     kind: Kind
-    ref: CheckpointRef
+    ref: Place
     work: Work
     transform: Transform | None
     gate: SuiteGate | None
@@ -84,7 +83,7 @@ class FlowContext:
     @property
     def place(self) -> Place:
         """The checkpoint in the lake."""
-        return self.ref.place(self.layout)
+        return self.ref
 
     @property
     def request(self) -> RunRequest:
@@ -155,7 +154,7 @@ class FlowContext:
     @property
     def checkpoint(self) -> Path:
         """Spark's checkpoint folder."""
-        return self.ref.path(self.layout)
+        return self.ref.checkpoint
 
     @property
     def live(self) -> Path:
@@ -177,7 +176,7 @@ class FlowContext:
         suite = None if self.gate is None else self.gate.suite.fingerprint
         return replace(record, suite_fingerprint=suite, code_fingerprint=self.resolved.code_fingerprint() or None)
 
-    def refreshed(self, ref: CheckpointRef) -> FlowContext:
+    def refreshed(self, ref: Place) -> FlowContext:
         """The flow with a new refresh of its checkpoint, whose folder makes it the current one after a crash as well."""
         context = replace(self, ref=ref)
         context.checkpoint.mkdir(parents=True, exist_ok=True)

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 
 from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.checkpoints import checkpoint, progress, refusal, rewrite
-from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import (
     CheckpointCorruptError,
     CheckpointIncompatibleError,
@@ -20,6 +19,7 @@ from tidegate.errors import (
     RefusedError,
 )
 from tidegate.folders import entries
+from tidegate.place import Place
 from tidegate.probes import delta
 from tidegate.quarantine import decision
 from tidegate.spark.batch import ledger as batch_ledger
@@ -76,7 +76,7 @@ def run_flow(
         context.kind.drained(context)
         if after is not None:
             after(context)
-        rewrite.clear(context.layout, context.ref)
+        rewrite.clear(context.ref)
 
 
 def _prepare(context: FlowContext, before: Callable[[FlowContext], FlowContext] | None = None) -> FlowContext:
@@ -120,7 +120,7 @@ def refresh_once(context: FlowContext) -> FlowContext:
     request = context.request
     if swap.is_past_replacement(context) or progress.read(context.checkpoint).last_planned is None:
         return context
-    if checkpoint.refresh_origin(context.layout, context.ref).get("request_id") == request.request_id:
+    if checkpoint.refresh_origin(context.ref).get("request_id") == request.request_id:
         # A refreshed bronze table has the id of its writes before it is complete.
         if context.flow.is_staged and context.app_id in tables.transactions(context.spark, context.live):
             context.report.notes.append(backfill.ALREADY_DONE)
@@ -139,7 +139,7 @@ def refresh_once(context: FlowContext) -> FlowContext:
         "request_id": request.request_id,
         "requested_by": request.requested_by,
     }
-    checkpoint.record_refresh_origin(context.layout, ref, origin)
+    checkpoint.record_refresh_origin(ref, origin)
     return context.refreshed(ref)
 
 
@@ -168,7 +168,7 @@ def _refresh_if_needed(context: FlowContext) -> FlowContext:
     if _is_in_target(context, context.ref):
         _record_written(context, context.ref)
     ref = swap.next_refresh(context.ref)
-    checkpoint.record_refresh_origin(context.layout, ref, {"mode": "accept_gap", "run_key": context.run_key})
+    checkpoint.record_refresh_origin(ref, {"mode": "accept_gap", "run_key": context.run_key})
     return context.refreshed(ref)
 
 
@@ -178,26 +178,26 @@ def _finish_of_checkpoint(context: FlowContext) -> None:
         _finish_interrupted(context)
 
 
-def _record_written(context: FlowContext, ref: CheckpointRef) -> None:
+def _record_written(context: FlowContext, ref: Place) -> None:
     """Record a batch that is in the table but not committed by its checkpoint; only its ledger line is missing."""
-    pending = progress.pending_by_name(ref.path(context.layout))
+    pending = progress.pending_by_name(ref.checkpoint)
     assert pending is not None
     of_batch = dataclasses.replace(context, ref=ref)
     batch_ledger.record_batch(of_batch, micro_batch.recorded_in_target(of_batch, pending))
 
 
-def _is_half_written(context: FlowContext, ref: CheckpointRef) -> bool:
+def _is_half_written(context: FlowContext, ref: Place) -> bool:
     """Whether quarantine, late table or target have a batch that the checkpoint planned and did not commit."""
     return _has_pending(context, ref, context.live, context.late, context.quarantine)
 
 
-def _is_in_target(context: FlowContext, ref: CheckpointRef) -> bool:
+def _is_in_target(context: FlowContext, ref: Place) -> bool:
     """Whether the target has a batch that the checkpoint planned and did not commit."""
     return _has_pending(context, ref, context.live)
 
 
-def _has_pending(context: FlowContext, ref: CheckpointRef, *paths: Path) -> bool:
-    pending = progress.pending_by_name(ref.path(context.layout))
+def _has_pending(context: FlowContext, ref: Place, *paths: Path) -> bool:
+    pending = progress.pending_by_name(ref.checkpoint)
     return pending is not None and any(
         tables.transactions(context.spark, path).get(ref.app_id) == pending for path in paths
     )
@@ -226,9 +226,7 @@ def _check_old_versions_finished(context: FlowContext) -> None:
         version, refresh = path.parent.name.removeprefix("v"), path.name
         if path == context.checkpoint or not (version.isdigit() and refresh.isdigit()):
             continue
-        old = CheckpointRef(
-            dag_id=context.pipeline.name, flow=context.flow.name, version=int(version), refresh=int(refresh)
-        )
+        old = Place(context.layout, context.pipeline.name, context.flow.name, int(version), int(refresh))
         if _is_half_written(context, old):
             if context.kind.completed_by_target:
                 # A batch that only quarantine has is read again by the new version.
@@ -283,4 +281,4 @@ def _drain(context: FlowContext) -> None:
 
 def record_refusal(context: FlowContext, error: RefusedError) -> None:
     """Record for `plan` which batch waits, and the fingerprints of what must change before it is tried again."""
-    refusal.record(context.layout, context.ref, error.waits_for())
+    refusal.record(context.ref, error.waits_for())

@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.layout import Layout
+    from tidegate.place import Place
     from tidegate.resolution import ResolvedFlow
     from tidegate.table_history import Position
 
@@ -76,7 +76,7 @@ def cut_off(path: Path) -> str:
     return "" if later is None else f"its log ends at version {newest}, but has files of version {later}"
 
 
-def _damages(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef) -> Iterator[Damage]:
+def _damages(layout: Layout, resolved: ResolvedFlow, ref: Place) -> Iterator[Damage]:
     pipeline, flow = resolved.pipeline, resolved.flow
 
     def damage(kind: Kind, what: str, cause: str) -> Damage:
@@ -91,7 +91,7 @@ def _damages(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef) -> Iter
             unreadable = True
     state = None
     try:
-        state = _read_checkpoint(resolved, ref.path(layout))
+        state = _read_checkpoint(resolved, ref.checkpoint)
     except CheckpointCorruptError as error:
         yield damage("checkpoint", f"checkpoint v{ref.version}/{ref.refresh}", error.problem.rstrip("."))
     if unreadable or state is None:
@@ -115,28 +115,28 @@ def _damages(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef) -> Iter
         return
     if flow.feeds and not flow.kind.snapshots and state.last_committed is not None:
         try:
-            tables.backlog_of(layout, resolved, ref, progress.planned_batch(ref.path(layout), state.last_committed))
+            tables.backlog_of(layout, resolved, ref, progress.planned_batch(ref.checkpoint, state.last_committed))
         except OffsetsExpiredError as error:
             yield damage("source", ", ".join(dict.fromkeys(flow.source_tables)), error.problem.rstrip("."))
             return
         except TableUnreadableError:
             # The damage of the flow that writes it.
             pass
-    origin = checkpoint.refresh_origin(layout, ref)
+    origin = checkpoint.refresh_origin(ref)
     if origin.get("mode") == ORIGIN and not origin.get("done"):
         yield damage(
             "unfinished", flow.target.name, f"its recovery, begun at {origin.get('recorded_at')}, is not finished"
         )
 
 
-def own_paths(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef) -> tuple[Path, ...]:
+def own_paths(layout: Layout, resolved: ResolvedFlow, ref: Place) -> tuple[Path, ...]:
     """The tables that a flow writes, with the heartbeats of a flow with a watermark."""
     pipeline, flow = resolved.pipeline, resolved.flow
     beats = (layout.heartbeats(pipeline.name, flow.name),) if flow.watermark is not None else ()
     return (*evidence.own_tables(layout, pipeline, flow, ref), *beats)
 
 
-def _newest(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef) -> dict[Path, Position]:
+def _newest(layout: Layout, resolved: ResolvedFlow, ref: Place) -> dict[Path, Position]:
     newest = {
         path: delta_history.extent(path)[0]
         for path in evidence.own_tables(layout, resolved.pipeline, resolved.flow, ref)

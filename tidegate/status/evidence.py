@@ -17,10 +17,10 @@ from tidegate.spec import FileSource
 from tidegate.table_history import Doubt
 
 if TYPE_CHECKING:
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.history import History
     from tidegate.checkpoints.progress import DeltaPosition, Progress
     from tidegate.layout import Layout
+    from tidegate.place import Place
     from tidegate.spec import Flow, Pipeline
 
 
@@ -33,15 +33,15 @@ class Evidence:
     """A batch that the target must have and lacks."""
 
 
-def read(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> Evidence:
+def read(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> Evidence:
     """The evidence about the tables of one checkpoint.
 
     Raises:
         TableUnreadableError: A file of the log of a table is damaged.
     """
-    note = history.read(layout, ref)
+    note = history.read(ref)
     try:
-        state = progress.read(ref.path(layout))
+        state = progress.read(ref.checkpoint)
     except CheckpointCorruptError:
         # An error of the flow itself, not of those that read its table.
         return Evidence(known=note or history.History())
@@ -59,7 +59,7 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> 
     return Evidence(known=known, doubt=None if flow.kind.sends else _lost_batch(layout, pipeline, flow, ref, state))
 
 
-def own_tables(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> tuple[Path, ...]:
+def own_tables(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> tuple[Path, ...]:
     """The tables that a flow writes, with the staging table of its checkpoint and the live one last; some may not exist."""
     if flow.kind.sends:
         return ()
@@ -68,7 +68,7 @@ def own_tables(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRe
     return (layout.quarantine(*names), layout.late(*names), staging, layout.table(flow.target.name))
 
 
-def _lost_batch(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef, state: Progress) -> Doubt | None:
+def _lost_batch(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place, state: Progress) -> Doubt | None:
     """The target lacks a batch that the ledger has, or that the checkpoint has committed and that had rows."""
     *_, staging, live = own_tables(layout, pipeline, flow, ref)
     batches = [delta.transaction_version(path, ref.app_id) for path in (staging, live)]
@@ -99,7 +99,7 @@ def _lost_batch(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointR
 
 
 def _last_with_rows(
-    layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef, state: Progress, written: int
+    layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place, state: Progress, written: int
 ) -> int | None:
     """The last committed batch behind ``written`` that certainly had rows; None if none is known to have had any.
 
@@ -107,7 +107,7 @@ def _last_with_rows(
     flow do not say whether it wrote.
     """
     assert state.last_committed is not None
-    folder = ref.path(layout)
+    folder = ref.checkpoint
     try:
         for batch in range(state.last_committed, max(written, progress.oldest_planned(folder, written + 1) - 1), -1):
             if _had_rows(layout, pipeline, flow, folder, batch):

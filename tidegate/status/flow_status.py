@@ -273,10 +273,10 @@ def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow, n
             figures = metrics.state_figures(layout.ops(pipeline.name, "progress"), flow.name, limit=2)
             status.operator_state = next(iter(figures), None)
             status.earlier_state = next((each for each in figures[1:] if each.app_id == figures[0].app_id), None)
-        state = progress.read(ref.path(layout))
+        state = progress.read(ref.checkpoint)
         status.last_planned, status.last_committed = state.last_planned, state.last_committed
         if state.last_committed is not None:
-            status.planned_ms = progress.planned_batch(ref.path(layout), state.last_committed).timestamp_ms
+            status.planned_ms = progress.planned_batch(ref.checkpoint, state.last_committed).timestamp_ms
         checkpoint.check_compatible(layout, resolved)
         status.lag = measure(environment, resolved)
 

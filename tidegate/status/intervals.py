@@ -227,7 +227,7 @@ class _Bronze:
 
     @classmethod
     def read(cls, layout: Layout, pipeline: Pipeline, flow: Flow) -> _Bronze:
-        folder = checkpoint.current(layout, pipeline, flow).path(layout)
+        folder = checkpoint.current(layout, pipeline, flow).checkpoint
         committed = progress.read(folder).last_committed
         if committed is None:
             return cls()

@@ -28,8 +28,8 @@ from tidegate.status.sources import source
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.environment import Environment
+    from tidegate.place import Place
     from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow
     from tidegate.status.intervals import Completeness
@@ -145,7 +145,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     _check_logs(layout, resolved)
     derivation.check_recorded(layout, resolved)
     ref = checkpoint.current(layout, pipeline, flow)
-    folder = ref.path(layout)
+    folder = ref.checkpoint
     proven = proofs.check(layout, resolved, ref)
     state = progress.read(folder)
     proofs.check_checkpoint(layout, resolved, ref, proven, state.last_planned)
@@ -244,7 +244,7 @@ def _rewritten(number: int) -> str:
     return f"{files} changed after being read and will not be read again: land the new content under a new name, or reingest"
 
 
-def _sent_again(flow: Flow, ref: CheckpointRef) -> str:
+def _sent_again(flow: Flow, ref: Place) -> str:
     """What the first run of a new version of a sink's flow sends: a checkpoint begins with the whole table."""
     if not flow.kind.sends or (ref.version, ref.refresh) == (1, 0):
         return ""

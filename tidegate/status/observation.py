@@ -130,7 +130,7 @@ def _running_since(layout: Layout, pipeline: Pipeline, flow: Flow, status: FlowS
     if batch is None or status.holder is None:
         return None
     began = lease.last_acquired(layout, lease.checkpoint_resource(pipeline.name, flow.name))
-    folder = checkpoint.current(layout, pipeline, flow).path(layout)
+    folder = checkpoint.current(layout, pipeline, flow).checkpoint
     planned = datetime.fromtimestamp(progress.planned_batch(folder, batch).timestamp_ms / 1000, UTC)
     return None if began is None else max(planned, began)
 

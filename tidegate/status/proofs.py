@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
     from pathlib import Path
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.history import History
     from tidegate.layout import Layout
+    from tidegate.place import Place
     from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
 
@@ -45,9 +45,7 @@ class Proven:
         return "; ".join(commit.summary() for commit in self.foreign)
 
 
-def check(
-    layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, since: Mapping[Path, Position] | None = None
-) -> Proven:
+def check(layout: Layout, resolved: ResolvedFlow, ref: Place, since: Mapping[Path, Position] | None = None) -> Proven:
     """Prove the tables that a flow stands on.
 
     Args:
@@ -59,7 +57,7 @@ def check(
     return _Check(layout, resolved, ref, since or {}).run()
 
 
-def doubts(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef) -> tuple[Doubt, ...]:
+def doubts(layout: Layout, resolved: ResolvedFlow, ref: Place) -> tuple[Doubt, ...]:
     """What a flow itself doubts of the tables that it reads and writes: what is left once the writers of its sources stand by them again.
 
     Tables whose log cannot be read are left out.
@@ -85,7 +83,7 @@ def doubts(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef) -> tuple[
 class _Check:
     layout: Layout
     resolved: ResolvedFlow
-    ref: CheckpointRef
+    ref: Place
     since: Mapping[Path, Position]
 
     @property
@@ -155,7 +153,7 @@ class _Check:
             )
             yield path, Follower(table=name, owner=f"{pipeline.name}/{flow.name}/", platform=is_platform)
 
-    def _known(self, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> History:
+    def _known(self, pipeline: Pipeline, flow: Flow, ref: Place) -> History:
         result = evidence.read(self.layout, pipeline, flow, ref)
         if result.doubt is not None:
             raise self._error(result.doubt, flow, pipeline)
@@ -183,9 +181,7 @@ class _Check:
         )
 
 
-def check_checkpoint(
-    layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, proven: Proven, planned: int | None
-) -> None:
+def check_checkpoint(layout: Layout, resolved: ResolvedFlow, ref: Place, proven: Proven, planned: int | None) -> None:
     """Check that no table has a later batch of a checkpoint than it planned: then it is an older copy.
 
     Args:
@@ -207,10 +203,10 @@ def check_checkpoint(
                 "is empty" if planned is None else f"ends with batch {planned}",
             )
             raise CheckpointCorruptError(
-                f"flow {ref.flow!r}: {name} has batch {batch} of {ref.app_id}, but the checkpoint at {ref.path(layout)} {ends}: it was "
+                f"flow {ref.flow!r}: {name} has batch {batch} of {ref.app_id}, but the checkpoint at {ref.checkpoint} {ends}: it was "
                 "restored from an older copy, or files of it are missing.",
                 Either(OutsideAct("restore the newer checkpoint"), recover_command(*resolved.flow.recovered_by)),
-                path=str(ref.path(layout)),
+                path=str(ref.checkpoint),
             )
 
 

@@ -43,8 +43,8 @@ def read(bootstrap: str, layout: Layout, pipeline: Pipeline, flow: Flow, now: da
     first = freshness.oldest(table, "_timestamp")
     if first is None:
         return Completeness(unit=source.intervals.unit, intervals=())
-    last_committed = progress.read(ref.path(layout)).last_committed
-    committed = None if last_committed is None else progress.planned_batch(ref.path(layout), last_committed)
+    last_committed = progress.read(ref.checkpoint).last_committed
+    committed = None if last_committed is None else progress.planned_batch(ref.checkpoint, last_committed)
     _, _, ranges = topics.unread_ranges(bootstrap, source, table, layout, ref, committed)
     starts = {partition: begin for partition, (begin, _) in ranges.items()}
     answers = kafka.next_timestamps(bootstrap, source.topic, starts)

@@ -12,8 +12,8 @@ from tidegate.place import FlowPlace
 from tidegate.probes import delta
 
 if TYPE_CHECKING:
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.layout import Layout
+    from tidegate.place import Place
     from tidegate.spec import Flow, Pipeline
 
 
@@ -61,13 +61,13 @@ class Unfinished:
         return "; ".join(parts)
 
 
-def read(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef, batch_id: int | None) -> Unfinished:
+def read(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place, batch_id: int | None) -> Unfinished:
     """What the files of a flow say.
 
     Args:
         batch_id: The batch that was planned and not committed, or None.
     """
-    decision = None if batch_id is None else refusal.decision(layout, ref, batch_id)
+    decision = None if batch_id is None else refusal.decision(ref, batch_id)
     quarantined_whole = decision is not None and decision.action == "take"
     return Unfinished(
         batch=batch_id,
@@ -80,22 +80,22 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef, bat
     )
 
 
-def _is_written(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef, batch_id: int) -> bool:
+def _is_written(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place, batch_id: int) -> bool:
     """Whether the table, or the staging table of a refresh, has a batch."""
     staging = layout.staging(pipeline.name, flow.name, ref.version, ref.refresh)
     versions = (delta.transaction_version(path, ref.app_id) for path in (staging, layout.table(flow.target.name)))
     return any(version is not None and version >= batch_id for version in versions)
 
 
-def _swap_pending(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> bool:
+def _swap_pending(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> bool:
     """Whether a full refresh is staged and not swapped into the live table yet."""
     staging = layout.staging(pipeline.name, flow.name, ref.version, ref.refresh)
     return staging.is_dir() and delta.transaction_version(layout.table(flow.target.name), ref.app_id) is None
 
 
-def _unfinished_backfill(layout: Layout, pipeline: Pipeline, flow: Flow, ref: CheckpointRef) -> int | None:
+def _unfinished_backfill(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> int | None:
     """The number of a backfill that wrote rows and did not finish, or None (`tidegate.spark.reprocessing.backfill`)."""
-    place = ref.place(layout)
+    place = ref
     last = next((WINDOWS.read(place, number) for number in reversed(WINDOWS.numbers(place))), None)
     if last is None or last.done:
         return None

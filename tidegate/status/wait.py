@@ -12,9 +12,9 @@ from tidegate.ops import evolution
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.rewrite import JudgedRewrite
     from tidegate.layout import Layout
+    from tidegate.place import Place
     from tidegate.resolution import ResolvedFlow
     from tidegate.states import RefusedBy
 
@@ -28,12 +28,12 @@ class Wait:
     """One sentence without a full stop."""
 
 
-def of_batch(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, batch_id: int) -> Wait | None:
+def of_batch(layout: Layout, resolved: ResolvedFlow, ref: Place, batch_id: int) -> Wait | None:
     """The wait of the pending batch, if neither a decision nor what refused it has changed since."""
-    decision = refusal.decision(layout, ref, batch_id)
+    decision = refusal.decision(ref, batch_id)
     if decision is not None and decision.action == "take":
         return None
-    note = refusal.recorded(layout, ref)
+    note = refusal.recorded(ref)
     if note.get("batch_id") != batch_id:
         return None
     flow, waits = resolved.flow, f"waits: batch {batch_id}"
@@ -68,7 +68,7 @@ def _has(note: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
 
 
 def of_limits(
-    resolved: ResolvedFlow, ref: CheckpointRef, judged: JudgedRewrite | None, *, swap_pending: bool, batch: int | None
+    resolved: ResolvedFlow, ref: Place, judged: JudgedRewrite | None, *, swap_pending: bool, batch: int | None
 ) -> Wait | None:
     """The wait of a swap, or of a batch that compares a snapshot, whose numbers exceed the limits.
 

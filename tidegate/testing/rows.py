@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import resolution
 from tidegate.advice import Edit
-from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.environment import Environment
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
+from tidegate.place import Place
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spark.batch import dispositions, groups, rows, time_windows, transform_output
@@ -146,7 +146,7 @@ def _context(pipeline: str, flow: str, *, gated: bool = False) -> Iterator[FlowC
             ),
             resolved=resolved,
             kind=kind.load(resolved.flow),
-            ref=CheckpointRef(dag_id=pipeline, flow=flow, version=resolved.flow.checkpoint_version, refresh=0),
+            ref=Place(layout, pipeline, flow, resolved.flow.checkpoint_version, 0),
             work=Stream(),
             transform=import_function(resolved.flow.transform, "transform") if resolved.flow.transform else None,
             gate=_gate(resolved, layout) if gated else None,

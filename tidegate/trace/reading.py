@@ -12,8 +12,8 @@ from tidegate.formatting import count
 from tidegate.ops import query
 
 if TYPE_CHECKING:
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.layout import Layout
+    from tidegate.place import Place
     from tidegate.resolution import ResolvedFlow
     from tidegate.trace.changes import Ledger
 
@@ -26,7 +26,7 @@ class Reading:
 
     layout: Layout
     flow: ResolvedFlow
-    ref: CheckpointRef
+    ref: Place
     number: int
     """Of the source among those of the flow's query."""
     next_version: int
@@ -75,7 +75,7 @@ class Reading:
         return f"{self.flow.pipeline.name}/{self.flow.flow.name}"
 
     def _waiting(self, version: int) -> str:
-        batch = refusal.waiting_batch(self.layout, self.ref)
+        batch = refusal.waiting_batch(self.ref)
         if batch is not None:
             return f"{self._name} has not read version {version} yet: batch {batch} was refused and waits"
         return f"{self._name} has not read version {version} yet"
@@ -91,13 +91,13 @@ class Reading:
         return sorted({row["batch_id"] for row in rows if _includes(row, version, self.number)})
 
 
-def _next_version(layout: Layout, flow: ResolvedFlow, ref: CheckpointRef, table: str) -> int:
-    folder = ref.path(layout)
+def _next_version(layout: Layout, flow: ResolvedFlow, ref: Place, table: str) -> int:
+    folder = ref.checkpoint
     committed = progress.read(folder).last_committed
     if committed is None:
         return 0
     if flow.flow.sources:
-        return vector.of_batch(layout, ref, committed, flow.flow.source_tables)[table] + 1
+        return vector.of_batch(ref, committed, flow.flow.source_tables)[table] + 1
     planned = progress.planned_batch(folder, committed)
     position = planned.delta_positions(2)[1] if flow.flow.kind.stateful else planned.delta
     return 0 if position is None else position.pin + 1

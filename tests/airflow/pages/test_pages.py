@@ -237,7 +237,7 @@ def test_a_refused_backfill_is_on_the_pages_of_its_flow_and_of_its_run(client: C
     ref = checkpoint.current(lake.layout, flights, silver)
     what = "backfill 3 of 2013-01-01"
     judged = JudgedRewrite(what=what, app_id=ref.windows_app_id, impact=loss, reasons=(loss.phrase("deleted"),))
-    rewrite.record(lake.layout, ref, judged)
+    rewrite.record(ref, judged)
     report = FlowReport(
         flow="silver",
         target=silver.target.name,

@@ -15,6 +15,7 @@ import pytest
 from tests.spark.flow_context import BRONZE, CLICKS, PLANNED_MS, flow_context, plan_batch, table, transaction
 from tidegate.checkpoints import checkpoint, overrides, topic
 from tidegate.errors import CheckpointCorruptError, MachineUnavailableError
+from tidegate.place import Place
 from tidegate.spark.batch import quarantine, raw
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.batch.work import Stream
@@ -207,7 +208,7 @@ def test_a_skipped_file_is_quarantined_without_being_read(flow: Callable[..., Fl
     context = flow()
     good, poison = land(context, "good.json", '{"id": 1}\n'), land(context, "poison.json", '{"id": 2}\n')
     ref = checkpoint.current(context.layout, context.pipeline, BRONZE)
-    overrides.skip(context.layout, BRONZE, ref, "poison.json", by="ada", reason="crashes the driver")
+    overrides.skip(ref, BRONZE, "poison.json", by="ada", reason="crashes the driver")
 
     result = split_and_write(context, good, poison)
 
@@ -337,8 +338,8 @@ def test_messages_of_a_recreated_topic_are_new_although_their_offsets_are_the_sa
 
     def record_topic(version: int, topic_id: str) -> None:
         recorded = topic.CheckpointTopic(topic="clicks", topic_id=topic_id, cluster_id="")
-        ref = checkpoint.CheckpointRef(dag_id="orders", flow="clicks", version=version, refresh=0)
-        topic.record(flow(CLICKS).layout, ref, recorded)
+        ref = Place(flow(CLICKS).layout, "orders", "clicks", version, 0)
+        topic.record(ref, recorded)
 
     def written_and_already_read(messages: list[tuple[Any, ...]], batch_id: int = 0, **more: int) -> tuple[int, int]:
         context = flow(CLICKS, **more)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from great_expectations.data_context.types.base import ProgressBarsConfig
 
-from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.errors import SpecError
 from tidegate.layout import Layout
+from tidegate.place import Place
 from tidegate.report import Verdict
 from tidegate.request import RunRequest
 from tidegate.spark.gate import LakeContext, SuiteGate, load_suite
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.jvm
 
 AIRPORT = {"column": "origin", "table": "silver.airports", "table_column": "code"}
-REF = CheckpointRef(dag_id="flights", flow="silver", version=1, refresh=0)
+REF = Place(Layout(Path("lake"), Path("landing")), "flights", "silver", 1, 0)
 
 
 def rule(kind: str, severity: str = "critical", **kwargs: Any) -> dict[str, Any]:

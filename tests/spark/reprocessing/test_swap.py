@@ -320,7 +320,7 @@ def test_a_replacement_of_a_joined_source_of_which_nothing_was_read_is_detected(
         context = orders.flow_context(spark, tmp_path, joined, version=began)
         assert context.source_table is not None
         orders.write_table(context.source_table, "id int", (1,))
-        vector.note_starts(context.layout, context.ref, {"silver.latest": 0, "silver.orders": began})
+        vector.note_starts(context.ref, {"silver.latest": 0, "silver.orders": began})
         position(context, 0, 3)
         with (context.checkpoint / "offsets" / "0").open("a") as offsets:
             offsets.write("\n-")

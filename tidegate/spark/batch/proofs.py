@@ -39,18 +39,16 @@ def adopt(context: FlowContext) -> None:
     The first run with a checkpoint that has no note takes what the tables are as known.
     """
     proven = check(context)
-    note = history.read(context.layout, context.ref)
+    note = history.read(context.ref)
     if note is not None:
         if proven.foreign != note.foreign:
-            history.write(
-                context.layout, context.ref, batch=note.batch, positions=note.positions, foreign=proven.foreign
-            )
+            history.write(context.ref, batch=note.batch, positions=note.positions, foreign=proven.foreign)
         return
     state = progress.read(context.checkpoint)
     positions = dict(proven.known.positions)
     if state.last_committed is not None:
         positions = _own(context, proven) | _read(context, state.last_committed) | positions
-    history.write(context.layout, context.ref, batch=state.last_committed, positions=positions, foreign=proven.foreign)
+    history.write(context.ref, batch=state.last_committed, positions=positions, foreign=proven.foreign)
 
 
 def begin(context: FlowContext, batch_id: int, target: Path | None = None) -> dict[str, Position]:
@@ -71,7 +69,7 @@ def begin(context: FlowContext, batch_id: int, target: Path | None = None) -> di
     if isinstance(context.work, Stream) and target is None:
         batch = batch_id
         positions |= _read(context, batch_id, proven.tables)
-    history.write(context.layout, context.ref, batch=batch, positions=positions, foreign=proven.foreign)
+    history.write(context.ref, batch=batch, positions=positions, foreign=proven.foreign)
     return positions
 
 
@@ -86,7 +84,7 @@ def end(context: FlowContext, target: Path | None = None) -> None:
     """
     proven = check(context)
     positions = {**proven.known.positions, **_own(context, proven, target)}
-    history.write(context.layout, context.ref, batch=proven.known.batch, positions=positions, foreign=proven.foreign)
+    history.write(context.ref, batch=proven.known.batch, positions=positions, foreign=proven.foreign)
 
 
 def _own(context: FlowContext, proven: Proven, target: Path | None = None) -> dict[str, Position]:

@@ -88,7 +88,7 @@ def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decisi
     if context.work.of_entries:
         return _returned_messages(context, batch, batch_id)
     source, ref = sources.topic_of(context), context.ref
-    recorded = topic.recorded(context.layout, ref.dag_id, ref.flow, ref.version)
+    recorded = topic.recorded(ref)
     topic_id = recorded.topic_id if recorded is not None else ""
     messages = topic_messages.check(context, batch, lambda: context.work.planned_offsets(context, batch_id))
     if messages.read == 0:

@@ -204,7 +204,7 @@ def _chosen(context: FlowContext, batch_id: int, decision: Decision) -> Snapshot
     A batch that has written rows of an earlier one, or was held and is accepted by a person, keeps that.
     """
     layout, ref = context.layout, context.ref
-    before, newest = snapshots.compared(layout, ref), snapshots.announced(layout, ref.dag_id, ref.flow)
+    before, newest = snapshots.compared(ref), snapshots.announced(layout, ref.pipeline, ref.flow)
     is_bound = decision.quarantined or context.work.decision(context, batch_id) is not None
     if before is not None and before.batch_id == batch_id and is_bound:
         return before.snapshot
@@ -212,7 +212,7 @@ def _chosen(context: FlowContext, batch_id: int, decision: Decision) -> Snapshot
         before is not None and before.batch_id < batch_id and before.snapshot.number == newest.number
     ):
         return None
-    snapshots.choose(layout, ref, batch_id, newest)
+    snapshots.choose(ref, batch_id, newest)
     return newest
 
 

@@ -18,8 +18,8 @@ from tidegate.spec import KafkaSource
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.refusal import Action, BatchDecision
+    from tidegate.place import Place
     from tidegate.spark.batch.split import Split
     from tidegate.spark.context import FlowContext
     from tidegate.spark.lake.writes import Transaction
@@ -40,7 +40,7 @@ class Work(ABC):
     """Whether the flow's statistics are measured: what else is read again in bulk does not resemble batches of the stream."""
 
     @abstractmethod
-    def app_id(self, ref: CheckpointRef) -> str:
+    def app_id(self, ref: Place) -> str:
         """The ``txnAppId`` of its writes."""
 
     @abstractmethod
@@ -87,7 +87,7 @@ class Stream(Work):
 
     has_statistics = True
 
-    def app_id(self, ref: CheckpointRef) -> str:
+    def app_id(self, ref: Place) -> str:
         """The checkpoint's own."""
         return ref.app_id
 
@@ -114,7 +114,7 @@ class Stream(Work):
 
     def decision(self, context: FlowContext, batch_id: int, action: Action | None = None) -> BatchDecision | None:
         """As a person decided after the batch was refused."""
-        return refusal.decision(context.layout, context.ref, batch_id, action)
+        return refusal.decision(context.ref, batch_id, action)
 
 
 @dataclass(frozen=True)

@@ -42,7 +42,7 @@ def leased_flow(context: FlowContext, *, work: str, holder: str) -> Iterator[Non
         raise
     except Exception as error:
         # The work may have opened a new refresh.
-        folder = checkpoint.current(context.layout, context.pipeline, context.flow).path(context.layout)
+        folder = checkpoint.current(context.layout, context.pipeline, context.flow).checkpoint
         feeds = [str(path) for path in context.source_paths]
         raise translate(error, what=work, checkpoint=str(folder), feeds=feeds) from error
     finally:

@@ -131,9 +131,9 @@ def bind_topic(context: FlowContext, source: KafkaSource) -> tuple[topic.Checkpo
     """
     current = kafka.describe(context.stores.kafka, source.topic, PROBE_SECONDS, source.isolation)
     ref, ids = context.ref, {"topic_id": current.topic_id, "cluster_id": current.cluster_id}
-    topic.check(context.layout, ref.dag_id, ref.flow, ref.version, source.topic, bootstrap=context.stores.kafka, **ids)
-    checkpoint_topic = topic.of_version(context.layout, ref, source.topic, **ids)
-    topic.record(context.layout, ref, checkpoint_topic)
+    topic.check(ref, source.topic, bootstrap=context.stores.kafka, **ids)
+    checkpoint_topic = topic.of_version(ref, source.topic, **ids)
+    topic.record(ref, checkpoint_topic)
     return checkpoint_topic, current
 
 
@@ -166,7 +166,7 @@ def needs_refresh_for_gap(context: FlowContext, source: KafkaSource) -> bool:
         return False
     checkpoint_topic, current = bind_topic(context, source)
     if state.last_committed is None:
-        read = topic.next_offsets(context.layout, context.ref, checkpoint_topic)
+        read = topic.next_offsets(context.ref, checkpoint_topic)
     else:
         read = progress.planned_batch(context.checkpoint, state.last_committed).kafka_offsets(source.topic)
     first_offsets = {partition: begin for partition, (begin, _) in current.bounds.items()}
@@ -183,13 +183,13 @@ def _starting_offsets(context: FlowContext, source: KafkaSource) -> str:
     checkpoint_topic, current = bind_topic(context, source)
     if progress.read(context.checkpoint).last_planned is not None:
         return "earliest"
-    read = topic.next_offsets(context.layout, context.ref, checkpoint_topic)
+    read = topic.next_offsets(context.ref, checkpoint_topic)
     for partition, next_offset in topics.next_offsets_in_table(context.target, checkpoint_topic).items():
         read[partition] = max(next_offset, read.get(partition, 0))
     first_offsets = {partition: begin for partition, (begin, _) in current.bounds.items()}
     topics.check_not_truncated(source.topic, read, {partition: end for partition, (_, end) in current.bounds.items()})
     topics.check_gap(context.layout, context.ref, checkpoint_topic, read, first_offsets, context.target)
-    if not read or checkpoint.refresh_origin(context.layout, context.ref).get("mode") == "reingest":
+    if not read or checkpoint.refresh_origin(context.ref).get("mode") == "reingest":
         return "earliest"
     starts = {
         str(partition): max(read[partition], begin) if partition in read else -2

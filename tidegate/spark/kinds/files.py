@@ -98,7 +98,7 @@ def _listed(context: FlowContext, pins: Pins) -> set[str]:
     """The files that the pinned batches had listed."""
     listed: set[str] = set()
     for ref, batch in pins.batches.items():
-        folder = ref.path(context.layout)
+        folder = ref.checkpoint
         for file in progress.source_files(folder, up_to=progress.planned_batch(folder, batch).log_offset):
             listed.add(f"{file.path}@{file.modified_ms}")
     return listed

@@ -41,7 +41,7 @@ def _read_stream(context: FlowContext) -> DataFrame:
     """The announcements of snapshots, after that of a new one: each makes a batch, which reads the rows itself."""
     candidates = find(context.layout, context.pipeline, context.flow)
     if candidates.newest is not None:
-        snapshots.announce(context.layout, context.ref, candidates.newest.name, candidates.files)
+        snapshots.announce(context.ref, candidates.newest.name, candidates.files)
     folder = snapshots.SNAPSHOTS.folder(context.place)
     folder.mkdir(parents=True, exist_ok=True)
     return context.spark.readStream.format("text").option("maxFileAge", "3650000d").load(str(folder))
@@ -54,7 +54,7 @@ def _split(context: FlowContext, batch: DataFrame, batch_id: int, decision: Deci
 
 def _retire_entries(context: FlowContext) -> None:
     """Close the entries of snapshots before the compared one, whose records it has again, or not any more."""
-    done = snapshots.compared(context.layout, context.ref)
+    done = snapshots.compared(context.ref)
     if done is not None:
         decisions.retire_batches_before(context.layout, context.ref, done.batch_id, f"snapshot {done.snapshot.name}")
 
@@ -79,7 +79,7 @@ def _split_keys(context: FlowContext, _keys: DataFrame, pending: Backfill, decis
 
 def _sides(context: FlowContext, pins: Pins) -> Sides:
     """The rows of the snapshot that the table's last batch compared; rows that it lacks and that stay are left out."""
-    done = snapshots.compared(context.layout, context.ref)
+    done = snapshots.compared(context.ref)
     snapshot = None if done is None else done.by(pins.batches[context.ref])
     if snapshot is None:
         raise RequestError(

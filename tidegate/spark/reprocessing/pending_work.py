@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, TypeVar
 
 from tidegate import identity
-from tidegate.checkpoints import checkpoint
 from tidegate.checkpoints.pending_jobs import WINDOWS, PendingWindow
 from tidegate.spark.batch import ledger, micro_batch
 from tidegate.spark.batch.work import Work
@@ -20,7 +19,7 @@ from tidegate.spark.lake import tables
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.place import Place
     from tidegate.spark.context import FlowContext
 
 
@@ -28,7 +27,7 @@ if TYPE_CHECKING:
 class PendingWork(PendingWindow, Work):
     """A backfill, or a piece of a reingest."""
 
-    def app_id(self, ref: CheckpointRef) -> str:
+    def app_id(self, ref: Place) -> str:
         """The one of the checkpoint's windows."""
         return ref.windows_app_id
 
@@ -76,10 +75,10 @@ def record_superseded(context: FlowContext, work: PendingWork) -> None:
 
     It is not finished: the new checkpoint reads its rows again, with the present code, and judges them.
     """
-    name, flow, kind = context.pipeline.name, context.flow.name, None if context.flow.target.keys else "append"
+    kind = None if context.flow.target.keys else "append"
     for path in (context.live, context.quarantine):
         for app_id, number in tables.transactions(context.spark, path).items():
-            ref = checkpoint.ref_of(identity.stream_app_id(app_id), name, flow)
+            ref = context.ref.of_stream(identity.stream_app_id(app_id))
             if ref is None or app_id != ref.windows_app_id or number != work.number:
                 continue
             own = dataclasses.replace(context, ref=ref).doing(work)

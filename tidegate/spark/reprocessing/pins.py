@@ -17,10 +17,10 @@ from pyspark.sql import functions as F
 
 from tidegate import identity
 from tidegate.advice import Advice, Command, Either, OutsideAct, Then
-from tidegate.checkpoints import checkpoint, progress, vector
-from tidegate.checkpoints.checkpoint import CheckpointRef
+from tidegate.checkpoints import progress, vector
 from tidegate.checkpoints.pending_jobs import CLAIM, UNDO
 from tidegate.errors import CheckpointCorruptError, RequestError, SourceError, WriteConflictError
+from tidegate.place import Place
 from tidegate.probes import delta
 from tidegate.spark.batch import late_rows, quarantine
 from tidegate.spark.batch.work import Work
@@ -47,7 +47,7 @@ class Pins(Work):
 
     version: int
     """Of the flow's table."""
-    batches: Mapping[CheckpointRef, int]
+    batches: Mapping[Place, int]
     """The last batch that had been read when the table had this version, by checkpoint of the flow."""
     source_versions: Mapping[str, int]
     """Of each source table: what the last batch had read, the first source first; none for a landing flow."""
@@ -61,7 +61,7 @@ class Pins(Work):
         """The version of the first source table."""
         return next(iter(self.source_versions.values()))
 
-    def app_id(self, ref: CheckpointRef) -> str:
+    def app_id(self, ref: Place) -> str:
         """The checkpoint's, under which nothing is written."""
         return ref.app_id
 
@@ -131,7 +131,7 @@ def pin(context: FlowContext) -> FlowContext:
     return pinned.doing(pins, context.spark.newSession())
 
 
-def _stable_versions(context: FlowContext) -> tuple[int, int | None, dict[str, int], dict[CheckpointRef, int]]:
+def _stable_versions(context: FlowContext) -> tuple[int, int | None, dict[str, int], dict[Place, int]]:
     """The versions of table and quarantine, the table's transactions and `Pins.batches`, with no commit between the readings."""
     while True:
         before = _versions(context)
@@ -141,12 +141,11 @@ def _stable_versions(context: FlowContext) -> tuple[int, int | None, dict[str, i
             return *before, transactions, batches
 
 
-def _batches(context: FlowContext, transactions: Mapping[str, int]) -> dict[CheckpointRef, int]:
-    names = (context.pipeline.name, context.flow.name)
-    written = {ref: batch for app_id, batch in transactions.items() if (ref := checkpoint.ref_of(app_id, *names))}
+def _batches(context: FlowContext, transactions: Mapping[str, int]) -> dict[Place, int]:
+    written = {ref: batch for app_id, batch in transactions.items() if (ref := context.ref.of_stream(app_id))}
     batches = {}
     for ref, batch in written.items():
-        folder = ref.path(context.layout)
+        folder = ref.checkpoint
         try:
             last = max(batch, progress.read(folder).last_committed or 0)
             progress.planned_batch(folder, last)
@@ -159,7 +158,7 @@ def _batches(context: FlowContext, transactions: Mapping[str, int]) -> dict[Chec
     return batches
 
 
-def _age(ref: CheckpointRef) -> tuple[int, int]:
+def _age(ref: Place) -> tuple[int, int]:
     return ref.version, ref.refresh
 
 
@@ -180,7 +179,7 @@ def _source_versions(context: FlowContext, batch_id: int) -> dict[str, int]:
     if len(names) == 1:
         return {names[0]: _readable(context, names[0], planned.delta, planned.delta.pin)}
     positions = planned.delta_positions(len(names))
-    pinned = vector.of_batch(context.layout, context.ref, batch_id, names)
+    pinned = vector.of_batch(context.ref, batch_id, names)
     # A batch reads a newer version in place of one that VACUUM took, and later batches read none before it.
     read = tables.source_versions(context.spark, context.live, context.ref.app_id)
     return {

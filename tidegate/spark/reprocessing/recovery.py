@@ -13,11 +13,11 @@ import pendulum
 
 from tidegate import json_codec
 from tidegate.checkpoints import checkpoint, overrides
-from tidegate.checkpoints.checkpoint import CheckpointRef
 from tidegate.checkpoints.overrides import Override
 from tidegate.errors import LossNotAcceptedError
 from tidegate.folders import entries
 from tidegate.ops import ledger, store
+from tidegate.place import Place
 from tidegate.planning import losses
 from tidegate.probes import delta, delta_history
 from tidegate.status import damage, evidence
@@ -89,18 +89,17 @@ def open_refresh(context: FlowContext, damages: Sequence[Damage], lost: int) -> 
 
     Its number is behind those of all transactions, also after a folder of checkpoints was put back or lost.
     """
-    names = (context.pipeline.name, context.flow.name)
     paths = evidence.own_tables(context.layout, context.pipeline, context.flow, context.ref)
     used = [context.ref.refresh]
     for path in paths:
-        refs = (checkpoint.ref_of(app_id, *names) for app_id in delta.writers(path, context.app_id))
+        refs = (context.ref.of_stream(app_id) for app_id in delta.writers(path, context.app_id))
         used += [ref.refresh for ref in refs if ref is not None and ref.version == context.ref.version]
     sql = (
         f"SELECT coalesce(max(refresh), 0)::BIGINT AS refresh FROM delta_table WHERE flow = '{context.flow.name}' "
         f"AND checkpoint_version = {context.ref.version}"
     )
     used += [int(line["refresh"]) for line in store.select(context.layout.ops(context.pipeline.name, "ledger"), sql)]
-    ref: CheckpointRef = dataclasses.replace(context.ref, refresh=max(used) + 1)
+    ref: Place = dataclasses.replace(context.ref, refresh=max(used) + 1)
     origin = {
         "mode": damage.ORIGIN,
         "run_key": context.run_key,
@@ -109,12 +108,12 @@ def open_refresh(context: FlowContext, damages: Sequence[Damage], lost: int) -> 
         "lost": lost,
         "damages": [json_codec.to_plain(each) for each in damages],
     }
-    checkpoint.record_refresh_origin(context.layout, ref, origin)
+    checkpoint.record_refresh_origin(ref, origin)
     return context.refreshed(ref)
 
 
 def finish(context: FlowContext) -> None:
     """Note that the recovery of the flow is done, so that it is not continued any more."""
-    origin = checkpoint.refresh_origin(context.layout, context.ref)
+    origin = checkpoint.refresh_origin(context.ref)
     if origin.get("mode") == damage.ORIGIN and not origin.get("done"):
-        checkpoint.ORIGIN.write(context.ref.place(context.layout), {**origin, "done": True})
+        checkpoint.ORIGIN.write(context.ref, {**origin, "done": True})

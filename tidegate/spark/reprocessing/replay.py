@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.place import Place
     from tidegate.quarantine.selection import Selection
     from tidegate.spark.batch.split import Split
     from tidegate.spark.context import FlowContext
@@ -70,7 +70,7 @@ class Replay(Work):
     entries: tuple[Mapping[str, str], ...]
     """``_row_id`` and ``source`` of the claimed entries."""
 
-    def app_id(self, ref: CheckpointRef) -> str:
+    def app_id(self, ref: Place) -> str:
         """One for all replays of the flow."""
         return ref.replays_app_id
 

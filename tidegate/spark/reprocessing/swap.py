@@ -27,8 +27,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.progress import DeltaPosition
+    from tidegate.place import Place
     from tidegate.spark.context import FlowContext
 
 
@@ -122,9 +122,7 @@ def is_past_replacement(context: FlowContext) -> bool:
     if reached is None:
         return False
     positions = progress.planned_batch(context.checkpoint, reached).delta_positions(len(context.query_paths))
-    began = {
-        context.layout.table(table): number for table, number in vector.starts(context.layout, context.ref).items()
-    }
+    began = {context.layout.table(table): number for table, number in vector.starts(context.ref).items()}
     return any(
         _is_replaced(context, path, first)
         for path, position in zip(context.query_paths, positions, strict=True)
@@ -145,7 +143,7 @@ def _is_replaced(context: FlowContext, path: Path, first: int) -> bool:
     return any(commit.metadata.get("prepared", {}).get("replaced") for commit in tables.commits(path, first, newest))
 
 
-def next_refresh(ref: CheckpointRef) -> CheckpointRef:
+def next_refresh(ref: Place) -> Place:
     """The checkpoint of the flow's next full refresh, of the same version."""
     return replace(ref, refresh=ref.refresh + 1)
 
@@ -194,6 +192,6 @@ def rekeyed(context: FlowContext) -> bool:
     """Whether the checkpoint version that last wrote the live table had other keys."""
     transactions = tables.transactions(context.spark, context.live)
     names = (context.pipeline.name, context.flow.name)
-    written = [ref.version for app_id in transactions if (ref := checkpoint.ref_of(app_id, *names)) is not None]
+    written = [ref.version for app_id in transactions if (ref := context.ref.of_stream(app_id)) is not None]
     sidecar = checkpoint.versions(context.layout, *names).get(max(written, default=0))
     return sidecar is None or tuple(sidecar.remembered["keys"]) != context.flow.target.keys

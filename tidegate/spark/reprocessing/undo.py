@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
+    from tidegate.place import Place
     from tidegate.spark.batch.split import Decision
     from tidegate.spark.context import FlowContext
     from tidegate.spark.lake.writes import Transaction
@@ -53,7 +53,7 @@ ALREADY_DONE = "an earlier attempt completed this request"
 class Undo(PendingUndo, Work):
     """The undo of one run in one flow; ``left`` are the records of `undo_entries.left_together`."""
 
-    def app_id(self, ref: CheckpointRef) -> str:
+    def app_id(self, ref: Place) -> str:
         """One for all undos of the flow."""
         return ref.undos_app_id
 

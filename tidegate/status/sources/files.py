@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
+    from tidegate.place import Place
     from tidegate.request import RunRequest
     from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
@@ -34,9 +34,7 @@ _GAPS_NAMED = 31
 """How many intervals of a state a plan names: the days of a month."""
 
 
-def _backlog(
-    environment: Environment, resolved: ResolvedFlow, ref: CheckpointRef, committed: PlannedBatch | None
-) -> Backlog:
+def _backlog(environment: Environment, resolved: ResolvedFlow, ref: Place, committed: PlannedBatch | None) -> Backlog:
     """Files that are in no committed batch.
 
     Raises:
@@ -44,7 +42,7 @@ def _backlog(
         CheckpointCorruptError: The checkpoint's log of files cannot be read.
     """
     layout, source = Layout.of(environment), _source(resolved.flow)
-    folder, checkpoint = layout.landing(source.path), ref.path(layout)
+    folder, checkpoint = layout.landing(source.path), ref.checkpoint
     up_to = -1 if committed is None else committed.log_offset
     read = {file.path: file.modified_ms for file in progress.source_files(checkpoint, up_to=up_to)}
     try:
@@ -63,7 +61,7 @@ def _backlog(
         # After a crash between listing and planning, the next batch contains the listed files even if they were deleted since.
         has_data=bool(new) or progress.newest_log_batch(checkpoint) > up_to,
         ahead=_shortened([file.path.removeprefix(f"{folder}/") for file in new]),
-        rewritten=len(changed_files.unread(layout, ref.dag_id, resolved.flow, read, listing.files)),
+        rewritten=len(changed_files.unread(layout, ref.pipeline, resolved.flow, read, listing.files)),
         ignored=listing.ignored,
         skipped=_skipped_files(listing, source.glob),
     )

@@ -18,10 +18,10 @@ from tidegate.status.sources.source import NOTHING_READ, Backlog, MeasuredSource
 from tidegate.status.sources.tables import extent
 
 if TYPE_CHECKING:
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.checkpoints.snapshots import Snapshot
     from tidegate.environment import Environment
+    from tidegate.place import Place
     from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
     from tidegate.status.intervals import Completeness, Interval
@@ -110,17 +110,15 @@ def _refused(layout: Layout, pipeline: Pipeline, landing: Flow, interval: Interv
     )
 
 
-def _backlog(
-    environment: Environment, resolved: ResolvedFlow, ref: CheckpointRef, committed: PlannedBatch | None
-) -> Backlog:
+def _backlog(environment: Environment, resolved: ResolvedFlow, ref: Place, committed: PlannedBatch | None) -> Backlog:
     """The snapshot that the flow compares next, if there is one; raises as `find`.
 
     A batch that was refused waits for a newer snapshot too, which takes its place.
     """
     layout, pipeline, flow = Layout.of(environment), resolved.pipeline, resolved.flow
     table, candidates = flow.source_tables[0], find(layout, pipeline, flow)
-    newest_announced, chosen = snapshots.announced(layout, ref.dag_id, ref.flow), snapshots.compared(layout, ref)
-    done = None if chosen is None else chosen.by(progress.read(ref.path(layout)).last_committed)
+    newest_announced, chosen = snapshots.announced(layout, ref.pipeline, ref.flow), snapshots.compared(ref)
+    done = None if chosen is None else chosen.by(progress.read(ref.checkpoint).last_committed)
     name, size = None, 0
     if candidates.newest is not None:
         name, size = candidates.newest.name, sum(file.size for file in candidates.newest.landed)

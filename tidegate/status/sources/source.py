@@ -16,11 +16,11 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
     from pathlib import Path
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
     from tidegate.errors import NotDeliveredError
     from tidegate.layout import Layout
+    from tidegate.place import Place
     from tidegate.request import RunRequest
     from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
@@ -82,7 +82,7 @@ def absent(summary: str) -> Backlog:
     )
 
 
-def not_delivered(missing: NotDeliveredError, layout: Layout, ref: CheckpointRef, target: Path) -> Backlog:
+def not_delivered(missing: NotDeliveredError, layout: Layout, ref: Place, target: Path) -> Backlog:
     """The backlog of a landing flow whose folder or topic does not exist.
 
     Args:
@@ -99,11 +99,11 @@ def not_delivered(missing: NotDeliveredError, layout: Layout, ref: CheckpointRef
     return absent(f"not delivered yet: {missing.what} does not exist")
 
 
-def _has_read(layout: Layout, ref: CheckpointRef, target: Path) -> bool:
+def _has_read(layout: Layout, ref: Place, target: Path) -> bool:
     """Whether a landing flow has its table, or any checkpoint of it has planned a batch."""
     if delta.current_version(target) is not None:
         return True
-    versions = entries(layout.checkpoints(ref.dag_id, ref.flow), "v*")
+    versions = entries(layout.checkpoints(ref.pipeline, ref.flow), "v*")
     refreshes = [path for version in versions if version.is_dir() for path in entries(version) if path.is_dir()]
     return any(entry.name.isdecimal() for refresh in refreshes for entry in entries(refresh / "offsets"))
 
@@ -133,7 +133,7 @@ class Extent:
 class MeasuredSource:
     """What a kind of source provides."""
 
-    backlog: Callable[[Environment, ResolvedFlow, CheckpointRef, PlannedBatch | None], Backlog]
+    backlog: Callable[[Environment, ResolvedFlow, Place, PlannedBatch | None], Backlog]
     """What is in no committed batch, from the checkpoint, its last committed batch and a probe. A batch that was planned and not
     committed is run again, so it does not count as read. Raises a `SourceError` if the source has lost what is to be read."""
     extent: Callable[[Environment, Pipeline, Flow, RunRequest], Extent]

@@ -18,27 +18,25 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
+    from tidegate.place import Place
     from tidegate.request import RunRequest
     from tidegate.resolution import ResolvedFlow
     from tidegate.spec import ChangeFeed, Flow, Pipeline
 
 
-def _backlog(
-    environment: Environment, resolved: ResolvedFlow, ref: CheckpointRef, committed: PlannedBatch | None
-) -> Backlog:
+def _backlog(environment: Environment, resolved: ResolvedFlow, ref: Place, committed: PlannedBatch | None) -> Backlog:
     return backlog_of(Layout.of(environment), resolved, ref, committed)
 
 
-def backlog_of(layout: Layout, resolved: ResolvedFlow, ref: CheckpointRef, committed: PlannedBatch | None) -> Backlog:
+def backlog_of(layout: Layout, resolved: ResolvedFlow, ref: Place, committed: PlannedBatch | None) -> Backlog:
     """What a flow has not read of its tables; raises as `of_table`."""
     flow = resolved.flow
     if flow.state is not None and resolved.writer is not None:
         beats = layout.heartbeats(resolved.pipeline.name, resolved.writer.name)
         return of_stateful(layout, flow.feeds[0], beats, committed)
-    return of_tables(layout, flow.feeds, committed, vector.starts(layout, ref))
+    return of_tables(layout, flow.feeds, committed, vector.starts(ref))
 
 
 def of_table(path: Path, source: ChangeFeed, committed: PlannedBatch | None) -> Backlog:

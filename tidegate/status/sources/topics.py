@@ -14,6 +14,7 @@ from tidegate.errors import GapError, NotDeliveredError, OffsetsExpiredError
 from tidegate.formatting import count
 from tidegate.layout import Layout
 from tidegate.ops import query, store
+from tidegate.place import Place
 from tidegate.probes import delta, kafka
 from tidegate.spec import KafkaSource
 from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource, not_delivered
@@ -22,7 +23,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
     from pathlib import Path
 
-    from tidegate.checkpoints.checkpoint import CheckpointRef
     from tidegate.checkpoints.overrides import Override
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
@@ -34,9 +34,7 @@ BYTES_PER_MESSAGE = 1024
 """Assumed size while no message of a topic has been read: the broker does not report sizes."""
 
 
-def _backlog(
-    environment: Environment, resolved: ResolvedFlow, ref: CheckpointRef, committed: PlannedBatch | None
-) -> Backlog:
+def _backlog(environment: Environment, resolved: ResolvedFlow, ref: Place, committed: PlannedBatch | None) -> Backlog:
     """Messages of a topic that are in no committed batch.
 
     Their number is that of their offsets and an upper limit: compaction and transactions leave offsets without a message.
@@ -83,7 +81,7 @@ def unread_ranges(
     source: KafkaSource,
     target: Path,
     layout: Layout,
-    ref: CheckpointRef,
+    ref: Place,
     committed: PlannedBatch | None,
 ) -> tuple[kafka.Topic, Mapping[int, int], dict[int, tuple[int, int]]]:
     """The topic, the committed positions, and each partition with the offset that is read next and its end.
@@ -93,14 +91,14 @@ def unread_ranges(
     """
     description = kafka.describe(bootstrap, source.topic, isolation=source.isolation)
     ids = {"topic_id": description.topic_id, "cluster_id": description.cluster_id}
-    topic.check(layout, ref.dag_id, ref.flow, ref.version, source.topic, bootstrap=bootstrap, **ids)
-    checkpoint_topic = topic.of_version(layout, ref, source.topic, **ids)
+    topic.check(ref, source.topic, bootstrap=bootstrap, **ids)
+    checkpoint_topic = topic.of_version(ref, source.topic, **ids)
     if committed is not None:
         read = positions = committed.kafka_offsets(source.topic)
     else:
         # A new checkpoint version continues after the older ones; a reingest reads all messages that the topic still has.
-        read = topic.next_offsets(layout, ref, checkpoint_topic)
-        positions = {} if checkpoint.refresh_origin(layout, ref).get("mode") == "reingest" else read
+        read = topic.next_offsets(ref, checkpoint_topic)
+        positions = {} if checkpoint.refresh_origin(ref).get("mode") == "reingest" else read
     check_not_truncated(source.topic, read, {partition: end for partition, (_, end) in description.bounds.items()})
     first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
     check_gap(layout, ref, checkpoint_topic, read, first_offsets, target)
@@ -118,7 +116,7 @@ def unread_ranges(
 
 def check_gap(
     layout: Layout,
-    ref: CheckpointRef,
+    ref: Place,
     checkpoint_topic: topic.CheckpointTopic,
     read: Mapping[int, int],
     first_offsets: Mapping[int, int],
@@ -135,9 +133,9 @@ def check_gap(
     Raises:
         GapError: Messages are missing; the error lists their offsets.
     """
-    accepted = gap.accepted(layout, ref.dag_id, ref.flow)
+    accepted = gap.accepted(layout, ref.pipeline, ref.flow)
     if lost := unaccepted_gap(read, first_offsets, checkpoint_topic, target, accepted):
-        raise GapError(ref.dag_id, ref.flow, checkpoint_topic.topic, lost)
+        raise GapError(ref.pipeline, ref.flow, checkpoint_topic.topic, lost)
 
 
 def unaccepted_gap(
@@ -211,7 +209,7 @@ def format_offsets(ranges: Mapping[int, tuple[int, int]]) -> str:
 def _extent(environment: Environment, pipeline: Pipeline, flow: Flow, request: RunRequest) -> Extent:
     layout, source, window = Layout.of(environment), _source(flow), request.window
     bootstrap, bronze = environment.kafka, layout.table(flow.target.name)
-    recorded = topic.recorded(layout, pipeline.name, flow.name, flow.checkpoint_version)
+    recorded = topic.recorded(Place(layout, pipeline.name, flow.name, flow.checkpoint_version, 0))
     if window is None:
         ranges = kafka.offset_bounds(bootstrap, source.topic, isolation=source.isolation)
     else:
