@@ -20,7 +20,7 @@ CALLS = ("open", "write", "fsync", "rename")
 ERRORS = ("ENOSPC", "EACCES", "EROFS", "EMFILE", "EIO", "ESTALE")
 _SOURCE = Path(__file__).parent / "chaos" / "refused_calls.c"
 _VARIABLE = re.compile(
-    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|\d{8}T\d{6}-[0-9a-f-]+|\d+|-c000|[._]?tmp\w*|\.(draft|crc)\b|[0-9a-f]{6,}"
+    r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}|a?\d{8}T\d{6}-[0-9a-f-]+|(?<=/)[0-9a-f]{2}(?=/)|\d+|-c000|[._]?tmp\w*|\.(draft|crc)\b|[0-9a-f]{6,}"
 )
 
 

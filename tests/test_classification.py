@@ -160,6 +160,23 @@ def test_values_of_the_data_and_missing_files_are_no_cause(text: str) -> None:
     assert cause_in(text) is None
 
 
+def test_a_text_of_java_that_names_no_file_gets_the_folders_that_it_may_be_in_unless_no_file_is_concerned() -> None:
+    full, named, heap = (
+        cause_in(text, "flow 'gold'", "the lake at /lake")
+        for text in (
+            "java.io.IOException: No space left on device",
+            "java.io.FileNotFoundException: /lake/x (Stale file handle)",
+            "java.lang.OutOfMemoryError: Java heap space",
+        )
+    )
+    assert full is not None and named is not None and heap is not None
+    assert full.message.startswith(
+        "flow 'gold': cannot access a file of the lake at /lake: the file system is full (ENOSPC)."
+    )
+    assert "cannot access /lake/x: " in named.message
+    assert "cannot go on: memory ran out" in heap.message
+
+
 @pytest.mark.parametrize(
     "error", [ValueError("x\nsecret"), KeyError(), ssl.SSLError(1, "bad certificate"), duckdb.ParserException("no"), OSError()]
 )  # fmt: skip

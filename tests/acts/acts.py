@@ -46,8 +46,6 @@ class Acts:
     may_refuse: set[str] = field(default_factory=set)
     tainted: bool = False
     names: set[str] = field(default_factory=set)
-    lost: set[str] = field(default_factory=set)
-    """What was put back of the stateful flow: ``table``, ``note``, ``ledger``."""
     done: list[Act] = field(default_factory=list)
 
     def do(self, lake: Lake, act: Act) -> None:
@@ -67,31 +65,8 @@ class Acts:
             return
         self.done.append(act)
         if effect is WHOLE:
-            self.may_refuse, self.tainted, self.names, self.lost = set(), False, set(), set()
-        self.lost |= _lost(act)
+            self.may_refuse, self.tainted, self.names = set(), False, set()
         self.may_refuse |= effect.may_refuse
         self.tainted |= effect.taints
         if effect.names:
             self.names.add(effect.names)
-
-    @property
-    def unproven(self) -> set[str]:
-        """Known and open: the stateful flow, if its table, its note *and* the ledger are older than its checkpoint.
-
-        The offsets of a stateful flow do not say whether a batch had results, so its checkpoint does not prove that its table lacks some.
-        """
-        return {"firsts"} if self.lost >= {"table", "note", "ledger"} else set()
-
-
-def _lost(act: Act) -> set[str]:
-    if act.kind == "put_notes_back":
-        return {"note"}
-    if act.kind == "put_ledger_back":
-        return {"ledger"}
-    if act.kind == "put_folder_back":
-        return ({"table"}, {"note"}, {"ledger"})[act.number % 3]
-    if act.table != "gold.firsts":
-        return {"ledger"} if act.kind == "put_flow_back" and act.number & 4 else set()
-    if act.kind == "put_flow_back":
-        return {"table"} | ({"note"} if act.number & 2 else set()) | ({"ledger"} if act.number & 4 else set())
-    return {"table"}

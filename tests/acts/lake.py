@@ -46,7 +46,7 @@ class Prepared:
         """Run the increments."""
         world = World()
         for number, flows in enumerate(INCREMENTS):
-            _land(self.deployment, world, number)
+            land(self.deployment, world, number)
             report = self.deployment.run("acts", flows)
             assert [flow.error for flow in report.flows] == [None] * len(flows)
             world.run(flows)
@@ -208,7 +208,8 @@ def _file(number: int) -> tuple[str, str]:
     return f"{number}.json", "\n".join(lines) + "\n"
 
 
-def _land(deployment: Deployment, world: World, number: int) -> None:
+def land(deployment: Deployment, world: World, number: int) -> None:
+    """The file of this number lands, in a lake and in the world that it must equal."""
     name, content = _file(number)
     deployment.land(name, content, "acts")
     world.land(name, records(number))

@@ -12,7 +12,9 @@ from urllib.parse import urlsplit
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 
+from tidegate.errors import LakeUnwritableError
 from tidegate.layout import Layout
 from tidegate.ops import heartbeats, store
 from tidegate.place import Place
@@ -135,3 +137,10 @@ def test_lines_are_in_the_order_of_their_commits_whatever_the_clock_said(tmp_pat
 
 def _oldest_first(path: Path) -> list[dict[str, Any]]:
     return store.select(path, f"SELECT number FROM delta_table ORDER BY {store.oldest_first(store.ordering(path))}")
+
+
+def test_a_refused_write_names_the_table_also_where_delta_rs_names_no_file(tmp_path: Path) -> None:
+    full = DeltaError("Failed to parse parquet: Unable to rename file: No space left on device (os error 28)")
+    refused = pytest.raises(LakeUnwritableError, match=rf"table {tmp_path}: cannot go on: the file system is full")
+    with refused, delta_table.writing(tmp_path):
+        raise full

@@ -154,3 +154,25 @@ def test_what_was_done_to_a_lake_is_in_the_plan_and_a_run_stops_those_who_stand_
     assert error is not None and (error["kind"], error["exit_code"]) == ("TableInDoubtError", 65)
     assert "version 2 is a RESTORE by another writer at 20" in error["message"]
     assert DeltaTable(str(layout.table("silver.orders"))).version() == 2, "nothing was committed over it"
+
+    shutil.rmtree(layout.lake)
+    shutil.copytree(newer, layout.lake)
+    tear(layout, older, "gold.orders")
+    report = orders.run(*FLOWS)
+    assert [flow.state for flow in report.flows] == ["done", "done", "failed"], (
+        "a damaged table stops what stands on it"
+    )
+    error = report.flow("gold").error
+    assert error is not None and (error["kind"], error["exit_code"]) == ("TableUnreadableError", 78)
+
+    shutil.rmtree(layout.lake)
+    shutil.copytree(newer, layout.lake)
+    delete(layout, older, "bronze.orders")
+    assert [flow.state for flow in orders.run(*FLOWS).flows] == ["done", "failed", "skipped"]
+    assert [flow.error for flow in orders.deployment.run("orders", ["silver"], mode="full_refresh").flows] == [None]
+    assert {flow.state for flow in orders.run(*FLOWS).flows} <= {"done", "idle"}
+    left = {record["_row_id"] for record in orders.deployment.table("bronze.orders").to_pylist()}
+    silver = orders.deployment.table("silver.orders").to_pylist()
+    assert {record["_row_id"] for record in silver} == left, "derived again from the rows that are left"
+    [gold] = orders.deployment.table("gold.orders").to_pylist()
+    assert gold["orders"] == len(silver) == 3

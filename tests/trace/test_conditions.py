@@ -97,10 +97,12 @@ def test_the_key_in_a_changes_id_selects_its_row(
 def test_rows_made_of_a_key_are_selected_by_their_ids(tmp_path: Path) -> None:
     made = ["a|7|insert", "a|b|7|insert", "a|12|update_postimage", "ab|7|insert"]
     write_deltalake(str(tmp_path), pyarrow.table({"id": made, "_row_id": made}))
-    of_key = conditions.of_key(["a"])
-    assert ids(DeltaTable(str(tmp_path)), of_key) == ["a|12|update_postimage", "a|7|insert"]
-    first = conditions.of_key([INSTANT, 1, None])
-    assert r"'2026-03-01 23:30:00.25|1|\N|'" in first
-    assert r"'0.00000010|1.0E7|-1.234E-4|'" in conditions.of_key([Decimal("1.0e-7"), 1e7, -0.0001234])
-    assert r"'0.001|9999999.0|-0.0|NaN|'" in conditions.of_key([0.001, 9999999.0, -0.0, math.nan])
-    assert r"'a\|b|c\\d|'" in conditions.of_key(["a|b", r"c\d"])
+    table = DeltaTable(str(tmp_path))
+
+    def of_key(*values: Any) -> str:
+        row = {f"k{number}": value for number, value in enumerate(values)}
+        return conditions.of_key(table, row, list(row))
+
+    assert ids(table, of_key("a")) == ["a|12|update_postimage", "a|7|insert"]
+    assert r"'2026-03-01 23:30:00.25|1|\N|'" in of_key(INSTANT, 1, None)
+    assert r"'0.00000010|a\|b|c\\d|'" in of_key(Decimal("1.0e-7"), "a|b", r"c\d")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidegate.checkpoints.checkpoint import ORIGIN, SCHEMA, SIDECAR
 from tidegate.checkpoints.derivation import DERIVATION
 from tidegate.checkpoints.history import HISTORY
+from tidegate.checkpoints.last_written import LAST_WRITTEN
 from tidegate.checkpoints.note import AnyNote
 from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.checkpoints.pending_jobs import CLAIM, UNDO, WINDOWS
@@ -16,7 +17,7 @@ from tidegate.checkpoints.vector import STARTS
 
 NOTES: tuple[AnyNote, ...] = (
     *(SIDECAR, SCHEMA, TOPIC),
-    *(ORIGIN, STARTS, HISTORY, REFUSAL, DECISION, COMPARED),
+    *(ORIGIN, STARTS, HISTORY, LAST_WRITTEN, REFUSAL, DECISION, COMPARED),
     *(OVERRIDES, SNAPSHOTS, REWRITE, DERIVATION, WINDOWS, CLAIM, UNDO),
 )
 """Those of a version, of a checkpoint, and of a flow."""

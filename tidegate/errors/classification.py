@@ -42,6 +42,8 @@ _OF_PATH = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP, errno.ENAMETOOLONG}
 )
 """What is there is not what was expected."""
+_WITHOUT_FILE = frozenset({errno.ENOMEM, errno.EAGAIN})
+"""The process lacks memory or a thread, whatever file it had open."""
 _OF_STORAGE = ("deltalake", "_internal", "duckdb", "_duckdb", "sqlite3", "pyarrow")
 _OPERATIONS = {
     **dict.fromkeys(("open", "open_code", "lockf"), "open"),
@@ -92,20 +94,26 @@ def accessing(path: object, operation: str) -> Iterator[None]:
         raise
 
 
-def cause_in(text: str, what: str = "") -> TidegateError | None:
-    """The `TidegateError` for the first cause that a text of Spark, Java, Rust or Python names; None if it names none."""
+def cause_in(text: str, what: str = "", within: str = "") -> TidegateError | None:
+    """The `TidegateError` for the first cause that a text of Spark, Java, Rust or Python names; None if it names none.
+
+    Args:
+        text: The text.
+        what: As for `classify`.
+        within: The folders in one of which the file is if the text does not name it: Java's text of a failed write does not.
+    """
     for match in _SAYS.finditer(text):
         number = next((number for words, number in _WORDS.items() if words in match[0]), None)
         path = next(iter(_PATH.findall(match[0])), "")
         if number is None and match[0].startswith("Mkdirs failed"):
             number = _why_unwritable(path)
         if number is not None:
-            return _describe(number, what, path=path)
+            return _describe(number, what, path=path, within=within)
     for match in _NUMBER.finditer(text):
         number = int(next(filter(None, match.groups())))
         if number in BY_NUMBER and number != errno.ENOENT:
             line = text[text.rfind("\n", 0, match.start()) + 1 :].partition("\n")[0]
-            return _describe(number, what, path=next(iter(_PATH.findall(line)), ""))
+            return _describe(number, what, path=next(iter(_PATH.findall(line)), ""), within=within)
     return None
 
 
@@ -129,9 +137,10 @@ def is_transient(error: OSError) -> bool:
     return BY_NUMBER.get(error.errno or 0, OTHER).kind.transient
 
 
-def _describe(number: int, what: str, *, path: str, operation: str = "") -> MachineError:
+def _describe(number: int, what: str, *, path: str, operation: str = "", within: str = "") -> MachineError:
     cause, name = BY_NUMBER.get(number, OTHER), errno.errorcode.get(number, str(number))
-    act = f"cannot {operation or 'access'} {path}" if path else f"cannot {operation or 'go on'}"
+    file = path or (f"a file of {within}" if within and number not in _WITHOUT_FILE else "")
+    act = f"cannot {operation or 'access'} {file}" if file else f"cannot {operation or 'go on'}"
     problem = f"{what + ': ' if what else ''}{act}: {cause.meaning} ({name})."
     return cause.kind(problem, cause.next_step, path=path, operation=operation, error=name)
 

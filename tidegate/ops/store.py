@@ -49,6 +49,9 @@ def append(
         transaction: The transaction id and version of the commit. If the table has this version or a later one, nothing is
             appended.
         keep_days: How long compacted files stay: for concurrent readers, or for streams that have not read them yet.
+
+    Raises:
+        MachineError: The operating system does not let them be written.
     """
     import pyarrow
     from deltalake import CommitProperties, Transaction, write_deltalake
@@ -64,9 +67,10 @@ def append(
     if "recorded_at" in schema.names:
         sequence = 0 if table is None else table.version() + 1
         lines = lines.append_column(SEQUENCE, pyarrow.array([sequence] * len(lines), pyarrow.int64()))
-    write_deltalake(
-        str(path) if table is None else table, lines, mode="append", schema_mode="merge", commit_properties=commit
-    )
+    with delta_table.writing(path):
+        write_deltalake(
+            str(path) if table is None else table, lines, mode="append", schema_mode="merge", commit_properties=commit
+        )
     if table is not None and len(table.file_uris()) > MAX_FILES:
         _compact(path, keep_days)
 

@@ -97,6 +97,18 @@ def reading(path: Path) -> Iterator[None]:
 
 
 @contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Name the table in the errors of the machine that delta-rs meets inside: most of its texts name no file."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        yield
+    except (DeltaError, OSError) as error:
+        raise_machine(error, f"table {path}")
+        raise
+
+
+@contextmanager
 def reading_log(path: Path) -> Iterator[None]:
     """Raise `TableUnreadableError` if delta-rs fails inside, which reads some of the log of an open table only when it is asked."""
     from deltalake.exceptions import DeltaError

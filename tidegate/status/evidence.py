@@ -1,24 +1,24 @@
 """What is known of the history of the tables that a checkpoint reads and writes, before their logs are read. Starts no JVM.
 
 The note beside the checkpoint says it. Where the note is missing or older than the checkpoint, the commits of the flow do, which carry
-the same positions; and the ledger and Spark's own files say which batch the table must have.
+the same positions; and the ledger and a file in the checkpoint say which batch the table must have.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import history, progress
-from tidegate.errors import CheckpointCorruptError, TidegateError
+from tidegate.checkpoints.last_written import LAST_WRITTEN
+from tidegate.errors import CheckpointCorruptError
 from tidegate.probes import delta, delta_history
-from tidegate.spec import FileSource
 from tidegate.table_history import Doubt
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tidegate.checkpoints.history import History
-    from tidegate.checkpoints.progress import DeltaPosition, Progress
     from tidegate.layout import Layout
     from tidegate.place import Place
     from tidegate.spec import Flow, Pipeline
@@ -56,7 +56,7 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> Evidence
             if name not in positions or position.version > positions[name].version:
                 positions[name] = position
     known = history.History(batch=committed, positions=positions, foreign=() if note is None else note.foreign)
-    return Evidence(known=known, doubt=None if flow.kind.sends else _lost_batch(layout, pipeline, flow, ref, state))
+    return Evidence(known=known, doubt=None if flow.kind.sends else _lost_batch(layout, pipeline, flow, ref))
 
 
 def own_tables(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> tuple[Path, ...]:
@@ -68,20 +68,18 @@ def own_tables(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> tu
     return (layout.quarantine(*names), layout.late(*names), staging, layout.table(flow.target.name))
 
 
-def _lost_batch(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place, state: Progress) -> Doubt | None:
-    """The target lacks a batch that the ledger has, or that the checkpoint has committed and that had rows."""
+def _lost_batch(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> Doubt | None:
+    """The target lacks a batch that the ledger has, or that the flow has written by what stands in its checkpoint."""
     *_, staging, live = own_tables(layout, pipeline, flow, ref)
     batches = [delta.transaction_version(path, ref.app_id) for path in (staging, live)]
     written = max((batch for batch in batches if batch is not None), default=-1)
-    recorded = delta.transaction_version(layout.ops(pipeline.name, "ledger"), ref.app_id)
-    evidence = "the ledger has"
-    if recorded is None or recorded <= written:
-        recorded, evidence = (
-            _last_with_rows(layout, pipeline, flow, ref, state, written),
-            "the checkpoint has committed",
-        )
-    if recorded is None:
+    ledger = delta.transaction_version(layout.ops(pipeline.name, "ledger"), ref.app_id)
+    note = LAST_WRITTEN.read(ref)
+    known = {"the ledger has": ledger, "the checkpoint has written": None if note is None else note.batch}
+    lost = {says: batch for says, batch in known.items() if batch is not None and batch > written}
+    if not lost:
         return None
+    says, recorded = next(iter(lost.items()))
     newest = delta.current_version(live)
     lacks = (
         "which does not exist"
@@ -93,56 +91,6 @@ def _lost_batch(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place, stat
     return Doubt(
         table=flow.target.name,
         reason="lost",
-        what=f"{evidence} batch {recorded} of {ref.app_id} in this table, {lacks}",
+        what=f"{says} batch {recorded} of {ref.app_id} in this table, {lacks}",
         version=0 if newest is None else newest + 1,
-    )
-
-
-def _last_with_rows(
-    layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place, state: Progress, written: int
-) -> int | None:
-    """The last committed batch behind ``written`` that certainly had rows; None if none is known to have had any.
-
-    A batch without rows writes nothing. Offsets of a topic count also messages that no reader sees, and those of a join or of a stateful
-    flow do not say whether it wrote.
-    """
-    assert state.last_committed is not None
-    folder = ref.checkpoint
-    try:
-        for batch in range(state.last_committed, max(written, progress.oldest_planned(folder, written + 1) - 1), -1):
-            if _had_rows(layout, pipeline, flow, folder, batch):
-                return batch
-    except (TidegateError, FileNotFoundError):
-        # Logs that are cleaned or damaged prove nothing; where they matter, others say so.
-        return None
-    return None
-
-
-def _had_rows(layout: Layout, pipeline: Pipeline, flow: Flow, folder: Path, batch: int) -> bool:
-    """Whether a committed batch certainly had rows, so that the target has a commit of it."""
-    if isinstance(flow.source, FileSource):
-        return any(not Path(file.path).name.startswith("_") for file in progress.batch_files(folder, batch))
-    if len(flow.feeds) != 1 or flow.state is not None or flow.target.windows is not None or flow.kind.snapshots:
-        return False
-    table = flow.feeds[0].table
-    writer = pipeline.writer_of(table)
-    is_keyed = writer is not None and bool(writer.target.keys)
-    if flow.kind.has_groups and (writer is None or (writer.target.replace_by and writer.target.sequence_by)):
-        # Tombstones of scopes name no group.
-        return False
-    before = progress.planned_batch(folder, batch - 1).delta if batch else None
-    return _has_rows(layout.table(table), before, progress.planned_batch(folder, batch).delta, is_keyed=is_keyed)
-
-
-def _has_rows(path: Path, before: DeltaPosition | None, until: DeltaPosition, *, is_keyed: bool) -> bool:
-    """Whether the feed of a table has rows between two positions; of a commit that was read in part, the first files have some."""
-    if before is None:
-        return any(file.rows for file in delta.snapshot_files(path, until.pin))
-    first = before.version + (before.of_snapshot or before.index >= 0)
-    behind = until.version + (until.index >= 0 and not until.of_snapshot)
-    commits = (delta.read_commit(path, version) for version in range(first, behind))
-    # Of a table without keys, rows that were changed or deleted are not read.
-    return any(
-        commit.rows and (is_keyed or (not commit.has_change_files and delta.only_adds(path, commit.version)))
-        for commit in commits
     )

@@ -25,6 +25,8 @@ _ARROW = {
 """DataFusion's names of Delta's primitive types."""
 _NULL = r"\N"
 """NULL in the id of a change of a table with several keys."""
+_CHANGE = "^[0-9]+[|][a-z_]+$"
+"""What follows the key in the id of a change: version and kind."""
 
 
 def where(
@@ -99,40 +101,38 @@ def of_change(table: DeltaTable, name: str, row_id: str, keys: Sequence[str]) ->
     return where(table, name, dict(zip(keys, texts, strict=True)), cast="arrow_try_cast")
 
 
-def of_key(key: Sequence[Any]) -> str:
-    """The condition for rows that are made of a change of the key with these values."""
-    texts = [text(value) for value in key if value is not None]
-    if len(key) > 1:
-        texts = [_NULL if each is None else text(each).replace("\\", r"\\").replace("|", r"\|") for each in key]
-    prefix = literal("|".join(texts) + "|")
-    return (
-        f"starts_with(_row_id, {prefix}) AND regexp_like(substr(_row_id, length({prefix}) + 1), '^[0-9]+[|][a-z_]+$')"
-    )
+def of_key(source: DeltaTable, row: Mapping[str, Any], keys: Sequence[str]) -> str:
+    """The condition for rows that are made of a change of the key of this row of a source.
+
+    A FLOAT or DOUBLE is compared as a number: Java, Python and DuckDB write other texts for some of them.
+    """
+    values = [row[key] for key in keys]
+    texts = [text(value) for value in values if value is not None]
+    if len(values) > 1:
+        texts = [_NULL if each is None else text(each).replace("\\", r"\\").replace("|", r"\|") for each in values]
+    numbers = [key for key, value in zip(keys, values, strict=True) if isinstance(value, float)]
+    if not numbers:
+        prefix = literal("|".join(texts) + "|")
+        return f"starts_with(_row_id, {prefix}) AND regexp_like(substr(_row_id, length({prefix}) + 1), '{_CHANGE}')"
+    parts = ["([^|]*)" if key in numbers else re.escape(each) for key, each in zip(keys, texts, strict=True)]
+    pattern = literal(f"(?s)^{'[|]'.join(parts)}[|]{_CHANGE.removeprefix('^')}")
+    types = {field.name: str(field.type.type) for field in source.schema().fields}
+    equal = []
+    for number, key in enumerate(numbers, 1):
+        arrow, written = _ARROW[types[key]], text(row[key])
+        stored = f"arrow_try_cast(regexp_replace(_row_id, {pattern}, '\\{number}'), '{arrow}')"
+        equal.append(_special(stored, written) or f"{stored} = arrow_cast({literal(written)}, '{arrow}')")
+    return " AND ".join([f"regexp_like(_row_id, {pattern})", *equal])
 
 
 def text(value: Any) -> str:
-    """A value of a row as text, as Spark casts it; instants are in UTC."""
+    """A value of a row as text, as Spark casts it, but for FLOAT and DOUBLE; instants are in UTC."""
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, datetime):
         whole, point, fraction = value.replace(tzinfo=None).isoformat(sep=" ").partition(".")
         return whole + point + fraction.rstrip("0")
-    if isinstance(value, Decimal):
-        return f"{value:f}"
-    return _of_double(value) if isinstance(value, float) else str(value)
-
-
-def _of_double(value: float) -> str:
-    """As Java writes a double: with an exponent below 0.001 and from 10,000,000 on."""
-    if not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    exact = Decimal(repr(value))
-    exponent = exact.adjusted()
-    if not exact or -3 <= exponent < 7:
-        return f"{exact:f}" if "." in f"{exact:f}" else f"{exact:f}.0"
-    digits = "".join(map(str, exact.as_tuple().digits)).rstrip("0")
-    sign = "-" if value < 0 else ""
-    return f"{sign}{digits[0]}.{digits[1:] or '0'}E{exponent}"
+    return f"{value:f}" if isinstance(value, Decimal) else str(value)
 
 
 def literal(value: str) -> str:

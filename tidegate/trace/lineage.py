@@ -218,7 +218,7 @@ class Lineage:
         if flow.landing is not None:
             entries = tuple(self._entries(flow, [source["_row_id"]]))
         elif not flow.flow.kind.has_groups:
-            of_key = conditions.of_key([source[key] for key in flow.source_keys])
+            of_key = conditions.of_key(self._table(source_name), source, flow.source_keys)
             entries = tuple(self._select_entries(flow, f"level = 'row' AND {of_key}"))
         if entries:
             return Step(state="quarantined", entries=entries, **shared)
@@ -238,10 +238,10 @@ class Lineage:
     def _made_of(self, flow: ResolvedFlow, table: DeltaTable, source_name: str, source: Mapping[str, Any]) -> str:
         """The rows of a flow's table that a row of a source belongs to: of one after the first, by rows of the first."""
         feeds = {feed.table: feed for feed in flow.flow.sources[1:]}
-        if source_name not in feeds:
-            return relation.target_rows(flow, table, source)
         name = flow.flow.source_tables[0]
         first = self._table(name)
+        if source_name not in feeds:
+            return relation.target_rows(flow, table, first, source)
         driving = relation.driving_rows(feeds[source_name], first, name, source)
         scope = flow.flow.target.scope
         sql = f"SELECT DISTINCT {', '.join(map(query.quoted, scope))} FROM delta_table LIMIT {_MAX_GROUPS}"

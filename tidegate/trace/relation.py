@@ -42,7 +42,7 @@ def source_rows(flow: ResolvedFlow, source: DeltaTable, row: Mapping[str, Any]) 
     return conditions.of_change(source, name, row["_row_id"], flow.source_keys)
 
 
-def target_rows(flow: ResolvedFlow, target: DeltaTable, source: Mapping[str, Any]) -> str:
+def target_rows(flow: ResolvedFlow, target: DeltaTable, first: DeltaTable, source: Mapping[str, Any]) -> str:
     """The rows of the flow's target that a row of its first source belongs to."""
     table = flow.flow.target
     if flow.flow.kind.has_groups:
@@ -57,7 +57,7 @@ def target_rows(flow: ResolvedFlow, target: DeltaTable, source: Mapping[str, Any
         return NOTHING
     if flow.flow.kind.stateful or flow.landing is not None:
         return conditions.where(target, table.name, {"_row_id": source["_row_id"]})
-    return conditions.of_key([source[key] for key in flow.source_keys])
+    return conditions.of_key(first, source, flow.source_keys)
 
 
 def joined_rows(feed: ChangeFeed, table: DeltaTable, rows: Iterable[Mapping[str, Any]]) -> str:

@@ -137,7 +137,12 @@ KEYS = {
     "BIGINT": ("-9223372036854775808", "0"),
     "DECIMAL(38,20)": ("0", "0.00000000000000000001", "-1.5", "123456789012345678"),
     "DECIMAL(12,0)": ("0", "100000000000"),
-    "DOUBLE": ("0.001", "0.0009999", "9999999.5", "1e7", "-1.234e-300", "1e22", "NaN", "-Infinity", "0.1", "-0.0"),
+    "DOUBLE": (
+        *("0.001", "0.0009999", "9999999.5", "1e7", "-1.234e-300", "1e22", "NaN", "-Infinity", "0.1", "-0.0"),
+        # Java 17 has other digits for these than Python.
+        *("4.9e-324", "2.2250738585072014e-308", "2e23", "0.500000001"),
+    ),
+    "FLOAT": ("0.1", "0.5", "1.1e10", "1.4e-45", "-Infinity", "NaN", "0"),
     "BOOLEAN": ("true", "false"),
     "DATE": ("0001-01-01", "1582-10-10", "9999-12-31"),
     "TIMESTAMP": TEXTS,
@@ -162,12 +167,12 @@ def test_the_id_of_a_change_leads_to_its_key_and_back(spark: SparkSession, tmp_p
             "delta"
         ).save(str(path))
         table = delta_table.open_table(path)
-        for row in query.query(path, ["text", "key", "one", "two"], "FROM delta_table"):
+        for row in query.query(path, ["text", "key", "other", "one", "two"], "FROM delta_table"):
             for id, keys in ((row["one"], ("key",)), (row["two"], ("key", "other"))):
                 where = conditions.of_change(table, "silver.keys", id, keys)
                 matches = query.query(path, ["text"], "FROM delta_table", where=where)
                 assert [each["text"] for each in matches] == [row["text"]], (kind, id)
-            for column, key in (("one", [row["key"]]), ("two", [row["key"], "k"])):
-                of_key = conditions.of_key(key).replace("_row_id", column)
+            for column, keys in (("one", ("key",)), ("two", ("key", "other"))):
+                of_key = conditions.of_key(table, row, keys).replace("_row_id", column)
                 matches = query.query(path, ["text"], "FROM delta_table", where=of_key)
-                assert [each["text"] for each in matches] == [row["text"]], (kind, key)
+                assert [each["text"] for each in matches] == [row["text"]], (kind, row["text"])

@@ -21,7 +21,7 @@ from pyspark.sql import functions as F
 
 from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError
-from tidegate.spark.lake import tables
+from tidegate.spark.lake import comparable, tables
 from tidegate.spec.table import INTERVAL
 
 if TYPE_CHECKING:
@@ -37,13 +37,14 @@ def with_versions(context: FlowContext, records: DataFrame) -> DataFrame:
         records: All records of some keys, at most one per key and time; those that delete have ``_deleted``.
 
     Raises:
-        SpecError: The records lack an untracked column, have one of those that are added, or have one that cannot be compared.
+        SpecError: The records lack an untracked column, or have one of those that are added.
     """
     target = context.flow.target
     time = F.col(target.sequence_by[0])
     in_order = Window.partitionBy(*target.scope).orderBy(time)
     following = in_order.rowsBetween(1, Window.unboundedFollowing)
-    tracked = F.struct(F.lit(0), *_tracked(context, records))
+    compared = (comparable.sql(f"`{name}`", records.schema[name].dataType) for name in _tracked(context, records))
+    tracked = F.struct(F.lit(0), *map(F.expr, compared))
     same = (F.lag("_deleted").over(in_order) == F.lit(False)) & F.lag(tracked).over(in_order).eqNullSafe(tracked)
     change = F.when(F.col("_deleted"), "delete").when(same, "unchanged").otherwise("version")
     known = records.withColumn("_change", change)
@@ -95,11 +96,4 @@ def _tracked(context: FlowContext, records: DataFrame) -> list[str]:
             Edit("name it otherwise", "transform"),
         )
     ignored = {*target.keys, *target.sequence_by, *target.untracked}
-    tracked = [name for name in records.columns if not name.startswith("_") and name not in ignored]
-    kinds = dict(records.dtypes)
-    if maps := [name for name in tracked if "map<" in kinds[name]]:
-        raise SpecError(
-            f"{where} returns {', '.join(maps)} with a map, which cannot be compared with the version before",
-            Either(Edit("return it as JSON (to_json)", "transform"), Edit("name it in untracked", "declaration")),
-        )
-    return tracked
+    return [name for name in records.columns if not name.startswith("_") and name not in ignored]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import history, progress
+from tidegate.checkpoints.last_written import LAST_WRITTEN, LastWritten
 from tidegate.probes import delta_history
 from tidegate.spark.batch.work import Stream
 from tidegate.status import proofs
@@ -85,6 +86,9 @@ def end(context: FlowContext, target: Path | None = None) -> None:
     proven = check(context)
     positions = {**proven.known.positions, **_own(context, proven, target)}
     history.write(context.ref, batch=proven.known.batch, positions=positions, foreign=proven.foreign)
+    newest = proven.tables.get(context.target)
+    if newest is not None and newest.app_id == context.ref.app_id:
+        LAST_WRITTEN.write(context.ref, LastWritten(batch=newest.batch_id))
 
 
 def _own(context: FlowContext, proven: Proven, target: Path | None = None) -> dict[str, Position]:

@@ -179,7 +179,7 @@ def _effects(
     same_key = reduce(
         lambda left, right: left & right, [F.col(f"t.{key}").eqNullSafe(F.col(f"s.{key}")) for key in keys]
     )
-    differs = writes.differs(compared, compared)
+    differs = writes.differs(compared, new.schema, old.schema)
     both = (
         old.select(*keys, *compared)
         .withColumn("_is", F.lit(True))

@@ -83,7 +83,10 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
         return error
     text = str(error)
     condition = condition_of(error)
-    cause = classify(error, what) if is_of_machine(error) else cause_in(_with_causes(error), what)
+    within = (
+        f"its tables, of its checkpoint at {checkpoint}, or of Spark's folder for temporary files (spark.local.dir)"
+    )
+    cause = classify(error, what) if is_of_machine(error) else cause_in(_with_causes(error), what, within)
     if cause is not None:
         return cause
     if _STATE_SCHEMA.search(text):

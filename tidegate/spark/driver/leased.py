@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -47,5 +48,7 @@ def leased_flow(context: FlowContext, *, work: str, holder: str) -> Iterator[Non
         raise translate(error, what=work, checkpoint=str(folder), feeds=feeds) from error
     finally:
         context.report.seconds = round(time.monotonic() - started, 3)
-        if tables.exists(context.live):
-            context.report.target_version = tables.version(context.spark, context.live)
+        # Only shown: an error here replaces none of the work.
+        with contextlib.suppress(Exception):
+            if tables.exists(context.live):
+                context.report.target_version = tables.version(context.spark, context.live)

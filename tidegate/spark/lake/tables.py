@@ -16,6 +16,7 @@ from tidegate.advice import Edit, new_version
 from tidegate.errors import LedgerImbalanceError, SpecError
 from tidegate.folders import entries
 from tidegate.probes import delta, delta_log
+from tidegate.spark.lake import comparable
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -94,13 +95,14 @@ def net_changes(spark: SparkSession, path: Path, versions: Sequence[int], keys: 
         )
     )
     in_order = SparkWindow.partitionBy(*keys).orderBy(at)
-    continues = (F.row_number().over(in_order) > 1) & F.lag("after").over(in_order).eqNullSafe(F.col("before"))
+    row_before = F.lag(_comparable(by_commit, "after")).over(in_order)
+    continues = (F.row_number().over(in_order) > 1) & row_before.eqNullSafe(_comparable(by_commit, "before"))
     changes = (
         by_commit.withColumn("_first", F.when(~continues, F.col(at)))
         .groupBy(*keys)
         .agg(F.max_by("before", "_first").alias("before"), F.max_by("after", at).alias("after"))
     )
-    return changes.where(~F.col("before").eqNullSafe(F.col("after")))
+    return changes.where(~_comparable(changes, "before").eqNullSafe(_comparable(changes, "after")))
 
 
 def changed_since(spark: SparkSession, path: Path, versions: Sequence[int]) -> DataFrame | None:
@@ -124,14 +126,19 @@ def compare(changes: DataFrame, table: DataFrame, keys: tuple[str, ...]) -> Data
     )
     same_key = [F.col(f"`{key}`").eqNullSafe(F.col(f"`_now_{key}`")) for key in keys]
     joined = changes.join(present, same_key, "left").drop(*[f"_now_{key}" for key in keys])
+    now, before, after = (_comparable(joined, name) for name in ("now", "before", "after"))
     state = (
-        F.when(F.col("now").eqNullSafe(F.col("before")), "as_before")
-        .when(~F.col("now").eqNullSafe(F.col("after")), "changed")
+        F.when(now.eqNullSafe(before), "as_before")
+        .when(~now.eqNullSafe(after), "changed")
         .when(F.col("after").isNull(), "insert")
         .when(F.col("before").isNull(), "delete")
         .otherwise("update")
     )
     return joined.withColumn("_state", state)
+
+
+def _comparable(rows: DataFrame, column: str) -> Column:
+    return F.expr(comparable.sql(column, rows.schema[column].dataType))
 
 
 def version(spark: SparkSession, path: Path) -> int:

@@ -19,11 +19,12 @@ from pyspark.sql import functions as F
 from tidegate import json_codec
 from tidegate.advice import Edit, Either, OutsideAct, new_version
 from tidegate.errors import DeclarationConflictError, LedgerImbalanceError
-from tidegate.spark.lake import column_types, tables
+from tidegate.spark.lake import column_types, comparable, tables
 from tidegate.table_history import STANDS_ON
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql.types import DataType, StructType
 
     from tidegate.table_history import Position
 
@@ -117,9 +118,8 @@ def replace_groups(
     _check_columns(spark, groups, path)
     column_types.admit(groups, path)
 
-    changed = differs(
-        [column for column in groups.columns if column not in (*keys, *ignored)], tables.read(spark, path).columns
-    )
+    compared = [column for column in groups.columns if column not in (*keys, *ignored)]
+    changed = differs(compared, groups.schema, tables.read(spark, path).schema)
     same_key = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
     values: dict[str, str | Column] = {column: f"s.`{column}`" for column in groups.columns}
     with _transaction(spark, path, txn):
@@ -173,12 +173,13 @@ def put_back(changes: DataFrame, path: Path, keys: tuple[str, ...], txn: Transac
             ``after`` is inserted unless its key is in the table.
     """
     spark = changes.sparkSession
-    columns = tables.read(spark, path).columns
+    columns = tables.read(spark, path).schema
     named = [f"`{key}` AS `_key_{key}`" for key in keys]
     source = changes.selectExpr(*named, "before", "after")
     same_key = " AND ".join(f"t.`{key}` <=> s.`_key_{key}`" for key in keys)
-    untouched = " AND ".join(["s.after IS NOT NULL", *[f"t.`{name}` <=> s.after.`{name}`" for name in columns]])
-    before: dict[str, str | Column] = {name: f"s.before.`{name}`" for name in columns}
+    same = [_equals(column.dataType, f"t.`{column.name}`", f"s.after.`{column.name}`") for column in columns]
+    untouched = " AND ".join(["s.after IS NOT NULL", *same])
+    before: dict[str, str | Column] = {column.name: f"s.before.`{column.name}`" for column in columns}
     with _transaction(spark, path, txn):
         (
             DeltaTable.forPath(spark, str(path))
@@ -206,11 +207,12 @@ def swap(
         ignored: Columns that are not compared (bookkeeping).
     """
     spark = staged.sparkSession
-    live = tables.read(spark, path).columns
+    live = tables.read(spark, path).schema
     column_types.admit(staged, path)
 
     same_key = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
-    changed = differs([column for column in staged.columns if column not in (*keys, *ignored)], live)
+    compared = [column for column in staged.columns if column not in (*keys, *ignored)]
+    changed = differs(compared, staged.schema, live)
     with _transaction(spark, path, txn):
         merge = (
             DeltaTable.forPath(spark, str(path))
@@ -245,15 +247,25 @@ def fits(rows: DataFrame, live: DataFrame) -> bool:
     return all(types.get(column.name) == column.dataType.simpleString() for column in live.schema)
 
 
-def differs(columns: Sequence[str], live: Sequence[str]) -> str:
+def differs(columns: Sequence[str], new: StructType, live: StructType) -> str:
     """The condition that a new row ``s`` differs from the row ``t`` of the table; empty without columns to compare.
 
     Args:
-        live: The columns of the table; it has NULL in one that it lacks.
+        columns: Those that are compared.
+        new: The schema of the new rows.
+        live: That of the table; it has NULL in a column that it lacks.
     """
     return " OR ".join(
-        f"NOT (t.`{column}` <=> s.`{column}`)" if column in live else f"s.`{column}` IS NOT NULL" for column in columns
+        f"NOT ({_equals(new[column].dataType, f't.`{column}`', f's.`{column}`')})"
+        if column in live.names
+        else f"s.`{column}` IS NOT NULL"
+        for column in columns
     )
+
+
+def _equals(kind: DataType, left: str, right: str) -> str:
+    """SQL for two values of a type being the same, or both NULL."""
+    return f"{comparable.sql(left, kind)} <=> {comparable.sql(right, kind)}"
 
 
 @contextmanager
@@ -294,9 +306,10 @@ def _check_columns(spark: SparkSession, rows: DataFrame, path: Path) -> None:
     missing = [name for name in live if name not in rows.columns]
     if missing:
         raise DeclarationConflictError(
-            f"the transform no longer returns {', '.join(missing)}, which the table at {path} has.",
+            f"the table at {path} has {', '.join(missing)}, which the rows do not have: the transform no longer returns it, "
+            "or another writer added it.",
             Either(
-                Edit("return it again", "transform"),
+                Edit("return it (as NULL, if it is another writer's)", "transform"),
                 new_version(says="raise checkpoint_version to derive the table again"),
             ),
         )

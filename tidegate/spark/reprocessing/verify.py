@@ -23,7 +23,7 @@ from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError, TidegateError
 from tidegate.ops import store
 from tidegate.spark.driver.failures import translate
-from tidegate.spark.lake import tables
+from tidegate.spark.lake import comparable, tables
 from tidegate.spark.reprocessing.pins import Pins, pin
 from tidegate.verification import EFFECTS, DifferingRow, Verification
 
@@ -149,15 +149,16 @@ def _wanted(context: FlowContext) -> Column:
 def _comparable(rows: DataFrame, other: DataFrame, keys: Sequence[str], columns: Sequence[str]) -> DataFrame:
     """Keys and columns of one side, and a number for each of several rows with the same key.
 
-    A column whose type the other side does not have, or that has a map, is compared as JSON.
+    A column whose type the other side does not have is compared as JSON.
     """
     types, others = dict(rows.dtypes), dict(other.dtypes)
 
     def value(name: str) -> Column:
-        column = F.col(f"`{name}`") if name in types else F.lit(None).cast(others[name])
-        kinds = {each[name] for each in (types, others) if name in each}
-        if len(kinds) == 1 and "map<" not in next(iter(kinds)):
-            return column.alias(name)
+        expression = f"`{name}`" if name in types else f"CAST(NULL AS {others[name]})"
+        if len({each[name] for each in (types, others) if name in each}) == 1:
+            kind = (rows if name in types else other).schema[name].dataType
+            return F.expr(comparable.sql(expression, kind)).alias(name)
+        column = F.expr(expression)
         return F.when(column.isNotNull(), F.to_json(F.struct(column.alias("v")), _CONTENT)).alias(name)
 
     side = rows.select(*[F.col(f"`{key}`") for key in keys], *map(value, columns))
