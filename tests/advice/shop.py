@@ -182,12 +182,12 @@ class Shop:
     def command(self, *argv: str) -> None:
         """A command of `tidegate` in this process; a job that it starts uses the session of this process."""
         self.commands.append(argv)
+        code = cli.app(list(argv), standalone_mode=False)
+        assert not code, f"tidegate {' '.join(argv)} ended with {code}"
         if argv[:2] == ("quarantine", "take") or (argv[:2] == ("contract", "answer") and argv[-1] == "quarantine"):
             self.quarantined = self.newest
         if "--accept" in argv:
             self.quarantined = [record for record in self.records if record[0] == FILTERED]
-        code = cli.app(list(argv), standalone_mode=False)
-        assert not code, f"tidegate {' '.join(argv)} ended with {code}"
 
     def error_of(self, flow: str, report: RunReport | None = None) -> TidegateError:
         """The error of a flow in a run, with its advice."""

@@ -22,12 +22,14 @@ from tests import typed_advice as script
 from tests.advice.shop import Act, Part, Shop, follow, settle, ways
 from tests.deployment import Deployment
 from tidegate import errors
-from tidegate.advice import Edit
+from tidegate.advice import Command, Edit
+from tidegate.alerting.rules import RULES
 from tidegate.cli.project import statuses
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
 from tidegate.probes import delta_log
 from tidegate.runtime import java
+from tidegate.states import STATES
 
 PROJECT = Path(__file__).parents[2]
 D1, D2 = date(2026, 1, 5), date(2026, 1, 6)
@@ -52,6 +54,10 @@ def edit(**fields: Any) -> Act:
     return lambda shop: shop.edit(**fields)
 
 
+def nothing(_: Shop) -> None:
+    """What is advised is done by the run that follows."""
+
+
 def two_runs(shop: Shop) -> None:
     shop.land((1, 1, D1, 10), (2, 1, D1, 20))
     shop.run()
@@ -70,6 +76,13 @@ def other_order(shop: Shop) -> tuple[str, TidegateError]:
     return fails(shop)
 
 
+def field_is_gone(shop: Shop) -> tuple[str, TidegateError]:
+    two_runs(shop)
+    shop.edit(schema="id INT NOT NULL, at INT, day DATE, amount INT")
+    shop.land((4, 1, D2, 50))
+    return fails(shop)
+
+
 def refused_by_suite(shop: Shop) -> tuple[str, TidegateError]:
     two_runs(shop)
     shop.edit(highest=45)
@@ -77,7 +90,7 @@ def refused_by_suite(shop: Shop) -> tuple[str, TidegateError]:
     return fails(shop)
 
 
-def held_batch(shop: Shop) -> tuple[str, TidegateError]:
+def on_hold(shop: Shop) -> tuple[str, TidegateError]:
     two_runs(shop)
     shop.edit(rule="value > 5")
     shop.land((4, 1, D2, 50))
@@ -87,8 +100,13 @@ def held_batch(shop: Shop) -> tuple[str, TidegateError]:
 def raises(shop: Shop) -> tuple[str, TidegateError]:
     two_runs(shop)
     shop.edit(columns='"id", "at", "day", F.expr("amount + 0 * (1 div (amount - 50))").cast("int").alias("amount")')
-    shop.land((4, 1, D2, 50))
+    shop.land((4, 1, D2, 50), (5, 1, D2, 50))
     return fails(shop)
+
+
+def send_what_raises_to_quarantine(shop: Shop) -> None:
+    shop.edit(error_share=1.0)
+    shop.quarantined = shop.newest
 
 
 def frozen(shop: Shop) -> tuple[str, TidegateError]:
@@ -98,11 +116,89 @@ def frozen(shop: Shop) -> tuple[str, TidegateError]:
     return fails(shop)
 
 
+def deleting(shop: Shop) -> tuple[str, TidegateError]:
+    two_runs(shop)
+    shop.edit(deleted_share=0.1, then='.withColumn("_filtered", F.when(F.col("id") == 3, F.lit("test")))')
+    return fails_in(shop, "silver", mode="full_refresh", flows=["silver"])
+
+
+def fails_in(shop: Shop, flow: str, **options: Any) -> tuple[str, TidegateError]:
+    return flow, shop.error_of(flow, shop.run(**options))
+
+
+def column_is_gone(shop: Shop) -> tuple[str, TidegateError]:
+    shop.edit(columns='"id", "at", "day", "amount", "note"')
+    two_runs(shop)
+    shop.edit(columns='"id", "at", "day", "amount"')
+    shop.land((4, 1, D2, 50))
+    return fails(shop)
+
+
 def drops_rows(shop: Shop) -> tuple[str, TidegateError]:
     two_runs(shop)
     shop.edit(then='.where("id <> 4")')
     shop.land((4, 1, D2, 50))
     return fails(shop)
+
+
+def returns_other_keys(shop: Shop) -> tuple[str, TidegateError]:
+    two_runs(shop)
+    shop.edit(grouped='.withColumn("day", F.date_add("day", 1))')
+    shop.land((4, 1, D2, 50))
+    return fails(shop, "gold")
+
+
+def without_key(shop: Shop) -> tuple[str, TidegateError]:
+    two_runs(shop)
+    shop.edit(columns='"at", "day", "amount"')
+    shop.land((4, 1, D2, 50))
+    return fails(shop)
+
+
+def wrong_field(shop: Shop) -> tuple[str, TidegateError]:
+    two_runs(shop)
+    shop.edit(files=0)
+    shop.land((4, 1, D2, 50))
+    with pytest.raises(errors.FieldError) as raised:
+        shop.command("run", "shop")
+    return "silver", raised.value
+
+
+def moved_folder(shop: Shop) -> tuple[str, TidegateError]:
+    two_runs(shop)
+    landing = shop.deployment.environment.landing
+    (landing / "shop").rename(landing / "elsewhere")
+    return fails(shop, "bronze")
+
+
+def move_folder_back(shop: Shop) -> None:
+    landing = shop.deployment.environment.landing
+    (landing / "elsewhere").rename(landing / "shop")
+
+
+def not_verifiable(shop: Shop) -> tuple[str, TidegateError]:
+    shop.land((1, 1, D1, 10))
+    with pytest.raises(errors.RequestError) as raised:
+        shop.command("verify", "shop", "silver")
+    return "silver", raised.value
+
+
+def differs(shop: Shop) -> tuple[str, TidegateError]:
+    two_runs(shop)
+    shop.spark.sql(f"UPDATE delta.`{shop.layout.table('silver.shop')}` SET amount = 99 WHERE id = 2")
+    with pytest.raises(errors.TableDiffersError) as raised:
+        shop.command("verify", "shop", "silver")
+    return "silver", raised.value
+
+
+def half_written(shop: Shop) -> tuple[str, TidegateError]:
+    two_runs(shop)
+    shop.spark.sql(f"DELETE FROM delta.`{shop.layout.table('silver.shop')}` WHERE id = 2")
+    request = shop.deployment.request("shop", ["silver"], mode="backfill", from_date=str(D1), to_date="2100-01-01")
+    shop.deployment.run_and_abort("after:write_target:silver", "shop", request=request)
+    with pytest.raises(AssertionError):
+        shop.command("verify", "shop", "silver")
+    return "silver", next(each for each in reversed(shop.errors) if isinstance(each, errors.WriteConflictError))
 
 
 def restored(name: str) -> Provoke:
@@ -160,6 +256,16 @@ CASES = {
         {"revert the change": edit(sequence_by=("at",))},
         followed=2,
     ),
+    "a declared field is gone": Case(
+        field_is_gone,
+        errors.SchemaChangedError,
+        {
+            "revert the change": edit(schema="id INT NOT NULL, at INT, day DATE, amount INT, note STRING"),
+            "check ": nothing,
+            "give the flow another table name": edit(log="silver.log2"),
+        },
+        followed=2,
+    ),
     "a suite refuses a batch": Case(
         refused_by_suite,
         errors.GateRefusedError,
@@ -168,13 +274,44 @@ CASES = {
         state="refused",
     ),
     "a statistic holds a batch": Case(
-        held_batch,
+        on_hold,
         errors.BatchHeldError,
         {"correct the statistic": edit(rule="value < 1000")},
         followed=3,
         state="on hold",
     ),
+    "a transform raises": Case(
+        raises,
+        errors.TransformRefusedError,
+        {"correct the transform": UNDO, "raise transform_error_share": send_what_raises_to_quarantine},
+        followed=3,
+        state="refused",
+    ),
+    "a frozen contract refuses a field": Case(
+        frozen, errors.ContractRefusedError, followed=2, state="contract refused"
+    ),
+    "a full refresh deletes too much": Case(
+        deleting,
+        errors.RewriteRefusedError,
+        {"correct the transform": UNDO, "the suite": UNDO},
+        followed=3,
+    ),
+    "a transform no longer returns a column": Case(
+        column_is_gone,
+        errors.DeclarationConflictError,
+        {"return it again": edit(columns='"id", "at", "day", "amount", "note"')},
+        followed=2,
+    ),
     "a transform drops rows": Case(drops_rows, errors.LedgerImbalanceError, {"return every row": UNDO}),
+    "a transform returns other keys": Case(
+        returns_other_keys, errors.UndeclaredDependenceError, {"group and join rows": UNDO}
+    ),
+    "a transform returns no key": Case(without_key, errors.SpecError, {"it must return": UNDO}),
+    "a field has a value that is not allowed": Case(wrong_field, errors.FieldError, {"allowed": edit(files=1000)}),
+    "a folder was moved away": Case(moved_folder, errors.NotDeliveredError, {"create it": move_folder_back}),
+    "a table that is not written yet is verified": Case(not_verifiable, errors.RequestError),
+    "a keyed table was changed by another writer": Case(differs, errors.TableDiffersError),
+    "a table is verified while a backfill is half-written": Case(half_written, errors.WriteConflictError),
 }
 CASES |= {
     f"{name} was restored to an earlier version": Case(restored(name), errors.TableInDoubtError)
@@ -186,7 +323,7 @@ CASES |= {
     "a checkpoint is torn": Case(damaged(tear_offsets), errors.CheckpointCorruptError),
     "a reader's versions were removed by VACUUM": Case(vacuumed, errors.OffsetsExpiredError),
 }
-SAMPLE = ("a transform drops rows",)
+SAMPLE = ("a table that is not written yet is verified", "a transform drops rows")
 """The cases that are not nightly."""
 
 
@@ -206,20 +343,8 @@ ELSEWHERE = {
 """Classes whose advice another test follows."""
 NOT_FOLLOWED = {
     "LossNotAcceptedError": "what it accepts is accepted by tests/spark/test_recovery.py",
-    "NotRecoveredError": "no case yet",
-    "ContractRefusedError": "no case yet",
-    "DeclarationConflictError": "no case yet",
-    "NotDeliveredError": "no case yet",
-    "RequestError": "no case yet",
-    "RewriteRefusedError": "no case yet",
-    "SchemaChangedError": "no case yet",
-    "SpecError": "no case yet",
-    "TableDiffersError": "no case yet",
-    "TransformRefusedError": "no case yet",
-    "UndeclaredDependenceError": "its edits are followed by tests/spark/derivation/test_check.py",
-    "WriteConflictError": "no case yet",
+    "NotRecoveredError": "a recovery that leaves damage is a bug: no lake is known",
     "AirflowUnavailableError": "`make up` starts a whole Airflow",
-    "FieldError": "the cause of a SpecError above",
     "LateRowsDroppedError": "another writer or a bug makes it; its edit is that of other errors: a new checkpoint_version",
     "OtherClusterError": "needs two clusters; its edits are a setting and a new checkpoint_version",
     "RefusedError": "of a webhook of Airflow",
@@ -304,3 +429,34 @@ def _ways_of_state(shop: Shop, flow: str, name: str) -> Iterator[tuple[Part, ...
     assert status.name == name
     assert status.advice is not None
     yield from ways(status.advice)
+
+
+REFUSED = {
+    ("quarantine", "take"): "has no refused batch",
+    ("quarantine", "accept"): "has no refused batch",
+    ("flow", "on"): "is already on",
+    ("state", "show"): "keeps no state",
+    ("watermark", "advise"): "cannot have a watermark",
+}
+"""Commands that are about what this flow does not have. The first two are followed above, the others by tests of their commands."""
+
+
+@pytest.mark.jvm
+@pytest.mark.gx
+@pytest.mark.nightly
+def test_every_command_of_a_state_or_an_alert_can_be_run_as_it_is(shop: Shop) -> None:
+    two_runs(shop)
+    shop.land((4, 1, D2, 50))
+    steps = [*(each.next_step for each in STATES.values()), *(each.next_step for each in RULES.values())]
+    parts = [part for step in steps if step is not None for part in step.of("shop", "silver").parts()]
+    commands = dict.fromkeys(part.argv[1:] for part in parts if isinstance(part, Command))
+    assert len(commands) > 12
+    for argv in commands:
+        arguments = ["because" if each == "…" else each for each in argv]
+        if (refusal := REFUSED.get((argv[0], argv[1]))) is not None:
+            with pytest.raises(errors.RequestError, match=refusal):
+                shop.command(*arguments)
+        else:
+            shop.command(*arguments)
+    settle(shop, {})
+    assert shop.differences() == []
