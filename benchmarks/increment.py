@@ -32,6 +32,7 @@ from demo import flights_feed, recompute
 from tidegate.environment import Environment
 from tidegate.launch import submit_conf, submit_environment
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace, Place
 from tidegate.process_exit import exit_now
 from tidegate.report import RunReport
 from tidegate.spark.driver.session import SETTINGS
@@ -97,7 +98,7 @@ class Bench:
 
     def batches(self) -> tuple[list[int], list[int]]:
         """The number of batches of each of the three flows, with Tidegate and by hand."""
-        ours = [self.layout.checkpoint("flights", flow, 1, 0) for flow in ("bronze", "silver", "gold")]
+        ours = [Place(self.layout, "flights", flow, 1, 0).checkpoint for flow in ("bronze", "silver", "gold")]
         theirs = [self.by_hand / "checkpoints" / flow for flow in ("bronze", "silver", "gold")]
         counts = [[len(list((path / "commits").glob("[0-9]*"))) for path in side] for side in (ours, theirs)]
         return counts[0], counts[1]
@@ -122,7 +123,7 @@ class Bench:
                 results.append(f"{name} has the same {ours.num_rows:,} rows")
         ours, theirs = (
             DeltaTable(path).to_pyarrow_table(columns=[]).num_rows if path.exists() else 0
-            for path in (self.layout.quarantine("flights", "silver"), self.by_hand / "quarantine")
+            for path in (FlowPlace(self.layout, "flights", "silver").quarantine, self.by_hand / "quarantine")
         )
         if ours != theirs:
             raise SystemExit(f"{ours:,} records are in Tidegate's quarantine, {theirs:,} in the script's")

@@ -20,6 +20,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tidegate.place import FlowPlace, Place
+
 DECLARATION = """
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
 
@@ -71,7 +73,7 @@ def _create_lake(folder: Path, names: list[str], batches: int) -> None:
         _add(layout.ops(first, kind), kind, line, range(compacted))
         for batch in range(compacted, batches):
             _add(layout.ops(first, kind), kind, line, (batch,))
-    _quarantine(layout.quarantine(first, "silver"))
+    _quarantine(FlowPlace(layout, first, "silver").quarantine)
     _copy(layout, first, names)
     for name in names:
         _fill(layout, name)
@@ -99,7 +101,11 @@ def _copy(layout: Any, first: str, names: list[str]) -> None:
 
     no_locks = shutil.ignore_patterns("*.lock")
     for name in names[1:]:
-        for table in (layout.ops(first, "ledger"), layout.ops(first, "verdicts"), layout.quarantine(first, "silver")):
+        for table in (
+            layout.ops(first, "ledger"),
+            layout.ops(first, "verdicts"),
+            FlowPlace(layout, first, "silver").quarantine,
+        ):
             target = Path(str(table).replace(f"/{first}/", f"/{name}/"))
             shutil.copytree(table, target, ignore=no_locks, copy_function=os.link)
 
@@ -175,8 +181,8 @@ def _fill(layout: Any, name: str) -> None:
         layout.table(table).parent.mkdir(parents=True, exist_ok=True)
         for _ in range(2):
             write_deltalake(str(layout.table(table)), pyarrow.table({"a": ["1"]}), mode="append")
-    bronze = Checkpoint(layout.checkpoint(name, "bronze", 1, 0))
-    silver = Checkpoint(layout.checkpoint(name, "silver", 1, 0))
+    bronze = Checkpoint(Place(layout, name, "bronze", 1, 0).checkpoint)
+    silver = Checkpoint(Place(layout, name, "silver", 1, 0).checkpoint)
     table_id = str(DeltaTable(str(layout.table(f"bronze.{name}"))).metadata().id)
     landed = layout.landing(name)
     for batch in range(_KEPT_BATCHES):

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from demo import recompute, recompute_payments
 from tidegate.formatting import count
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.probes import delta_table
 from tidegate.quarantine import lifecycle
 from tidegate.report import BatchRecord
@@ -79,7 +80,7 @@ def quarantine_states(layout: Layout, pipeline: Pipeline) -> Check:
     states: Counter[str] = Counter()
     wrong = 0
     for flow in pipeline.flows:
-        entries = lifecycle.entry_counts(layout.quarantine(pipeline.name, flow.name))
+        entries = lifecycle.entry_counts(FlowPlace(layout, pipeline.name, flow.name).quarantine)
         states.update(entries.states)
         own = [line for line in plain if line["flow"] == flow.name]
         landing = not flow.feeds
@@ -120,8 +121,8 @@ def exactly_once(layout: Layout, pipeline: Pipeline, answer: DuckDBPyConnection)
     """
     bronze, silver, *others = (table(layout.table(flow.target.name)) for flow in pipeline.flows)
     keys = pipeline.flow("silver").target.keys
-    refused = table(layout.quarantine(pipeline.name, "silver"))
-    bad_files = _paths(table(layout.quarantine(pipeline.name, "bronze")))
+    refused = table(FlowPlace(layout, pipeline.name, "silver").quarantine)
+    bad_files = _paths(table(FlowPlace(layout, pipeline.name, "bronze").quarantine))
     name = pipeline.name
     compared = (
         ("every record is in bronze once", "ids", ("_row_id",), bronze, "true"),
@@ -156,8 +157,8 @@ def payments(
     ingested_at = dict(zip(bronze["_row_id"].to_pylist(), bronze["_ingested_at"].to_pylist(), strict=True))
     expected = recompute_payments.payments(messages, ingested_at)
     answer = recompute_payments.as_tables(expected)
-    refused = table(layout.quarantine(pipeline.name, "silver"))
-    late = table(layout.late(pipeline.name, "silver"))
+    refused = table(FlowPlace(layout, pipeline.name, "silver").quarantine)
+    late = table(FlowPlace(layout, pipeline.name, "silver").late)
     compared = (
         ("every message is in bronze once", "ids", ("_row_id",), bronze, "true"),
         ("the same messages are in quarantine", "quarantined", ("_row_id",), refused, "true"),

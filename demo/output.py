@@ -15,6 +15,7 @@ from demo.flights_feed import Landed
 from demo.runs import DagRun
 from tidegate.formatting import count, size
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.report import FlowReport, RunReport
 from tidegate.spec import Pipeline
 from tidegate.status.lag import Lag
@@ -76,7 +77,7 @@ def quarantined(console: Console, layout: Layout, pipeline: Pipeline, report: Ru
     groups: list[tuple[Any, ...]] = []
     for flow in report.flows:
         first = min((batch.batch_id for batch in flow.batches), default=None)
-        rows = table(layout.quarantine(pipeline.name, flow.flow))
+        rows = table(FlowPlace(layout, pipeline.name, flow.flow).quarantine)
         if rows is None or first is None or not flow.total("quarantined") + flow.total("files_quarantined"):
             continue
         groups += query(

@@ -20,6 +20,7 @@ from tests.docs.guides import GUIDES, GuideRunner
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.ops import query
+from tidegate.place import FlowPlace
 
 PICTURES = Path(__file__).parent / "pictures"
 PIPELINE, FLOW = "taps", "silver"
@@ -90,7 +91,7 @@ def measure(layout: Layout) -> Measured:
         _rows(layout.table(f"bronze.{PIPELINE}")), key=lambda row: (row["_ingested_at"], row["_line_number"])
     )
     times = sorted({row["_ingested_at"] for row in bronze})
-    late = {row["tap_id"] for row in _rows(layout.late(PIPELINE, FLOW))}
+    late = {row["tap_id"] for row in _rows(FlowPlace(layout, PIPELINE, FLOW).late)}
     events = []
     for row in bronze:
         tap, at = _parsed(row)

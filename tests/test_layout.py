@@ -13,7 +13,7 @@ from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.environment import Environment
 from tidegate.errors import LakeVersionError, RequestError
 from tidegate.layout import LAKE_FORMAT, Layout, run_key
-from tidegate.place import Place
+from tidegate.place import FlowPlace, Place
 
 
 @pytest.fixture
@@ -25,11 +25,11 @@ def test_paths_are_those_of_the_documentation(layout: Layout) -> None:
     lake, landing = layout.lake, layout.landing_root
     assert layout.landing("shop/orders") == landing / "shop" / "orders"
     assert layout.table("silver.flights") == lake / "tables/silver/flights"
-    assert layout.quarantine("flights", "silver") == lake / "quarantine/flights/silver"
-    assert layout.late("flights", "silver") == lake / "late/flights/silver"
-    assert layout.heartbeats("flights", "silver") == lake / "heartbeats/flights/silver"
-    assert layout.staging("flights", "silver", 2, 1) == lake / "staging/flights/silver/v2-1"
-    assert layout.checkpoint("flights", "silver", 2, 1) == lake / "checkpoints/flights/silver/v2/1"
+    assert FlowPlace(layout, "flights", "silver").quarantine == lake / "quarantine/flights/silver"
+    assert FlowPlace(layout, "flights", "silver").late == lake / "late/flights/silver"
+    assert FlowPlace(layout, "flights", "silver").heartbeats == lake / "heartbeats/flights/silver"
+    assert Place(layout, "flights", "silver", 2, 1).staging == lake / "staging/flights/silver/v2-1"
+    assert Place(layout, "flights", "silver", 2, 1).checkpoint == lake / "checkpoints/flights/silver/v2/1"
     assert SIDECAR.path(Place(layout, "flights", "silver", 2, 0)) == lake / "checkpoints/flights/silver/v2.json"
     assert (
         REFUSAL.path(Place(layout, "flights", "silver", 2, 1)) == lake / "checkpoints/flights/silver/v2-1.refused.json"
@@ -43,12 +43,12 @@ def test_paths_are_those_of_the_documentation(layout: Layout) -> None:
 def test_delta_tables_are_listed_by_the_names_under_which_they_are_queried(layout: Layout) -> None:
     tables = {
         "silver.flights": layout.table("silver.flights"),
-        "quarantine.flights.silver": layout.quarantine("flights", "silver"),
-        "late.flights.silver": layout.late("flights", "silver"),
-        "heartbeats.flights.silver": layout.heartbeats("flights", "silver"),
+        "quarantine.flights.silver": FlowPlace(layout, "flights", "silver").quarantine,
+        "late.flights.silver": FlowPlace(layout, "flights", "silver").late,
+        "heartbeats.flights.silver": FlowPlace(layout, "flights", "silver").heartbeats,
         "ops.flights.ledger": layout.ops("flights", "ledger"),
     }
-    for path in (*tables.values(), layout.staging("flights", "silver", 2, 0)):
+    for path in (*tables.values(), Place(layout, "flights", "silver", 2, 0).staging):
         (path / "_delta_log").mkdir(parents=True)
     layout.table("gold.delays").mkdir(parents=True)
     assert layout.delta_tables() == tables

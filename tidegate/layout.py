@@ -1,4 +1,4 @@
-"""All paths of the lake and the landing zone.
+"""The layout of the lake and the landing zone; `tidegate.place` has the paths of a flow.
 
 ::
 
@@ -76,33 +76,9 @@ class Layout:
             if (log := table / "_delta_log").is_dir()
         }
 
-    def quarantine(self, pipeline: str, flow: str) -> Path:
-        """The quarantine table of a flow (Delta)."""
-        return self.lake / "quarantine" / pipeline / flow
-
-    def late(self, pipeline: str, flow: str) -> Path:
-        """The late rows of a flow with a watermark (Delta)."""
-        return self.lake / "late" / pipeline / flow
-
-    def heartbeats(self, pipeline: str, flow: str) -> Path:
-        """The heartbeats of a flow with a watermark (Delta): ``event_time, at, _app_id, watermark``."""
-        return self.lake / "heartbeats" / pipeline / flow
-
-    def staging(self, pipeline: str, flow: str, version: int, refresh: int) -> Path:
-        """The Delta table that a full refresh builds before its swap."""
-        return self.lake / "staging" / pipeline / flow / f"v{version}-{refresh}"
-
     def aside(self, table: Path, at: str) -> Path:
         """Where a recovery puts what cannot be read of a table, as files that are kept; no table of that name is queried."""
         return self.lake / "aside" / at / table.relative_to(self.lake)
-
-    def checkpoints(self, dag_id: str, flow: str) -> Path:
-        """The folder of all checkpoint versions of a flow."""
-        return self.lake / "checkpoints" / dag_id / flow
-
-    def checkpoint(self, dag_id: str, flow: str, version: int, refresh: int) -> Path:
-        """Spark's checkpoint folder."""
-        return self.checkpoints(dag_id, flow) / f"v{version}" / str(refresh)
 
     def lease(self, resource: str) -> Path:
         """The empty file that is locked. Only the lock may open it in the committing process: closing it would release the lock."""

@@ -23,9 +23,24 @@ class FlowPlace:
     flow: str
 
     @property
-    def notes(self) -> Path:
+    def checkpoints(self) -> Path:
         """The folder of the flow's checkpoints and of the notes beside them (`tidegate.checkpoints.notes`)."""
-        return self.layout.checkpoints(self.pipeline, self.flow)
+        return self.layout.lake / "checkpoints" / self.pipeline / self.flow
+
+    @property
+    def quarantine(self) -> Path:
+        """The quarantine table of the flow (Delta)."""
+        return self.layout.lake / "quarantine" / self.pipeline / self.flow
+
+    @property
+    def late(self) -> Path:
+        """The late rows of a flow with a watermark (Delta)."""
+        return self.layout.lake / "late" / self.pipeline / self.flow
+
+    @property
+    def heartbeats(self) -> Path:
+        """The heartbeats of a flow with a watermark (Delta): ``event_time, at, _app_id, watermark``."""
+        return self.layout.lake / "heartbeats" / self.pipeline / self.flow
 
     @property
     def replays_app_id(self) -> str:
@@ -56,7 +71,12 @@ class Place(FlowPlace):
     @property
     def checkpoint(self) -> Path:
         """Spark's checkpoint folder."""
-        return self.layout.checkpoint(self.pipeline, self.flow, self.version, self.refresh)
+        return self.checkpoints / f"v{self.version}" / str(self.refresh)
+
+    @property
+    def staging(self) -> Path:
+        """The Delta table that a full refresh builds before its swap."""
+        return self.layout.lake / "staging" / self.pipeline / self.flow / f"v{self.version}-{self.refresh}"
 
     @property
     def app_id(self) -> str:

@@ -27,6 +27,7 @@ from tidegate.alerting.rules import RULES
 from tidegate.cli.project import statuses
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
+from tidegate.place import Place
 from tidegate.probes import delta_log
 from tidegate.runtime import java
 from tidegate.states import STATES
@@ -232,7 +233,7 @@ def tear_log(shop: Shop) -> None:
 
 
 def tear_offsets(shop: Shop) -> None:
-    offsets = max((shop.layout.checkpoint("shop", "silver", 1, 0) / "offsets").glob("[0-9]*"))
+    offsets = max((Place(shop.layout, "shop", "silver", 1, 0).checkpoint / "offsets").glob("[0-9]*"))
     offsets.write_bytes(offsets.read_bytes()[:-9])
 
 

@@ -13,7 +13,7 @@ from tests.cli.project import append, quarantined
 from tidegate import registry
 from tidegate.checkpoints import checkpoint
 from tidegate.layout import Layout, run_key
-from tidegate.place import Place
+from tidegate.place import FlowPlace, Place
 from tidegate.report import BatchRecord, ExpectationResult, FlowReport, RunReport, Verdict, now
 from tidegate.request import RunRequest
 
@@ -93,7 +93,7 @@ class Lake:
     def quarantine(self, rows: int, rule: str, *, state: str = "open", flow: str = "silver") -> None:
         """Add quarantine entries of flights that violate a rule."""
         entries = [quarantined(f"{rule}#{number}", [rule], {}, "a secret", state=state) for number in range(rows)]
-        append(self.layout.quarantine("flights", flow), entries)
+        append(FlowPlace(self.layout, "flights", flow).quarantine, entries)
 
     def land(self, name: str, text: str) -> Path:
         """Add a file to the landing zone."""

@@ -15,6 +15,7 @@ from tests.airflow.lake import Lake
 from tests.cli.project import Checkpoint, append
 from tests.spark_files import delta_offset
 from tidegate.layout import Layout
+from tidegate.place import Place
 
 pytestmark = pytest.mark.airflow
 
@@ -34,7 +35,7 @@ def long_lake(project_dir: Path) -> Lake:
     lake.batch("flights", "gold", 0, read=10, groups=4, upserted=4, target_version=0)
     _lengthen(lake.layout.ops("flights", "ledger"))
     bronze, silver, gold = (
-        Checkpoint(lake.layout.checkpoint("flights", flow, 1, 0)) for flow in ("bronze", "silver", "gold")
+        Checkpoint(Place(lake.layout, "flights", flow, 1, 0).checkpoint) for flow in ("bronze", "silver", "gold")
     )
     ids = {name: append(lake.layout.table(name), [{"id": 1}]) for name in ("bronze.flights", "silver.flights")}
     for number in range(BATCHES):

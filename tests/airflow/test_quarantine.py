@@ -15,6 +15,7 @@ from tidegate.airflow.quarantine import build_quarantine_dag
 from tidegate.balance import ROWS
 from tidegate.checkpoints import lease, overrides
 from tidegate.layout import Layout, run_key
+from tidegate.place import FlowPlace
 from tidegate.quarantine import lifecycle
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest
@@ -37,7 +38,7 @@ def layout(project_dir: Path) -> Layout:
 @pytest.fixture
 def entries(layout: Layout) -> Path:
     """Three open quarantine entries of silver."""
-    path = layout.quarantine("flights", "silver")
+    path = FlowPlace(layout, "flights", "silver").quarantine
     append(path, [quarantined(f"a#{number}", ["between(dep_delay)"], {"line": number}, "x") for number in range(3)])
     return path
 

@@ -22,6 +22,7 @@ from tidegate.errors import RequestError
 from tidegate.impact import Impact
 from tidegate.layout import Layout, run_key
 from tidegate.ops import plans
+from tidegate.place import Place
 from tidegate.report import BatchRecord, FlowReport
 from tidegate.request import RunRequest
 from tidegate.spec import FileSource, Flow, Gate, Intervals, KafkaSource, Pipeline, Table
@@ -421,7 +422,7 @@ def with_days(lake: Lake) -> tuple[Any, Path]:
     changed = dataclasses.replace(pipeline, flows=(own, *pipeline.flows[1:]))
     folder = lake.layout.landing("flights")
     files = [lake.land(f"flights/2013-01-0{day}.csv", "year,month,day\n2013,1,1\n") for day in (1, 2)]
-    checkpoint = Checkpoint(lake.layout.checkpoint("flights", "bronze", 1, 0))
+    checkpoint = Checkpoint(Place(lake.layout, "flights", "bronze", 1, 0).checkpoint)
     checkpoint.list_files(0, {str(file): file.stat().st_mtime_ns // 1_000_000 for file in files})
     checkpoint.run(0, {"logOffset": 0})
     return build_dag(changed), folder

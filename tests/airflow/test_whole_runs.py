@@ -18,6 +18,7 @@ from tests.spark_files import Checkpoint
 from tidegate.airflow import build_dag
 from tidegate.layout import Layout, run_key
 from tidegate.ops import plans
+from tidegate.place import Place
 from tidegate.report import RunReport
 from tidegate.request import RunRequest
 from tidegate.spec import FileSource, Intervals
@@ -217,7 +218,7 @@ def test_each_complete_day_has_one_stored_event(runs: Any, layout: Layout) -> No
     files[0].parent.mkdir()
     for file in files:
         file.write_text("year,month,day\n2013,1,1\n")
-    checkpoint = Checkpoint(layout.checkpoint("flights", "bronze", 1, 0))
+    checkpoint = Checkpoint(Place(layout, "flights", "bronze", 1, 0).checkpoint)
     checkpoint.list_files(0, {str(file): file.stat().st_mtime_ns // 1_000_000 for file in files})
     checkpoint.run(0, {"logOffset": 0})
     for day in (1, 2):

@@ -13,6 +13,7 @@ from demo import flights_feed
 from tests.deployment import Deployment
 from tidegate.errors import TidegateError
 from tidegate.launch import submit_conf
+from tidegate.place import FlowPlace
 from tidegate.process_exit import exit_now
 from tidegate.spark.driver.session import build_session
 from tidegate.testing.session import SMALL_DATA_CONF
@@ -34,7 +35,7 @@ def main() -> None:
     ids = deployment.table("bronze.flights")["_row_id"].to_pylist()
     silver = (
         deployment.table("silver.flights").num_rows + deployment.quarantined("silver").num_rows
-        if (deployment.layout.quarantine("flights", "silver").exists())
+        if (FlowPlace(deployment.layout, "flights", "silver").quarantine.exists())
         else deployment.table("silver.flights").num_rows
     )
     landed = sum(len(flights_feed.days()[date(2013, 1, day)]) for day in (1, 2, 3, 4, 5))

@@ -14,6 +14,7 @@ from tests.chaos.sample import StartState
 from tests.deployment import Deployment
 from tests.spark.reprocessing.test_whole_replays import expect_every_row_in_one_place, records, within
 from tidegate import resolution
+from tidegate.place import FlowPlace
 from tidegate.quarantine import claims
 from tidegate.status.lag import Lag, measure
 
@@ -35,7 +36,7 @@ def refused_entries(deployment: Deployment) -> None:
 def aborted_replay(start_state: StartState, step: str) -> Deployment:
     deployment = start_state(refused_entries)
     deployment.run_and_abort(step, request=deployment.replay_request("silver"))
-    claim = claims.unfinished_claim(deployment.layout.quarantine("flights", "silver"))
+    claim = claims.unfinished_claim(FlowPlace(deployment.layout, "flights", "silver").quarantine)
     assert claim == claims.Claim(number=0, entries=delays(5))
     return deployment
 
@@ -89,6 +90,6 @@ def test_a_replay_that_is_aborted_one_step_later_each_time_leaves_every_row_in_e
     # The split is final: a suite that all rows pass moves no row of this claim.
     deployment.edit_suite("flights/silver", within(2000))
     deployment.run_and_abort("after:write_target:silver", request=deployment.replay_request("silver"))
-    assert claims.unfinished_claim(deployment.layout.quarantine("flights", "silver")) is not None
+    assert claims.unfinished_claim(FlowPlace(deployment.layout, "flights", "silver").quarantine) is not None
 
     expect_a_replay_completes_it(deployment)

@@ -18,6 +18,7 @@ from tests.chaos.sample import StartState
 from tests.deployment import Deployment
 from tests.pipelines.test_payments import expect_the_stream, produce, run
 from tidegate.checkpoints import progress
+from tidegate.place import Place
 from tidegate.probes import delta
 
 if TYPE_CHECKING:
@@ -61,7 +62,7 @@ class Undecided:
 
 def stored(deployment: Deployment, batch_id: int) -> Stored:
     """What a batch of the decisions has left."""
-    checkpoint = deployment.layout.checkpoint("payments", "decisions", 1, 0)
+    checkpoint = Place(deployment.layout, "payments", "decisions", 1, 0).checkpoint
     written = delta.transaction_version(deployment.layout.table("silver.decisions"), APP_ID)
     return Stored(
         partitions=len(list(checkpoint.glob(f"state/0/*/{batch_id + 1}.changelog"))),
@@ -89,7 +90,7 @@ def test_a_rerun_makes_the_state_of_a_killed_batch_and_decides_as_the_stream_wou
         broker.create_topic(topic, clicks_feed.PARTITIONS)
     undecided = Undecided(broker.bootstrap)
     payments = undecided.of(start_state(undecided))
-    last = progress.read(payments.layout.checkpoint("payments", "decisions", 1, 0)).last_committed
+    last = progress.read(Place(payments.layout, "payments", "decisions", 1, 0).checkpoint).last_committed
     assert last is not None
 
     payments.run_and_kill(f"{step}:decisions", "payments", ["decisions"], batch=batch)

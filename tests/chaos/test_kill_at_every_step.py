@@ -11,6 +11,7 @@ import pytest
 from tests.chaos.sample import WAITING, StartState, expect_everything_once, in_bronze, landed
 from tests.deployment import Deployment
 from tidegate.checkpoints.lease import holder
+from tidegate.place import Place
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 
@@ -66,7 +67,7 @@ def test_a_lost_entry_of_the_commit_log_is_written_again_and_nothing_else(start_
     }
     for flow in ("bronze", "silver", "gold"):
         for name in ("0", ".0.crc"):
-            (deployment.layout.checkpoint("flights", flow, 1, 0) / "commits" / name).unlink()
+            (Place(deployment.layout, "flights", flow, 1, 0).checkpoint / "commits" / name).unlink()
 
     report = deployment.run()
 

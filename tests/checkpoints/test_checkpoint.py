@@ -15,7 +15,7 @@ from tidegate.checkpoints.checkpoint import SCHEMA, SIDECAR
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.errors import CheckpointIncompatibleError, DamagedFileError, SchemaChangedError
 from tidegate.layout import Layout
-from tidegate.place import Place
+from tidegate.place import FlowPlace, Place
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, Pipeline, Table, Watermark
 
 SILVER = Flow(
@@ -46,7 +46,7 @@ def check(layout: Layout, flow: Flow) -> None:
 def test_path_and_transaction_id_change_with_version_and_refresh(layout: Layout) -> None:
     ref = Place(layout, "trips", "silver", 2, 3)
     assert ref.app_id == "trips/silver/v2/3"
-    assert ref.checkpoint == layout.checkpoint("trips", "silver", 2, 3)
+    assert ref.checkpoint == Place(layout, "trips", "silver", 2, 3).checkpoint
     others = {replace(ref, version=1).app_id, replace(ref, refresh=4).app_id, replace(ref, flow="gold").app_id}
     assert len(others | {ref.app_id}) == 4
 
@@ -58,8 +58,8 @@ def test_the_current_checkpoint_is_the_highest_refresh_of_the_declared_version(l
 
     assert current(SILVER) == (1, 0)
     for refresh in (0, 2, 10):
-        layout.checkpoint("trips", "silver", 1, refresh).mkdir(parents=True)
-    (layout.checkpoints("trips", "silver") / "v1" / "draft").mkdir()
+        Place(layout, "trips", "silver", 1, refresh).checkpoint.mkdir(parents=True)
+    (FlowPlace(layout, "trips", "silver").checkpoints / "v1" / "draft").mkdir()
     assert current(SILVER) == (1, 10)
     assert current(replace(SILVER, checkpoint_version=2)) == (2, 0)
 

@@ -61,7 +61,7 @@ def test_the_table_names_each_kind_once() -> None:
 
 def test_the_kept_lake_has_no_note_that_the_table_does_not_name() -> None:
     named = {path for each in NOTES for path in files(each, place(KEPT))}
-    assert named == {path for path in place(KEPT).notes.rglob("*") if path.is_file()}
+    assert named == {path for path in place(KEPT).checkpoints.rglob("*") if path.is_file()}
 
 
 # Those of a backfill have more fields: `tests/spark/reprocessing/test_pending_work.py` writes them.

@@ -22,6 +22,7 @@ from tidegate.checkpoints import checkpoint
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.ops.metrics import QueryProgress
+from tidegate.place import Place
 from tidegate.report import BatchRecord
 from tidegate.request import RunRequest
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, State, Table, Watermark
@@ -192,7 +193,7 @@ class Project:
 
     def checkpoint(self, pipeline: Pipeline, flow: Flow) -> Checkpoint:
         checkpoint.write_sidecar(self.layout, pipeline, flow)
-        folder = self.layout.checkpoint(pipeline.name, flow.name, flow.checkpoint_version, 0)
+        folder = Place(self.layout, pipeline.name, flow.name, flow.checkpoint_version, 0).checkpoint
         folder.mkdir(parents=True, exist_ok=True)
         (folder / "metadata").write_text('{"id":"0b7e6f0e-6d5a-4a55-9a35-0d8a9b5b6c11"}')
         return Checkpoint(folder)

@@ -11,6 +11,7 @@ import pytest
 from tests.cli.project import Project, append, orders, quarantined
 from tidegate.alerting.episodes import Event
 from tidegate.ops import alert_history
+from tidegate.place import FlowPlace
 from tidegate.spec.thresholds import Thresholds
 
 
@@ -19,7 +20,7 @@ def behind(project: Project) -> Project:
     """Three unread orders exceed the threshold of two; one entry has been in quarantine since January."""
     project.declare(dataclasses.replace(orders(), thresholds=Thresholds(lag_rows=2)))
     project.land("1.csv", "order_id,amount\nA-1,1.0\nA-2,1.0\nA-3,1.0\n")
-    append(project.layout.quarantine("orders", "silver"), [quarantined("r", ["x"], {}, "Ada Lovelace")])
+    append(FlowPlace(project.layout, "orders", "silver").quarantine, [quarantined("r", ["x"], {}, "Ada Lovelace")])
     return project
 
 

@@ -18,6 +18,7 @@ from tests.spark_files import delta_offset
 from tests.with_fields import with_fields
 from tidegate.errors import EX_CONFIG, EX_SOFTWARE
 from tidegate.errors.exit_codes import of_tidegate
+from tidegate.place import FlowPlace
 from tidegate.report import BatchRecord
 from tidegate.spec import ChangeFeed, Flow, Pipeline
 
@@ -101,7 +102,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Path]:
         project.record(ORDERS, line)
     entry = quarantined("0.csv@1#9", ["between(amount)"], {"path": "file:///landing/orders/0.csv", "line": 9}, "x,-1")
     for number in range(3):
-        append(project.layout.quarantine("orders", "silver"), [{**entry, "_row_id": f"0.csv@1#{number}"}])
+        append(FlowPlace(project.layout, "orders", "silver").quarantine, [{**entry, "_row_id": f"0.csv@1#{number}"}])
     project.land("1.csv", "order_id,amount\nA-2,2.0\n")
     shutil.copytree(project.folder, path / "copy", symlinks=True)
     return project, path / "copy"

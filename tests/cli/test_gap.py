@@ -11,6 +11,7 @@ from devstack.broker import Broker
 from tests import topics
 from tests.cli.project import Project
 from tests.spark_files import Checkpoint
+from tidegate.place import Place
 
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
 
@@ -20,7 +21,7 @@ def test_the_command_in_the_error_message_accepts_the_gap(project: Project, brok
     project.run("new", name, "--source", "kafka")
     broker.create_topic(name, 1)
     topics.send(broker, name, range(20))
-    Checkpoint(project.layout.checkpoint(name, "bronze", 1, 0)).run(0, {name: {"0": 10}})
+    Checkpoint(Place(project.layout, name, "bronze", 1, 0).checkpoint).run(0, {name: {"0": 10}})
     topics.delete_before(broker, name, 15)
 
     result = project.run("plan", name, "--flow", "bronze", "--json")

@@ -20,6 +20,7 @@ from tests.cli.project import Project, Result
 from tests.resolved import resolved
 from tidegate.alerting import episodes
 from tidegate.ops import alert_history
+from tidegate.place import FlowPlace
 from tidegate.status.evaluation import evaluate_pipelines
 
 pytestmark = [pytest.mark.nightly, pytest.mark.jvm]
@@ -146,14 +147,16 @@ def test_the_canaries_are_in_tables_and_quarantine(project: Project, ran: Result
     assert sum(contains_any(str(row), CANARIES) for row in rows(layout.table("bronze.sample"))) == 5
     silver = rows(layout.table("silver.sample"))
     assert [row["order_id"] for row in silver if contains_any(str(row), CANARIES)] == [f"{CANARY}-good"]
-    entries = [row for row in rows(layout.quarantine("sample", "silver")) if contains_any(row["record"], CANARIES)]
+    entries = [
+        row for row in rows(FlowPlace(layout, "sample", "silver").quarantine) if contains_any(row["record"], CANARIES)
+    ]
     assert {rule for entry in entries for rule in entry["rules"]} == {
         "wrong_type(amount)",
         "required(ordered_at)",
         "between(amount)",
         "malformed_line",
     }
-    assert {rule for row in rows(layout.quarantine("sample", "bronze")) for rule in row["rules"]} == {
+    assert {rule for row in rows(FlowPlace(layout, "sample", "bronze").quarantine) for rule in row["rules"]} == {
         "corrupt_compression"
     }
 

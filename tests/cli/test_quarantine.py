@@ -8,6 +8,7 @@ import re
 import pytest
 
 from tests.cli.project import Project, append, orders, quarantined
+from tidegate.place import FlowPlace
 from tidegate.report import BatchRecord
 from tidegate.spec.thresholds import Thresholds
 
@@ -20,7 +21,7 @@ def quarantine(project: Project) -> Project:
     project.declare(orders())
     file = {"path": "file:///landing/orders/1.csv", "line": 7}
     append(
-        project.layout.quarantine("orders", "silver"),
+        FlowPlace(project.layout, "orders", "silver").quarantine,
         [
             quarantined("1.csv#7", ["between(amount)", "not_null(order_id)"], file, f"{SECRET},-1"),
             quarantined("1.csv#8", ["between(amount)"], {**file, "line": 8}, f"{SECRET},-2"),
@@ -29,7 +30,7 @@ def quarantine(project: Project) -> Project:
         ],
     )
     append(
-        project.layout.quarantine("orders", "gold"),
+        FlowPlace(project.layout, "orders", "gold").quarantine,
         [quarantined("t/0/5", ["malformed_json"], {"topic": "orders", "partition": 0, "offset": 5}, "{")],
     )
     return project
@@ -153,7 +154,7 @@ def test_checkpoints_show_versions_refreshes_and_batches(project: Project) -> No
     )
     new = project.declare(orders(version=2))
     project.checkpoint(new, new.flow("silver")).plan(0, {"reservoirVersion": 0})
-    (project.layout.checkpoints("orders", "silver") / "v2" / "1").mkdir()
+    (FlowPlace(project.layout, "orders", "silver").checkpoints / "v2" / "1").mkdir()
     result = project.run("checkpoint", "orders", "--json").json["checkpoints"]
     assert [(line["version"], line["refresh"], line["in_use"]) for line in result] == [
         (1, 0, False),

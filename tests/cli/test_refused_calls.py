@@ -20,6 +20,7 @@ from tests.cli.project import Project, Result, append, orders, quarantined
 from tests.refused_calls import ERRORS, Call, RefusedCalls
 from tests.spark_files import delta_offset
 from tidegate.errors import EX_CONFIG, EX_TEMPFAIL, EX_USAGE
+from tidegate.place import FlowPlace
 from tidegate.report import BatchRecord
 
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -95,7 +96,7 @@ def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Refusing]:
         project.record(pipeline, line)
     place = {"path": "file:///landing/orders/1.csv", "line": 7}
     append(
-        project.layout.quarantine("orders", "silver"),
+        FlowPlace(project.layout, "orders", "silver").quarantine,
         [quarantined(f"1.csv#{number}", ["between(amount)"], place, "x,-1") for number in range(3)],
     )
     project.land("1.csv", "order_id,amount\nA-2,2.0\n")

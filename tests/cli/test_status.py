@@ -11,6 +11,7 @@ import pytest
 
 from tests.cli.project import Checkpoint, Project, orders, state_progress, stateful_orders
 from tidegate.ops import metrics
+from tidegate.place import Place
 from tidegate.spec import Pipeline
 
 HOLD = """
@@ -101,7 +102,7 @@ def test_the_holder_of_the_lease_is_shown(project: Project, running: Pipeline) -
 
 
 def test_a_pending_batch_is_unfinished(project: Project, running: Pipeline) -> None:
-    Checkpoint(project.layout.checkpoint("orders", "bronze", 1, 0)).listed(
+    Checkpoint(Place(project.layout, "orders", "bronze", 1, 0).checkpoint).listed(
         1, project.folder / "landing/orders/2.csv"
     ).plan(1, {"logOffset": 1})
     assert "unfinished" in project.run("status").row("orders/bronze ")

@@ -19,6 +19,7 @@ from tidegate import resolution
 from tidegate.errors import RequestError, SpecError
 from tidegate.layout import Layout
 from tidegate.ops import query
+from tidegate.place import FlowPlace
 from tidegate.report import BatchRecord
 from tidegate.spec import Pipeline
 from tidegate.trace.lineage import Lineage
@@ -44,7 +45,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
     write(project, pipeline, "silver", [clean])
     source = {"path": f"file://{path}", "line": 3}
     entry = quarantined(rows[1]["_row_id"], ["wrong_type(amount)"], source, 'A-2,"1\n2"')
-    append(project.layout.quarantine("orders", "silver"), [{**entry, "_app_id": "orders/silver/v1/0"}])
+    append(FlowPlace(project.layout, "orders", "silver").quarantine, [{**entry, "_app_id": "orders/silver/v1/0"}])
     return project
 
 
@@ -182,7 +183,7 @@ def test_a_file_that_is_not_read_yet_or_in_quarantine_is_said(lake: Project) -> 
     with pytest.raises(RequestError, match="the file is not read yet"):
         follow(lake.layout, "orders/2.csv", 2)
     whole = quarantined(f"{lake.folder}/landing/orders/2.csv@1", ["not_utf8"], {}, "")
-    append(lake.layout.quarantine("orders", "bronze"), [{**whole, "level": "file"}])
+    append(FlowPlace(lake.layout, "orders", "bronze").quarantine, [{**whole, "level": "file"}])
     with pytest.raises(RequestError, match=r"in quarantine as a whole for not_utf8 \(open\)"):
         follow(lake.layout, "orders/2.csv", 2)
 

@@ -17,6 +17,7 @@ from demo.recompute import Message
 from tests.cli.project import append, quarantined
 from tidegate import registry
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.report import BatchRecord
 
 CLICKS = registry.load("clickstream")
@@ -45,7 +46,7 @@ def lake(tmp_path: Path) -> Layout:
         (layout.table("gold.sessions"), "sessions"),
     ):
         put(path, answer.sql(f"FROM {of}").to_arrow_table())
-    put(layout.quarantine("clickstream", "silver"), answer.sql("FROM quarantined").to_arrow_table())
+    put(FlowPlace(layout, "clickstream", "silver").quarantine, answer.sql("FROM quarantined").to_arrow_table())
     return layout
 
 
@@ -70,7 +71,7 @@ def test_a_duplicate_record_is_detected(lake: Layout) -> None:
 
 
 def test_a_wrongly_quarantined_record_is_detected(lake: Layout) -> None:
-    put(lake.quarantine("clickstream", "silver"), pa.table({"_row_id": ["clickstream/0/0"]}))
+    put(FlowPlace(lake, "clickstream", "silver").quarantine, pa.table({"_row_id": ["clickstream/0/0"]}))
     assert failed(lake) == ["clickstream: the same records are in quarantine"]
 
 
@@ -104,7 +105,7 @@ def test_the_states_of_quarantine_entries_are_compared_with_the_ledger(tmp_path:
     rows = [
         quarantined(f"a#{number}", ["x"], {}, "", state) for number, state in enumerate(("open", "replayed", "waived"))
     ]
-    append(layout.quarantine("clickstream", "silver"), rows)
+    append(FlowPlace(layout, "clickstream", "silver").quarantine, rows)
     batch = BatchRecord(flow="silver", batch_id=0, app_id="a", kind="upsert", read=9, written=6, quarantined=3)
     again = BatchRecord(flow="silver", batch_id=0, app_id="r", kind="replay", read=2, written=1, quarantined=1)
     ledger(layout, batch, again)
@@ -112,7 +113,7 @@ def test_the_states_of_quarantine_entries_are_compared_with_the_ledger(tmp_path:
     ledger(layout, BatchRecord(flow="silver", batch_id=0, app_id="d", kind="waive", read=1, closed=1))
     check = checks.quarantine_states(layout, CLICKS)
     assert (check.passed, check.details) == (True, "1 open, 1 replayed, 1 waived")
-    append(layout.quarantine("clickstream", "silver"), [quarantined("a#9", ["x"], {}, "", "open")])
+    append(FlowPlace(layout, "clickstream", "silver").quarantine, [quarantined("a#9", ["x"], {}, "", "open")])
     assert not checks.quarantine_states(layout, CLICKS).passed
 
 

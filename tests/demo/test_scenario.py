@@ -18,6 +18,7 @@ from devstack import airflow_home
 from tests.airflow_database import migrated_database
 from tests.canaries import contains_any, files_containing, tables_containing
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.testing.lake import read
 
 PROJECT = Path(__file__).parents[2]
@@ -63,7 +64,7 @@ def test_after_four_waves_all_checks_pass(folder: Path, options: tuple[str, ...]
 def check_no_value_leaves_the_tables(folder: Path) -> None:
     """The numbers of planes are in no log, no page, no database of Airflow, and none of the platform's own files and tables."""
     layout = Layout(folder / "lake", folder / "landing")
-    entries = read(layout.quarantine("flights", "silver")).column("record").to_pylist()
+    entries = read(FlowPlace(layout, "flights", "silver").quarantine).column("record").to_pylist()
     refused = {name for record in entries if record for name in re.findall(r"\bN\d\w{3,4}\b", record)}
     passed = sorted(set(read(layout.table("silver.flights")).column("tailnum").drop_null().to_pylist()))
     values = [*sorted(refused)[:50], *passed[::50]]

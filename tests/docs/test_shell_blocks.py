@@ -21,6 +21,7 @@ from tests.docs import guides
 from tests.docs.test_guides import RUNNABLE
 from tidegate.environment import Environment
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 MOST_NOT_RUN = 7
@@ -109,7 +110,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     layout = Layout.of(environment)
     append(layout.table("bronze.orders"), [order])
     source = {"path": "file:///flights/flights_2013-03-10.csv", "line": 7}
-    append(layout.quarantine("flights", "silver"), [quarantined("flights.csv#7", ["required(origin)"], source, "2013")])
+    append(
+        FlowPlace(layout, "flights", "silver").quarantine,
+        [quarantined("flights.csv#7", ["required(origin)"], source, "2013")],
+    )
     return folder
 
 

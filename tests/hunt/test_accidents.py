@@ -15,6 +15,7 @@ import pytest
 from tests.hunt.history import History
 from tests.hunt.lake import rows
 from tests.hunt.sources import Files
+from tidegate.place import FlowPlace
 
 if TYPE_CHECKING:
     from tests.hunt.conftest import Begin
@@ -177,7 +178,7 @@ def test_a_file_that_is_written_while_it_is_read_is_in_quarantine_until_it_is_re
     with written_to(path):
         bronze = history.deployment.run("hunt", flows=["bronze"]).flow("bronze")
     assert bronze.error is None
-    (entry,) = rows(layout.quarantine("hunt", "bronze"))
+    (entry,) = rows(FlowPlace(layout, "hunt", "bronze").quarantine)
     assert (entry["rules"], entry["state"]) == (["changed_while_read"], "open")
     assert (layout.table("bronze.hunt").exists() and in_bronze()) == 0
 
@@ -186,5 +187,7 @@ def test_a_file_that_is_written_while_it_is_read_is_in_quarantine_until_it_is_re
     request = history.deployment.replay_request("bronze", "hunt")
     assert history.deployment.try_run(request).flow("bronze").error is None
     assert in_bronze() == len(path.read_text().splitlines()) - 1
-    (entry,) = [each for each in rows(layout.quarantine("hunt", "bronze")) if each["_row_id"].startswith(str(path))]
+    (entry,) = [
+        each for each in rows(FlowPlace(layout, "hunt", "bronze").quarantine) if each["_row_id"].startswith(str(path))
+    ]
     assert entry["state"] == "replayed"

@@ -12,6 +12,7 @@ from tests.spark_files import Checkpoint, write_refused_schema_change
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import evolution
+from tidegate.place import Place
 from tidegate.schema.changes import Change
 from tidegate.schema.contract import Contract
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
@@ -109,7 +110,7 @@ def test_no_flow_waits_for_a_schema_change_if_its_batch_is_committed_or_was_a_re
     evolution.record(layout, "orders", [LINE])
     assert evolution.open_schema_changes(layout, resolved(ORDERS)) == {}, "it came from a replay"
     write_refused_schema_change(layout, ORDERS, "silver", LINE.schema_change_id)
-    Checkpoint(layout.checkpoint("orders", "silver", 1, 0)).commit(0)
+    Checkpoint(Place(layout, "orders", "silver", 1, 0).checkpoint).commit(0)
     assert evolution.open_schema_changes(layout, resolved(ORDERS)) == {}
 
 

@@ -16,6 +16,7 @@ from duckdb import DuckDBPyConnection
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import lake_query, query
+from tidegate.place import FlowPlace
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def made(folder: Path) -> Layout:
         partition_by=["day"],
     )
     write(layout.table("gold.airlines"), {"number": [1, 3], "name": ["Ada Air", None]})
-    write(layout.quarantine("flights", "silver"), {"_row_id": ["a.csv#9"], "rules": [["not_null(day)"]]})
+    write(FlowPlace(layout, "flights", "silver").quarantine, {"_row_id": ["a.csv#9"], "rules": [["not_null(day)"]]})
     write(layout.ops("flights", "ledger"), {"flow": ["silver"], "read": [4]})
     return layout
 

@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError
 from tidegate.errors import LakeUnwritableError
 from tidegate.layout import Layout
 from tidegate.ops import heartbeats, store
-from tidegate.place import Place
+from tidegate.place import FlowPlace, Place
 from tidegate.probes import delta_table
 
 SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])
@@ -107,7 +107,7 @@ def test_compacted_heartbeats_stay_for_streams_that_have_not_read_them(
         add(tmp_path / "ledger", number)
         heartbeats.append(layout, ref, heartbeats.Heartbeat(event_time=number, at=number, app_id=ref.app_id))
 
-    assert kept == {"ledger": 7, layout.heartbeats("payments", "silver").name: 30}
+    assert kept == {"ledger": 7, FlowPlace(layout, "payments", "silver").heartbeats.name: 30}
 
 
 def test_a_table_without_a_committed_version_does_not_exist(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from tests.status.sample_project import BRONZE, SILVER, TRIPS
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import ledger
+from tidegate.place import FlowPlace
 from tidegate.planning import delay
 from tidegate.planning.delay import Advice
 from tidegate.report import BatchRecord
@@ -44,7 +45,7 @@ def measure(layout: Layout, share: float = 0.001, flow: object = FLOW) -> Advice
 
 
 def test_a_row_is_as_late_as_its_event_time_is_before_the_highest_of_earlier_batches(layout: Layout) -> None:
-    table, late = layout.table("silver.trips"), layout.late("trips", "silver")
+    table, late = layout.table("silver.trips"), FlowPlace(layout, "trips", "silver").late
     # The first batch is not late, whatever the order of its rows; the third is compared with the first, not with the second.
     write(table, (1, 10), (1, -500), (2, 5), (2, 4.5), (3, 9), (3, None))
     write(late, (3, -80), (3, 4))
@@ -90,7 +91,7 @@ def test_rows_come_in_the_order_of_the_commits_whatever_the_clock_that_planned_t
 
 
 def test_late_rows_of_an_earlier_checkpoint_do_not_count_once_more(layout: Layout) -> None:
-    table, late = layout.table("silver.trips"), layout.late("trips", "silver")
+    table, late = layout.table("silver.trips"), FlowPlace(layout, "trips", "silver").late
     write(table, (1, 10), (2, 5))
     made = CommitProperties(app_transactions=[Transaction(app_id="trips/silver/v2/0", version=0)])
     empty = DeltaTable(str(table)).to_pyarrow_table().slice(0, 0)

@@ -15,6 +15,7 @@ import pytest
 from tests.cli.project import Project, append, orders
 from tidegate import dates
 from tidegate.checkpoints import lease
+from tidegate.place import FlowPlace
 from tidegate.report import BatchRecord
 from tidegate.spec import FileSource, Intervals, Pipeline, Table
 
@@ -144,7 +145,7 @@ def test_a_reingest_reads_only_files_of_the_window_that_are_not_in_bronze(filled
     shutil.rmtree(filled.layout.table("bronze.orders"))
     append(filled.layout.table("bronze.orders"), [ingested])
     bad = {"_row_id": f"{paths[1]}@{int(datetime(2026, 3, 2, 12, tzinfo=UTC).timestamp()) * 1000}", "level": "file"}
-    append(filled.layout.quarantine("orders", "bronze"), [bad])
+    append(FlowPlace(filled.layout, "orders", "bronze").quarantine, [bad])
     whole = preview(filled, "--mode", "reingest")["bronze"]
     assert whole["reads"] == "2 of 4 landed files, those that are not in bronze"
     assert whole["bytes"] == 48

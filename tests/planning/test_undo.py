@@ -14,6 +14,7 @@ from tests.cli.project import Project, orders
 from tidegate.errors import RequestError
 from tidegate.layout import run_key
 from tidegate.ops import ledger
+from tidegate.place import Place
 from tidegate.planning import undo
 from tidegate.report import BatchRecord
 from tidegate.request import RunRequest
@@ -105,7 +106,7 @@ def test_a_run_before_a_new_version_or_a_replaced_table_is_refused(project: Proj
     backfilled(project)
     commit(project, "silver.orders", "orders/silver/v1/1", 0, replaced=True)
     assert "were made before version 1 replaced all rows and the schema" in refused(project)
-    project.layout.checkpoint("orders", "silver", 1, 1).mkdir(parents=True)
+    Place(project.layout, "orders", "silver", 1, 1).checkpoint.mkdir(parents=True)
     assert "a new version derives the table again, in another checkpoint" in refused(project)
 
 

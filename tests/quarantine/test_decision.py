@@ -15,7 +15,7 @@ from tidegate.checkpoints import lease
 from tidegate.errors import LeaseHeldError, RequestError
 from tidegate.layout import Layout
 from tidegate.ops import ledger
-from tidegate.place import Place
+from tidegate.place import FlowPlace, Place
 from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.quarantine.selection import Selection
 from tidegate.report import BatchRecord
@@ -34,7 +34,7 @@ def layout(tmp_path: Path) -> Layout:
     ]
     rows[1]["rules"] = ["between(amount)", "not_null(order_id)"]
     file = quarantined("b.gz@1", ["corrupt_compression"], {"path": "b.gz"}, "", level="file")
-    append(layout.quarantine("orders", "silver"), [*rows, file])
+    append(FlowPlace(layout, "orders", "silver").quarantine, [*rows, file])
     return layout
 
 
@@ -47,12 +47,12 @@ def expire(layout: Layout, selection: Selection) -> int:
 
 
 def entries(layout: Layout) -> dict[str, dict[str, Any]]:
-    rows = DeltaTable(str(layout.quarantine("orders", "silver"))).to_pyarrow_table().to_pylist()
+    rows = DeltaTable(str(FlowPlace(layout, "orders", "silver").quarantine)).to_pyarrow_table().to_pylist()
     return {row["_row_id"]: row for row in rows}
 
 
 def states(layout: Layout) -> dict[str, int]:
-    return dict(lifecycle.entry_counts(layout.quarantine("orders", "silver")).states)
+    return dict(lifecycle.entry_counts(FlowPlace(layout, "orders", "silver").quarantine).states)
 
 
 def lines(layout: Layout) -> list[dict[str, Any]]:
@@ -64,7 +64,7 @@ def lines(layout: Layout) -> list[dict[str, Any]]:
 
 
 def versions(layout: Layout) -> int:
-    return len(list((layout.quarantine("orders", "silver") / "_delta_log").glob("*.json")))
+    return len(list((FlowPlace(layout, "orders", "silver").quarantine / "_delta_log").glob("*.json")))
 
 
 def test_waiving_stores_person_time_and_reason_in_one_commit(layout: Layout) -> None:
@@ -99,7 +99,7 @@ def test_without_a_matching_entry_nothing_is_written(layout: Layout, tmp_path: P
     assert (versions(layout), lines(layout)) == (before, [])
     missing = Layout(tmp_path / "empty", tmp_path / "landing")
     assert waive(missing) == 0
-    assert not missing.quarantine("orders", "silver").exists()
+    assert not FlowPlace(missing, "orders", "silver").quarantine.exists()
 
 
 def test_waiving_without_a_reason_is_refused(layout: Layout) -> None:
@@ -109,14 +109,14 @@ def test_waiving_without_a_reason_is_refused(layout: Layout) -> None:
 
 
 def test_claimed_entries_are_not_waived(layout: Layout) -> None:
-    path = layout.quarantine("orders", "silver")
+    path = FlowPlace(layout, "orders", "silver").quarantine
     claims.create(path, Selection.check(rule="malformed_line"), number=3, first=3, limit=2, by="ada")
     assert waive(layout, "malformed_line") == 1
     assert claims.unfinished_claim(path) == claims.Claim(number=3, entries=2)
 
 
 def test_a_replay_processes_the_claim_of_an_interrupted_one_too_but_a_dry_run_does_not(layout: Layout) -> None:
-    claims.create(layout.quarantine("orders", "silver"), EVERYTHING, number=3, first=3, limit=2, by="ada")
+    claims.create(FlowPlace(layout, "orders", "silver").quarantine, EVERYTHING, number=3, first=3, limit=2, by="ada")
     rule = Selection.check(rule="malformed_line")
     replayable = decision.check_replay(layout, "orders", "silver", rule, dry_run=False)
     assert (replayable.entries, replayable.interrupted) == (3, 2)
@@ -145,7 +145,7 @@ def test_old_entries_expire(layout: Layout) -> None:
 
 
 def test_a_new_checkpoint_retires_the_rows_of_the_old_one_and_no_files(layout: Layout) -> None:
-    path = layout.quarantine("orders", "silver")
+    path = FlowPlace(layout, "orders", "silver").quarantine
     claims.create(path, EVERYTHING, number=0, first=0, limit=1, by="ada")
     assert decision.retire(layout, Place(layout, "orders", "silver", 1, 0)) == 0
     assert decision.retire(layout, Place(layout, "orders", "silver", 2, 0)) == 5
@@ -161,7 +161,7 @@ def test_a_new_checkpoint_retires_the_rows_of_the_old_one_and_no_files(layout: L
 
 
 def test_a_row_of_a_dropped_batch_that_a_new_checkpoint_refuses_is_open(layout: Layout) -> None:
-    path = layout.quarantine("orders", "silver")
+    path = FlowPlace(layout, "orders", "silver").quarantine
     dropped = quarantined("d#0", ["dropped(rows)"], {"line": 1}, "x", state="waived")
     append(path, [dropped | {"changed_by": "tidegate", "reason": "a statistic dropped its batch"}])
     append(path, [quarantined("d#0", ["between(amount)"], {"line": 1}, "x") | {"_checkpoint_version": 2}])
@@ -174,7 +174,7 @@ def test_a_row_of_a_dropped_batch_that_a_new_checkpoint_refuses_is_open(layout: 
 
 
 def test_a_waived_row_that_a_new_checkpoint_refuses_again_stays_waived(layout: Layout) -> None:
-    path = layout.quarantine("orders", "silver")
+    path = FlowPlace(layout, "orders", "silver").quarantine
     waive(layout, "between(amount)", by="ada", reason="it's a test")
     # The new checkpoint refuses one of the two waived rows and one other row; all others pass.
     again = [quarantined(name, ["between(amount)"], {"line": 1}, "x") for name in ("a#0", "a#3")]

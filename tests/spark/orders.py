@@ -9,6 +9,7 @@ from typing import Any
 from tests.deployment import Deployment
 from tidegate import resolution
 from tidegate.ops import evolution
+from tidegate.place import FlowPlace
 from tidegate.status import plan
 
 DECLARATION = """
@@ -76,7 +77,7 @@ class Orders:
         return evolution.read(self.deployment.layout, "orders")
 
     def quarantined(self) -> list[list[str]]:
-        path = self.deployment.layout.quarantine("orders", "silver")
+        path = FlowPlace(self.deployment.layout, "orders", "silver").quarantine
         return [row["rules"] for row in self.deployment.rows(path).to_pylist()] if path.exists() else []
 
     def plan(self) -> plan.Plan:

@@ -13,6 +13,7 @@ import pytest
 from demo import flights_feed
 from tests.deployment import Deployment
 from tidegate.errors import EX_CONFIG, EX_TEMPFAIL, LakeVersionError, RequestError
+from tidegate.place import Place
 from tidegate.report import RunReport
 
 
@@ -101,7 +102,7 @@ def test_a_lake_of_a_newer_version_is_not_changed(deployment: Deployment) -> Non
 @pytest.mark.parametrize("content", ["", "v1", "v1\n{", "garbage\n{}\n{}", "v1\n{}\n[]"])
 @pytest.mark.jvm
 def test_a_truncated_offset_log_is_an_error_that_names_the_file(content: str, deployment: Deployment) -> None:
-    checkpoint = deployment.layout.checkpoint("flights", "bronze", 1, 0)
+    checkpoint = Place(deployment.layout, "flights", "bronze", 1, 0).checkpoint
     files = {"offsets/0": content, "metadata": '{"id":"7"}'}
     for name, text in files.items():
         path: Path = checkpoint / name

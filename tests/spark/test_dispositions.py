@@ -13,6 +13,7 @@ import pytest
 
 from demo import flights_feed, recompute
 from tests.deployment import Deployment
+from tidegate.place import FlowPlace
 
 pytestmark = pytest.mark.jvm
 
@@ -60,7 +61,7 @@ def test_a_transform_that_drops_rows_fails_the_run_and_nothing_is_written(start_
     assert "transform 'flights:clean' dropped" in error["message"]
     assert report.flow("gold").state == "skipped"
     assert not flights.layout.table("silver.flights").exists()
-    assert not flights.layout.quarantine("flights", "silver").exists()
+    assert not FlowPlace(flights.layout, "flights", "silver").quarantine.exists()
 
 
 @pytest.mark.nightly

@@ -165,7 +165,7 @@ def test_an_error_after_a_refresh_names_the_new_checkpoint(spark: SparkSession, 
     with pytest.raises(CheckpointCorruptError) as raised:
         runs.load(context.request, context.flow)(context)
 
-    assert raised.value.path == str(context.layout.checkpoint("orders", "silver", 1, 1))
+    assert raised.value.path == str(Place(context.layout, "orders", "silver", 1, 1).checkpoint)
 
 
 def test_a_new_version_of_a_keyed_table_is_built_in_staging_and_swapped_in(spark: SparkSession, tmp_path: Path) -> None:

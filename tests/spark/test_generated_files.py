@@ -27,6 +27,7 @@ from tests.deployment import Deployment
 from tests.spark.intake.corpus import TEXTS, hostile_file
 from tests.spark.orders import Declare
 from tests.waiting import wait_until
+from tidegate.place import Place
 
 pytestmark = [pytest.mark.jvm, pytest.mark.nightly]
 
@@ -358,7 +359,7 @@ def test_each_record_of_five_hundred_files_is_in_silver_or_in_quarantine_once(
 
     def land_while_others_are_read() -> None:
         for source in SOURCES:
-            offsets = deployment.layout.checkpoint("files", f"bronze_{source.name}", 1, 0) / "offsets" / "0"
+            offsets = Place(deployment.layout, "files", f"bronze_{source.name}", 1, 0).checkpoint / "offsets" / "0"
             wait_until(offsets.exists, f"the first batch of {source.name}")
             for folder, name, content in late:
                 if folder == source.name:

@@ -18,7 +18,7 @@ from tidegate import registry, resolution
 from tidegate.checkpoints import checkpoint, overrides, refusal
 from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.errors import LakeUnwritableError, MachineError, RequestError, SpecError
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, Place
 from tidegate.report import FlowReport, RunReport
 from tidegate.spark.job import _Job, run_job
 
@@ -151,7 +151,7 @@ def test_the_traceback_is_written_next_to_the_report_unless_the_error_has_no_cau
 @pytest.mark.jvm
 def test_the_context_has_the_current_refresh_and_the_imported_transform(orders: Orders) -> None:
     layout, environment = orders.deployment.layout, orders.deployment.environment
-    layout.checkpoint("orders", "silver", 1, 3).mkdir(parents=True)
+    Place(layout, "orders", "silver", 1, 3).checkpoint.mkdir(parents=True)
     silver = resolution.load("orders", environment.project).flow("silver")
     spark: Any = None
     report = FlowReport(flow="silver", target="", checkpoint_version=1)

@@ -15,6 +15,7 @@ from tests import topics
 from tests.deployment import Deployment
 from tests.waiting import TIMEOUT_SECONDS
 from tests.with_fields import with_fields
+from tidegate.place import FlowPlace
 from tidegate.runtime.jars import class_path
 
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
@@ -55,7 +56,7 @@ def expect_the_result_of_duckdb(clicks: Deployment) -> None:
     expected = recompute.clickstream(recompute.read_topic(clicks.environment.kafka, topic))
     assert recompute.differences(expected, "ids", ["_row_id"], clicks.table("bronze.clicks")) == 0
     assert recompute.differences(expected, "silver", SILVER, clicks.table("silver.clicks"), "NOT _deleted") == 0
-    if clicks.layout.quarantine("clickstream", "silver").exists():
+    if FlowPlace(clicks.layout, "clickstream", "silver").quarantine.exists():
         quarantined = clicks.quarantined("silver", "clickstream")
         assert recompute.differences(expected, "quarantined", ["_row_id"], quarantined) == 0
     else:

@@ -15,6 +15,7 @@ from tests.spark.test_doubts import cut, lose, put_back, remove, restore, tear
 from tidegate import resolution
 from tidegate.checkpoints import overrides
 from tidegate.layout import Layout
+from tidegate.place import Place
 from tidegate.planning import recovery
 from tidegate.planning.recovery import Recovery
 
@@ -26,7 +27,9 @@ Act = Callable[[Layout, Path, str], None]
 
 def tear_offsets(layout: Layout, older: Path, flow: str) -> None:
     """The newest offsets of a checkpoint end in the middle."""
-    offsets = max((layout.checkpoint("orders", flow, 1, 0) / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
+    offsets = max(
+        (Place(layout, "orders", flow, 1, 0).checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name)
+    )
     offsets.write_bytes(offsets.read_bytes()[:-9])
 
 

@@ -14,6 +14,7 @@ from tests.deployment import Deployment
 from tidegate import registry, resolution
 from tidegate.checkpoints import checkpoint, progress, refusal
 from tidegate.pages.site import export
+from tidegate.place import Place
 from tidegate.report import RunReport
 from tidegate.status.plan import decide
 
@@ -74,7 +75,7 @@ def test_a_refused_batch_does_not_change_the_target_and_waits(flights: Deploymen
     assert flights.table("silver.flights").num_rows == line["written"]
     assert flights.quarantined("silver").num_rows == line["quarantined"]
     assert not flights.layout.table("gold.daily_delay").exists()
-    state = progress.read(flights.layout.checkpoint("flights", "silver", 1, 0))
+    state = progress.read(Place(flights.layout, "flights", "silver", 1, 0).checkpoint)
     assert (state.last_planned, state.last_committed) == (1, 0), "the offsets are not committed"
 
 

@@ -24,6 +24,7 @@ from tests.deployment import Deployment
 from tests.spark.intake.cast_cases import CASES, NAN
 from tests.spark.orders import Declare
 from tidegate.ops import query
+from tidegate.place import FlowPlace
 from tidegate.probes import delta_table
 from tidegate.spec import Formats
 from tidegate.trace import conditions
@@ -179,7 +180,7 @@ def test_every_value_is_the_same_in_every_layer_for_every_reader(
         assert [(flow.state, flow.error) for flow in report.flows] == [("done", None)] * 3
     refused = (
         deployment.quarantined("silver", "types").to_pylist()
-        if deployment.layout.quarantine("types", "silver").exists()
+        if FlowPlace(deployment.layout, "types", "silver").quarantine.exists()
         else []
     )
     assert [(entry["rules"], entry["record"][:200]) for entry in refused] == []

@@ -18,6 +18,7 @@ from tests.resolved import resolved
 from tests.with_fields import with_fields
 from tidegate import registry
 from tidegate.impact import acceptance
+from tidegate.place import Place
 from tidegate.spec import Flow, Pipeline, RewriteLimits
 
 pytestmark = pytest.mark.jvm
@@ -113,7 +114,7 @@ def test_with_a_new_version_silver_and_gold_are_derived_by_the_new_code(
     changed = swap.upserted + swap.deleted
     feed = flights.rows_of_feed("silver.flights", since=1)
     assert len({row["flight_id"] for row in feed}) == changed, "the change feed has only real changes"
-    assert not flights.layout.staging("flights", "silver", 2, 0).exists()
+    assert not Place(flights.layout, "flights", "silver", 2, 0).staging.exists()
 
 
 @pytest.mark.nightly
@@ -196,11 +197,11 @@ def test_an_interrupted_swap_is_completed_by_the_next_run(
     assert report.flow("silver").state == "done"
     assert "UA" not in flights.table("silver.flights")["carrier"].to_pylist()
     assert [line["kind"] for line in flights.ledger() if line["flow"] == "silver"] == ["upsert", "upsert", "swap"]
-    assert not flights.layout.staging("flights", "silver", 2, 0).exists()
+    assert not Place(flights.layout, "flights", "silver", 2, 0).staging.exists()
 
 
 def test_a_checkpoint_older_than_its_table_is_refused(flights: Deployment) -> None:
-    checkpoint = flights.layout.checkpoint("flights", "bronze", 1, 0)
+    checkpoint = Place(flights.layout, "flights", "bronze", 1, 0).checkpoint
     land_some_of(flights, date(2013, 1, 3))
     flights.run(flows=["bronze"])
     for log in ("offsets/1", "commits/1", "sources/0/1"):

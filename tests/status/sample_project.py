@@ -64,7 +64,7 @@ class SampleProject:
         return path
 
     def checkpoint(self, flow: str, *, dag: str = "trips", version: int = 1, refresh: int = 0) -> Checkpoint:
-        return Checkpoint(self.layout.checkpoint(dag, flow, version, refresh))
+        return Checkpoint(Place(self.layout, dag, flow, version, refresh).checkpoint)
 
     def table(self, name: str) -> DeltaLog:
         return DeltaLog(self.layout.table(name))

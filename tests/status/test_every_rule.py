@@ -24,6 +24,7 @@ from tidegate.checkpoints import checkpoint, refusal, rewrite
 from tidegate.impact import Impact
 from tidegate.ops import metrics
 from tidegate.ops.metrics import QueryProgress
+from tidegate.place import FlowPlace
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
 from tidegate.report import BatchRecord, FlowReport, FlowState, RunReport, describe_error
@@ -348,7 +349,9 @@ def quarantine(project: Project) -> Steps:
 
 @case
 def quarantine_rows(project: Project) -> Steps:
-    append(project.layout.quarantine("orders", "silver"), [quarantined(id, ["x"], {}, "") for id in ("r", "s")])
+    append(
+        FlowPlace(project.layout, "orders", "silver").quarantine, [quarantined(id, ["x"], {}, "") for id in ("r", "s")]
+    )
     yield Step("silver", limited(quarantine_rows=1))
     decision.waive(project.layout, "orders", "silver", Selection(), by="ada", reason="a test")
     yield Step("silver", limited(quarantine_rows=1))
@@ -356,7 +359,7 @@ def quarantine_rows(project: Project) -> Steps:
 
 @case
 def quarantine_age(project: Project) -> Steps:
-    append(project.layout.quarantine("orders", "silver"), [quarantined("r", ["x"], {}, "")])
+    append(FlowPlace(project.layout, "orders", "silver").quarantine, [quarantined("r", ["x"], {}, "")])
     yield Step("silver")
     decision.waive(project.layout, "orders", "silver", Selection(), by="ada", reason="a test")
     yield Step("silver")

@@ -92,7 +92,7 @@ def test_a_day_with_a_late_a_changed_or_a_quarantined_file_is_not_complete(proje
     land(project, "dt=2026-01-02/a.csv", at=datetime(2026, 1, 5, tzinfo=UTC))
     refused = f"{project.landing}/dt=2026-01-03/a.csv@1"
     append(
-        project.layout.quarantine("trips", "bronze"),
+        FlowPlace(project.layout, "trips", "bronze").quarantine,
         [{**quarantined(refused, ["unreadable"], {}, ""), "level": "file"}],
     )
 
@@ -110,7 +110,7 @@ def test_a_day_is_complete_when_its_corrected_file_was_replayed_and_not_when_it_
     read_all(project)
     entry = quarantined(f"{project.landing}/dt=2026-01-01/a.csv@1", ["unreadable"], {}, "", state="replayed")
     append(
-        project.layout.quarantine("trips", "bronze"),
+        FlowPlace(project.layout, "trips", "bronze").quarantine,
         [{**entry, "level": "file", "changed_at": datetime(2026, 1, 5, 10, tzinfo=UTC)}],
     )
     corrected = datetime(2026, 1, 5, 9, tzinfo=UTC)
@@ -148,7 +148,7 @@ def test_gaps_are_the_days_that_are_not_complete_with_the_files_that_bronze_lack
     land(project, "dt=2026-01-04/b.csv", "dt=2026-01-04/_SUCCESS", "dt=2026-01-05/refused.csv")
     refused = f"{project.landing}/dt=2026-01-05/refused.csv@1"
     append(
-        project.layout.quarantine("trips", "bronze"),
+        FlowPlace(project.layout, "trips", "bronze").quarantine,
         [{**quarantined(refused, ["unreadable"], {}, ""), "level": "file"}],
     )
 

@@ -118,7 +118,7 @@ def test_a_full_refresh_waits_to_be_swapped_in_until_the_table_has_it(project: S
     silver = replace(SILVER, checkpoint_version=2)
     pipeline = Pipeline(name="trips", flows=(BRONZE, silver))
     project.checkpoint("silver", version=2).run(0, delta_offset(1))
-    staged = DeltaLog(project.layout.staging("trips", "silver", 2, 0))
+    staged = DeltaLog(Place(project.layout, "trips", "silver", 2, 0).staging)
     staged.commit(add("a", 3), txn("trips/silver/v2/0", 0))
     lag = project.measure(silver, pipeline)
     assert (lag.has_work, lag.reason) == (True, "a full refresh waits to be swapped in")

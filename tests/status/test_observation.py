@@ -21,6 +21,7 @@ from tidegate.alerting.facts import Observation
 from tidegate.checkpoints import lease, overrides
 from tidegate.ops import metrics, plans
 from tidegate.ops.metrics import QueryProgress
+from tidegate.place import FlowPlace
 from tidegate.report import BatchRecord, FlowReport, RunReport, now
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spec import AfterTables, ChangeFeed, Pipeline
@@ -111,7 +112,7 @@ def test_rules_use_plans_lag_and_quarantine(project: Project) -> None:
     pipeline = dataclasses.replace(orders(), schedule="@hourly", thresholds=Thresholds(lag_rows=0, missed_runs=1))
     plans.record_failure(project.layout, "orders")
     project.land("1.csv", "order_id,amount\nA-1,1.0\n")
-    append(project.layout.quarantine("orders", "silver"), [quarantined("r", ["x"], {}, "secret")])
+    append(FlowPlace(project.layout, "orders", "silver").quarantine, [quarantined("r", ["x"], {}, "secret")])
     later = pendulum.now("UTC").add(hours=2, minutes=5)
     assert rules(project, pipeline, later) >= {("bronze", "lag"), ("silver", "quarantine_age"), ("gold", "missed")}
 

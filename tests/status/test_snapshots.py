@@ -16,6 +16,7 @@ from tests.status.sample_project import BRONZE, SampleProject
 from tidegate.checkpoints import checkpoint, refusal, rewrite, snapshots
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.impact import Impact
+from tidegate.place import FlowPlace
 from tidegate.spec import FileSource, Flow, Intervals, Pipeline, RewriteLimits, SnapshotFeed, Table
 from tidegate.status import intervals, lag
 from tidegate.status.sources.snapshots import find
@@ -172,7 +173,7 @@ def test_a_snapshot_of_which_a_file_was_waived_is_not_compared(project: SamplePr
     read_all(project)
     file = project.landing / "dt=2026-01-05/b.csv"
     append(
-        project.layout.quarantine("trips", "bronze"),
+        FlowPlace(project.layout, "trips", "bronze").quarantine,
         [quarantined(f"{file}@{int(LANDED * 1000)}", ["too_long"], {"path": str(file)}, "", "waived", level="file")],
     )
 

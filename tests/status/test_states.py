@@ -42,7 +42,7 @@ from tidegate.errors import SourceUnavailableError
 from tidegate.impact import Impact
 from tidegate.ops import alert_history
 from tidegate.pages import render, site
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, Place
 from tidegate.probes import delta_history, delta_log
 from tidegate.report import FlowReport, RunReport, describe_error
 from tidegate.request import RunRequest
@@ -86,7 +86,9 @@ def pending(project: Project, flow: str = "silver") -> Checkpoint:
     """A second batch of a flow is planned; its source has it."""
     project.table("bronze.orders", [{"line": "A-2,2.0"}])
     table_id = append(project.layout.table("bronze.orders"), [{"line": "A-3,3.0"}])
-    return Checkpoint(project.layout.checkpoint("orders", flow, 1, 0)).plan(1, delta_offset(3, table_id=table_id))
+    return Checkpoint(Place(project.layout, "orders", flow, 1, 0).checkpoint).plan(
+        1, delta_offset(3, table_id=table_id)
+    )
 
 
 def ended(project: Project, hours_ago: float, *, final: bool = True, **states: Any) -> str:
@@ -299,7 +301,7 @@ def refresh_pending(project: Project) -> Iterator[Case]:
     refreshed = project.declare(orders(version=2))
     table_id = append(project.layout.table("bronze.orders"), [{"line": "A-2,2.0"}])
     project.checkpoint(refreshed, refreshed.flow("silver")).plan(0, delta_offset(2, table_id=table_id)).commit(0)
-    append(project.layout.staging("orders", "silver", 2, 0), [{"order_id": "A-1"}])
+    append(Place(project.layout, "orders", "silver", 2, 0).staging, [{"order_id": "A-1"}])
     yield "orders", "silver", "a full refresh waits to be swapped in"
 
 

@@ -11,6 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from tidegate import registry
+from tidegate.place import FlowPlace
 from tidegate.testing import Lake
 from tidegate.testing.kills import expect_equal
 
@@ -36,7 +37,7 @@ def lakes(tmp_path: Path) -> tuple[Lake, Lake]:
         silver = {**SILVER, "mean": [0.3, 1.0]} if made else SILVER
         put(lake, lake.layout.table("silver.flights"), **silver, _batch_id=[len(made)] * 2)
         entry = {"_row_id": ["x#3"], "level": ["row"], "rules": [["r"]], "state": ["open"], "quarantined_at": [name]}
-        put(lake, lake.layout.quarantine("flights", "silver"), **entry)
+        put(lake, FlowPlace(lake.layout, "flights", "silver").quarantine, **entry)
         made.append(lake)
     return made[0], made[1]
 
@@ -67,7 +68,7 @@ def test_a_table_or_an_entry_that_only_one_lake_has_is_lacking(lakes: tuple[Lake
     other = lakes[1]
     put(
         other,
-        other.layout.quarantine("flights", "silver"),
+        FlowPlace(other.layout, "flights", "silver").quarantine,
         _row_id=["x#9"],
         level=["row"],
         rules=[["r"]],
@@ -77,7 +78,7 @@ def test_a_table_or_an_entry_that_only_one_lake_has_is_lacking(lakes: tuple[Lake
         expect_equal(*lakes, FLIGHTS, "a kill")
     put(
         lakes[0],
-        lakes[0].layout.quarantine("flights", "silver"),
+        FlowPlace(lakes[0].layout, "flights", "silver").quarantine,
         _row_id=["x#9"],
         level=["row"],
         rules=[["r"]],

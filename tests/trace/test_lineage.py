@@ -17,6 +17,7 @@ from tidegate import resolution
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import query
+from tidegate.place import FlowPlace
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSink, Pipeline, Table, TimeWindows, Watermark
 from tidegate.trace.lineage import Lineage
 from tidegate.trace.step import Step
@@ -125,13 +126,13 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     write(layout, "silver.visits", [{"_row_id": "1.csv@1#10", "at": at(11)}])
     late = {"_row_id": "1.csv@1#11", "at": at(9), "_watermark": at(10, 50), "_late_seconds": 6600.0}
     by_batch = {"_app_id": "shop/visits/v1/0", "_batch_id": 4}
-    layout.late("shop", "visits").parent.mkdir(parents=True)
-    write_deltalake(str(layout.late("shop", "visits")), pyarrow.Table.from_pylist([late | by_batch]))
+    FlowPlace(layout, "shop", "visits").late.parent.mkdir(parents=True)
+    write_deltalake(str(FlowPlace(layout, "shop", "visits").late), pyarrow.Table.from_pylist([late | by_batch]))
     starts = (at(9, 30), at(10), at(10, 30), None)
     write(layout, "gold.hours", [{"window_start": start} for start in starts])
     write(layout, "gold.pages", [{"page": "/"}, {"page": "/x"}])
     entry = quarantined("eve|0|insert", ["not_null(mail)"], {}, "{}")
-    append(layout.quarantine("shop", "known"), [entry])
+    append(FlowPlace(layout, "shop", "known").quarantine, [entry])
     return layout
 
 

@@ -13,7 +13,7 @@ from tidegate.errors import CheckpointIncompatibleError, DeclarationConflictErro
 from tidegate.fingerprints import fingerprint
 from tidegate.folders import entries
 from tidegate.layout import Layout
-from tidegate.place import Place
+from tidegate.place import FlowPlace, Place
 from tidegate.report import now
 from tidegate.resolution import ResolvedFlow
 from tidegate.schema.changes import Change, compare
@@ -97,7 +97,7 @@ def versions(layout: Layout, dag_id: str, flow: str) -> dict[int, Sidecar]:
         DamagedFileError: A sidecar does not have the content that Tidegate writes.
     """
     sidecars = {}
-    for entry in entries(layout.checkpoints(dag_id, flow), "v*.json"):
+    for entry in entries(FlowPlace(layout, dag_id, flow).checkpoints, "v*.json"):
         number = entry.stem.removeprefix("v")
         sidecar = SIDECAR.read(Place(layout, dag_id, flow, int(number), 0)) if number.isdigit() else None
         if sidecar is not None:

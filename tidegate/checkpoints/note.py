@@ -27,7 +27,7 @@ class NoteKind(Generic[T, P]):
 
     name: str
     file: str
-    """Its path in `FlowPlace.notes`; ``{version}`` and ``{refresh}`` are those of the checkpoint."""
+    """Its path in `FlowPlace.checkpoints`; ``{version}`` and ``{refresh}`` are those of the checkpoint."""
     content: type[T]
     says: str
     absent: str
@@ -40,7 +40,7 @@ class NoteKind(Generic[T, P]):
     """What to do about a damaged one. Without it, a damaged one counts as absent."""
 
     def _path(self, place: FlowPlace, **numbers: int) -> Path:
-        return place.notes / self.file.format(**vars(place), **numbers)
+        return place.checkpoints / self.file.format(**vars(place), **numbers)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -13,6 +13,7 @@ from tidegate.cli import console, project
 from tidegate.errors import EX_CONFIG, TidegateError
 from tidegate.folders import entries
 from tidegate.layout import Layout
+from tidegate.place import Place
 from tidegate.resolution import ResolvedFlow
 
 _HEADERS = ("flow", "version", "refresh", "in use", "fingerprint", "created at", "planned", "committed", "note")
@@ -47,7 +48,7 @@ def _lines(layout: Layout, resolved: ResolvedFlow) -> Iterator[dict[str, Any]]:
         yield {**_empty(flow.name, flow.checkpoint_version, current.refresh), "in_use": True, "error": error.message}
         return
     for version, sidecar in sidecars.items():
-        folder = layout.checkpoints(pipeline.name, flow.name) / f"v{version}"
+        folder = Place(layout, pipeline.name, flow.name, version, 0).checkpoint.parent
         refreshes = sorted(int(entry.name) for entry in entries(folder) if entry.name.isdigit()) or [0]
         for refresh in refreshes:
             in_use = (version, refresh) == (current.version, current.refresh)
@@ -60,7 +61,7 @@ def _progress(layout: Layout, resolved: ResolvedFlow, version: int, refresh: int
 
     values: dict[str, Any] = {}
     try:
-        state = progress.read(layout.checkpoint(resolved.pipeline.name, resolved.flow.name, version, refresh))
+        state = progress.read(Place(layout, resolved.pipeline.name, resolved.flow.name, version, refresh).checkpoint)
         values = {"last_planned": state.last_planned, "last_committed": state.last_committed}
         if in_use or version > resolved.flow.checkpoint_version:
             checkpoints.check_compatible(layout, resolved)

@@ -15,6 +15,7 @@ from tidegate.cli import console, decisions, lazy, project
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops.query import query
+from tidegate.place import FlowPlace
 from tidegate.quarantine import lifecycle
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -56,7 +57,7 @@ def list_open(
     """
     layout, flows = decisions.selected_flows(name, flow)
     counted = [(each.name, *_count(layout, name, each.name)) for each in flows]
-    counts = {each.name: lifecycle.entry_counts(layout.quarantine(name, each.name)) for each in flows}
+    counts = {each.name: lifecycle.entry_counts(FlowPlace(layout, name, each.name).quarantine) for each in flows}
     if as_json:
         output = [
             {"flow": each, "open": total, "states": dict(counts[each].states), "by_rule": lines}
@@ -108,7 +109,9 @@ def show(
         )
 
     layout, (only,) = decisions.selected_flows(name, flow)
-    records = query(layout.quarantine(name, only.name), _RECORD, _RECORDS, [limit], where=f"state = '{state}'")
+    records = query(
+        FlowPlace(layout, name, only.name).quarantine, _RECORD, _RECORDS, [limit], where=f"state = '{state}'"
+    )
     if as_json:
         console.print_json({"format": 1, "pipeline": name, "flow": only.name, "records": records})
         return
@@ -127,7 +130,7 @@ def show(
 
 def _count(layout: Layout, pipeline: str, flow: str) -> tuple[int, list[dict[str, Any]]]:
     """The number of open entries, and the counts by level, rule and source."""
-    path = layout.quarantine(pipeline, flow)
+    path = FlowPlace(layout, pipeline, flow).quarantine
     total = query(path, ["_row_id"], "SELECT count(DISTINCT _row_id) AS entries FROM delta_table", where=_OPEN)
     if not total or not total[0]["entries"]:
         return 0, []

@@ -11,6 +11,7 @@ from tidegate.cli import console, project
 from tidegate.cli.decisions import Name, OneFlow, Rule, Since, Until
 from tidegate.cli.run import attempt
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.planning.extent import with_size
 from tidegate.quarantine import decision, lifecycle
 from tidegate.quarantine.selection import Selection
@@ -66,6 +67,6 @@ def replay(
         dry_run=dry_run,
     )
     code = attempt(environment, with_size(environment, pipeline, request))
-    counts = lifecycle.entry_counts(layout.quarantine(name, only.name))
+    counts = lifecycle.entry_counts(FlowPlace(layout, name, only.name).quarantine)
     console.echo(f"{only.name}: {counts.open:,} open, {counts.states.get('replayed', 0):,} replayed")
     raise typer.Exit(code)

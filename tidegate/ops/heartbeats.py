@@ -44,7 +44,7 @@ def create(layout: Layout, ref: Place) -> None:
     """Create the table, without lines, unless it exists."""
     from deltalake import DeltaTable
 
-    path = layout.heartbeats(ref.pipeline, ref.flow)
+    path = ref.heartbeats
     if delta_table.find(path) is None:
         path.parent.mkdir(parents=True, exist_ok=True)
         DeltaTable.create(str(path), schema=schema())
@@ -60,7 +60,7 @@ def append(layout: Layout, ref: Place, heartbeat: Heartbeat) -> None:
         "watermark": None if heartbeat.watermark is None else lateness.moment(heartbeat.watermark),
     }
     # A stateful flow that waits for a person reads its files later: as long as those of any table.
-    store.append(layout.heartbeats(ref.pipeline, ref.flow), schema(), [line], keep_days=_KEPT_DAYS)
+    store.append(ref.heartbeats, schema(), [line], keep_days=_KEPT_DAYS)
 
 
 def read(layout: Layout, ref: Place) -> list[Heartbeat]:
@@ -73,7 +73,7 @@ def read(layout: Layout, ref: Place) -> list[Heartbeat]:
             version=line.get("version"),
             watermark=None if line.get("watermark") is None else lateness.micros(line["watermark"]),
         )
-        for line in store.select(layout.heartbeats(ref.pipeline, ref.flow), "SELECT * FROM delta_table")
+        for line in store.select(ref.heartbeats, "SELECT * FROM delta_table")
     ]
 
 

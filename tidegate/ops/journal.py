@@ -19,6 +19,7 @@ from tidegate.ops.ledger import COUNTS
 from tidegate.ops.query import query
 from tidegate.ops.store import SEQUENCE
 from tidegate.ops.table_cache import TableCache
+from tidegate.place import FlowPlace
 from tidegate.report import STATISTIC, BatchRecord
 
 if TYPE_CHECKING:
@@ -297,12 +298,12 @@ class Journal:
 def quarantine_counts(layout: Layout, pipeline: str, flow: str) -> list[QuarantineCount]:
     """A flow's quarantine entries by rule and state, the highest count first."""
     columns = ("_row_id", "level", "rules", "state")
-    return [QuarantineCount(**row) for row in query(layout.quarantine(pipeline, flow), columns, _BY_RULE)]
+    return [QuarantineCount(**row) for row in query(FlowPlace(layout, pipeline, flow).quarantine, columns, _BY_RULE)]
 
 
 def open_entries(layout: Layout, pipeline: str, flow: str) -> int:
     """The number of open entries in a flow's quarantine; each counts once."""
-    rows = store.select(layout.quarantine(pipeline, flow), _OPEN)
+    rows = store.select(FlowPlace(layout, pipeline, flow).quarantine, _OPEN)
     return int(rows[0]["entries"]) if rows else 0
 
 

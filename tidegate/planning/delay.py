@@ -14,6 +14,7 @@ from tidegate.advice import Command, Edit
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError
 from tidegate.ops import arrivals, query
+from tidegate.place import FlowPlace
 from tidegate.probes import delta, delta_table
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ def measure(layout: Layout, flow: ResolvedFlow, share: float) -> Advice:
                 "declaration",
             ),
         )
-    read = {layout.table(target.name): "true", layout.late(pipeline, name): _of_table(layout, flow)}
+    read = {layout.table(target.name): "true", FlowPlace(layout, pipeline, name).late: _of_table(layout, flow)}
     tables = [(table, where) for path, where in read.items() if (table := delta_table.find(path)) is not None]
     columns = (target.event_time, "_ingested_at")
     event_time = query.quoted(target.event_time)

@@ -74,7 +74,9 @@ def _of_files(layout: Layout, resolved: ResolvedFlow, source: FileSource) -> Los
     }
     gone = read - landed
     if gone:
-        gone -= _stored(layout.table(flow.target.name)) | _quarantined(layout.quarantine(pipeline, flow.name))
+        gone -= _stored(layout.table(flow.target.name)) | _quarantined(
+            FlowPlace(layout, pipeline, flow.name).quarantine
+        )
     lost = sorted(gone)
     if not lost:
         return None
@@ -169,7 +171,7 @@ def _has_keys(resolved: ResolvedFlow) -> bool:
 
 def _refs(layout: Layout, pipeline: str, flow: str) -> Iterator[Place]:
     """Every checkpoint of a flow that is there."""
-    for version in entries(layout.checkpoints(pipeline, flow), "v*"):
+    for version in entries(FlowPlace(layout, pipeline, flow).checkpoints, "v*"):
         number = version.name.removeprefix("v")
         for refresh in entries(version) if version.is_dir() and number.isdigit() else ():
             if refresh.name.isdigit():

@@ -17,6 +17,7 @@ from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint, lease, overrides, refusal
 from tidegate.errors import RequestError
 from tidegate.ops import ledger, store
+from tidegate.place import FlowPlace
 from tidegate.probes import delta, delta_table
 from tidegate.quarantine import claims, lifecycle
 from tidegate.report import BatchRecord
@@ -114,7 +115,7 @@ def check_replay(layout: Layout, pipeline: str, flow: str, selection: Selection,
         RequestError: The flow is switched off.
     """
     overrides.check_on(layout, pipeline, flow)
-    path = layout.quarantine(pipeline, flow)
+    path = FlowPlace(layout, pipeline, flow).quarantine
     claim = None if dry_run else claims.unfinished_claim(path)
     return Replayable(
         entries=lifecycle.count_unclaimed(path, selection), interrupted=0 if claim is None else claim.entries
@@ -179,7 +180,7 @@ def _close(
     reason: str,
     dry_run: bool,
 ) -> Closed:
-    path = layout.quarantine(pipeline, flow)
+    path = FlowPlace(layout, pipeline, flow).quarantine
     if dry_run or not path.exists():
         entries = lifecycle.count_unclaimed(path, selection)
         return Closed(entries=entries, counts=lifecycle.entry_counts(path))
@@ -201,7 +202,7 @@ class _Decisions:
         self.layout = layout
         self.pipeline = pipeline
         self.flow = flow
-        self.entries = layout.quarantine(pipeline, flow)
+        self.entries = FlowPlace(layout, pipeline, flow).quarantine
         self.app_id = f"{pipeline}/{flow}/{identity.DECISION}"
 
     def close_entries(self, kind: _Kind, where: str, *, by: str, reason: str) -> int:

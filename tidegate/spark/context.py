@@ -134,7 +134,7 @@ class FlowContext:
         """The heartbeats of the flow that writes the source of a stateful flow; None for other flows."""
         if self.flow.state is None or self.resolved.writer is None:
             return None
-        return self.layout.heartbeats(self.pipeline.name, self.resolved.writer.name)
+        return replace(self.ref, flow=self.resolved.writer.name).heartbeats
 
     @property
     def run_key(self) -> str:
@@ -164,12 +164,12 @@ class FlowContext:
     @property
     def quarantine(self) -> Path:
         """The flow's quarantine table."""
-        return self.layout.quarantine(self.pipeline.name, self.flow.name)
+        return self.ref.quarantine
 
     @property
     def late(self) -> Path:
         """The table of the flow's late rows."""
-        return self.layout.late(self.pipeline.name, self.flow.name)
+        return self.ref.late
 
     def with_fingerprints(self, record: BatchRecord) -> BatchRecord:
         """The record with the fingerprints of today's suite and transform."""

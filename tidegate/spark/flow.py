@@ -220,8 +220,7 @@ def _check_target_exists(context: FlowContext, has_history: bool, transactions: 
 
 def _check_old_versions_finished(context: FlowContext) -> None:
     """Refuse a new checkpoint version while an earlier one has a half-written batch, which only its declaration can complete."""
-    folder = context.layout.checkpoints(context.pipeline.name, context.flow.name)
-    versions = [version for version in entries(folder, "v*") if version.is_dir()]
+    versions = [version for version in entries(context.ref.checkpoints, "v*") if version.is_dir()]
     for path in (refresh for version in versions for refresh in entries(version)):
         version, refresh = path.parent.name.removeprefix("v"), path.name
         if path == context.checkpoint or not (version.isdigit() and refresh.isdigit()):

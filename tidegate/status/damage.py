@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tidegate.layout import Layout
     from tidegate.place import Place
     from tidegate.resolution import ResolvedFlow
+    from tidegate.spec import Flow
     from tidegate.table_history import Position
 
 ORIGIN = "recover"
@@ -84,7 +85,7 @@ def _damages(layout: Layout, resolved: ResolvedFlow, ref: Place) -> Iterator[Dam
 
     names = layout.delta_tables()
     unreadable = False
-    for path in own_paths(layout, resolved, ref):
+    for path in own_paths(ref, resolved.flow):
         if cause := cut_off(path):
             name = next((each for each, other in names.items() if other == path), flow.target.name)
             yield damage("table", name, cause)
@@ -129,18 +130,14 @@ def _damages(layout: Layout, resolved: ResolvedFlow, ref: Place) -> Iterator[Dam
         )
 
 
-def own_paths(layout: Layout, resolved: ResolvedFlow, ref: Place) -> tuple[Path, ...]:
+def own_paths(place: Place, flow: Flow) -> tuple[Path, ...]:
     """The tables that a flow writes, with the heartbeats of a flow with a watermark."""
-    pipeline, flow = resolved.pipeline, resolved.flow
-    beats = (layout.heartbeats(pipeline.name, flow.name),) if flow.watermark is not None else ()
-    return (*evidence.own_tables(layout, pipeline, flow, ref), *beats)
+    beats = (place.heartbeats,) if flow.watermark is not None else ()
+    return (*evidence.own_tables(place, flow), *beats)
 
 
 def _newest(layout: Layout, resolved: ResolvedFlow, ref: Place) -> dict[Path, Position]:
-    newest = {
-        path: delta_history.extent(path)[0]
-        for path in evidence.own_tables(layout, resolved.pipeline, resolved.flow, ref)
-    }
+    newest = {path: delta_history.extent(path)[0] for path in evidence.own_tables(ref, resolved.flow)}
     return {path: delta_history.position(path, version) for path, version in newest.items() if version is not None}
 
 

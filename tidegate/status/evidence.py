@@ -49,7 +49,7 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> Evidence
     if committed is None or (note is not None and note.batch is not None and note.batch >= committed):
         return Evidence(known=note or history.History())
     positions = {} if note is None else dict(note.positions)
-    for path in own_tables(layout, pipeline, flow, ref):
+    for path in own_tables(ref, flow):
         last = delta_history.last_of(path, ref.app_id)
         carried = {} if last is None else {**last.stands_on, history.key(layout, path): last.position}
         for name, position in carried.items():
@@ -59,18 +59,16 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> Evidence
     return Evidence(known=known, doubt=None if flow.kind.sends else _lost_batch(layout, pipeline, flow, ref))
 
 
-def own_tables(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> tuple[Path, ...]:
+def own_tables(place: Place, flow: Flow) -> tuple[Path, ...]:
     """The tables that a flow writes, with the staging table of its checkpoint and the live one last; some may not exist."""
     if flow.kind.sends:
         return ()
-    names = (pipeline.name, flow.name)
-    staging = layout.staging(*names, ref.version, ref.refresh)
-    return (layout.quarantine(*names), layout.late(*names), staging, layout.table(flow.target.name))
+    return (place.quarantine, place.late, place.staging, place.layout.table(flow.target.name))
 
 
 def _lost_batch(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> Doubt | None:
     """The target lacks a batch that the ledger has, or that the flow has written by what stands in its checkpoint."""
-    *_, staging, live = own_tables(layout, pipeline, flow, ref)
+    *_, staging, live = own_tables(ref, flow)
     batches = [delta.transaction_version(path, ref.app_id) for path in (staging, live)]
     written = max((batch for batch in batches if batch is not None), default=-1)
     ledger = delta.transaction_version(layout.ops(pipeline.name, "ledger"), ref.app_id)

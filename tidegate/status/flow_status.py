@@ -16,6 +16,7 @@ import pendulum
 
 from tidegate.advice import OutsideAct
 from tidegate.errors import SourceUnavailableError, TableInDoubtError, TidegateError, classify
+from tidegate.place import FlowPlace
 from tidegate.states import Facts, Status, status_of
 from tidegate.status.sources import source
 
@@ -267,7 +268,7 @@ def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow, n
         status.off = off.summary() if off is not None else None
         ref = checkpoint.current(layout, pipeline, flow)
         status.refresh = ref.refresh
-        status.quarantine = lifecycle.entry_counts(layout.quarantine(pipeline.name, flow.name))
+        status.quarantine = lifecycle.entry_counts(FlowPlace(layout, pipeline.name, flow.name).quarantine)
         status.warnings = lifecycle.warnings(pipeline.thresholds_of(flow), status.quarantine, pendulum.now("UTC"))
         if flow.kind.stateful:
             figures = metrics.state_figures(layout.ops(pipeline.name, "progress"), flow.name, limit=2)

@@ -21,6 +21,7 @@ from tidegate.errors import NotDeliveredError
 from tidegate.errors.classification import raise_machine
 from tidegate.folders import entries
 from tidegate.ops import store
+from tidegate.place import FlowPlace
 from tidegate.probes import files
 from tidegate.spec import FileSource
 from tidegate.spec.intervals import CODES
@@ -233,7 +234,7 @@ class _Bronze:
             return cls()
         up_to = progress.planned_batch(folder, committed).log_offset
         refused = store.select(
-            layout.quarantine(pipeline.name, flow.name),
+            FlowPlace(layout, pipeline.name, flow.name).quarantine,
             "SELECT _row_id FROM delta_table WHERE level = 'file' AND state = 'open'",
         )
         return cls(

@@ -18,6 +18,7 @@ from tidegate.errors import SourceUnavailableError, TableInDoubtError, TidegateE
 from tidegate.formatting import count, span
 from tidegate.layout import Layout
 from tidegate.ops import plans
+from tidegate.place import FlowPlace
 from tidegate.probes import delta, delta_log
 from tidegate.report import describe_error
 from tidegate.states import Facts, RefusedBy
@@ -156,7 +157,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     # A newer snapshot takes the place of a refused one.
     waiting = None if flow.kind.snapshots and pending.has_data else state.pending_batch
     judged = rewrite.refused(layout, pipeline.name, flow.name)
-    left = unfinished.read(layout, pipeline, flow, ref, state.pending_batch)
+    left = unfinished.read(ref, flow, state.pending_batch)
     refused = None if waiting is None else wait.of_batch(layout, resolved, ref, waiting)
     if refused is None:
         refused = wait.of_limits(resolved, ref, judged, swap_pending=left.swap_pending, batch=waiting)
@@ -218,7 +219,8 @@ def _check_logs(layout: Layout, resolved: ResolvedFlow) -> None:
         TableUnreadableError: One of them is damaged. A batch would find it after its first write.
     """
     pipeline, flow = resolved.pipeline.name, resolved.flow
-    own = (layout.table(flow.target.name), layout.quarantine(pipeline, flow.name), layout.late(pipeline, flow.name))
+    place = FlowPlace(layout, pipeline, flow.name)
+    own = (layout.table(flow.target.name), place.quarantine, place.late)
     for path in (*own, layout.ops(pipeline, "ledger"), layout.ops(pipeline, "verdicts")):
         delta_log.check(path)
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import CheckpointCorruptError, TableInDoubtError, TableUnreadableError, TidegateError
+from tidegate.place import FlowPlace
 from tidegate.probes import delta, delta_history
 from tidegate.probes.delta_history import Follower
 from tidegate.status import evidence
@@ -126,7 +127,7 @@ class _Check:
             yield self.layout.table(table), Follower(table=table, owner=owner, follows_changes=follows)
         if flow.state is not None and self.resolved.writer is not None:
             names = (self.pipeline.name, self.resolved.writer.name)
-            path = self.layout.heartbeats(*names)
+            path = FlowPlace(self.layout, *names).heartbeats
             name, owner = f"heartbeats.{'.'.join(names)}", f"{'/'.join(names)}/"
             yield path, Follower(table=name, owner=owner, platform=True)
 
@@ -138,19 +139,13 @@ class _Check:
     def written(self) -> Iterator[tuple[Path, Follower]]:
         """The tables that the flow writes."""
         pipeline, flow = self.pipeline, self.flow
-        live, staging = (
-            self.layout.table(flow.target.name),
-            self.layout.staging(pipeline.name, flow.name, self.ref.version, self.ref.refresh),
-        )
-        for path in evidence.own_tables(self.layout, pipeline, flow, self.ref):
-            if path == staging and not path.exists():
+        live = self.layout.table(flow.target.name)
+        for path in evidence.own_tables(self.ref, flow):
+            if path == self.ref.staging and not path.exists():
                 # A swap removes it.
                 continue
             name = flow.target.name if path == live else ".".join(path.relative_to(self.layout.lake).parts[:3])
-            is_platform = path in (
-                self.layout.quarantine(pipeline.name, flow.name),
-                self.layout.late(pipeline.name, flow.name),
-            )
+            is_platform = path in (self.ref.quarantine, self.ref.late)
             yield path, Follower(table=name, owner=f"{pipeline.name}/{flow.name}/", platform=is_platform)
 
     def _known(self, pipeline: Pipeline, flow: Flow, ref: Place) -> History:
@@ -190,7 +185,7 @@ def check_checkpoint(layout: Layout, resolved: ResolvedFlow, ref: Place, proven:
     Raises:
         CheckpointCorruptError: A table has.
     """
-    for path in evidence.own_tables(layout, resolved.pipeline, resolved.flow, ref):
+    for path in evidence.own_tables(ref, resolved.flow):
         position = proven.tables.get(path)
         if position is None:
             continue

@@ -19,6 +19,7 @@ from tidegate import registry, resolution, states
 from tidegate.errors import TidegateError
 from tidegate.layout import Layout
 from tidegate.ops import journal
+from tidegate.place import FlowPlace
 from tidegate.status import evaluation, flow_status, freshness
 
 if TYPE_CHECKING:
@@ -147,7 +148,7 @@ class StatusCache:
     def _open_entries(self, layout: Layout, status: FlowStatus) -> int | None:
         if not status.flow:
             return None
-        path = layout.quarantine(status.pipeline, status.flow)
+        path = FlowPlace(layout, status.pipeline, status.flow).quarantine
         if not path.is_dir():
             return 0
         return self._unless_unchanged(path, "open", lambda: journal.open_entries(layout, status.pipeline, status.flow))

@@ -12,9 +12,8 @@ from tidegate.place import FlowPlace
 from tidegate.probes import delta
 
 if TYPE_CHECKING:
-    from tidegate.layout import Layout
     from tidegate.place import Place
-    from tidegate.spec import Flow, Pipeline
+    from tidegate.spec import Flow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,51 +60,52 @@ class Unfinished:
         return "; ".join(parts)
 
 
-def read(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place, batch_id: int | None) -> Unfinished:
+def read(place: Place, flow: Flow, batch_id: int | None) -> Unfinished:
     """What the files of a flow say.
 
     Args:
         batch_id: The batch that was planned and not committed, or None.
     """
-    decision = None if batch_id is None else refusal.decision(ref, batch_id)
+    decision = None if batch_id is None else refusal.decision(place, batch_id)
     quarantined_whole = decision is not None and decision.action == "take"
     return Unfinished(
         batch=batch_id,
         quarantined_whole=quarantined_whole,
-        written=batch_id is not None and not quarantined_whole and _is_written(layout, pipeline, flow, ref, batch_id),
-        swap_pending=_swap_pending(layout, pipeline, flow, ref),
-        backfill=_unfinished_backfill(layout, pipeline, flow, ref),
-        claimed=_interrupted(layout, pipeline, flow, CLAIM),
-        undoing=_interrupted(layout, pipeline, flow, UNDO),
+        written=batch_id is not None and not quarantined_whole and _is_written(place, flow, batch_id),
+        swap_pending=_swap_pending(place, flow),
+        backfill=_unfinished_backfill(place, flow),
+        claimed=_interrupted(place, CLAIM),
+        undoing=_interrupted(place, UNDO),
     )
 
 
-def _is_written(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place, batch_id: int) -> bool:
+def _is_written(place: Place, flow: Flow, batch_id: int) -> bool:
     """Whether the table, or the staging table of a refresh, has a batch."""
-    staging = layout.staging(pipeline.name, flow.name, ref.version, ref.refresh)
-    versions = (delta.transaction_version(path, ref.app_id) for path in (staging, layout.table(flow.target.name)))
+    versions = (
+        delta.transaction_version(path, place.app_id) for path in (place.staging, place.layout.table(flow.target.name))
+    )
     return any(version is not None and version >= batch_id for version in versions)
 
 
-def _swap_pending(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> bool:
+def _swap_pending(place: Place, flow: Flow) -> bool:
     """Whether a full refresh is staged and not swapped into the live table yet."""
-    staging = layout.staging(pipeline.name, flow.name, ref.version, ref.refresh)
-    return staging.is_dir() and delta.transaction_version(layout.table(flow.target.name), ref.app_id) is None
+    return (
+        place.staging.is_dir() and delta.transaction_version(place.layout.table(flow.target.name), place.app_id) is None
+    )
 
 
-def _unfinished_backfill(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> int | None:
+def _unfinished_backfill(place: Place, flow: Flow) -> int | None:
     """The number of a backfill that wrote rows and did not finish, or None (`tidegate.spark.reprocessing.backfill`)."""
-    place = ref
     last = next((WINDOWS.read(place, number) for number in reversed(WINDOWS.numbers(place))), None)
     if last is None or last.done:
         return None
-    number, app_id = last.number, ref.windows_app_id
-    tables = (layout.table(flow.target.name), layout.quarantine(pipeline.name, flow.name))
+    number, app_id = last.number, place.windows_app_id
+    tables = (place.layout.table(flow.target.name), place.quarantine)
     return number if any(delta.transaction_version(path, app_id) == number for path in tables) else None
 
 
-def _interrupted(layout: Layout, pipeline: Pipeline, flow: Flow, marker: Note[Any, FlowPlace]) -> bool:
+def _interrupted(place: FlowPlace, marker: Note[Any, FlowPlace]) -> bool:
     """Whether a replay or an undo left the file that it removes at its end; one that is running holds the lease."""
-    if not marker.exists(FlowPlace(layout, pipeline.name, flow.name)):
+    if not marker.exists(place):
         return False
-    return lease.holder(layout, lease.checkpoint_resource(pipeline.name, flow.name)) is None
+    return lease.holder(place.layout, lease.checkpoint_resource(place.pipeline, place.flow)) is None

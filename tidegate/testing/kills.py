@@ -13,6 +13,7 @@ from typing import Any
 
 from tidegate import launch, registry
 from tidegate.formatting import count
+from tidegate.place import FlowPlace
 from tidegate.processes import end_group
 from tidegate.report import RunReport
 from tidegate.request import fresh_id
@@ -84,7 +85,7 @@ def expect_equal(lake: Lake, other: Lake, pipeline: Pipeline, what: str) -> None
     """
     for flow in pipeline.flows:
         by_id = not any(_keyed(table) for table in flow.source_tables)
-        for path in (lake.layout.table(flow.target.name), lake.layout.quarantine(pipeline.name, flow.name)):
+        for path in (lake.layout.table(flow.target.name), FlowPlace(lake.layout, pipeline.name, flow.name).quarantine):
             place = path.relative_to(lake.environment.lake)
             rows, expected = _rows(path, by_id=by_id), _rows(other.environment.lake / place, by_id=by_id)
             if rows != expected:

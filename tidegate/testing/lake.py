@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tidegate import registry
 from tidegate.environment import Environment
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.report import BatchRecord, RunReport
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spark.job import run_job
@@ -85,7 +86,7 @@ class Lake:
 
     def quarantined(self, flow: str, pipeline: str = "") -> pyarrow.Table:
         """The quarantine entries of a flow."""
-        return read(self.layout.quarantine(pipeline or self.pipeline, flow))
+        return read(FlowPlace(self.layout, pipeline or self.pipeline, flow).quarantine)
 
     def ledger(self, pipeline: str = "") -> list[dict[str, Any]]:
         """The lines of a pipeline's ledger, in the order in which they were recorded."""

@@ -174,7 +174,9 @@ def _set_status(lake: Lake) -> None:
     lines = "flight,origin\n" * 700
     read = lake.land("flights/2026-11-15.csv", lines)
     lake.land("flights/2026-11-17.csv", lines)
-    bronze, silver, gold = (Checkpoint(lake.layout.checkpoint("flights", flow.name, 1, 0)) for flow in pipeline.flows)
+    bronze, silver, gold = (
+        Checkpoint(Place(lake.layout, "flights", flow.name, 1, 0).checkpoint) for flow in pipeline.flows
+    )
     for each in (bronze, silver, gold):
         each.folder.mkdir(parents=True)
         (each.folder / "metadata").write_text('{"id":"0b7e6f0e-6d5a-4a55-9a35-0d8a9b5b6c11"}')

@@ -15,6 +15,7 @@ from tests.deployment import Deployment
 from tests.spark import flow_context as orders
 from tests.with_fields import with_fields
 from tidegate.ops import store
+from tidegate.place import Place
 from tidegate.spark.context import FlowContext
 from tidegate.spark.driver.listener import ProgressRecorder
 from tidegate.spark.flow import run_flow
@@ -76,7 +77,7 @@ def test_progress_in_an_unknown_format_is_a_warning_without_its_text(
         attempt="a",
         request=SimpleNamespace(mode="incremental"),
         layout=deployment.layout,
-        checkpoint=deployment.layout.checkpoint("flights", "bronze", 1, 0),
+        checkpoint=Place(deployment.layout, "flights", "bronze", 1, 0).checkpoint,
         pipeline=SimpleNamespace(name="flights"),
         spark=None,
     )

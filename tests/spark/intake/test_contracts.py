@@ -15,6 +15,7 @@ from tests.spark.orders import Declare, Orders, row
 from tidegate.checkpoints import progress
 from tidegate.ops import evolution
 from tidegate.ops.journal import Journal
+from tidegate.place import FlowPlace, Place
 from tidegate.quarantine import lifecycle
 from tidegate.quarantine.selection import Selection
 from tidegate.schema.changes import compare
@@ -84,7 +85,7 @@ def test_a_frozen_contract_refuses_the_batch_until_it_is_answered(orders: Orders
     assert refused.schema_change_id == silver.error["schema_change_id"], "the pages show which answer it waits for"
     assert [r["id"] for r in orders.silver()] == [1]
     assert orders.quarantined() == []
-    state = progress.read(orders.deployment.layout.checkpoint("orders", "silver", 1, 0))
+    state = progress.read(Place(orders.deployment.layout, "orders", "silver", 1, 0).checkpoint)
     assert (state.last_planned, state.last_committed) == (1, 0), "the batch is not committed"
     plan = orders.plan()
     assert not plan.work
@@ -258,7 +259,7 @@ def test_rules_can_be_selected_by_name_and_show_only_identifiers_and_declared_na
     assert {"(more than 100 names)", "user-agent", "gate"} < shown
     assert len([name for name in shown if re.fullmatch("name#[0-9a-f]{8}", name)]) == 3
     for rule in rules:
-        quarantine = orders.deployment.layout.quarantine("orders", "silver")
+        quarantine = FlowPlace(orders.deployment.layout, "orders", "silver").quarantine
         assert lifecycle.count_unclaimed(quarantine, Selection.check(rule=rule)) > 0
 
 

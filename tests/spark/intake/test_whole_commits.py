@@ -18,6 +18,7 @@ from tidegate import lateness
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.lease import checkpoint_resource
 from tidegate.ops import heartbeats, ledger
+from tidegate.place import FlowPlace
 from tidegate.report import BatchRecord
 from tidegate.spark import flow as flows
 from tidegate.spark.driver import lease
@@ -170,7 +171,7 @@ def test_an_idle_flow_writes_a_heartbeat_after_which_older_rows_are_late(spark: 
 
     flows.run_flow(context)
 
-    [beat] = table(context.layout.heartbeats("orders", "silver"))
+    [beat] = table(FlowPlace(context.layout, "orders", "silver").heartbeats)
     assert start - timedelta(hours=1) <= beat["event_time"] == beat["at"] - timedelta(hours=1)
     assert context.report.notes[0].startswith(
         "no new rows of bronze.orders for 1 hour: a heartbeat moved the watermark to "

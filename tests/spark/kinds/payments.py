@@ -14,6 +14,7 @@ from tests.resolved import resolved_flow
 from tests.spark import flow_context as orders
 from tidegate.checkpoints import checkpoint
 from tidegate.ops import heartbeats
+from tidegate.place import FlowPlace
 from tidegate.spark import runs
 from tidegate.spec import ChangeFeed, Flow, Pipeline, State, Table, Watermark
 from tidegate.status import lag
@@ -125,7 +126,7 @@ class Payments:
         self.rows: list[Row] = []
         self.code: Path | None = None
         layout = self.context().layout
-        self.path, self.beats = layout.table("silver.orders"), layout.heartbeats("orders", "silver")
+        self.path, self.beats = layout.table("silver.orders"), FlowPlace(layout, "orders", "silver").heartbeats
 
     def add(self, *rows: Row) -> None:
         """One commit with a file for each row."""

@@ -125,5 +125,4 @@ class Staged(Stream):
 
     def target(self, context: FlowContext) -> Path:
         """The staging table of the checkpoint."""
-        ref = context.ref
-        return context.layout.staging(context.pipeline.name, context.flow.name, ref.version, ref.refresh)
+        return context.ref.staging

@@ -62,7 +62,7 @@ def set_damaged_aside(context: FlowContext) -> None:
     """Move what cannot be read of the flow's tables aside: the end of a log that is cut off, or a folder without a readable version."""
     layout = context.layout
     moved = []
-    for path in damage.own_paths(layout, context.resolved, context.ref):
+    for path in damage.own_paths(context.ref, context.flow):
         aside = layout.aside(path, pendulum.now("UTC").format("YYYYMMDDTHHmmss"))
         readable = delta_history.readable_version(path)
         if readable is None:
@@ -89,7 +89,7 @@ def open_refresh(context: FlowContext, damages: Sequence[Damage], lost: int) -> 
 
     Its number is behind those of all transactions, also after a folder of checkpoints was put back or lost.
     """
-    paths = evidence.own_tables(context.layout, context.pipeline, context.flow, context.ref)
+    paths = evidence.own_tables(context.ref, context.flow)
     used = [context.ref.refresh]
     for path in paths:
         refs = (context.ref.of_stream(app_id) for app_id in delta.writers(path, context.app_id))

@@ -11,6 +11,7 @@ from tidegate.errors import NotDeliveredError
 from tidegate.formatting import count
 from tidegate.layout import Layout
 from tidegate.ops import store
+from tidegate.place import FlowPlace
 from tidegate.probes import files
 from tidegate.spec import FileSource
 from tidegate.status import changed_files, intervals
@@ -108,7 +109,9 @@ def _of_landed(
     landed = files.list_files(layout.landing(source.path), source.glob).files
     if window is not None:
         landed = files.modified_within(landed, window)
-    ingested = _ingested_files(layout.table(flow.target.name), layout.quarantine(pipeline.name, flow.name), window)
+    ingested = _ingested_files(
+        layout.table(flow.target.name), FlowPlace(layout, pipeline.name, flow.name).quarantine, window
+    )
     missing = tuple(file for file in landed if (file.path, file.modified_ms) not in ingested)
     when = f" of {window.summary()}" if window is not None else ""
     what = f"{len(missing):,} of {count(len(landed), 'landed file')}{when}, those that are not in bronze"

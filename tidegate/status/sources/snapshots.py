@@ -12,6 +12,7 @@ import pendulum
 from tidegate.checkpoints import progress, snapshots
 from tidegate.layout import Layout
 from tidegate.ops import store
+from tidegate.place import FlowPlace
 from tidegate.probes import delta
 from tidegate.status import intervals
 from tidegate.status.sources.source import NOTHING_READ, Backlog, MeasuredSource
@@ -102,7 +103,7 @@ def _is_empty(
 def _refused(layout: Layout, pipeline: Pipeline, landing: Flow, interval: Interval) -> bool:
     """Whether a file of it went to quarantine, and was not replayed since."""
     entries = store.select(
-        layout.quarantine(pipeline.name, landing.name),
+        FlowPlace(layout, pipeline.name, landing.name).quarantine,
         "SELECT _row_id FROM delta_table WHERE level = 'file' AND state <> 'replayed'",
     )
     return not {row["_row_id"] for row in entries}.isdisjoint(

@@ -103,7 +103,7 @@ def _has_read(layout: Layout, ref: Place, target: Path) -> bool:
     """Whether a landing flow has its table, or any checkpoint of it has planned a batch."""
     if delta.current_version(target) is not None:
         return True
-    versions = entries(layout.checkpoints(ref.pipeline, ref.flow), "v*")
+    versions = entries(ref.checkpoints, "v*")
     refreshes = [path for version in versions if version.is_dir() for path in entries(version) if path.is_dir()]
     return any(entry.name.isdecimal() for refresh in refreshes for entry in entries(refresh / "offsets"))
 

@@ -11,6 +11,7 @@ from tidegate.checkpoints.progress import DeltaPosition
 from tidegate.errors import OffsetsExpiredError
 from tidegate.formatting import count
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.probes import delta, delta_log
 from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource, absent
 
@@ -34,7 +35,7 @@ def backlog_of(layout: Layout, resolved: ResolvedFlow, ref: Place, committed: Pl
     """What a flow has not read of its tables; raises as `of_table`."""
     flow = resolved.flow
     if flow.state is not None and resolved.writer is not None:
-        beats = layout.heartbeats(resolved.pipeline.name, resolved.writer.name)
+        beats = FlowPlace(layout, resolved.pipeline.name, resolved.writer.name).heartbeats
         return of_stateful(layout, flow.feeds[0], beats, committed)
     return of_tables(layout, flow.feeds, committed, vector.starts(ref))
 
