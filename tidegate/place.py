@@ -7,7 +7,7 @@ silently drop every write under an old one (Delta's documentation, "Idempotent t
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate import identity
@@ -52,6 +52,10 @@ class FlowPlace:
         """The ``txnAppId`` of all undos of the flow's runs, for every checkpoint version."""
         return f"{self.pipeline}/{self.flow}/{identity.UNDO}"
 
+    def of_version(self, version: int) -> Place:
+        """The first checkpoint of a version."""
+        return Place(self.layout, self.pipeline, self.flow, version, 0)
+
     def of_stream(self, app_id: str) -> Place | None:
         """The checkpoint of the flow whose stream has this transaction id; None for other ids, and for those of other flows."""
         first = f"{self.pipeline}/{self.flow}/v"
@@ -87,7 +91,3 @@ class Place(FlowPlace):
     def windows_app_id(self) -> str:
         """The ``txnAppId`` of the backfills and reingests of windows that belong to this checkpoint."""
         return f"{self.app_id}/{identity.WINDOW}"
-
-    def of_version(self, version: int) -> Place:
-        """The first checkpoint of another version."""
-        return replace(self, version=version, refresh=0)

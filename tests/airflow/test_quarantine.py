@@ -162,7 +162,7 @@ def test_a_held_lease_is_a_transient_error(layout: Layout, entries: Path) -> Non
 
 
 def test_a_replay_of_a_flow_that_is_switched_off_is_refused_before_a_jvm_starts(layout: Layout, entries: Path) -> None:
-    overrides.switch(layout, "flights", "silver", on=False, by="ada", reason="frozen until Monday")
+    overrides.switch(FlowPlace(layout, "flights", "silver"), on=False, by="ada", reason="frozen until Monday")
     run = InProcessRun(build_quarantine_dag(), {**SILVER, "action": "replay"})
     assert run.execute("plan") == "failed"
     assert "switched off by ada" in run.message

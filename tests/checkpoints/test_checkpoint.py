@@ -66,7 +66,7 @@ def test_the_current_checkpoint_is_the_highest_refresh_of_the_declared_version(l
 
 def test_a_flow_that_never_ran_is_compatible(layout: Layout) -> None:
     check(layout, SILVER)
-    assert checkpoint.versions(layout, "trips", "silver") == {}
+    assert checkpoint.versions(FlowPlace(layout, "trips", "silver")) == {}
     assert not layout.lake.exists()
 
 
@@ -135,7 +135,7 @@ def test_versions_are_ordered_numerically(layout: Layout) -> None:
     for version in (10, 9, 1):
         write_sidecar(layout, replace(SILVER, checkpoint_version=version))
     REFUSAL.path(Place(layout, "trips", "silver", 9, 0)).write_text("{}")
-    assert list(checkpoint.versions(layout, "trips", "silver")) == [1, 9, 10]
+    assert list(checkpoint.versions(FlowPlace(layout, "trips", "silver"))) == [1, 9, 10]
 
 
 @pytest.mark.parametrize(

@@ -9,6 +9,7 @@ import pytest
 from tidegate.checkpoints import gap
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 
 
 def test_offsets_are_parsed_and_formatted() -> None:
@@ -25,20 +26,22 @@ def test_only_the_accepted_offsets_of_the_same_topic_are_skipped(tmp_path: Path)
     layout = Layout(tmp_path / "lake", tmp_path / "landing")
 
     def missing(begin: int, topic_id: str = "A") -> gap.Offsets:
-        accepted = gap.accepted(layout, "clicks", "bronze")
+        accepted = gap.accepted(FlowPlace(layout, "clicks", "bronze"))
         return gap.missing({0: 10, 1: 3}, {0: begin, 1: 3}, accepted, topic_id)
 
     assert (missing(10), missing(15)) == ({}, {0: (10, 14)})
     with pytest.raises(RequestError, match="reason is empty"):
-        gap.accept(layout, "clicks", "bronze", "clicks", "A", missing(15), by="ada", reason=" ")
-    decision = gap.accept(layout, "clicks", "bronze", "clicks", "A", missing(15), by="ada", reason="they were tests")
+        gap.accept(FlowPlace(layout, "clicks", "bronze"), "clicks", "A", missing(15), by="ada", reason=" ")
+    decision = gap.accept(
+        FlowPlace(layout, "clicks", "bronze"), "clicks", "A", missing(15), by="ada", reason="they were tests"
+    )
 
     assert decision.summary().startswith("offsets 0:10-14 of topic clicks accepted as a gap by ada on 20")
     assert (missing(15), missing(14), missing(15, "B")) == ({}, {}, {0: (10, 14)})
     assert missing(20) == {0: (15, 19)}, "the beginning of the topic has moved"
-    gap.accept(layout, "clicks", "bronze", "clicks", "A", missing(20), by="ada", reason="these too")
+    gap.accept(FlowPlace(layout, "clicks", "bronze"), "clicks", "A", missing(20), by="ada", reason="these too")
     assert (missing(20), missing(21)) == ({}, {0: (20, 20)})
-    accepted = gap.accepted(layout, "clicks", "bronze")
+    accepted = gap.accepted(FlowPlace(layout, "clicks", "bronze"))
     assert gap.missing({0: 8}, {0: 20}, accepted, "A") == {0: (8, 19)}, (
         "the offsets before the accepted ones are missing"
     )

@@ -35,7 +35,9 @@ def pipeline(project: Project) -> Pipeline:
 
 def test_a_flow_that_is_switched_off_has_no_work_whatever_its_lag(project: Project, pipeline: Pipeline) -> None:
     assert decide(project.environment, resolved(pipeline), pipeline.flows).lags[0].has_work
-    overrides.switch(project.layout, "orders", "bronze", on=False, by="ada", reason="the source sends rubbish")
+    overrides.switch(
+        FlowPlace(project.layout, "orders", "bronze"), on=False, by="ada", reason="the source sends rubbish"
+    )
 
     decided = decide(project.environment, resolved(pipeline), pipeline.flows)
 
@@ -45,31 +47,31 @@ def test_a_flow_that_is_switched_off_has_no_work_whatever_its_lag(project: Proje
     assert bronze.reason.endswith(": the source sends rubbish")
     assert not decided.work, "what is below has nothing new either"
     with pytest.raises(RequestError, match=r"is switched off by ada .*: tidegate flow on orders bronze --reason"):
-        overrides.check_on(project.layout, "orders", "bronze")
-    overrides.switch(project.layout, "orders", "bronze", on=True, by="bob", reason="corrected")
+        overrides.check_on(FlowPlace(project.layout, "orders", "bronze"))
+    overrides.switch(FlowPlace(project.layout, "orders", "bronze"), on=True, by="bob", reason="corrected")
     assert decide(project.environment, resolved(pipeline), pipeline.flows).work
-    overrides.check_on(project.layout, "orders", "bronze")
-    summaries = [each.summary() for each in overrides.history(project.layout, "orders", "bronze")]
+    overrides.check_on(FlowPlace(project.layout, "orders", "bronze"))
+    summaries = [each.summary() for each in overrides.history(FlowPlace(project.layout, "orders", "bronze"))]
     assert [line.rpartition(": ")[2] for line in summaries] == ["the source sends rubbish", "corrected"]
 
 
 def test_a_flow_that_is_switched_off_stays_off_when_its_upstream_flow_has_work(
     project: Project, pipeline: Pipeline
 ) -> None:
-    overrides.switch(project.layout, "orders", "silver", on=False, by="ada", reason="a test")
+    overrides.switch(FlowPlace(project.layout, "orders", "silver"), on=False, by="ada", reason="a test")
     decided = decide(project.environment, resolved(pipeline), pipeline.flows)
     assert [lag.has_work for lag in decided.lags] == [True, False, False]
 
 
 def test_a_decision_without_a_reason_or_without_effect_is_refused(project: Project, pipeline: Pipeline) -> None:
     with pytest.raises(RequestError, match="reason is empty"):
-        overrides.switch(project.layout, "orders", "gold", on=False, by="ada", reason=" ")
+        overrides.switch(FlowPlace(project.layout, "orders", "gold"), on=False, by="ada", reason=" ")
     with pytest.raises(RequestError, match="is already on"):
-        overrides.switch(project.layout, "orders", "gold", on=True, by="ada", reason="a test")
-    overrides.switch(project.layout, "orders", "gold", on=False, by="ada", reason="a test")
+        overrides.switch(FlowPlace(project.layout, "orders", "gold"), on=True, by="ada", reason="a test")
+    overrides.switch(FlowPlace(project.layout, "orders", "gold"), on=False, by="ada", reason="a test")
     with pytest.raises(RequestError, match="off: switched off by ada"):
-        overrides.switch(project.layout, "orders", "gold", on=False, by="bob", reason="me too")
-    assert len(overrides.history(project.layout, "orders", "gold")) == 1
+        overrides.switch(FlowPlace(project.layout, "orders", "gold"), on=False, by="bob", reason="me too")
+    assert len(overrides.history(FlowPlace(project.layout, "orders", "gold"))) == 1
 
 
 def test_a_file_can_be_skipped_until_it_is_read(project: Project, pipeline: Pipeline) -> None:
@@ -83,9 +85,9 @@ def test_a_file_can_be_skipped_until_it_is_read(project: Project, pipeline: Pipe
 
     overrides.skip(ref, bronze, "day=1/poison.csv", by="ada", reason="kills the driver")
 
-    assert list(overrides.skipped_files(project.layout, "orders", "bronze")) == ["day=1/poison.csv"]
+    assert list(overrides.skipped_files(FlowPlace(project.layout, "orders", "bronze"))) == ["day=1/poison.csv"]
     overrides.skip(ref, bronze, "day=1/poison.csv", by="ada", reason="not that one", undo=True)
-    assert overrides.skipped_files(project.layout, "orders", "bronze") == {}
+    assert overrides.skipped_files(FlowPlace(project.layout, "orders", "bronze")) == {}
     with pytest.raises(RequestError, match="not among the files"):
         overrides.skip(ref, bronze, "day=1/poison.csv", by="ada", reason="again", undo=True)
 

@@ -6,18 +6,18 @@ from pathlib import Path
 
 from tidegate.checkpoints import snapshots
 from tidegate.layout import Layout
-from tidegate.place import Place
+from tidegate.place import FlowPlace, Place
 
 
 def test_the_last_announced_snapshot_is_the_newest_of_many(tmp_path: Path) -> None:
     layout = Layout(tmp_path / "lake", tmp_path / "landing")
     place = Place(layout, "shop", "silver", 1, 0)
-    assert snapshots.announced(layout, "shop", "silver") is None
+    assert snapshots.announced(FlowPlace(layout, "shop", "silver")) is None
 
     for day in range(1, 12):
         snapshots.announce(place, f"2026-01-{day:02}", {f"/{day}.csv": day})
 
-    newest = snapshots.announced(layout, "shop", "silver")
+    newest = snapshots.announced(FlowPlace(layout, "shop", "silver"))
     assert newest is not None
     assert (newest.number, newest.name, newest.files) == (10, "2026-01-11", {"/11.csv": 11})
 
@@ -28,7 +28,7 @@ def test_the_table_has_the_snapshot_before_until_the_batch_is_committed(tmp_path
     names = []
     for batch_id, day in ((0, 1), (1, 2), (1, 3)):
         snapshots.announce(place, f"2026-01-{day:02}", {})
-        newest = snapshots.announced(layout, "shop", "silver")
+        newest = snapshots.announced(FlowPlace(layout, "shop", "silver"))
         assert newest is not None
         snapshots.choose(place, batch_id, newest)
         compared = snapshots.compared(place)

@@ -15,6 +15,7 @@ from tidegate.layout import Layout
 from tidegate.ops import ledger, metrics
 from tidegate.pages.content import Content
 from tidegate.pages.site import export
+from tidegate.place import FlowPlace
 from tidegate.report import ExpectationResult
 
 FLIGHTS = samples.flights()
@@ -111,7 +112,9 @@ def test_a_backfill_is_listed_without_a_page_and_its_verdict_belongs_to_no_batch
 def test_an_accepted_gap_is_listed_and_changes_no_batch(layout: Layout) -> None:
     samples.fill(layout, samples.batch(1))
     before = page(layout, "v1-0-batch-1")
-    gap.accept(layout, "flights", "silver", "clicks", "an id", {0: (10, 14)}, by="ada", reason="they were tests")
+    gap.accept(
+        FlowPlace(layout, "flights", "silver"), "clicks", "an id", {0: (10, 14)}, by="ada", reason="they were tests"
+    )
     ledger.record_gaps(layout, "flights", "silver")
     assert "5 filtered by gap(clicks 0:10-14)" in page(layout, "index")
     assert page(layout, "v1-0-batch-1") == before

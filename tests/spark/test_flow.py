@@ -29,7 +29,7 @@ from tidegate.errors import (
 from tidegate.impact import Impact
 from tidegate.layout import Layout
 from tidegate.ops import store
-from tidegate.place import Place
+from tidegate.place import FlowPlace, Place
 from tidegate.probes import delta
 from tidegate.report import BatchRecord, Verdict
 from tidegate.spark import flow, runs
@@ -207,7 +207,7 @@ def test_after_a_refused_swap_the_corrected_code_derives_the_table_again(spark: 
     for _ in range(2):
         with pytest.raises(RewriteRefusedError, match=r"delete 2 of 2 rows .* and send 2 of 2 source rows"):
             run(spark, tmp_path, silver, transform=broken)
-    note = rewrite.refused(dry.layout, "orders", "silver")
+    note = rewrite.refused(FlowPlace(dry.layout, "orders", "silver"))
     assert note is not None and note.impact == dry.report.impact, "the dry run had counted the same"
     assert len(orders.table(dry.live)) == 2
 
@@ -216,7 +216,7 @@ def test_after_a_refused_swap_the_corrected_code_derives_the_table_again(spark: 
     assert (corrected.report.refresh, [line.kind for line in corrected.report.batches]) == (1, ["upsert", "swap"])
     assert [row["amount"] for row in orders.table(corrected.live)] == [5, 6]
     assert {row["state"] for row in orders.table(corrected.quarantine)} == {"expired"}
-    assert rewrite.recorded(dry.layout, "orders", "silver") is None
+    assert rewrite.recorded(FlowPlace(dry.layout, "orders", "silver")) is None
     assert not list((tmp_path / "lake" / "staging" / "orders").iterdir()), "also what was refused is deleted"
 
 

@@ -88,7 +88,7 @@ def test_an_unreadable_source_does_not_fail_a_flow_that_is_switched_off_and_dama
 ) -> None:
     layout, environment = orders.deployment.layout, orders.deployment.environment
     flows = resolution.load("orders", environment.project).flows
-    overrides.switch(layout, "orders", "bronze", on=False, by="ada", reason="the folder has moved")
+    overrides.switch(FlowPlace(layout, "orders", "bronze"), on=False, by="ada", reason="the folder has moved")
     damaged = OVERRIDES.path(FlowPlace(layout, "orders", "gold"))
     damaged.parent.mkdir(parents=True)
     damaged.write_text('{"act": "off", "by"')
@@ -235,14 +235,14 @@ def test_a_flow_that_is_switched_off_is_skipped_with_its_reason_and_its_downstre
 ) -> None:
     orders.land(row(1))
     layout = orders.deployment.layout
-    overrides.switch(layout, "orders", "silver", on=False, by="ada", reason="its suite is being fixed")
+    overrides.switch(FlowPlace(layout, "orders", "silver"), on=False, by="ada", reason="its suite is being fixed")
 
     report = orders.run("bronze", "silver", "gold")
 
     assert states(report) == {"bronze": "done", "silver": "skipped", "gold": "idle"}
     assert report.flow("silver").notes[-1].endswith("its suite is being fixed")
     assert not layout.table("silver.orders").exists()
-    overrides.switch(layout, "orders", "silver", on=True, by="ada", reason="it is fixed")
+    overrides.switch(FlowPlace(layout, "orders", "silver"), on=True, by="ada", reason="it is fixed")
     again = orders.run("silver", "gold")
     assert states(again) == {"silver": "done", "gold": "done"}
     before, after = again.flow("silver").lag_before, again.flow("silver").lag_after

@@ -9,6 +9,7 @@ import pytest
 from tests.deployment import Deployment
 from tidegate import registry
 from tidegate.checkpoints import checkpoint, overrides
+from tidegate.place import FlowPlace
 
 pytestmark = pytest.mark.jvm
 
@@ -23,7 +24,7 @@ def test_a_skipped_file_is_quarantined_unread_and_a_flow_that_is_switched_off_is
     bronze = pipeline.flow("bronze")
     ref = checkpoint.current(layout, pipeline, bronze)
     overrides.skip(ref, bronze, "poison.csv", by="ada", reason="crashes the driver")
-    overrides.switch(layout, "flights", "silver", on=False, by="ada", reason="its suite is being fixed")
+    overrides.switch(FlowPlace(layout, "flights", "silver"), on=False, by="ada", reason="its suite is being fixed")
     # The bytes are not UTF-8: reading the file would be another rule.
     poison.write_bytes(b"\xff" * 10)
 
@@ -39,6 +40,6 @@ def test_a_skipped_file_is_quarantined_unread_and_a_flow_that_is_switched_off_is
     source = json.loads(entry["source"])
     assert (entry["level"], entry["rules"]) == ("file", ["skipped_file"])
     assert (source["path"], source["sha256"]) == (str(poison), "")
-    overrides.switch(layout, "flights", "silver", on=True, by="ada", reason="it is fixed")
+    overrides.switch(FlowPlace(layout, "flights", "silver"), on=True, by="ada", reason="it is fixed")
     assert deployment.run().flow("silver").state in ("done", "idle")
     assert deployment.quarantined("bronze").num_rows == 1

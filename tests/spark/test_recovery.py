@@ -15,7 +15,7 @@ from tests.spark.test_doubts import cut, lose, put_back, remove, restore, tear
 from tidegate import resolution
 from tidegate.checkpoints import overrides
 from tidegate.layout import Layout
-from tidegate.place import Place
+from tidegate.place import FlowPlace, Place
 from tidegate.planning import recovery
 from tidegate.planning.recovery import Recovery
 
@@ -125,7 +125,7 @@ def test_a_damaged_lake_is_recovered_in_the_order_of_its_graph(
         assert layout.table("bronze.orders").exists() == bool(rows)
     assert planned(orders).lines() == []
     assert [row["id"] for row in orders.silver()] == [1, 11]
-    (decision,) = overrides.history(layout, "orders", "bronze")
+    (decision,) = overrides.history(FlowPlace(layout, "orders", "bronze"))
     assert decision.summary().startswith("the loss of 1 file of orders, removed or changed since: 2.json accepted by ")
     assert [line["read"] for line in orders.deployment.ledger("orders") if line["kind"] == "gap"] == [1]
     orders.deployment.expect_a_balanced_ledger("orders")

@@ -29,7 +29,7 @@ from tidegate.errors import (
     TopicReplacedError,
 )
 from tidegate.ops import plans, store
-from tidegate.place import Place
+from tidegate.place import FlowPlace, Place
 from tidegate.probes import kafka
 from tidegate.runtime.jars import class_path
 from tidegate.spec import AfterTables, Flow, KafkaSource, Pipeline
@@ -212,7 +212,7 @@ def test_exactly_the_lost_messages_are_accepted_as_a_gap_and_reading_continues_a
     resource = lease.checkpoint_resource("clicks", "bronze")
     with lease.hold(clicks.project.layout, (resource,), what="a run"), pytest.raises(LeaseHeldError):
         clicks.accept_gap({0: (10, 14)})
-    assert overrides.history(clicks.project.layout, "clicks", "bronze") == []
+    assert overrides.history(FlowPlace(clicks.project.layout, "clicks", "bronze")) == []
 
     assert (
         clicks.accept_gap({0: (10, 14)})

@@ -71,7 +71,7 @@ def test_permanent_errors_come_before_transient_ones(project: SampleProject) -> 
 
 
 def test_a_flow_that_is_switched_off_does_not_fail_and_blocks_no_flow(project: SampleProject) -> None:
-    overrides.switch(project.layout, "trips", "lost", on=False, by="ada", reason="the folder has moved")
+    overrides.switch(FlowPlace(project.layout, "trips", "lost"), on=False, by="ada", reason="the folder has moved")
     plan = project.plan(LOST, BELOW, pipeline=PIPELINE)
     lost, below = plan.lags
     assert (plan.errors, lost.failed, lost.switched_off) == ((), False, True)

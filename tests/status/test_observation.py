@@ -156,7 +156,9 @@ def test_a_flow_that_was_switched_off_because_its_source_is_gone_is_not_late(pro
     landing = project.folder / "landing" / "orders"
     landing.rmdir()
     landing.write_text("a file where a folder was")
-    overrides.switch(project.layout, "orders", "bronze", on=False, by="ada", reason="the supplier has closed")
+    overrides.switch(
+        FlowPlace(project.layout, "orders", "bronze"), on=False, by="ada", reason="the supplier has closed"
+    )
     late = rules(project, pipeline, pendulum.now("UTC").add(hours=5))
     assert late == {("bronze", "unreadable"), ("silver", "missed"), ("gold", "missed")}
 

@@ -63,7 +63,7 @@ def compare(project: SampleProject, batch_id: int, name: str, *, commit: bool = 
     ref = checkpoint.current(project.layout, pipeline(), SILVER)
     files = {str(path): int(LANDED * 1000) for path in (project.landing / f"dt={name}").glob("[ab].csv")}
     snapshots.announce(ref, name, files)
-    newest = snapshots.announced(project.layout, "trips", "silver")
+    newest = snapshots.announced(FlowPlace(project.layout, "trips", "silver"))
     assert newest is not None
     project.checkpoint("silver").plan(batch_id, {"logOffset": batch_id})
     snapshots.choose(ref, batch_id, newest)
@@ -242,7 +242,9 @@ def test_a_crash_after_a_newer_snapshot_took_the_place_of_a_refused_one_leaves_w
     refused = snapshots.compared(ref)
     assert refused is not None
     snapshots.choose(ref, 1, refused.snapshot)
-    assert rewrite.recorded(project.layout, "trips", "silver") == judged, "the same snapshot is still refused"
+    assert rewrite.recorded(FlowPlace(project.layout, "trips", "silver")) == judged, (
+        "the same snapshot is still refused"
+    )
 
     land_day(project, 7, "a.csv", "b.csv", "_manifest")
     read_all(project)
@@ -250,7 +252,9 @@ def test_a_crash_after_a_newer_snapshot_took_the_place_of_a_refused_one_leaves_w
 
     crashed = measured(project)
     assert (crashed.refused_by, crashed.has_work, crashed.pending_batch) == (None, True, 1)
-    assert rewrite.recorded(project.layout, "trips", "silver") is None, "nor is a number accepted for the newer one"
+    assert rewrite.recorded(FlowPlace(project.layout, "trips", "silver")) is None, (
+        "nor is a number accepted for the newer one"
+    )
     assert refusal.recorded(ref) == {}
 
 

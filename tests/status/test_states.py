@@ -127,7 +127,7 @@ def ended(project: Project, hours_ago: float, *, final: bool = True, **states: A
 def off(project: Project) -> Iterator[Case]:
     caught_up(project)
     pending(project)
-    overrides.switch(project.layout, "orders", "silver", on=False, by="ada", reason="wrong numbers")
+    overrides.switch(FlowPlace(project.layout, "orders", "silver"), on=False, by="ada", reason="wrong numbers")
     yield "orders", "silver", "switched off by ada"
 
 

@@ -90,16 +90,16 @@ ORIGIN: Note[dict[str, Any], Place] = Note(
 )
 
 
-def versions(layout: Layout, dag_id: str, flow: str) -> dict[int, Sidecar]:
+def versions(place: FlowPlace) -> dict[int, Sidecar]:
     """The sidecars by version, oldest first.
 
     Raises:
         DamagedFileError: A sidecar does not have the content that Tidegate writes.
     """
     sidecars = {}
-    for entry in entries(FlowPlace(layout, dag_id, flow).checkpoints, "v*.json"):
+    for entry in entries(place.checkpoints, "v*.json"):
         number = entry.stem.removeprefix("v")
-        sidecar = SIDECAR.read(Place(layout, dag_id, flow, int(number), 0)) if number.isdigit() else None
+        sidecar = SIDECAR.read(place.of_version(int(number))) if number.isdigit() else None
         if sidecar is not None:
             sidecars[int(number)] = sidecar
     return dict(sorted(sidecars.items()))
@@ -115,7 +115,7 @@ def check_compatible(layout: Layout, resolved: ResolvedFlow) -> None:
         DamagedFileError: The sidecar cannot be read.
     """
     flow = resolved.flow
-    sidecars = versions(layout, resolved.pipeline.name, flow.name)
+    sidecars = versions(FlowPlace(layout, resolved.pipeline.name, flow.name))
     if sidecars and flow.checkpoint_version < max(sidecars):
         newest = max(sidecars)
         raise CheckpointIncompatibleError(

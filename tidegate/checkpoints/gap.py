@@ -17,7 +17,7 @@ from tidegate.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tidegate.layout import Layout
+    from tidegate.place import FlowPlace
 
 Offsets = dict[int, tuple[int, int]]
 """By partition: the first offset and the last."""
@@ -48,13 +48,13 @@ def format_offsets(offsets: Mapping[int, tuple[int, int]]) -> str:
     return " ".join(f"{partition}:{first}-{last}" for partition, (first, last) in sorted(offsets.items()))
 
 
-def accepted(layout: Layout, dag_id: str, flow: str) -> list[Override]:
+def accepted(place: FlowPlace) -> list[Override]:
     """The accepted gaps of a flow, oldest first.
 
     Raises:
         CheckpointCorruptError: The file of overrides cannot be parsed.
     """
-    return [each for each in overrides.history(layout, dag_id, flow) if each.act == "gap"]
+    return [each for each in overrides.history(place) if each.act == "gap"]
 
 
 def missing(
@@ -87,9 +87,7 @@ def missing(
     return gaps
 
 
-def accept(
-    layout: Layout, dag_id: str, flow: str, topic: str, topic_id: str, lost: Offsets, *, by: str, reason: str
-) -> Override:
+def accept(place: FlowPlace, topic: str, topic_id: str, lost: Offsets, *, by: str, reason: str) -> Override:
     """Record that a gap is accepted; the flow's next run continues after it.
 
     Raises:
@@ -103,4 +101,4 @@ def accept(
         topic_id=topic_id,
         offsets={str(partition): [first, last] for partition, (first, last) in sorted(lost.items())},
     )
-    return overrides.record(layout, dag_id, flow, decision)
+    return overrides.record(place, decision)

@@ -13,7 +13,6 @@ from tidegate.advice import Command, Edit, Either, OutsideAct
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.note import NoteLines
 from tidegate.errors import RequestError
-from tidegate.layout import Layout
 from tidegate.place import FlowPlace, Place
 from tidegate.report import now
 from tidegate.spec import FileSource, Flow
@@ -78,55 +77,55 @@ OVERRIDES: NoteLines[Override, FlowPlace] = NoteLines(
 )
 
 
-def history(layout: Layout, dag_id: str, flow: str) -> list[Override]:
+def history(place: FlowPlace) -> list[Override]:
     """All decisions about a flow, oldest first.
 
     Raises:
         DamagedFileError: A line is not a decision.
     """
-    return OVERRIDES.read(FlowPlace(layout, dag_id, flow))
+    return OVERRIDES.read(place)
 
 
-def switched_off(layout: Layout, dag_id: str, flow: str) -> Override | None:
+def switched_off(place: FlowPlace) -> Override | None:
     """The decision that switched a flow off; None when the flow is on."""
-    newest = [each for each in history(layout, dag_id, flow) if each.act in ("off", "on")][-1:]
+    newest = [each for each in history(place) if each.act in ("off", "on")][-1:]
     return newest[0] if newest and newest[0].act == "off" else None
 
 
-def check_on(layout: Layout, dag_id: str, flow: str) -> None:
+def check_on(place: FlowPlace) -> None:
     """Check that a flow is switched on.
 
     Raises:
         RequestError: It is switched off.
     """
-    off = switched_off(layout, dag_id, flow)
+    off = switched_off(place)
     if off is not None:
         raise RequestError(
-            f"flow {flow!r} of {dag_id!r} is {off.summary()}.",
-            Command.tidegate("flow", "on", dag_id, flow, "--reason", "…", says="switch it on first: {}"),
+            f"flow {place.flow!r} of {place.pipeline!r} is {off.summary()}.",
+            Command.tidegate("flow", "on", place.pipeline, place.flow, "--reason", "…", says="switch it on first: {}"),
         )
 
 
-def skipped_files(layout: Layout, dag_id: str, flow: str) -> dict[str, Override]:
+def skipped_files(place: FlowPlace) -> dict[str, Override]:
     """The skipped files, relative to the landing folder, each with its decision."""
-    newest = {each.file: each for each in history(layout, dag_id, flow) if each.file is not None}
+    newest = {each.file: each for each in history(place) if each.file is not None}
     return {file: each for file, each in newest.items() if each.act == "skip"}
 
 
-def switch(layout: Layout, dag_id: str, flow: str, *, on: bool, by: str, reason: str) -> Override:
+def switch(place: FlowPlace, *, on: bool, by: str, reason: str) -> Override:
     """Switch a flow off or on, from its next run on. A run in progress is not affected.
 
     Raises:
         RequestError: The reason is empty, or the flow is in that state already.
     """
-    current = switched_off(layout, dag_id, flow)
+    current = switched_off(place)
     if (current is None) == on:
         state = "on" if on else f"off: {current.summary()}" if current is not None else "off"
         raise RequestError(
-            f"flow {flow!r} of {dag_id!r} is already {state}",
+            f"flow {place.flow!r} of {place.pipeline!r} is already {state}",
             Edit("nothing is left to do", "request"),
         )
-    return record(layout, dag_id, flow, Override(act="on" if on else "off", by=by, reason=reason))
+    return record(place, Override(act="on" if on else "off", by=by, reason=reason))
 
 
 def skip(place: Place, flow: Flow, file: str, *, by: str, reason: str, undo: bool = False) -> Override:
@@ -147,12 +146,12 @@ def skip(place: Place, flow: Flow, file: str, *, by: str, reason: str, undo: boo
         )
     folder = place.layout.landing(flow.source.path)
     if undo:
-        if file not in skipped_files(place.layout, place.pipeline, flow.name):
+        if file not in skipped_files(place):
             raise RequestError(
                 f"{file} is not among the files to skip",
                 Command.tidegate("flow", "show", place.pipeline, says="`{}` lists them"),
             )
-        return record(place.layout, place.pipeline, flow.name, Override(act="read", by=by, reason=reason, file=file))
+        return record(place, Override(act="read", by=by, reason=reason, file=file))
     if not (folder / file).is_file():
         raise RequestError(
             f"there is no file {file} in {folder}",
@@ -172,10 +171,10 @@ def skip(place: Place, flow: Flow, file: str, *, by: str, reason: str, undo: boo
                 OutsideAct("delete them at the source"),
             ),
         )
-    return record(place.layout, place.pipeline, flow.name, Override(act="skip", by=by, reason=reason, file=file))
+    return record(place, Override(act="skip", by=by, reason=reason, file=file))
 
 
-def record(layout: Layout, dag_id: str, flow: str, decision: Override) -> Override:
+def record(place: FlowPlace, decision: Override) -> Override:
     """Append a decision.
 
     Raises:
@@ -186,5 +185,5 @@ def record(layout: Layout, dag_id: str, flow: str, decision: Override) -> Overri
             "the reason is empty",
             Edit("say why, it is recorded with the decision", "request"),
         )
-    OVERRIDES.append(FlowPlace(layout, dag_id, flow), decision)
+    OVERRIDES.append(place, decision)
     return decision

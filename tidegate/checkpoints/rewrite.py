@@ -11,7 +11,6 @@ from dataclasses import dataclass, field
 
 from tidegate.checkpoints.note import Note
 from tidegate.impact import Impact
-from tidegate.layout import Layout
 from tidegate.place import FlowPlace
 from tidegate.report import now
 
@@ -54,14 +53,14 @@ def record(place: FlowPlace, judged: JudgedRewrite) -> None:
     REWRITE.write(place, judged)
 
 
-def recorded(layout: Layout, dag_id: str, flow: str) -> JudgedRewrite | None:
+def recorded(place: FlowPlace) -> JudgedRewrite | None:
     """The recorded judgement; None without one."""
-    return REWRITE.read(FlowPlace(layout, dag_id, flow))
+    return REWRITE.read(place)
 
 
-def refused(layout: Layout, dag_id: str, flow: str) -> JudgedRewrite | None:
+def refused(place: FlowPlace) -> JudgedRewrite | None:
     """The recorded judgement, if it is a refusal."""
-    judged = recorded(layout, dag_id, flow)
+    judged = recorded(place)
     return judged if judged is not None and judged.reasons else None
 
 

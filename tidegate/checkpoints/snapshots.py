@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints import refusal, rewrite
 from tidegate.checkpoints.note import Note, NumberedNotes
-from tidegate.layout import Layout
 from tidegate.place import FlowPlace, Place
 from tidegate.report import now
 
@@ -68,16 +67,15 @@ COMPARED: Note[Compared, Place] = Note(
 )
 
 
-def announced(layout: Layout, dag_id: str, flow: str) -> Snapshot | None:
+def announced(place: FlowPlace) -> Snapshot | None:
     """The newest announced snapshot; None without one."""
-    place = FlowPlace(layout, dag_id, flow)
     numbers = SNAPSHOTS.numbers(place)
     return SNAPSHOTS.read(place, numbers[-1]) if numbers else None
 
 
 def announce(place: Place, name: str, files: Mapping[str, int]) -> None:
     """Announce a complete snapshot; the caller holds the flow's lease."""
-    newest = announced(place.layout, place.pipeline, place.flow)
+    newest = announced(place)
     snapshot = Snapshot(number=0 if newest is None else newest.number + 1, name=name, files=files)
     SNAPSHOTS.write(place, snapshot.number, snapshot)
 
@@ -92,7 +90,7 @@ def choose(place: Place, batch_id: int, snapshot: Snapshot) -> None:
     newest = compared(place)
     if newest is None or newest.snapshot.number != snapshot.number:
         # Before the choice is recorded: `plan` finds this snapshot by what was chosen before.
-        judged = rewrite.recorded(place.layout, place.pipeline, place.flow)
+        judged = rewrite.recorded(place)
         if judged is not None and judged.app_id == place.app_id:
             rewrite.clear(place)
         refusal.clear(place)

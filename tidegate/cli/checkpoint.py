@@ -13,7 +13,7 @@ from tidegate.cli import console, project
 from tidegate.errors import EX_CONFIG, TidegateError
 from tidegate.folders import entries
 from tidegate.layout import Layout
-from tidegate.place import Place
+from tidegate.place import FlowPlace, Place
 from tidegate.resolution import ResolvedFlow
 
 _HEADERS = ("flow", "version", "refresh", "in use", "fingerprint", "created at", "planned", "committed", "note")
@@ -43,7 +43,7 @@ def _lines(layout: Layout, resolved: ResolvedFlow) -> Iterator[dict[str, Any]]:
     pipeline, flow = resolved.pipeline, resolved.flow
     current = checkpoints.current(layout, pipeline, flow)
     try:
-        sidecars = checkpoints.versions(layout, pipeline.name, flow.name)
+        sidecars = checkpoints.versions(FlowPlace(layout, pipeline.name, flow.name))
     except TidegateError as error:
         yield {**_empty(flow.name, flow.checkpoint_version, current.refresh), "in_use": True, "error": error.message}
         return

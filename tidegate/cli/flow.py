@@ -11,6 +11,7 @@ import typer
 from tidegate.checkpoints import checkpoint, gap, overrides
 from tidegate.cli import console, project
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.spec import Flow
 from tidegate.status import lost_messages
 
@@ -90,7 +91,7 @@ def show(
     """Show the decisions about a pipeline's flows, oldest first. Starts no JVM."""
     layout = Layout.of(project.read())
     flows = project.load(name).flows
-    decisions = [(flow.name, each) for flow in flows for each in overrides.history(layout, name, flow.name)]
+    decisions = [(flow.name, each) for flow in flows for each in overrides.history(FlowPlace(layout, name, flow.name))]
     decisions.sort(key=lambda decision: datetime.fromisoformat(decision[1].at))
     if as_json:
         output = [{"flow": flow, **asdict(each)} for flow, each in decisions]
@@ -105,7 +106,7 @@ def show(
 def _switch(name: str, flow: str, reason: str, *, on: bool) -> None:
 
     layout, only = _selected_flow(name, flow)
-    decision = overrides.switch(layout, name, only.name, on=on, by=project.current_user(), reason=reason)
+    decision = overrides.switch(FlowPlace(layout, name, only.name), on=on, by=project.current_user(), reason=reason)
     console.echo(f"{name}/{flow}: {decision.summary()}")
 
 

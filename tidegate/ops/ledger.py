@@ -14,6 +14,7 @@ import pendulum
 from tidegate import identity, json_codec
 from tidegate.checkpoints import overrides
 from tidegate.ops import store
+from tidegate.place import FlowPlace
 from tidegate.probes import delta_table
 from tidegate.report import BatchRecord, Verdict, now
 
@@ -56,7 +57,7 @@ def record_gaps(layout: Layout, pipeline: str, flow: str) -> None:
     Args:
         layout: The lake; the caller holds the flow's lease.
     """
-    accepted = (each for each in overrides.history(layout, pipeline, flow) if each.act in ("gap", "loss"))
+    accepted = (each for each in overrides.history(FlowPlace(layout, pipeline, flow)) if each.act in ("gap", "loss"))
     for number, decision in enumerate(accepted):
         lost = {
             f"{identity.GAP}({decision.topic} {partition}:{first}-{last})": last - first + 1

@@ -14,6 +14,7 @@ from tidegate.ops.journal import Journal, Line, Summary
 from tidegate.ops.journal_tables import TREND
 from tidegate.ops.judgements import Judgement
 from tidegate.pages import shares, state_trend, trend
+from tidegate.place import FlowPlace
 from tidegate.spec import Flow, Pipeline
 
 PER_PAGE = 50
@@ -115,7 +116,7 @@ class Content:
     def _versions(self, pipeline: str, name: str, declared: Flow | None) -> Iterator[Values]:
         """Checkpoint versions, the newest first: those with a sidecar or with ledger lines, one per refresh."""
         try:
-            sidecars = checkpoint.versions(self.layout, pipeline, name)
+            sidecars = checkpoint.versions(FlowPlace(self.layout, pipeline, name))
         except TidegateError:
             # The flow's status shows this error.
             sidecars = {}

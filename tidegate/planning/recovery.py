@@ -17,6 +17,7 @@ from tidegate.advice import Command
 from tidegate.checkpoints import overrides
 from tidegate.errors import LossNotAcceptedError, RequestError, TidegateError, classify
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.planning import losses
 from tidegate.planning.estimate import Estimate, estimate
 from tidegate.planning.losses import Loss
@@ -311,7 +312,7 @@ def _planned(
             known = [rows[table] for table in flow.source_tables if table in rows]
             number = known[0] if known else None
         rows[flow.target.name] = number
-        off, loss = overrides.switched_off(layout, pipeline.name, flow.name), None
+        off, loss = overrides.switched_off(FlowPlace(layout, pipeline.name, flow.name)), None
         try:
             if step.action in ("read again", "derive again"):
                 loss = losses.of_flow(layout, environment.kafka, step.resolved, step.damages)

@@ -18,6 +18,7 @@ from tidegate.errors import RequestError
 from tidegate.formatting import count
 from tidegate.layout import Layout, run_key
 from tidegate.ops import store
+from tidegate.place import FlowPlace
 from tidegate.probes import delta
 from tidegate.quarantine.lifecycle import quoted
 from tidegate.report import BatchRecord
@@ -97,7 +98,7 @@ def plan(layout: Layout, pipeline: Pipeline, request: RunRequest) -> tuple[RunRe
         if (by := undone_by(lines, flow.name, key)) is not None:
             done.append(f"{flow.name}: run {key} was undone already, by run {by.run_key} at {by.at} UTC")
             continue
-        overrides.check_on(layout, pipeline.name, flow.name)
+        overrides.check_on(FlowPlace(layout, pipeline.name, flow.name))
         flows.append(flow.name)
         for line in own:
             check_readable(layout, flow, line)

@@ -114,7 +114,7 @@ def check_replay(layout: Layout, pipeline: str, flow: str, selection: Selection,
     Raises:
         RequestError: The flow is switched off.
     """
-    overrides.check_on(layout, pipeline, flow)
+    overrides.check_on(FlowPlace(layout, pipeline, flow))
     path = FlowPlace(layout, pipeline, flow).quarantine
     claim = None if dry_run else claims.unfinished_claim(path)
     return Replayable(

@@ -25,6 +25,7 @@ from tidegate.errors import (
     classify,
 )
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.report import FlowReport, RunReport, describe_error, now
 from tidegate.request import RunRequest
 from tidegate.resolution import ResolvedFlow
@@ -165,7 +166,7 @@ class _Job:
         self.layout.open()
         for each, flow_report in zip(flows, self.report.flows, strict=True):
             try:
-                override = overrides.switched_off(self.layout, self.request.dag_id, each.flow.name)
+                override = overrides.switched_off(FlowPlace(self.layout, self.request.dag_id, each.flow.name))
                 if override is not None and not RUNS[self.request.mode].only_reads:
                     self.switched_off[each.flow.name] = override
                     continue

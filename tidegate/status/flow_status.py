@@ -264,7 +264,7 @@ def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow, n
         from tidegate.status.lag import measure
 
         status.holder = _holder(layout, pipeline.name, flow.name, flow.target.name)
-        off = overrides.switched_off(layout, pipeline.name, flow.name)
+        off = overrides.switched_off(FlowPlace(layout, pipeline.name, flow.name))
         status.off = off.summary() if off is not None else None
         ref = checkpoint.current(layout, pipeline, flow)
         status.refresh = ref.refresh

@@ -156,7 +156,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     pending = source.load(flow).backlog(environment, resolved, ref, committed)
     # A newer snapshot takes the place of a refused one.
     waiting = None if flow.kind.snapshots and pending.has_data else state.pending_batch
-    judged = rewrite.refused(layout, pipeline.name, flow.name)
+    judged = rewrite.refused(FlowPlace(layout, pipeline.name, flow.name))
     left = unfinished.read(ref, flow, state.pending_batch)
     refused = None if waiting is None else wait.of_batch(layout, resolved, ref, waiting)
     if refused is None:
@@ -172,7 +172,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         _expiry_warning(layout, resolved, pending),
         judged.summary() if judged is not None and refused is None else "",
     )
-    off = overrides.switched_off(layout, pipeline.name, flow.name)
+    off = overrides.switched_off(FlowPlace(layout, pipeline.name, flow.name))
     has_work = off is None and refused is None and (pending.has_data or left.exists or beat is not None)
     return Lag(
         flow=flow.name,

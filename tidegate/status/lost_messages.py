@@ -9,6 +9,7 @@ from tidegate.checkpoints import checkpoint, gap, lease
 from tidegate.errors import GapError, RequestError
 from tidegate.layout import Layout
 from tidegate.ops import ledger
+from tidegate.place import FlowPlace
 from tidegate.probes import kafka
 from tidegate.spec import KafkaSource
 from tidegate.status import lag
@@ -57,7 +58,7 @@ def accept_gap(
             )
         topic_id = kafka.topic_id(environment.kafka, flow.source.topic)
         decision = gap.accept(
-            layout, pipeline.name, flow.name, flow.source.topic, topic_id, missing, by=by, reason=reason
+            FlowPlace(layout, pipeline.name, flow.name), flow.source.topic, topic_id, missing, by=by, reason=reason
         )
         ledger.record_gaps(layout, pipeline.name, flow.name)
     return decision

@@ -10,6 +10,7 @@ from tidegate import dates, identity
 from tidegate.alerting.facts import FlowRun, Observation
 from tidegate.checkpoints import checkpoint, lease, progress, rewrite
 from tidegate.ops import plans, store
+from tidegate.place import FlowPlace
 from tidegate.spec import FileSource
 from tidegate.status import freshness
 from tidegate.status.downstream import downstream_of
@@ -51,7 +52,7 @@ def observe(
     since = now - max(_LOOKBACK, timedelta(seconds=4 * (interval or 0)))
     quarantine, lag = status.quarantine, status.lag
     planned = plans.read(layout, pipeline.name, flow.name)
-    judged = rewrite.refused(layout, pipeline.name, flow.name)
+    judged = rewrite.refused(FlowPlace(layout, pipeline.name, flow.name))
     swap_refused = lag is not None and lag.refused_by == "limits"
     return Observation(
         pipeline=pipeline.name,

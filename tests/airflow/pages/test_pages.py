@@ -20,6 +20,7 @@ from tidegate.checkpoints import checkpoint, gap, overrides, rewrite
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.impact import Impact
 from tidegate.ops import alert_history, ledger
+from tidegate.place import FlowPlace
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
 from tidegate.report import FlowReport
@@ -180,7 +181,12 @@ def test_a_quarantine_decision_is_shown_with_its_author_and_without_its_reason(c
 
 def test_an_accepted_gap_is_shown_with_its_author_and_without_its_reason(client: Client, lake: Lake) -> None:
     gap.accept(
-        lake.layout, "clickstream", "bronze", "clicks", "an id", {0: (10, 14)}, by="ada", reason="they were tests"
+        FlowPlace(lake.layout, "clickstream", "bronze"),
+        "clicks",
+        "an id",
+        {0: (10, 14)},
+        by="ada",
+        reason="they were tests",
     )
     ledger.record_gaps(lake.layout, "clickstream", "bronze")
     page_text = text(client().get("/tidegate/pipelines/clickstream/flows/bronze").text)
@@ -382,7 +388,7 @@ def test_a_row_shows_the_age_of_its_data(client: Client, lake: Lake) -> None:
 
 
 def test_flows_that_are_switched_off_can_be_filtered(client: Client, lake: Lake) -> None:
-    overrides.switch(lake.layout, "flights", "gold", on=False, by="ada", reason="wrong numbers")
+    overrides.switch(FlowPlace(lake.layout, "flights", "gold"), on=False, by="ada", reason="wrong numbers")
     viewer = client()
     assert ">off (1)</option>" in viewer.get("/tidegate/").text
     filtered = text(viewer.get("/tidegate/?state=off").text)

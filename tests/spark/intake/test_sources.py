@@ -17,6 +17,7 @@ from tests.spark_files import Checkpoint
 from tidegate.checkpoints import checkpoint, gap
 from tidegate.checkpoints import topic as topics_of_checkpoints
 from tidegate.errors import GapError, TopicReplacedError
+from tidegate.place import FlowPlace
 from tidegate.probes import kafka
 from tidegate.spark.intake import sources
 from tidegate.spec import KafkaSource
@@ -120,7 +121,7 @@ def test_a_partition_starts_after_deleted_messages_only_if_the_gap_was_accepted(
         checkpoint.record_refresh_origin(context.ref, {"mode": mode})
         with pytest.raises(GapError, match=r"accept-gap orders clicks 0:4-5 "):
             sources._starting_offsets(context, source)
-    gap.accept(context.layout, "orders", "clicks", topic, topic_id, {0: (4, 5)}, by="ada", reason="tests")
+    gap.accept(FlowPlace(context.layout, "orders", "clicks"), topic, topic_id, {0: (4, 5)}, by="ada", reason="tests")
     assert sources._starting_offsets(context, source) == "earliest"
     checkpoint.record_refresh_origin(context.ref, {"mode": "full_refresh"})
 

@@ -22,6 +22,7 @@ from tidegate.checkpoints import rewrite
 from tidegate.errors import RewriteRefusedError, SpecError, TransformRefusedError
 from tidegate.impact import Impact
 from tidegate.ops import store
+from tidegate.place import FlowPlace
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
 from tidegate.spark.batch import micro_batch
@@ -270,7 +271,7 @@ def test_a_backfill_that_deletes_too_many_rows_is_refused_until_exactly_that_num
         assert "it would delete 1 of 3 rows (33.3%), more than 10.0%" in raised.value.message
         assert "--mode backfill --from 1970-01-02 --to 1970-01-03 --accept silver:deleted=1" in raised.value.message
         assert amounts(refused) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}
-        note = rewrite.refused(refused.layout, "orders", "silver")
+        note = rewrite.refused(FlowPlace(refused.layout, "orders", "silver"))
         assert note is not None and note.impact == refused.report.impact == loss
         backfill.finish_pending(refused)
         assert pending_work.numbers(refused) == [], "nothing is left to complete"

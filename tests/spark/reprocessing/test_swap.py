@@ -16,6 +16,7 @@ from tidegate.checkpoints import checkpoint, rewrite, vector
 from tidegate.errors import RewriteRefusedError
 from tidegate.impact import Impact
 from tidegate.ops import store
+from tidegate.place import FlowPlace
 from tidegate.spark import flow as flows
 from tidegate.spark.batch.work import Staged
 from tidegate.spark.context import FlowContext
@@ -148,7 +149,7 @@ def test_a_swap_that_deletes_too_many_rows_is_refused_and_waits_until_that_numbe
 
     loss = Impact(before=3, after=1, deleted=2, changed=1, added=0, read=0, quarantined=0)
     assert len(orders.table(context.live)) == 3
-    note = rewrite.refused(context.layout, "orders", "silver")
+    note = rewrite.refused(FlowPlace(context.layout, "orders", "silver"))
     assert note is not None and (note.app_id, note.impact) == (context.app_id, loss)
 
     def again(**request: Any) -> FlowContext:
@@ -163,7 +164,7 @@ def test_a_swap_that_deletes_too_many_rows_is_refused_and_waits_until_that_numbe
         patched.setattr(writes, "swap", lambda *_: (_ for _ in ()).throw(ConnectionError("simulated crash")))
         with pytest.raises(ConnectionError):
             swap.swap_in(again(accept=("silver:deleted=2",)))
-    assert rewrite.refused(context.layout, "orders", "silver") is None, "it was accepted"
+    assert rewrite.refused(FlowPlace(context.layout, "orders", "silver")) is None, "it was accepted"
 
     swap.swap_in(again())
 

@@ -195,7 +195,7 @@ def _skipped_files(context: FlowContext, unread: dict[str, int]) -> dict[str, Ch
     if context.work.of_entries:
         return {}
     folder = context.layout.landing(context.flow.source.path)
-    marked = overrides.skipped_files(context.layout, context.pipeline.name, context.flow.name)
+    marked = overrides.skipped_files(context.ref)
     paths = {str(folder / file) for file in marked} & unread.keys()
     return {path: landing.unread_file(path, unread[path], overrides.RULE) for path in paths}
 

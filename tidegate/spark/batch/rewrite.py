@@ -121,7 +121,7 @@ def check(
         for each in limits.exceeded(impact)
         if judged is None or getattr(impact, each) > getattr(judged, each)
     }
-    earlier = rewrite.recorded(layout, context.pipeline.name, flow)
+    earlier = rewrite.recorded(context.ref)
     accepted = set(context.request.accept)
     if earlier is not None and earlier.app_id == context.app_id and instead is not None:
         accepted |= set(earlier.accepted)

@@ -203,8 +203,8 @@ def _chosen(context: FlowContext, batch_id: int, decision: Decision) -> Snapshot
 
     A batch that has written rows of an earlier one, or was held and is accepted by a person, keeps that.
     """
-    layout, ref = context.layout, context.ref
-    before, newest = snapshots.compared(ref), snapshots.announced(layout, ref.pipeline, ref.flow)
+    ref = context.ref
+    before, newest = snapshots.compared(ref), snapshots.announced(ref)
     is_bound = decision.quarantined or context.work.decision(context, batch_id) is not None
     if before is not None and before.batch_id == batch_id and is_bound:
         return before.snapshot

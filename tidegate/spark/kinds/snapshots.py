@@ -66,10 +66,10 @@ def _all_keys(context: FlowContext, _window: Window | None, _pending: Backfill) 
 
 def _split_keys(context: FlowContext, _keys: DataFrame, pending: Backfill, decision: Decision) -> Split | None:
     """What a full refresh makes of the newest complete snapshot; rows that it lacks do not stay, whoever they are of."""
-    layout, name = context.layout, context.pipeline.name
+    layout = context.layout
     candidates, snapshot = (
         find(layout, context.pipeline, context.flow),
-        snapshots.announced(layout, name, context.flow.name),
+        snapshots.announced(context.ref),
     )
     if candidates.newest is not None:
         snapshot = Snapshot(number=-1, name=candidates.newest.name, files=candidates.files)

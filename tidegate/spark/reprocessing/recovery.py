@@ -47,12 +47,13 @@ def accept_loss(context: FlowContext, damages: Sequence[Damage]) -> int:
         return 0
     if loss.acceptance not in context.request.accept:
         raise LossNotAcceptedError([(pipeline, loss.flow, loss.what, loss.acceptance)])
-    decided = [each for each in overrides.history(layout, pipeline, flow) if each.act == "loss"]
+    decided = [each for each in overrides.history(context.ref) if each.act == "loss"]
     if not decided or (decided[-1].lost, decided[-1].what) != (loss.number, loss.what):
         by = context.request.requested_by or "unknown"
         reason = f"accepted with the recovery {context.run_key}"
         overrides.record(
-            layout, pipeline, flow, Override(act="loss", by=by, reason=reason, lost=loss.number, what=loss.what)
+            context.ref,
+            Override(act="loss", by=by, reason=reason, lost=loss.number, what=loss.what),
         )
     ledger.record_gaps(layout, pipeline, flow)
     return loss.number

@@ -191,7 +191,6 @@ def _record(context: FlowContext, commit: tables.Commit, staged: int) -> BatchRe
 def rekeyed(context: FlowContext) -> bool:
     """Whether the checkpoint version that last wrote the live table had other keys."""
     transactions = tables.transactions(context.spark, context.live)
-    names = (context.pipeline.name, context.flow.name)
     written = [ref.version for app_id in transactions if (ref := context.ref.of_stream(app_id)) is not None]
-    sidecar = checkpoint.versions(context.layout, *names).get(max(written, default=0))
+    sidecar = checkpoint.versions(context.ref).get(max(written, default=0))
     return sidecar is None or tuple(sidecar.remembered["keys"]) != context.flow.target.keys

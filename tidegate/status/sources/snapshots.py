@@ -65,7 +65,7 @@ def find(layout: Layout, pipeline: Pipeline, flow: Flow) -> Candidates:
     completeness = intervals.read(layout, pipeline, landing, now)
     assert completeness is not None
     latest = intervals.name_of(completeness.unit, (now + _AHEAD).naive())
-    announced = snapshots.announced(layout, pipeline.name, flow.name)
+    announced = snapshots.announced(FlowPlace(layout, pipeline.name, flow.name))
     # One that was announced by an earlier release, or by a wrong clock, hides no other.
     since = "" if announced is None or announced.name > latest else announced.name
     waiting: list[Interval] = []
@@ -118,7 +118,7 @@ def _backlog(environment: Environment, resolved: ResolvedFlow, ref: Place, commi
     """
     layout, pipeline, flow = Layout.of(environment), resolved.pipeline, resolved.flow
     table, candidates = flow.source_tables[0], find(layout, pipeline, flow)
-    newest_announced, chosen = snapshots.announced(layout, ref.pipeline, ref.flow), snapshots.compared(ref)
+    newest_announced, chosen = snapshots.announced(ref), snapshots.compared(ref)
     done = None if chosen is None else chosen.by(progress.read(ref.checkpoint).last_committed)
     name, size = None, 0
     if candidates.newest is not None:

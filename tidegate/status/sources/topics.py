@@ -133,7 +133,7 @@ def check_gap(
     Raises:
         GapError: Messages are missing; the error lists their offsets.
     """
-    accepted = gap.accepted(layout, ref.pipeline, ref.flow)
+    accepted = gap.accepted(ref)
     if lost := unaccepted_gap(read, first_offsets, checkpoint_topic, target, accepted):
         raise GapError(ref.pipeline, ref.flow, checkpoint_topic.topic, lost)
 
