@@ -40,7 +40,7 @@ STEPS = (
 
 
 def seeds() -> list[int]:
-    return [int(seed) for seed in os.environ.get("RECOVERY_SEEDS", "").split(",") if seed] or list(range(28))
+    return [int(seed) for seed in os.environ.get("RECOVERY_SEEDS", "").split(",") if seed] or list(range(14))
 
 
 def plan_of(lake: Lake) -> Recovery:

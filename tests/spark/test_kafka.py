@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +16,9 @@ from tests import topics
 from tests.deployment import Deployment
 from tests.waiting import TIMEOUT_SECONDS
 from tests.with_fields import with_fields
+from tidegate import resolution
 from tidegate.place import FlowPlace
+from tidegate.planning import recovery
 from tidegate.runtime.jars import class_path
 
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
@@ -105,6 +108,37 @@ def test_an_older_row_that_arrives_late_does_not_restore_a_deleted_key(clicks: D
     assert (row["_deleted"], row["sequence"]) == (True, 9)
     assert clicks.table("gold.page_views").num_rows == 0
     expect_the_result_of_duckdb(clicks)
+
+
+@pytest.mark.nightly
+def test_a_deleted_bronze_is_recovered_from_the_messages_that_the_topic_still_has(
+    clicks: Deployment, broker: Broker, spark: Any
+) -> None:
+    topic = topic_of(clicks)
+    clicks_feed.produce(clicks.environment.kafka, clicks_feed.wave_one(views=400), topic)
+    clicks.run("clickstream")
+    topics.delete_before(broker, topic, 7)
+    shutil.rmtree(clicks.layout.table("bronze.clicks"))
+
+    made = recovery.make(
+        clicks.environment, {"clickstream": resolution.load("clickstream", clicks.environment.project)}
+    )
+    ((_, loss),) = made.losses
+    assert (loss.acceptance, loss.what) == (
+        "bronze:lost=7",
+        f"at most 7 messages of the offsets 0:0-6, which topic {topic} no longer has",
+    )
+    spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    refused = clicks.run("clickstream", mode="recover").flow("bronze").error
+    assert refused is not None and refused["kind"] == "LossNotAcceptedError"
+    report = clicks.run("clickstream", mode="recover", accept=("bronze:lost=7",))
+
+    assert [flow.error for flow in report.flows] == [None] * 4
+    expected = recompute.clickstream(recompute.read_topic(clicks.environment.kafka, topic))
+    assert recompute.differences(expected, "ids", ["_row_id"], clicks.table("bronze.clicks")) == 0
+    assert recompute.differences(expected, "silver", SILVER, clicks.table("silver.clicks"), "NOT _deleted") == 0
+    assert recompute.differences(expected, "gold", PAGE_VIEWS, clicks.table("gold.page_views")) == 0
+    assert [flow.state for flow in clicks.run("clickstream").flows] == ["idle"] * 4
 
 
 def test_bronze_stores_key_value_headers_and_coordinates_raw_and_commits_no_consumer_group(clicks: Deployment) -> None:

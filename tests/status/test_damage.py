@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -87,6 +88,20 @@ def name_lost_checkpoint(project: SampleProject) -> None:
     (project.layout.table("silver.trips") / "_delta_log" / "_last_checkpoint").write_text('{"version": 1}')
 
 
+def _restore(project: SampleProject, table: str) -> None:
+    """RESTORE by another writer, which adds a file of an earlier version again."""
+    info = {"commitInfo": {"timestamp": 1795256525089, "operation": "RESTORE", "operationParameters": {}}}
+    entry(project, table, 3).write_text(f"{json.dumps(info)}\n{json.dumps(add('0', 3))}\n")
+
+
+def restore_silver(project: SampleProject) -> None:
+    _restore(project, "silver.trips")
+
+
+def restore_bronze(project: SampleProject) -> None:
+    _restore(project, "bronze.trips")
+
+
 def tear_offsets(project: SampleProject) -> None:
     offsets = project.checkpoint("silver").path / "offsets" / "0"
     offsets.write_bytes(offsets.read_bytes()[:-9])
@@ -110,6 +125,8 @@ SILVER, GOLD = [("table", "silver.trips")], [("source", "silver.trips")]
         (lose_log, {"silver": SILVER, "gold": GOLD}),
         (lose_table, {"silver": SILVER, "gold": GOLD}),
         (name_lost_checkpoint, {"silver": SILVER}),
+        (restore_silver, {"silver": SILVER}),
+        (restore_bronze, {"bronze": [("table", "bronze.trips")], "silver": [("source", "bronze.trips")]}),
         (tear_offsets, {"silver": [("checkpoint", "checkpoint v1/0")]}),
         (lose_files_of_stream, {"bronze": [("checkpoint", "checkpoint v1/0")]}),
     ],

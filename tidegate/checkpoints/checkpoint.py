@@ -197,6 +197,11 @@ def refresh_origin(place: Place) -> dict[str, Any]:
     return ORIGIN.read(place) or {}
 
 
+def reads_again(place: Place) -> bool:
+    """Whether a refresh of a landing flow was opened to read the whole source again, and not to go on after what was read."""
+    return refresh_origin(place).get("mode") in ("reingest", "recover")
+
+
 def schema_changes(layout: Layout, resolved: ResolvedFlow) -> tuple[int, tuple[Change, ...]]:
     """How the declared schema differs from the one that the flow last ran with.
 

@@ -29,7 +29,9 @@ if TYPE_CHECKING:
     from tidegate.status.flow_status import FlowStatus
 
 MODE = typer.Option(
-    "--mode", metavar="MODE", help="incremental, backfill (of a window), reingest (the source again), or full_refresh."
+    "--mode",
+    metavar="MODE",
+    help="incremental, backfill (of a window), reingest (the source again), full_refresh, or recover (what is damaged).",
 )
 FROM = typer.Option(
     "--from",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 MAX_VERDICTS = 1_000
 """How many of the flow's newest verdicts are read: drift is a difference from recent batches."""
 
-_BULK = ("full_refresh", "reingest")
+_BULK = ("full_refresh", "reingest", "recover")
 """Modes in which a flow reads its whole source, in batches that do not resemble increments."""
 
 

@@ -189,7 +189,7 @@ def _starting_offsets(context: FlowContext, source: KafkaSource) -> str:
     first_offsets = {partition: begin for partition, (begin, _) in current.bounds.items()}
     topics.check_not_truncated(source.topic, read, {partition: end for partition, (_, end) in current.bounds.items()})
     topics.check_gap(context.layout, context.ref, checkpoint_topic, read, first_offsets, context.target)
-    if not read or checkpoint.refresh_origin(context.ref).get("mode") == "reingest":
+    if not read or checkpoint.reads_again(context.ref):
         return "earliest"
     starts = {
         str(partition): max(read[partition], begin) if partition in read else -2

@@ -98,7 +98,7 @@ def unread_ranges(
     else:
         # A new checkpoint version continues after the older ones; a reingest reads all messages that the topic still has.
         read = topic.next_offsets(ref, checkpoint_topic)
-        positions = {} if checkpoint.refresh_origin(ref).get("mode") == "reingest" else read
+        positions = {} if checkpoint.reads_again(ref) else read
     check_not_truncated(source.topic, read, {partition: end for partition, (_, end) in description.bounds.items()})
     first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
     check_gap(layout, ref, checkpoint_topic, read, first_offsets, target)
