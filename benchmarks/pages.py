@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tidegate.place import FlowPlace, Place
+from tidegate.place import AttemptPlace, FlowPlace, Place
 
 DECLARATION = """
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
@@ -199,12 +199,12 @@ def _reports(layout: Any, name: str) -> None:
         FlowReport(flow=flow, target=f"{flow}.{name}", checkpoint_version=1, state="done")
         for flow in ("bronze", "silver")
     ]
-    first = layout.report(name, "run-0", "a20260101T000000-0")
+    first = AttemptPlace(layout, name, "run-0", "a20260101T000000-0").report
     RunReport(
         dag_id=name, run_key="run-0", attempt=first.parent.name, started_at=now(), ended_at=now(), flows=flows
     ).write(first)
     for number in range(1, _RUNS):
-        path = layout.report(name, f"run-{number}", first.parent.name)
+        path = AttemptPlace(layout, name, f"run-{number}", first.parent.name).report
         path.parent.mkdir(parents=True)
         path.hardlink_to(first)
 

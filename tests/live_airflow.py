@@ -37,6 +37,7 @@ from tests.live.project import declare_people, land_day, make_project
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.errors import AirflowUnavailableError
 from tidegate.layout import Layout, run_key
+from tidegate.place import AttemptPlace
 from tidegate.processes import end, living
 from tidegate.report import RunReport
 
@@ -158,7 +159,7 @@ class Live:
     def report(self, run: str) -> RunReport | None:
         """The report of the last attempt."""
         attempt = self.attempt(run)
-        return RunReport.read(self.layout.report("flights", run_key(run), attempt)) if attempt else None
+        return RunReport.read(AttemptPlace(self.layout, "flights", run_key(run), attempt).report) if attempt else None
 
     def is_running(self, run: str, flow: str) -> bool:
         """Whether the last attempt's application is running a flow."""

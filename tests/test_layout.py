@@ -13,7 +13,7 @@ from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.environment import Environment
 from tidegate.errors import LakeVersionError, RequestError
 from tidegate.layout import LAKE_FORMAT, Layout, run_key
-from tidegate.place import FlowPlace, Place
+from tidegate.place import AttemptPlace, FlowPlace, Place, RunPlace
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def test_paths_are_those_of_the_documentation(layout: Layout) -> None:
     assert (
         REFUSAL.path(Place(layout, "flights", "silver", 2, 1)) == lake / "checkpoints/flights/silver/v2-1.refused.json"
     )
-    assert layout.report("flights", "k", "a1") == lake / "reports/flights/k/a1/report.json"
-    assert layout.request("flights", "k", "q1") == lake / "reports/flights/k/q1.request.json"
+    assert AttemptPlace(layout, "flights", "k", "a1").report == lake / "reports/flights/k/a1/report.json"
+    assert RunPlace(layout, "flights", "k").request("q1") == lake / "reports/flights/k/q1.request.json"
     assert layout.docs("flights") == lake / "docs/flights"
     assert layout.ops("flights", "ledger") == lake / "_ops/flights/ledger"
 
@@ -69,9 +69,9 @@ def test_the_roots_come_from_the_environment(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "..", "a/b", "../a", "a b", "a\n", "-a", "x" * 129, "a\0", "ä"])
 def test_an_invalid_id_is_refused(layout: Layout, text: str) -> None:
     makers: tuple[Callable[[], Path], ...] = (
-        lambda: layout.report("flights", text, "a1"),
-        lambda: layout.report("flights", "k", text),
-        lambda: layout.request("flights", "k", text),
+        lambda: AttemptPlace(layout, "flights", text, "a1").report,
+        lambda: AttemptPlace(layout, "flights", "k", text).report,
+        lambda: RunPlace(layout, "flights", "k").request(text),
     )
     for make in makers:
         with pytest.raises(RequestError, match="not the id"):
@@ -83,7 +83,9 @@ def test_run_keys_are_readable_valid_and_unique(layout: Layout) -> None:
     assert one.startswith("scheduled-2026-01-01T00-00-00-00-00-")
     assert one != two
     for run_id in ("", "../../etc", "manual__" + "x" * 300, "ä/ö"):
-        layout.report("flights", run_key(run_id), "a1")
+        assert AttemptPlace(layout, "flights", run_key(run_id), "a1").report.parent.parent.parent == layout.reports(
+            "flights"
+        )
         assert len(run_key(run_id)) < 80
 
 

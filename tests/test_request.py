@@ -13,6 +13,7 @@ from tests.with_fields import with_fields
 from tidegate import registry
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
+from tidegate.place import AttemptPlace
 from tidegate.quarantine.selection import Selection
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spec import (
@@ -139,7 +140,7 @@ def test_ids_are_unique_and_valid_in_paths(layout: Layout) -> None:
     ids = [fresh_id("a") for _ in range(200)]
     assert len(set(ids)) == 200
     for attempt in ids:
-        layout.attempt("flights", "k", attempt)
+        assert AttemptPlace(layout, "flights", "k", attempt).folder.name == attempt
 
 
 def test_the_request_of_a_replay_is_for_one_flow_and_is_read_back_unchanged(layout: Layout) -> None:

@@ -31,9 +31,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
-from tidegate.advice import Edit, OutsideAct
+from tidegate.advice import OutsideAct
 from tidegate.environment import Environment
-from tidegate.errors import LakeVersionError, RequestError
+from tidegate.errors import LakeVersionError
 from tidegate.folders import entries
 
 LAKE_FORMAT = 1
@@ -88,38 +88,6 @@ class Layout:
         """The last holder of a lease, as JSON, beside the locked file."""
         return self.lake / "leases" / f"{quote(resource, safe='')}.owner.json"
 
-    def attempt(self, dag_id: str, run_key: str, attempt: str) -> Path:
-        """The folder of one attempt's report."""
-        return self.reports(dag_id) / _valid_id(run_key) / _valid_id(attempt)
-
-    def report(self, dag_id: str, run_key: str, attempt: str) -> Path:
-        """The run report of one attempt."""
-        return self.attempt(dag_id, run_key, attempt) / "report.json"
-
-    def sample(self, dag_id: str, run_key: str, attempt: str, flow: str) -> Path:
-        """Keys of some rows that a rewrite of the flow deletes, changes or quarantines, as JSON: values of the data."""
-        return self.attempt(dag_id, run_key, attempt) / f"sample-{flow}.json"
-
-    def differences(self, dag_id: str, run_key: str, attempt: str, flow: str) -> Path:
-        """Keys of rows that a verification of the flow found to differ, as JSON: values of the data, so that no log has them."""
-        return self.attempt(dag_id, run_key, attempt) / f"differences-{flow}.json"
-
-    def stored_state(self, dag_id: str, run_key: str, attempt: str, flow: str) -> Path:
-        """Rows of the flow's state, as JSON: values of the data, so that no log has them."""
-        return self.attempt(dag_id, run_key, attempt) / f"state-{flow}.json"
-
-    def undone_keys(self, dag_id: str, run_key: str, attempt: str, flow: str) -> Path:
-        """Keys of rows that an undo puts back or leaves, as JSON: values of the data, so that no log has them."""
-        return self.attempt(dag_id, run_key, attempt) / f"undo-{flow}.json"
-
-    def request(self, dag_id: str, run_key: str, request_id: str) -> Path:
-        """The request of a run, as JSON."""
-        return self.reports(dag_id) / _valid_id(run_key) / f"{_valid_id(request_id)}.request.json"
-
-    def claims(self, dag_id: str, run_key: str, request_id: str) -> Path:
-        """The numbers of a replay's claims, as JSON, for its next attempt."""
-        return self.request(dag_id, run_key, request_id).with_suffix(".claims.json")
-
     def reports(self, dag_id: str) -> Path:
         """The folder of all runs of a pipeline."""
         return self.lake / "reports" / dag_id
@@ -163,12 +131,3 @@ def run_key(run_id: str) -> str:
     """The folder name of a run: a readable slug of its id, and 8 hex digits of a hash that keep two ids apart."""
     slug = re.sub(r"[^A-Za-z0-9]+", "-", run_id).strip("-")[:60] or "run"
     return f"{slug}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"
-
-
-def _valid_id(part: str) -> str:
-    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}", part):
-        raise RequestError(
-            f"{part!r} is not the id of a run or an attempt",
-            Edit("an id has letters, digits, '-' and '_' only", "request"),
-        )
-    return part

@@ -1,4 +1,4 @@
-"""The addresses of one flow in the lake, and those of one of its checkpoints.
+"""The addresses of one flow in the lake, of one of its checkpoints, of a run and of an attempt at it.
 
 A checkpoint is in ``checkpoints/<pipeline>/<flow>/v<N>/<refresh>``. ``N`` is raised by a person in the declaration; ``refresh`` by a
 full refresh. No checkpoint is deleted. A new path always has a new transaction id, because batch ids start at 0 again and Delta would
@@ -7,10 +7,13 @@ silently drop every write under an old one (Delta's documentation, "Idempotent t
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate import identity
+from tidegate.advice import Edit
+from tidegate.errors import RequestError
 from tidegate.layout import Layout
 
 
@@ -91,3 +94,65 @@ class Place(FlowPlace):
     def windows_app_id(self) -> str:
         """The ``txnAppId`` of the backfills and reingests of windows that belong to this checkpoint."""
         return f"{self.app_id}/{identity.WINDOW}"
+
+
+@dataclass(frozen=True)
+class RunPlace:
+    """A run of a pipeline in a lake. Ids are checked when an address is asked for: they may come from outside."""
+
+    layout: Layout
+    pipeline: str
+    run_key: str
+
+    def request(self, request_id: str) -> Path:
+        """The request of the run, as JSON."""
+        return self.layout.reports(self.pipeline) / _valid_id(self.run_key) / f"{_valid_id(request_id)}.request.json"
+
+    def claims(self, request_id: str) -> Path:
+        """The numbers of a replay's claims, as JSON, for its next attempt."""
+        return self.request(request_id).with_suffix(".claims.json")
+
+
+@dataclass(frozen=True)
+class AttemptPlace:
+    """One attempt at a run in a lake. Keys and rows, which are values of the data, have files of their own, so that no log has them."""
+
+    layout: Layout
+    pipeline: str
+    run_key: str
+    attempt: str
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the attempt's report."""
+        return self.layout.reports(self.pipeline) / _valid_id(self.run_key) / _valid_id(self.attempt)
+
+    @property
+    def report(self) -> Path:
+        """The run report."""
+        return self.folder / "report.json"
+
+    def sample(self, flow: str) -> Path:
+        """Keys of some rows that a rewrite of the flow deletes, changes or quarantines, as JSON."""
+        return self.folder / f"sample-{flow}.json"
+
+    def differences(self, flow: str) -> Path:
+        """Keys of rows that a verification of the flow found to differ, as JSON."""
+        return self.folder / f"differences-{flow}.json"
+
+    def stored_state(self, flow: str) -> Path:
+        """Rows of the flow's state, as JSON."""
+        return self.folder / f"state-{flow}.json"
+
+    def undone_keys(self, flow: str) -> Path:
+        """Keys of rows that an undo puts back or leaves, as JSON."""
+        return self.folder / f"undo-{flow}.json"
+
+
+def _valid_id(part: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9_-]{0,127}", part):
+        raise RequestError(
+            f"{part!r} is not the id of a run or an attempt",
+            Edit("an id has letters, digits, '-' and '_' only", "request"),
+        )
+    return part

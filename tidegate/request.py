@@ -16,6 +16,7 @@ from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import RequestError
 from tidegate.impact import accepting_flow
 from tidegate.layout import Layout, run_key
+from tidegate.place import RunPlace
 from tidegate.quarantine.selection import Selection
 from tidegate.runs import RUNS, modes
 from tidegate.spec import Flow, Intervals, Pipeline
@@ -228,13 +229,13 @@ class RunRequest:
 
     def write(self, layout: Layout) -> str:
         """Store the request and return its id."""
-        json_codec.write(layout.request(self.dag_id, self.run_key, self.request_id), self)
+        json_codec.write(RunPlace(layout, self.dag_id, self.run_key).request(self.request_id), self)
         return self.request_id
 
     @classmethod
     def read(cls, layout: Layout, dag_id: str, key: str, request_id: str) -> Self:
         """The stored request; raises `RequestError` if there is none with this id."""
-        request = json_codec.read(layout.request(dag_id, key, request_id), cls, OutsideAct("start a new run"))
+        request = json_codec.read(RunPlace(layout, dag_id, key).request(request_id), cls, OutsideAct("start a new run"))
         if request is None or request.mode not in RUNS:
             raise RequestError(
                 f"there is no request {request_id!r} of run {key!r}",

@@ -95,12 +95,13 @@ import os, pathlib, sys, time
 from tidegate import registry
 from tidegate.environment import Environment
 from tidegate.layout import Layout
+from tidegate.place import AttemptPlace
 from tidegate.report import BatchRecord, FlowReport, RunReport, Verdict, now
 
 arguments = dict(zip(sys.argv[-8::2], sys.argv[-7::2]))
 dag_id, run_key, attempt = arguments["--dag-id"], arguments["--run-key"], arguments["--attempt"]
 layout = Layout.of(Environment.read())
-path = layout.report(dag_id, run_key, attempt)
+path = AttemptPlace(layout, dag_id, run_key, attempt).report
 flows = [
     FlowReport(flow=flow.name, target=flow.target.name, checkpoint_version=1, state="idle")
     for flow in registry.load(dag_id).flows

@@ -13,7 +13,7 @@ from tests.cli.project import append, quarantined
 from tidegate import registry
 from tidegate.checkpoints import checkpoint
 from tidegate.layout import Layout, run_key
-from tidegate.place import FlowPlace, Place
+from tidegate.place import AttemptPlace, FlowPlace, Place
 from tidegate.report import BatchRecord, ExpectationResult, FlowReport, RunReport, Verdict, now
 from tidegate.request import RunRequest
 
@@ -87,7 +87,7 @@ class Lake:
         ]
         report = RunReport(dag_id="flights", run_key=key, attempt=attempt, started_at=now(), flows=flows)
         report = dataclasses.replace(report, **changed)
-        report.write(self.layout.report("flights", key, attempt))
+        report.write(AttemptPlace(self.layout, "flights", key, attempt).report)
         return report
 
     def quarantine(self, rows: int, rule: str, *, state: str = "open", flow: str = "silver") -> None:

@@ -22,6 +22,7 @@ from tests.deployment import Deployment
 from tests.refused_calls import Call, RefusedCalls
 from tidegate import launch, run_result
 from tidegate.cli.run import print_report
+from tidegate.place import AttemptPlace
 from tidegate.process_exit import exit_now
 from tidegate.report import RunReport
 from tidegate.request import fresh_id
@@ -95,7 +96,7 @@ class _Served:
         self.calls.allow()
         with self.calls.refuse(Call(*refuse[:2]), refuse[2]) if refuse else contextlib.nullcontext():
             returned = run_pipeline.main(arguments)
-        report = RunReport.read(layout.report(request.dag_id, request.run_key, attempt))
+        report = RunReport.read(AttemptPlace(layout, request.dag_id, request.run_key, attempt).report)
         print_report(report, returned, log)
         return run_result.exit_code(report, returned, log)
 

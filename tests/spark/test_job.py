@@ -18,7 +18,7 @@ from tidegate import registry, resolution
 from tidegate.checkpoints import checkpoint, overrides, refusal
 from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.errors import LakeUnwritableError, MachineError, RequestError, SpecError
-from tidegate.place import FlowPlace, Place
+from tidegate.place import AttemptPlace, FlowPlace, Place
 from tidegate.report import FlowReport, RunReport
 from tidegate.spark.job import _Job, run_job
 
@@ -36,7 +36,7 @@ def states(report: RunReport) -> dict[str, str]:
 
 def report_in_lake(orders: Orders, report: RunReport) -> dict[str, Any]:
     """The report as written to the lake."""
-    path = orders.deployment.layout.report("orders", report.run_key, report.attempt)
+    path = AttemptPlace(orders.deployment.layout, "orders", report.run_key, report.attempt).report
     written: dict[str, Any] = json.loads(path.read_text())
     return written
 
@@ -107,7 +107,7 @@ def test_an_error_of_the_whole_run_is_in_its_report(orders: Orders) -> None:
     with pytest.raises(RequestError, match="there is no pipeline 'unknown'"):
         run_job(orders.deployment.environment, request, "a1")
 
-    written = json.loads(orders.deployment.layout.report("unknown", request.run_key, "a1").read_text())
+    written = json.loads(AttemptPlace(orders.deployment.layout, "unknown", request.run_key, "a1").report.read_text())
     assert (written["error"]["kind"], written["ended_at"] is None) == ("RequestError", False)
 
 
@@ -287,5 +287,5 @@ def test_a_failed_flow_writes_its_traceback_to_the_lake_and_stops_only_its_downs
     error = report.flow("silver").error
     assert error is not None and error["kind"] == "UnexpectedError"
     assert "secret" not in json.dumps(report_in_lake(orders, report))
-    attempt = orders.deployment.layout.attempt("orders", report.run_key, report.attempt)
+    attempt = AttemptPlace(orders.deployment.layout, "orders", report.run_key, report.attempt).folder
     assert "secret@example.org" in (attempt / "failure-silver.txt").read_text()

@@ -24,7 +24,7 @@ from tidegate.checkpoints import checkpoint, refusal, rewrite
 from tidegate.impact import Impact
 from tidegate.ops import metrics
 from tidegate.ops.metrics import QueryProgress
-from tidegate.place import FlowPlace
+from tidegate.place import AttemptPlace, FlowPlace
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
 from tidegate.report import BatchRecord, FlowReport, FlowState, RunReport, describe_error
@@ -118,7 +118,7 @@ def ended(project: Project, number: int, state: FlowState, **fields: Any) -> Non
         ended_at=NOW.to_iso8601_string(),
         flows=[FlowReport(flow="silver", target="silver.orders", checkpoint_version=1, state=state, **fields)],
     )
-    report.write(project.layout.report("orders", report.run_key, report.attempt))
+    report.write(AttemptPlace(project.layout, "orders", report.run_key, report.attempt).report)
 
 
 def read_all(project: Project, *files: Path) -> None:

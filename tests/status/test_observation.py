@@ -21,7 +21,7 @@ from tidegate.alerting.facts import Observation
 from tidegate.checkpoints import lease, overrides
 from tidegate.ops import metrics, plans
 from tidegate.ops.metrics import QueryProgress
-from tidegate.place import FlowPlace
+from tidegate.place import AttemptPlace, FlowPlace
 from tidegate.report import BatchRecord, FlowReport, RunReport, now
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spec import AfterTables, ChangeFeed, Pipeline
@@ -202,7 +202,7 @@ def test_a_batch_of_a_job_that_runs_for_hours_is_long_from_the_start_of_its_job_
     done = FlowReport(flow="bronze", target="bronze.orders", checkpoint_version=1, state="done")
     begun = FlowReport(flow="silver", target="silver.orders", checkpoint_version=1, state="running")
     report = RunReport(dag_id="orders", run_key="r", attempt=fresh_id("a"), started_at=now(), flows=[done, begun])
-    report.write(layout.report("orders", "r", report.attempt))
+    report.write(AttemptPlace(layout, "orders", "r", report.attempt).report)
     resource = lease.checkpoint_resource("orders", "silver")
     layout.lease(resource).parent.mkdir(parents=True)
     command = [sys.executable, "-c", HOLD, str(layout.lease(resource))]

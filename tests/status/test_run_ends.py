@@ -13,6 +13,7 @@ import pytest
 from tests.cli.project import Project, orders
 from tidegate.errors import GateRefusedError, LeaseHeldError, SourceUnavailableError
 from tidegate.layout import Layout
+from tidegate.place import AttemptPlace, RunPlace
 from tidegate.report import FlowReport, FlowState, RunReport, Verdict, describe_error
 from tidegate.request import RunRequest
 from tidegate.status import run_ends
@@ -35,7 +36,7 @@ def request(layout: Layout, hours_ago: float, **fields: Any) -> RunRequest:
     """The request of a run, as `plan` stores it."""
     made = RunRequest(dag_id="orders", run_id=f"run {hours_ago:g} h ago", request_id=id_of("q", hours_ago), **fields)
     made.write(layout)
-    written(layout.request("orders", made.run_key, made.request_id), ago(hours_ago))
+    written(RunPlace(layout, "orders", made.run_key).request(made.request_id), ago(hours_ago))
     return made
 
 
@@ -74,7 +75,7 @@ def report(
         flows=flows,
         error=error,
     )
-    path = layout.report("orders", key, made.attempt)
+    path = AttemptPlace(layout, "orders", key, made.attempt).report
     made.write(path)
     written(path, at)
     return path
@@ -187,7 +188,7 @@ def test_a_job_that_has_just_written_its_report_may_be_starting(layout: Layout) 
 
 def test_an_attempt_without_a_report_is_a_crash(layout: Layout) -> None:
     key = request(layout, 1).run_key
-    folder = layout.attempt("orders", key, id_of("a", 0.9))
+    folder = AttemptPlace(layout, "orders", key, id_of("a", 0.9)).folder
     folder.mkdir()
     (folder / "driver.log").touch()
     written(folder / "driver.log", ago(0.9))

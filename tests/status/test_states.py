@@ -42,7 +42,7 @@ from tidegate.errors import SourceUnavailableError
 from tidegate.impact import Impact
 from tidegate.ops import alert_history
 from tidegate.pages import render, site
-from tidegate.place import FlowPlace, Place
+from tidegate.place import AttemptPlace, FlowPlace, Place
 from tidegate.probes import delta_history, delta_log
 from tidegate.report import FlowReport, RunReport, describe_error
 from tidegate.request import RunRequest
@@ -108,7 +108,7 @@ def ended(project: Project, hours_ago: float, *, final: bool = True, **states: A
         )
         for name, state in states.items()
     ]
-    path = project.layout.report("orders", request.run_key, f"a{stamp}-0")
+    path = AttemptPlace(project.layout, "orders", request.run_key, f"a{stamp}-0").report
     end = at.isoformat() if final else None
     RunReport(
         dag_id="orders",

@@ -10,6 +10,7 @@ from airflow.sdk import Context
 
 from tidegate.environment import Environment
 from tidegate.layout import Layout, run_key
+from tidegate.place import AttemptPlace
 from tidegate.report import RunReport
 
 QUARANTINE = "quarantine"
@@ -65,4 +66,4 @@ def report_of_attempt(context: Context) -> RunReport | None:
     if attempt is None:
         return None
     dag_id, key = key_of(context)
-    return RunReport.read(layout().report(dag_id, key, attempt))
+    return RunReport.read(AttemptPlace(layout(), dag_id, key, attempt).report)

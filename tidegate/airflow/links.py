@@ -11,6 +11,7 @@ from tidegate.airflow.attempt import ATTEMPT_KEY, PIPELINE_KEY, layout
 from tidegate.airflow.urls import FRAMED, Links
 from tidegate.environment import Environment
 from tidegate.layout import run_key
+from tidegate.place import AttemptPlace
 from tidegate.report import RunReport
 
 if TYPE_CHECKING:
@@ -39,5 +40,5 @@ class HistoryLink(BaseOperatorLink):
         pipeline = XCom.get_value(ti_key=ti_key, key=PIPELINE_KEY)
         if server is None or not isinstance(attempt, str) or not isinstance(pipeline, str):
             return ""
-        report = RunReport.read(layout().report(pipeline, run_key(ti_key.run_id), attempt))
+        report = RunReport.read(AttemptPlace(layout(), pipeline, run_key(ti_key.run_id), attempt).report)
         return f"{server}/history/{report.application}/jobs/" if report is not None and report.application else ""

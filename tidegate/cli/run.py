@@ -14,6 +14,7 @@ from tidegate.cli.plan import conclusion, decide, print_plan
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.ops import plans
+from tidegate.place import AttemptPlace
 from tidegate.planning import rewrites
 from tidegate.planning.extent import with_size
 from tidegate.report import RunReport
@@ -95,11 +96,11 @@ def execute(environment: Environment, request: RunRequest) -> tuple[int, RunRepo
     layout = Layout.of(environment)
     layout.open()
     attempt_id, request_id = fresh_id("a"), request.write(layout)
-    log = layout.attempt(request.dag_id, request.run_key, attempt_id) / "driver.log"
+    log = AttemptPlace(layout, request.dag_id, request.run_key, attempt_id).folder / "driver.log"
     with progress_view.viewer() as show:
         returned, report = child.watch(
             lambda: launch.start(environment, request, request_id, attempt_id, log),
-            layout.report(request.dag_id, request.run_key, attempt_id),
+            AttemptPlace(layout, request.dag_id, request.run_key, attempt_id).report,
             show,
         )
     return returned, report, log
@@ -108,7 +109,7 @@ def execute(environment: Environment, request: RunRequest) -> tuple[int, RunRepo
 def _print_samples(layout: Layout, report: RunReport) -> None:
     """The keys of some rows, which are values of the data: they are in no report and no log."""
     for flow in report.flows:
-        path = layout.sample(report.dag_id, report.run_key, report.attempt, flow.flow)
+        path = AttemptPlace(layout, report.dag_id, report.run_key, report.attempt).sample(flow.flow)
         for effect, keys in (json_codec.read(path, dict[str, list[str]]) or {}).items():
             console.echo(f"{flow.flow}: {effect}, for example {', '.join(keys)}")
 

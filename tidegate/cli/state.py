@@ -13,6 +13,7 @@ from tidegate.cli.run import execute, print_report
 from tidegate.errors import EX_SOFTWARE
 from tidegate.layout import Layout
 from tidegate.ops import metrics
+from tidegate.place import AttemptPlace
 from tidegate.planning.extent import with_size
 from tidegate.report import now
 from tidegate.request import RunRequest
@@ -58,7 +59,7 @@ def show(
     if code or report is None:
         print_report(report, returned, log)
         raise typer.Exit(code or EX_SOFTWARE)
-    state = json_codec.read(layout.stored_state(name, report.run_key, report.attempt, flow), StoredState)
+    state = json_codec.read(AttemptPlace(layout, name, report.run_key, report.attempt).stored_state(flow), StoredState)
     assert state is not None
     if as_json:
         figures_now = figures[0].to_json(pendulum.now("UTC")) if figures else None

@@ -14,6 +14,7 @@ from tidegate.cli.run import execute, print_report
 from tidegate.environment import Environment
 from tidegate.errors import EX_SOFTWARE, RequestError, TableDiffersError, TidegateError
 from tidegate.layout import Layout
+from tidegate.place import AttemptPlace
 from tidegate.planning.extent import with_size
 from tidegate.report import FlowReport, RunReport, now
 from tidegate.request import RunRequest
@@ -62,7 +63,7 @@ def verify(
     if code or report is None or flow_report is None or flow_report.verification is None:
         print_report(report, returned, log)
         raise typer.Exit(code or EX_SOFTWARE)
-    path = layout.differences(report.dag_id, report.run_key, report.attempt, flow)
+    path = AttemptPlace(layout, report.dag_id, report.run_key, report.attempt).differences(flow)
     rows = json_codec.read(path, tuple[DifferingRow, ...]) or ()
     result = flow_report.verification
     if as_json:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate.advice import Edit
 from tidegate.errors import SpecError
 from tidegate.layout import Layout
-from tidegate.place import Place
+from tidegate.place import AttemptPlace, Place
 from tidegate.report import BatchRecord, FlowReport, Verdict
 from tidegate.request import RunRequest
 from tidegate.resolution import ResolvedFlow
@@ -84,6 +84,11 @@ class FlowContext:
     def place(self) -> Place:
         """The checkpoint in the lake."""
         return self.ref
+
+    @property
+    def attempt_place(self) -> AttemptPlace:
+        """The attempt in the lake."""
+        return AttemptPlace(self.layout, self.pipeline.name, self.run_key, self.attempt)
 
     @property
     def request(self) -> RunRequest:

@@ -25,7 +25,7 @@ from tidegate.errors import (
     classify,
 )
 from tidegate.layout import Layout
-from tidegate.place import FlowPlace
+from tidegate.place import AttemptPlace, FlowPlace
 from tidegate.report import FlowReport, RunReport, describe_error, now
 from tidegate.request import RunRequest
 from tidegate.resolution import ResolvedFlow
@@ -64,7 +64,7 @@ class _Job:
         self.layout = Layout.of(environment)
         self.request = request
         self.attempt = attempt
-        self.path = self.layout.report(request.dag_id, request.run_key, attempt)
+        self.path = AttemptPlace(self.layout, request.dag_id, request.run_key, attempt).report
         self.report = RunReport(dag_id=request.dag_id, run_key=request.run_key, attempt=attempt, started_at=now())
         self.suites: dict[str, Suite] = {}
         self.loading_error: Exception | None = None

@@ -13,7 +13,7 @@ from typing import Any
 
 from tidegate import launch, registry
 from tidegate.formatting import count
-from tidegate.place import FlowPlace
+from tidegate.place import AttemptPlace, FlowPlace
 from tidegate.processes import end_group
 from tidegate.report import RunReport
 from tidegate.request import fresh_id
@@ -103,7 +103,7 @@ def _killed(lake: Lake, pipeline: str, seconds: float) -> bool:
     """Start a run and kill it so many seconds after its first report; False if it ended before. Nothing of it runs afterwards."""
     request, attempt = lake.request(pipeline), fresh_id("a")
     request_id = request.write(lake.layout)
-    report = lake.layout.report(request.dag_id, request.run_key, attempt)
+    report = AttemptPlace(lake.layout, request.dag_id, request.run_key, attempt).report
     log = lake.environment.lake.with_name("killed.log")
     job = launch.start(lake.environment, request, request_id, attempt, log)
     try:

@@ -22,7 +22,7 @@ from tidegate.checkpoints import rewrite
 from tidegate.errors import RewriteRefusedError, SpecError, TransformRefusedError
 from tidegate.impact import Impact
 from tidegate.ops import store
-from tidegate.place import FlowPlace
+from tidegate.place import AttemptPlace, FlowPlace
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
 from tidegate.spark.batch import micro_batch
@@ -261,7 +261,7 @@ def test_a_backfill_that_deletes_too_many_rows_is_refused_until_exactly_that_num
 
     assert (dry.report.impact, dry.report.batches, commits(place)) == (loss, [], before), "nothing was written"
     assert any("--accept silver:deleted=1" in note for note in dry.report.notes)
-    sample = dry.layout.sample("orders", dry.run_key, dry.attempt, "silver")
+    sample = AttemptPlace(dry.layout, "orders", dry.run_key, dry.attempt).sample("silver")
     assert json.loads(sample.read_text()) == {"deleted": ['{"id":1}'], "changed": ['{"id":2}', '{"id":5}']}
     for accept in ((), ("silver:deleted=2",)):
         refused = limited(place, new_code, accept=accept)

@@ -24,8 +24,7 @@ def shown(payments: Payments, *keys: str, limit: int = 20) -> StoredState:
     """What the command shows."""
     context = payments.context(mode="state", limit=limit, keys=keys)
     stored_state.show(context)
-    names = (context.pipeline.name, context.run_key, context.attempt, context.flow.name)
-    state = json_codec.read(context.layout.stored_state(*names), StoredState)
+    state = json_codec.read(context.attempt_place.stored_state(context.flow.name), StoredState)
     assert state is not None
     return state
 

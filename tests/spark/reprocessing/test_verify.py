@@ -32,7 +32,7 @@ from tests.spark.test_topics import Clicks
 from tidegate import json_codec
 from tidegate.checkpoints.pending_jobs import UNDO
 from tidegate.errors import RequestError, SourceError, WriteConflictError
-from tidegate.place import FlowPlace
+from tidegate.place import AttemptPlace, FlowPlace
 from tidegate.quarantine.selection import Selection
 from tidegate.report import BatchRecord, FlowReport
 from tidegate.spark.batch import ledger
@@ -141,7 +141,7 @@ def verified(context: FlowContext, limit: int | None = None, **request: Any) -> 
     commits = sorted(context.layout.lake.glob("**/_delta_log/*.json"))
     verify(own)
     assert sorted(context.layout.lake.glob("**/_delta_log/*.json")) == commits
-    path = context.layout.differences("orders", context.run_key, context.attempt, context.flow.name)
+    path = AttemptPlace(context.layout, "orders", context.run_key, context.attempt).differences(context.flow.name)
     assert own.report.verification is not None
     return own.report.verification, list(json_codec.read(path, tuple[DifferingRow, ...]) or ())
 

@@ -109,7 +109,7 @@ def check(
     layout, flow, impact = context.layout, context.flow.name, measured.impact
     context.report.impact = impact
     if measured.sample:
-        path = layout.sample(context.pipeline.name, context.run_key, context.attempt, flow)
+        path = context.attempt_place.sample(flow)
         json_codec.write(path, measured.sample)
         context.report.notes.append(f"keys of some of these rows: {path.relative_to(layout.lake)} in the lake")
     context.run.publish()

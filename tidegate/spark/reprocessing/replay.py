@@ -33,6 +33,7 @@ from tidegate.checkpoints.pending_jobs import CLAIM, PendingReplay
 from tidegate.errors import RequestError
 from tidegate.formatting import count
 from tidegate.ops import store
+from tidegate.place import RunPlace
 from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch, quarantine
@@ -224,7 +225,7 @@ def claim(context: FlowContext, selection: Selection, *, number: int, first: int
 
 
 def _claims_file(context: FlowContext) -> Path:
-    return context.layout.claims(context.pipeline.name, context.request.run_key, context.request.request_id)
+    return RunPlace(context.layout, context.pipeline.name, context.request.run_key).claims(context.request.request_id)
 
 
 def _claim_numbers(context: FlowContext) -> list[int]:

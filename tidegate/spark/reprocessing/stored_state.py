@@ -51,8 +51,7 @@ def show(context: FlowContext) -> None:
     context.report.dry_run = True
     try:
         state = _read(context)
-        names = (context.pipeline.name, context.run_key, context.attempt, context.flow.name)
-        json_codec.write(context.layout.stored_state(*names), state)
+        json_codec.write(context.attempt_place.stored_state(context.flow.name), state)
     except TidegateError:
         raise
     except Exception as error:

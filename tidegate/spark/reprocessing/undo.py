@@ -234,9 +234,7 @@ def _persisted(context: FlowContext, rows: DataFrame) -> DataFrame:
 def _report_rows(context: FlowContext, pending: Undo, state: DataFrame, counts: dict[str, int]) -> None:
     """Note what is left, and write the keys to a file of the attempt: they are values of the data."""
     keys = context.flow.target.keys
-    path = context.layout.undone_keys(
-        context.pipeline.name, context.request.run_key, context.attempt, context.flow.name
-    )
+    path = context.attempt_place.undone_keys(context.flow.name)
     listed = {
         name: first_keys(state.where(F.col("_state").isin(*states)), keys)
         for name, states in (("put_back", undo_entries.PUT_BACK), ("left", ("changed", "kept")))

@@ -59,8 +59,7 @@ def verify(context: FlowContext) -> None:
             context.report.verification, rows = compare(own, own.work.version, sides, wanted)
         finally:
             own.release()
-        names = (context.pipeline.name, context.run_key, context.attempt, context.flow.name)
-        json_codec.write(context.layout.differences(*names), rows)
+        json_codec.write(context.attempt_place.differences(context.flow.name), rows)
         if rows and _has_other_code(own):
             context.report.notes.append(
                 f"transform {context.flow.transform!r} was edited after it made some of the rows: a backfill or a full refresh "
