@@ -105,7 +105,7 @@ def test_compacted_heartbeats_stay_for_streams_that_have_not_read_them(
     ref = Place(layout, "payments", "silver", 1, 0)
     for number in range(6):
         add(tmp_path / "ledger", number)
-        heartbeats.append(layout, ref, heartbeats.Heartbeat(event_time=number, at=number, app_id=ref.app_id))
+        heartbeats.append(ref, heartbeats.Heartbeat(event_time=number, at=number, app_id=ref.app_id))
 
     assert kept == {"ledger": 7, FlowPlace(layout, "payments", "silver").heartbeats.name: 30}
 

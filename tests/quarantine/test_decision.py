@@ -147,8 +147,8 @@ def test_old_entries_expire(layout: Layout) -> None:
 def test_a_new_checkpoint_retires_the_rows_of_the_old_one_and_no_files(layout: Layout) -> None:
     path = FlowPlace(layout, "orders", "silver").quarantine
     claims.create(path, EVERYTHING, number=0, first=0, limit=1, by="ada")
-    assert decision.retire(layout, Place(layout, "orders", "silver", 1, 0)) == 0
-    assert decision.retire(layout, Place(layout, "orders", "silver", 2, 0)) == 5
+    assert decision.retire(Place(layout, "orders", "silver", 1, 0)) == 0
+    assert decision.retire(Place(layout, "orders", "silver", 2, 0)) == 5
     assert entries(layout)["a#0"]["reason"] == "judged again by checkpoint v2/0"
     assert entries(layout)["b.gz@1"]["state"] == "open"
     assert lifecycle.entry_counts(path).claimed == 0, "the claim of an interrupted replay is closed as well"
@@ -156,7 +156,7 @@ def test_a_new_checkpoint_retires_the_rows_of_the_old_one_and_no_files(layout: L
         ("retire", 5, "tidegate")
     ]
     before = versions(layout)
-    assert decision.retire(layout, Place(layout, "orders", "silver", 2, 0)) == 0
+    assert decision.retire(Place(layout, "orders", "silver", 2, 0)) == 0
     assert versions(layout) == before, "no commit without entries to retire"
 
 
@@ -166,7 +166,7 @@ def test_a_row_of_a_dropped_batch_that_a_new_checkpoint_refuses_is_open(layout: 
     append(path, [dropped | {"changed_by": "tidegate", "reason": "a statistic dropped its batch"}])
     append(path, [quarantined("d#0", ["between(amount)"], {"line": 1}, "x") | {"_checkpoint_version": 2}])
 
-    assert decision.retire(layout, Place(layout, "orders", "silver", 2, 0)) == 6
+    assert decision.retire(Place(layout, "orders", "silver", 2, 0)) == 6
 
     rows = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
     of_row = {row["_checkpoint_version"]: row["state"] for row in rows if row["_row_id"] == "d#0"}
@@ -180,7 +180,7 @@ def test_a_waived_row_that_a_new_checkpoint_refuses_again_stays_waived(layout: L
     again = [quarantined(name, ["between(amount)"], {"line": 1}, "x") for name in ("a#0", "a#3")]
     append(path, [entry | {"_checkpoint_version": 2} for entry in again])
 
-    assert decision.retire(layout, Place(layout, "orders", "silver", 2, 0)) == 5
+    assert decision.retire(Place(layout, "orders", "silver", 2, 0)) == 5
 
     rows = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
     fresh = {row["_row_id"]: row for row in rows if row["_checkpoint_version"] == 2}

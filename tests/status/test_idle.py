@@ -64,7 +64,7 @@ def test_after_idle_time_a_heartbeat_is_due_once_in_that_time_and_plan_has_work(
         ("silver: nothing new in bronze.trips; a heartbeat is due, because no rows came for 1 hour",),
     )
 
-    heartbeats.append(quiet.layout, checkpoint.current(quiet.layout, PIPELINE, TIMED), beat)
+    heartbeats.append(checkpoint.current(quiet.layout, PIPELINE, TIMED), beat)
 
     assert due_heartbeat(quiet, NOW + timedelta(minutes=59)) is None
     assert quiet.plan(TIMED, pipeline=PIPELINE).work is False
@@ -85,14 +85,14 @@ def test_no_heartbeat_is_due_while_rows_are_unread_or_a_batch_of_bronze_is_plann
 def test_a_longer_delay_does_not_move_the_watermark_of_a_heartbeat_back(quiet: SampleProject) -> None:
     ref, beat = checkpoint.current(quiet.layout, PIPELINE, TIMED), due_heartbeat(quiet)
     assert beat is not None
-    heartbeats.append(quiet.layout, ref, beat)
-    lines = heartbeats.read(quiet.layout, ref)
+    heartbeats.append(ref, beat)
+    lines = heartbeats.read(ref)
     made = lateness.micros(NOW - timedelta(minutes=70))
 
     assert lines == [beat]
-    assert [heartbeats.watermark(quiet.layout, ref, lines, delay, before=1) for delay in (600, 7_200)] == [made, made]
+    assert [heartbeats.watermark(ref, lines, delay, before=1) for delay in (600, 7_200)] == [made, made]
     new = dataclasses.replace(ref, version=2)
-    assert heartbeats.watermark(quiet.layout, new, lines, 7_200) == lateness.micros(NOW - timedelta(hours=3))
+    assert heartbeats.watermark(new, lines, 7_200) == lateness.micros(NOW - timedelta(hours=3))
 
 
 def test_no_heartbeat_is_due_that_would_not_move_the_watermark(quiet: SampleProject) -> None:
@@ -124,7 +124,7 @@ def test_the_watermark_of_a_checkpoint_is_that_of_its_batches_its_heartbeats_and
     project: SampleProject, tmp_path: Path
 ) -> None:
     ref = checkpoint.current(project.layout, PIPELINE, TIMED)
-    assert heartbeats.watermark(project.layout, ref, [], 600) is None
+    assert heartbeats.watermark(ref, [], 600) is None
 
     def at(minutes: int) -> datetime:
         return NOW + timedelta(minutes=minutes)
@@ -135,16 +135,16 @@ def test_the_watermark_of_a_checkpoint_is_that_of_its_batches_its_heartbeats_and
         ledger.record(project.layout, "trips", line, {"checkpoint_version": 1, "refresh": refresh})
 
     record("trips/silver/v1/0", 0, None)
-    assert ledger.watermark(project.layout, ref) is None
+    assert ledger.watermark(ref) is None
     record("trips/silver/v1/0", 1, 10)
     record("trips/silver/v1/0", 2, 20)
     record("trips/silver/v1/1", 0, 99, refresh=1)
     record("trips/silver/replay", 0, 98, refresh=1)
-    assert (ledger.watermark(project.layout, ref), ledger.watermark(project.layout, ref, 2)) == (at(20), at(10))
+    assert (ledger.watermark(ref), ledger.watermark(ref, 2)) == (at(20), at(10))
     record("trips/silver/replay", 1, 15)
-    assert ledger.watermark(project.layout, ref, 2) == at(15)
+    assert ledger.watermark(ref, 2) == at(15)
 
     others = Heartbeat(event_time=lateness.micros(at(97)), at=0, app_id="trips/silver/v1/1")
     own = Heartbeat(event_time=lateness.micros(at(40)), at=0, app_id=ref.app_id)
-    assert heartbeats.watermark(project.layout, ref, [others, own], 600, before=9) == lateness.micros(at(30))
-    assert heartbeats.watermark(project.layout, ref, [others, own], 600) == lateness.micros(at(87)), "now all count"
+    assert heartbeats.watermark(ref, [others, own], 600, before=9) == lateness.micros(at(30))
+    assert heartbeats.watermark(ref, [others, own], 600) == lateness.micros(at(87)), "now all count"

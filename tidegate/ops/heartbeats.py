@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 
     import pyarrow
 
-    from tidegate.layout import Layout
     from tidegate.place import Place
 
 
@@ -40,17 +39,17 @@ class Heartbeat:
     """The watermark that it made with the delay declared then: stateful flows have read it, so a longer delay does not move it back."""
 
 
-def create(layout: Layout, ref: Place) -> None:
+def create(place: Place) -> None:
     """Create the table, without lines, unless it exists."""
     from deltalake import DeltaTable
 
-    path = ref.heartbeats
+    path = place.heartbeats
     if delta_table.find(path) is None:
         path.parent.mkdir(parents=True, exist_ok=True)
         DeltaTable.create(str(path), schema=schema())
 
 
-def append(layout: Layout, ref: Place, heartbeat: Heartbeat) -> None:
+def append(place: Place, heartbeat: Heartbeat) -> None:
     """Append a line."""
     line = {
         "event_time": lateness.moment(heartbeat.event_time),
@@ -60,10 +59,10 @@ def append(layout: Layout, ref: Place, heartbeat: Heartbeat) -> None:
         "watermark": None if heartbeat.watermark is None else lateness.moment(heartbeat.watermark),
     }
     # A stateful flow that waits for a person reads its files later: as long as those of any table.
-    store.append(ref.heartbeats, schema(), [line], keep_days=_KEPT_DAYS)
+    store.append(place.heartbeats, schema(), [line], keep_days=_KEPT_DAYS)
 
 
-def read(layout: Layout, ref: Place) -> list[Heartbeat]:
+def read(place: Place) -> list[Heartbeat]:
     """All lines; none without a table."""
     return [
         Heartbeat(
@@ -73,13 +72,11 @@ def read(layout: Layout, ref: Place) -> list[Heartbeat]:
             version=line.get("version"),
             watermark=None if line.get("watermark") is None else lateness.micros(line["watermark"]),
         )
-        for line in store.select(ref.heartbeats, "SELECT * FROM delta_table")
+        for line in store.select(place.heartbeats, "SELECT * FROM delta_table")
     ]
 
 
-def watermark(
-    layout: Layout, ref: Place, lines: Iterable[Heartbeat], delay_seconds: int, before: int | None = None
-) -> int | None:
+def watermark(place: Place, lines: Iterable[Heartbeat], delay_seconds: int, before: int | None = None) -> int | None:
     """The watermark of a checkpoint, in microseconds since 1970; None without one.
 
     It is that of its batches and of its heartbeats. Those of earlier checkpoints count as batches of bronze: all of them now, but not
@@ -89,11 +86,11 @@ def watermark(
         lines: All heartbeats of the flow.
         before: That before the batch with this number; the present one by default.
     """
-    recorded = ledger.watermark(layout, ref, before)
-    counted = [each for each in lines if before is None or each.app_id == ref.app_id]
+    recorded = ledger.watermark(place, before)
+    counted = [each for each in lines if before is None or each.app_id == place.app_id]
     arrivals = [lateness.Arrival(version=None, newest=each.event_time) for each in counted]
     by_clock = lateness.watermarks(arrivals, delay_seconds).after
-    made = [each.watermark for each in counted if each.app_id == ref.app_id]
+    made = [each.watermark for each in counted if each.app_id == place.app_id]
     return lateness.highest(None if recorded is None else lateness.micros(recorded), by_clock, *made)
 
 

@@ -92,22 +92,22 @@ def rows_read(layout: Layout, pipeline: str, app_id: str) -> int:
     return sum(int(line["read"]) for line in store.select(layout.ops(pipeline, "ledger"), sql))
 
 
-def watermark(layout: Layout, ref: Place, before: int | None = None) -> datetime | None:
+def watermark(place: Place, before: int | None = None) -> datetime | None:
     """The highest watermark that batches of a checkpoint recorded, and replays into its table.
 
     Args:
         before: Only batches before this number.
     """
-    path = layout.ops(ref.pipeline, "ledger")
+    path = place.layout.ops(place.pipeline, "ledger")
     table = delta_table.find(path)
     if table is None or "watermark" not in (column.name for column in table.schema().fields):
         return None
     earlier = "" if before is None else f" AND batch_id < {before}"
-    of_replays = f"checkpoint_version = {ref.version} AND refresh = {ref.refresh}"
+    of_replays = f"checkpoint_version = {place.version} AND refresh = {place.refresh}"
     [line] = store.select(
         path,
-        f"SELECT max(watermark) AS watermark FROM delta_table WHERE app_id = '{ref.app_id}'{earlier} "
-        f"OR app_id = '{ref.replays_app_id}' AND {of_replays}",
+        f"SELECT max(watermark) AS watermark FROM delta_table WHERE app_id = '{place.app_id}'{earlier} "
+        f"OR app_id = '{place.replays_app_id}' AND {of_replays}",
     )
     recorded: datetime | None = line["watermark"]
     return recorded

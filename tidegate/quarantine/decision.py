@@ -122,7 +122,7 @@ def check_replay(layout: Layout, pipeline: str, flow: str, selection: Selection,
     )
 
 
-def retire(layout: Layout, ref: Place) -> int:
+def retire(place: Place) -> int:
     """Close entries of rows that an earlier checkpoint refused, after this one has read all records again.
 
     Includes the entries of an interrupted replay: the rows that it wrote were derived again, too. A person's waiver stays
@@ -131,16 +131,15 @@ def retire(layout: Layout, ref: Place) -> int:
     read these files again.
 
     Args:
-        layout: The lake; the caller holds the flow's lease.
-        ref: The checkpoint that the live table belongs to.
+        place: The checkpoint that the live table belongs to; the caller holds the flow's lease.
 
     Returns:
         How many entries were closed as ``expired``.
     """
-    of_others = f"level = 'row' AND (_checkpoint_version <> {ref.version} OR _refresh <> {ref.refresh})"
-    reason = f"judged again by checkpoint v{ref.version}/{ref.refresh}"
-    decisions = _Decisions(layout, ref.pipeline, ref.flow)
-    own = f"{lifecycle.UNCLAIMED} AND _checkpoint_version = {ref.version} AND _refresh = {ref.refresh}"
+    of_others = f"level = 'row' AND (_checkpoint_version <> {place.version} OR _refresh <> {place.refresh})"
+    reason = f"judged again by checkpoint v{place.version}/{place.refresh}"
+    decisions = _Decisions(place.layout, place.pipeline, place.flow)
+    own = f"{lifecycle.UNCLAIMED} AND _checkpoint_version = {place.version} AND _refresh = {place.refresh}"
     of_persons = f"{of_others} AND changed_by <> 'tidegate'"
     for (by, why), ids in lifecycle.waived_ids(decisions.entries, of_persons).items():
         for first in range(0, len(ids), _IDS_AT_ONCE):
@@ -153,19 +152,19 @@ def retire(layout: Layout, ref: Place) -> int:
     return retired + decisions.close_entries("retire", f"state = 'open' AND {of_others}", by="tidegate", reason=reason)
 
 
-def retire_batches_before(layout: Layout, ref: Place, batch_id: int, what: str) -> int:
+def retire_batches_before(place: Place, batch_id: int, what: str) -> int:
     """Close the open entries of earlier batches of a stream whose batches each have all rows of the table.
 
     Args:
-        layout: The lake; the caller holds the flow's lease.
+        place: The checkpoint; the caller holds the flow's lease.
         batch_id: The newest batch.
         what: What it has read, for the entries.
 
     Returns:
         How many entries were closed as ``expired``.
     """
-    where = f"state = 'open' AND level = 'row' AND _app_id = '{ref.app_id}' AND _batch_id < {batch_id}"
-    decisions = _Decisions(layout, ref.pipeline, ref.flow)
+    where = f"state = 'open' AND level = 'row' AND _app_id = '{place.app_id}' AND _batch_id < {batch_id}"
+    decisions = _Decisions(place.layout, place.pipeline, place.flow)
     return decisions.close_entries("retire", where, by="tidegate", reason=f"{what} takes its place")
 
 

@@ -66,12 +66,12 @@ def run_flow(
         try:
             _drain(context)
         except NotDeliveredError as missing:
-            undelivered = not_delivered(missing, context.layout, context.ref, context.live)
+            undelivered = not_delivered(missing, context.ref, context.live)
             context.report.notes.append(undelivered.summary)
             return
         context = swap.swap_in(context)
         if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
-            decision.retire(context.layout, context.ref)
+            decision.retire(context.ref)
             replay.finish_interrupted(context)
         context.kind.drained(context)
         if after is not None:

@@ -43,14 +43,14 @@ def heartbeat_due(layout: Layout, resolved: ResolvedFlow, ref: Place, now: datet
     committed = progress.planned_batch(ref.checkpoint, state.last_committed)
     if tables.of_table(bronze, flow.feeds[0], committed).has_data:
         return None
-    newest, lines = freshness.newest(bronze, "_ingested_at", now), heartbeats.read(layout, ref)
+    newest, lines = freshness.newest(bronze, "_ingested_at", now), heartbeats.read(ref)
     if newest is None:
         return None
     delay = flow.watermark.delay_seconds
     event_time = lateness.due_heartbeat(
         lateness.micros(now),
         last_arrival=max([lateness.micros(newest), *(each.at for each in lines)]),
-        watermark=heartbeats.watermark(layout, ref, lines, delay),
+        watermark=heartbeats.watermark(ref, lines, delay),
         delay_seconds=delay,
         idle_seconds=flow.watermark.idle_seconds,
     )

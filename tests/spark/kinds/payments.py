@@ -159,7 +159,7 @@ class Payments:
 
         at, context = START + timedelta(minutes=minutes), self.context()
         # As the row flow does: a table whose first version has a line would count as read.
-        heartbeats.create(context.layout, checkpoint.current(context.layout, context.pipeline, SILVER))
+        heartbeats.create(checkpoint.current(context.layout, context.pipeline, SILVER))
         line = {"event_time": at, "at": at, "_app_id": "orders/silver/v1/0", "watermark": at - timedelta(minutes=10)}
         write_deltalake(str(self.beats), pa.Table.from_pylist([line], schema=heartbeats.schema()), mode="append")
 

@@ -85,9 +85,9 @@ def judge(
     declared = context.flow.watermark
     if declared is None:
         return None
-    measured, beats = _measured(context, rows, batch_id), heartbeats.read(context.layout, context.ref)
+    measured, beats = _measured(context, rows, batch_id), heartbeats.read(context.ref)
     before_batch = None if context.work.of_entries else batch_id
-    start = heartbeats.watermark(context.layout, context.ref, beats, declared.delay_seconds, before_batch)
+    start = heartbeats.watermark(context.ref, beats, declared.delay_seconds, before_batch)
     counted = [Arrival(version=each.version, newest=each.newest) for each in measured]
     # A refresh reads again what came before later heartbeats.
     newest = max((each.version for each in measured if each.version is not None), default=-1)

@@ -76,5 +76,5 @@ def _heartbeats(context: FlowContext) -> DataFrame:
     """The heartbeats as a stream: all that there are, then the new ones. The table is made in case the row flow has not ended a run."""
     writer, path = context.resolved.writer, context.heartbeats
     assert writer is not None and path is not None
-    heartbeats.create(context.layout, checkpoint.current(context.layout, context.pipeline, writer))
+    heartbeats.create(checkpoint.current(context.layout, context.pipeline, writer))
     return context.spark.readStream.format("delta").load(str(path)).select("event_time")

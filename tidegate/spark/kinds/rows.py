@@ -209,7 +209,7 @@ def _read_stream(context: FlowContext) -> DataFrame:
     if context.flow.watermark is None:
         return sources.change_feed(context)
     # Flows that read the table with its heartbeats need both from the beginning.
-    heartbeats.create(context.layout, context.ref)
+    heartbeats.create(context.ref)
     return whole_commits.stream(context)
 
 
@@ -233,7 +233,7 @@ def _drained(context: FlowContext) -> None:
     holder = f"attempt {context.attempt} of {context.pipeline.name}, for a heartbeat"
     try:
         with lease.hold(context.spark, context.layout, tuple(readers), what=holder):
-            heartbeats.append(context.layout, context.ref, beat)
+            heartbeats.append(context.ref, beat)
     except LeaseHeldError as error:
         context.report.notes.append(f"a heartbeat is due and waits for the next run: {error.message}")
         return

@@ -56,7 +56,7 @@ def _retire_entries(context: FlowContext) -> None:
     """Close the entries of snapshots before the compared one, whose records it has again, or not any more."""
     done = snapshots.compared(context.ref)
     if done is not None:
-        decisions.retire_batches_before(context.layout, context.ref, done.batch_id, f"snapshot {done.snapshot.name}")
+        decisions.retire_batches_before(context.ref, done.batch_id, f"snapshot {done.snapshot.name}")
 
 
 def _all_keys(context: FlowContext, _window: Window | None, _pending: Backfill) -> DataFrame:

@@ -176,7 +176,7 @@ def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
         )
     if not dry_run:
         _check_watermark(context)
-        decision.retire(context.layout, context.ref)
+        decision.retire(context.ref)
 
 
 def _check_watermark(context: FlowContext) -> None:

@@ -49,7 +49,7 @@ def _backlog(environment: Environment, resolved: ResolvedFlow, ref: Place, commi
     try:
         listing = files.list_files(folder, source.glob)
     except NotDeliveredError as missing:
-        return not_delivered(missing, layout, ref, layout.table(resolved.flow.target.name))
+        return not_delivered(missing, ref, layout.table(resolved.flow.target.name))
     new = tuple(file for file in listing.files if file.path not in read)
     return Backlog(
         summary=f"{count(len(new), 'new file')} in {source.path}" if new else f"nothing new in {source.path}",

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
     from tidegate.errors import NotDeliveredError
-    from tidegate.layout import Layout
     from tidegate.place import Place
     from tidegate.request import RunRequest
     from tidegate.resolution import ResolvedFlow
@@ -82,28 +81,27 @@ def absent(summary: str) -> Backlog:
     )
 
 
-def not_delivered(missing: NotDeliveredError, layout: Layout, ref: Place, target: Path) -> Backlog:
+def not_delivered(missing: NotDeliveredError, place: Place, target: Path) -> Backlog:
     """The backlog of a landing flow whose folder or topic does not exist.
 
     Args:
         missing: The error of the probe.
-        layout: The lake.
-        ref: A checkpoint of the flow.
+        place: A checkpoint of the flow.
         target: The flow's table.
 
     Raises:
         NotDeliveredError: The flow has read from it before, so it is lost, not undelivered.
     """
-    if _has_read(layout, ref, target):
+    if _has_read(place, target):
         raise missing
     return absent(f"not delivered yet: {missing.what} does not exist")
 
 
-def _has_read(layout: Layout, ref: Place, target: Path) -> bool:
+def _has_read(place: Place, target: Path) -> bool:
     """Whether a landing flow has its table, or any checkpoint of it has planned a batch."""
     if delta.current_version(target) is not None:
         return True
-    versions = entries(ref.checkpoints, "v*")
+    versions = entries(place.checkpoints, "v*")
     refreshes = [path for version in versions if version.is_dir() for path in entries(version) if path.is_dir()]
     return any(entry.name.isdecimal() for refresh in refreshes for entry in entries(refresh / "offsets"))
 

@@ -52,7 +52,7 @@ def _backlog(environment: Environment, resolved: ResolvedFlow, ref: Place, commi
     try:
         description, positions, ranges = unread_ranges(bootstrap, source, target, layout, ref, committed)
     except NotDeliveredError as missing:
-        return not_delivered(missing, layout, ref, target)
+        return not_delivered(missing, ref, target)
     first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
     pending = sum(end - begin for begin, end in ranges.values())
     unread = {partition: first for partition, (first, end) in ranges.items() if first < end}
