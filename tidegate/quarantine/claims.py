@@ -64,7 +64,7 @@ def create(path: Path, selection: Selection, *, number: int, first: int, limit: 
     """Claim open entries, oldest first, in one commit.
 
     Args:
-        path: `Layout.quarantine`; the caller holds the flow's lease.
+        path: `FlowPlace.quarantine`; the caller holds the flow's lease.
         selection: Which open entries.
         first: The first claim of the same replay. Entries that this claim or a later one returned are not claimed again.
         by: The person who requested the replay.
@@ -98,7 +98,7 @@ def mark_returned(
     This commit precedes the write to the target, so that the split of a claim is decided once.
 
     Args:
-        path: `Layout.quarantine`.
+        path: `FlowPlace.quarantine`.
         refused: ``_row_id string, rules list<string>`` as Arrow, with the rules that each entry breaks now.
         app_id: The transaction id of the commit: a rerun finds it and does not split the claim again.
         user_metadata: The ``userMetadata`` with the prepared ledger line, the same as in the commit to the target.
@@ -153,7 +153,7 @@ def reopen_missing(path: Path, number: int, ids: Any) -> None:
     """Reopen entries of a claim whose source record no longer exists, with the rule `SOURCE_GONE` added, in one commit.
 
     Args:
-        path: `Layout.quarantine`.
+        path: `FlowPlace.quarantine`.
         ids: ``_row_id string`` as Arrow.
     """
     updates = {

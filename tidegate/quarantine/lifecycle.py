@@ -59,7 +59,7 @@ class EntryCounts:
 
 
 def entry_counts(path: Path) -> EntryCounts:
-    """Count the entries of one quarantine table (`Layout.quarantine`); all counts are zero without a table."""
+    """Count the entries of one quarantine table (`FlowPlace.quarantine`); all counts are zero without a table."""
     rows = store.select(
         path,
         "SELECT state, count(*) AS entries, count(_in_hand) AS claimed, min(quarantined_at) AS oldest "
@@ -120,7 +120,7 @@ def close(path: Path, state: State, where: str, *, by: str, reason: str, commit:
     """Close entries by a decision (`tidegate.quarantine.decision`), in one commit, and return how many.
 
     Args:
-        path: `Layout.quarantine`.
+        path: `FlowPlace.quarantine`.
         where: SQL condition that selects the entries.
         reason: Appended to the reason that an entry already has.
         commit: ``CommitProperties`` of delta-rs, with the number of the decision.
