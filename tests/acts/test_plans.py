@@ -14,7 +14,7 @@ from tests.acts.lake import SNAPSHOTS, Prepared
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos, pytest.mark.nightly, pytest.mark.timeout(3600)]
 
-EXAMPLES = int(os.environ.get("ACTS_EXAMPLES", "400"))
+EXAMPLES = int(os.environ.get("ACTS_EXAMPLES", "250"))
 """How many combinations a night tries."""
 
 

@@ -17,7 +17,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.gx, pytest.mark.chaos]
 
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
-@pytest.mark.parametrize("seed", seeds(1, 2, 3))
+@pytest.mark.parametrize("seed", seeds(2, 3))
 def test_the_judge_agrees_after_every_run_of_a_history_of_files_with_12_faults(seed: int, begin: Begin) -> None:
     history = begin(seed, faults=Faults(share=0.8))
     while len(history.faults.struck) < 12:
