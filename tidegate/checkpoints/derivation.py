@@ -16,7 +16,7 @@ from tidegate.place import FlowPlace
 from tidegate.report import now
 from tidegate.resolution import ResolvedFlow
 
-_RULES = 1
+_RULES = 2
 """Raised when the check finds what it did not find before: then every transform is checked again."""
 
 
@@ -74,7 +74,7 @@ def fingerprint_of(resolved: ResolvedFlow) -> str:
         OSError: A file of the transform cannot be read.
     """
     flow = resolved.flow
-    if flow.transform is None or resolved.code is None or not flow.kind.has_groups:
+    if flow.transform is None or resolved.code is None or flow.kind.stateful or flow.kind.snapshots:
         return ""
     return fingerprints.fingerprint(
         {
@@ -110,10 +110,12 @@ def check_recorded(layout: Layout, resolved: ResolvedFlow) -> None:
 
 
 def summary(layout: Layout, resolved: ResolvedFlow) -> str:
-    """What is known of the flow, for plans; empty for flows that are not checked."""
+    """What is known of the flow, for plans; empty for flows that are not checked, and for a flow of rows without doubts."""
     if not fingerprint_of(resolved):
         return ""
     finding = recorded(layout, resolved)
+    if not resolved.flow.kind.has_groups and (finding is None or not finding.doubts):
+        return ""
     return NOT_CHECKED if finding is None else finding.summary()
 
 

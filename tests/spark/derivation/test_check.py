@@ -246,6 +246,64 @@ def test_what_the_plan_does_not_show_is_a_doubt_and_no_refusal(spark: SparkSessi
     assert any(doubt in each for each in doubts), doubts
 
 
+CLEAN = Flow(
+    name="silver",
+    source=ChangeFeed("bronze.orders"),
+    transform="orders:clean",
+    target=Table("silver.orders", keys=("id",), sequence_by=("day",)),
+)
+OF_ONE_ROW: dict[str, Transform] = {
+    "columns": lambda rows: rows.where("amount >= 0").withColumn("twice", F.col("amount") * 2),
+    "explode": lambda rows: rows.withColumn("tag", F.explode("tags")),
+    "union": lambda rows: rows.where("amount < 3").unionByName(rows.where("amount >= 3")),
+    "numbers of what a row became": lambda rows: rows.withColumn("tag", F.explode("tags")).withColumn(
+        "number", F.row_number().over(Window.partitionBy("_row_id").orderBy("tag"))
+    ),
+    "constants": lambda rows: rows.join(
+        rows.sparkSession.createDataFrame([("a", 1)], "shop string, size int"), "shop", "left"
+    ),
+}
+OF_ITS_BATCH: dict[str, tuple[Transform, str]] = {
+    "rank": (
+        lambda rows: rows.withColumn("rank", F.row_number().over(Window.partitionBy("id").orderBy("day"))),
+        "ranks or sums in windows rows of bronze.orders by id without _row_id",
+    ),
+    "duplicates": (lambda rows: rows.dropDuplicates(["id"]), "removes duplicates of rows of bronze.orders by id"),
+    "share": (
+        lambda rows: rows.join(rows.groupBy("shop").agg(F.sum("amount").alias("all")), "shop"),
+        "groups rows of bronze.orders by shop without _row_id",
+    ),
+    "limit": (lambda rows: rows.limit(3), "limits the number of rows of bronze.orders"),
+}
+
+
+@pytest.mark.parametrize("case", OF_ONE_ROW)
+def test_a_row_that_is_made_of_its_own_source_row_is_no_doubt(spark: SparkSession, tmp_path: Path, case: str) -> None:
+    assert checked_rows(spark, tmp_path, OF_ONE_ROW[case]) == ()
+
+
+@pytest.mark.parametrize("case", OF_ITS_BATCH)
+def test_a_row_that_depends_on_others_of_its_batch_is_a_doubt(spark: SparkSession, tmp_path: Path, case: str) -> None:
+    transform, doubt = OF_ITS_BATCH[case]
+    [text] = checked_rows(spark, tmp_path, transform)
+    assert doubt in text
+    assert text.endswith("so that a row depends on which others are in its batch")
+
+
+def test_a_table_that_is_no_source_is_a_doubt(spark: SparkSession, tmp_path: Path) -> None:
+    labels = str(tmp_path / "labels")
+    spark.createDataFrame([(1, "a")], "id int, label string").write.format("delta").save(labels)
+    doubts = checked_rows(spark, tmp_path, lambda rows: rows.join(spark.read.format("delta").load(labels), "id"))
+    assert "reads a table or files that are no source of the flow" in doubts
+
+
+def checked_rows(spark: SparkSession, folder: Path, transform: Transform) -> tuple[str, ...]:
+    """What is doubtful about the transform of a flow of rows."""
+    context = orders.flow_context(spark, folder, CLEAN, transform=transform)
+    rows = spark.createDataFrame([], f"_row_id string, {ORDERS}")
+    return check(context, [rows], lambda sources: transform(*sources))[1].doubts
+
+
 def test_a_part_of_the_keys_is_enough_where_scopes_are_replaced(spark: SparkSession, tmp_path: Path) -> None:
     def sessions(orders: DataFrame) -> DataFrame:
         ranked = orders.withColumn("number", F.row_number().over(Window.partitionBy("shop").orderBy("id")))

@@ -14,6 +14,7 @@ from tidegate.formatting import count
 from tidegate.spark.batch import late_rows, order, scopes, transform_errors
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.batch.transform_errors import Parted
+from tidegate.spark.derivation.check import derive_checked
 from tidegate.spark.driver.failures import value_error
 from tidegate.spark.intake import bronze, contracts, parse
 from tidegate.spark.intake.envelopes import NO_VALUE
@@ -55,7 +56,7 @@ def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
         records: As `parse_records` returns them.
     """
     name, target = context.flow.transform, context.flow.target
-    output = context.transform(records) if context.transform is not None else records
+    output = _transformed(context, records)
     missing = [
         column for column in ("_row_id", "_origin", *target.keys, *target.sequence_by) if column not in output.columns
     ]
@@ -98,6 +99,15 @@ def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
         .otherwise(F.array().cast("array<string>"))
     )
     return output.withColumns({"_deleted": F.coalesce("_deleted", F.lit(False)), "_broken": broken})
+
+
+def _transformed(context: FlowContext, records: DataFrame) -> DataFrame:
+    transform = context.transform
+    if transform is None:
+        return records
+    if context.flow.kind.snapshots:
+        return transform(records)
+    return derive_checked(context, [records], lambda rows: transform(*rows))
 
 
 def _limited_by_event_time(context: FlowContext, output: DataFrame) -> DataFrame:

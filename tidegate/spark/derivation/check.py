@@ -1,4 +1,8 @@
-"""Compares the plan of a transform of groups with what the flow declares, before the first batch of each code and declaration."""
+"""Compares the plan of a transform with what the flow declares, before the first batch of each code and declaration.
+
+A row of a flow of rows is made of its own source row. Where it may depend on others of its batch, that is a doubt and no refusal:
+a rank that only marks duplicates within a batch leaves a keyed table as it would be.
+"""
 
 from __future__ import annotations
 
@@ -60,8 +64,11 @@ def check(context: FlowContext, rows: Sequence[DataFrame], derive: Derive) -> tu
         # What it learns in the driver is in its plan as a constant.
         doubts = (f"runs {count(started, 'Spark job')} itself, as collect() and a pivot without values do",)
     try:
-        analysis.check(plan_tree.read(output), context.flow.target.scope)
+        analysis.check(plan_tree.read(output), sources[0].scope)
     except UndeclaredError as undeclared:
+        if not context.flow.kind.has_groups:
+            other = f"{undeclared.text}, so that a row depends on which others are in its batch"
+            return output, Finding(doubts=(*doubts, *analysis.doubts, other))
         source = sources[undeclared.source]
         return output, Finding(
             problem=_problem(context, sources, undeclared),
@@ -75,6 +82,8 @@ def check(context: FlowContext, rows: Sequence[DataFrame], derive: Derive) -> tu
 def sources_of(context: FlowContext) -> tuple[Source, ...]:
     """What the flow declares about its sources."""
     flow = context.flow
+    if not flow.kind.has_groups:
+        return (Source(table=flow.source_tables[0], scope=("_row_id",)),)
     pipelines = [context.pipeline, *(each for each in context.resolved.declared.values() if isinstance(each, Pipeline))]
     writers = {each.target.name: each.target for pipeline in reversed(pipelines) for each in pipeline.flows}
     made = []

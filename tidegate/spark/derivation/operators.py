@@ -32,6 +32,8 @@ _SAME_ROWS = frozenset(
 """Operators that keep rows and columns as they are."""
 _CONSTANT = frozenset(("LocalRelation", "LogicalRDD", "OneRowRelation", "Range"))
 """Rows that belong to the code."""
+_READS = frozenset(("DataSourceV2Relation", "HiveTableRelation", "LogicalRelation"))
+"""Tables and files."""
 _LIMITS = frozenset(("GlobalLimit", "LocalLimit", "Offset", "Tail"))
 
 
@@ -115,7 +117,8 @@ class Analysis:
         if (rule := self._rules.get(node.name)) is not None:
             return rule(node)
         made = beside(*map(self.relation, node.children))
-        return self._not_understood(made, f"uses {node.name}", node.expressions("output"))
+        what = "reads a table or files that are no source of the flow" if node.name in _READS else f"uses {node.name}"
+        return self._not_understood(made, what, node.expressions("output"))
 
     def _rows_of(self, source: int, project: Node) -> Relation:
         made = Relation(columns=_outputs(project.expressions("projectList")))
