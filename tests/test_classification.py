@@ -126,6 +126,8 @@ def test_what_libraries_raise_has_the_same_causes(error: BaseException, name: st
         ("java.nio.file.AccessDeniedException: /lake/y", "EACCES", "/lake/y"),
         ("java.nio.file.FileSystemException: /lake/y: Input/output error", "EIO", "/lake/y"),
         ("org.apache.hadoop.fs.FSError: java.io.IOException: No space left on device", "ENOSPC", ""),
+        ("Caused by: org.rocksdb.RocksDBException: IOError(StaleFile)", "ESTALE", ""),
+        ("org.rocksdb.RocksDBException: IOError(NoSpace)", "ENOSPC", ""),
         ('java.io.IOException: Cannot run program "chmod": error=12, Cannot allocate memory', "ENOMEM", ""),
         ("ExitCodeException exitCode=1: chmod: changing permissions of '/lake/z': Read-only file system", "EROFS", "/lake/z"),
         ("java.lang.OutOfMemoryError: unable to create native thread: possibly out of memory", "EAGAIN", ""),

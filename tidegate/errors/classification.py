@@ -37,6 +37,8 @@ _WORDS = {os.strerror(number): number for number in BY_NUMBER if number not in (
     "disk I/O error": errno.EIO,
     "attempt to write a readonly database": errno.EROFS,
     "unable to open database file": errno.EACCES,
+    "IOError(StaleFile)": errno.ESTALE,
+    "IOError(NoSpace)": errno.ENOSPC,
 }
 _OF_PATH = frozenset(
     {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENOTEMPTY, errno.ELOOP, errno.ENAMETOOLONG}
