@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,9 +15,13 @@ from tests.spark_files import add, delta_offset
 from tests.status.sample_project import TRIPS, SampleProject
 from tidegate.checkpoints import checkpoint, history
 from tidegate.impact import accepting_flow
+from tidegate.ops import ledger
 from tidegate.planning import losses, recovery
 from tidegate.probes import delta_history, delta_log
+from tidegate.report import BatchRecord
+from tidegate.spec import ChangeFeed, Flow, Table
 from tidegate.status import damage
+from tidegate.status.damage import Damage
 
 TABLES = ("bronze.trips", "silver.trips", "gold.trips")
 SOURCES = {"silver": "bronze.trips", "gold": "silver.trips"}
@@ -204,3 +209,20 @@ def test_losses_without_damage_are_none(project: SampleProject) -> None:
     (project.landing / "b.csv").unlink()
     for each in resolved(TRIPS, project.environment.project).flows:
         assert losses.of_flow(project.layout, "127.0.0.1:9", each, ()) is None
+
+
+def test_rows_of_earlier_changes_of_a_keyed_table_are_lost_with_the_table_that_had_them(project: SampleProject) -> None:
+    import pyarrow
+    from deltalake import write_deltalake
+
+    log = Flow(name="log", source=ChangeFeed("silver.trips"), transform="flights:clean", target=Table("silver.log"))
+    pipeline = replace(TRIPS, flows=(*TRIPS.flows, log))
+    write_deltalake(str(project.layout.table("silver.trips")), pyarrow.table({"id": [1, 2]}))
+    line = BatchRecord(flow="log", kind="append", app_id="trips/log/v1/0", batch_id=0, read=5, written=5)
+    ledger.record(project.layout, "trips", line, {})
+    flow = resolved(pipeline, project.environment.project).flow("log")
+    lost = Damage(kind="table", pipeline="trips", flow="log", what="silver.log", cause="is gone")
+    loss = losses.of_flow(project.layout, "127.0.0.1:9", flow, (lost,))
+    assert loss is not None
+    assert (loss.number, loss.acceptance) == (3, "log:lost=3")
+    assert loss.what == "about 3 rows of earlier changes of silver.trips, of which that table has only the newest rows"

@@ -44,7 +44,7 @@ EXIT_CODES = (
     ExitCode(
         EX_DATAERR,
         "a gate, a contract or a transform that raises refused a batch, a rewrite would delete or quarantine too many rows, or a "
-        "source no longer has the data that comes next; the target is unchanged",
+        "source no longer has the data that comes next, or that a recovery reads again; the target is unchanged",
         OutsideAct("correct what the message names, or accept it with the command of the message"),
     ),
     ExitCode(
