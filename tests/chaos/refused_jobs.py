@@ -27,6 +27,8 @@ INCREMENTS = 12
 _TABLES = [re.escape(table).replace(r"\.", "[/.]") for table in TARGETS.values()]
 _OF_FLOW = re.compile("|".join([*_TABLES, *(rf"(?<=acts/){flow}(?=/)|(?<=%\*F){flow}(?=\.)" for flow in FLOWS)]))
 RUNS_BEFORE_A_CHECK = 3
+_ENDS_THE_JVM = "/LOCK"
+"""If RocksDB cannot open its lock file, the whole JVM crashes: a crash without a report, as after a kill."""
 
 
 @dataclass(frozen=True)
@@ -104,7 +106,7 @@ def refuse_one_of_each(driver: Driver, flows: Sequence[str], of: Callable[[str],
         answer = driver.run(flows=flows)
         assert (answer.code, answer.wrong) == (0, []), answer.out
         calls |= set(answer.calls)
-    chosen = one_of_each([call for call in calls if of(call.kind)])
+    chosen = one_of_each([call for call in calls if of(call.kind) and not call.kind.endswith(_ENDS_THE_JVM)])
     refused, wrong, unchecked = Counter[str](), list[str](), list[str]()
     for number, call in enumerate(chosen):
         error = ERRORS[number % len(ERRORS)]
