@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from tests.spark import flow_context as orders
+from tidegate.advice import OutsideAct
+from tidegate.checkpoints import checkpoint
+from tidegate.errors import RewriteRefusedError
 from tidegate.impact import Impact
 from tidegate.spark.batch import rewrite
+from tidegate.spec import Table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -89,3 +94,18 @@ def test_keys_in_the_sample_have_every_column_and_instants_to_the_microsecond(
     finally:
         context.release()
     assert result.sample == {"deleted": ['{"at":"2026-10-25T00:30:00.000002Z","part":null}']}
+
+
+def test_a_table_to_which_rows_are_only_added_may_not_lose_one_unless_its_recovery_was_accepted(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    impact = Impact(before=100, after=99, deleted=1, changed=99, added=0, read=99, quarantined=0)
+    counted = rewrite.Measured(impact=impact, sample={})
+    rewrite.check(orders.flow_context(spark, tmp_path, orders.SILVER), counted, "swap", instead=OutsideAct("wait"))
+    log = orders.flow_context(
+        spark, tmp_path, replace(orders.SILVER, target=Table("silver.log"), transform="orders:clean")
+    )
+    with pytest.raises(RewriteRefusedError, match=r"delete 1 of 100 rows \(1.0%\), more than 0.0%"):
+        rewrite.check(log, counted, "swap", instead=OutsideAct("wait"))
+    checkpoint.record_refresh_origin(log.ref, {"mode": "recover", "lost": 1})
+    rewrite.check(log, counted, "swap", instead=OutsideAct("wait"))
