@@ -34,7 +34,7 @@ class Record:
     at: tuple[Any, ...]
     """Its coordinates, which order records of one key with the same sequence."""
     fields: Mapping[str, str | None] = field(default_factory=dict)
-    """Empty for a message without value: all its fields are NULL, and none is required."""
+    """Empty for a message without value: all its fields are NULL, none is required, and the row is refused unless it is filtered or deleted."""
     broken: str = ""
     """The rule that it breaks as a whole, for example ``malformed_line``."""
 
@@ -86,6 +86,8 @@ def output(record: Record, code: Code) -> Output:
     if not filtered:
         rules |= {f"null_{what}" for what, value in (("key(key)", key), ("sequence(at)", at)) if value is None}
     deleted = typed["op"] == "delete"
+    if not (record.fields or filtered or deleted):
+        rules.add("no_value")
     made = None if amount is None else amount * code.factor
     ratio = None if amount is None else int(1000 / (amount - code.trap))
     if not (rules or filtered or deleted or made is None or 0 <= made <= code.highest):
