@@ -147,7 +147,7 @@ class History:
 
     def correct_file(self) -> None:
         """Correct a bad file in place, and replay the landing flow."""
-        bad = [entry.row_id for entry in self.judge.files if entry.state == "open"]
+        bad = [entry.row_id for entry in self.judge.files if (entry.level, entry.state) == ("file", "open")]
         if not bad or not self.judge.bronze:
             return
         chosen = self.rng.choice(bad)

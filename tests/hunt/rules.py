@@ -34,7 +34,7 @@ class Record:
     at: tuple[Any, ...]
     """Its coordinates, which order records of one key with the same sequence."""
     fields: Mapping[str, str | None] = field(default_factory=dict)
-    """Empty for a message without value: all its fields are NULL, none is required, and the row is refused unless it is filtered or deleted."""
+    """Empty for a message without value: all its fields are NULL and none is required, but it is refused unless filtered or deleted."""
     broken: str = ""
     """The rule that it breaks as a whole, for example ``malformed_line``."""
 

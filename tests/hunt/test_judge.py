@@ -59,8 +59,8 @@ def test_the_rules_of_a_record(fields: dict[str, Any], broken: set[str]) -> None
     assert rules.output(record(1, **fields), CODE).rules == broken
 
 
-def test_a_message_without_value_has_no_key_and_no_sequence() -> None:
-    assert rules.output(Record("t/0/1", (0, 0, 1)), CODE).rules == {"null_key(key)", "null_sequence(at)"}
+def test_a_message_without_value_is_refused_and_has_no_key_and_no_sequence() -> None:
+    assert rules.output(Record("t/0/1", (0, 0, 1)), CODE).rules == {"no_value", "null_key(key)", "null_sequence(at)"}
 
 
 def test_the_highest_order_of_a_key_wins_and_a_delete_keeps_it() -> None:
