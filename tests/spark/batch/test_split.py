@@ -62,7 +62,9 @@ def test_a_table_with_a_later_batch_than_the_checkpoint_is_an_error_that_names_t
 ) -> None:
     write(latest, latest.target if ahead == "target" else latest.quarantine, 4)
 
-    with pytest.raises(CheckpointCorruptError, match=rf"its {ahead} has batch 4 .* set checkpoint_version=2") as caught:
+    with pytest.raises(
+        CheckpointCorruptError, match=rf"its {ahead} has batch 4 .* tidegate recover silver\.latest"
+    ) as caught:
         decide(latest, 3)
 
     assert caught.value.path == str(latest.checkpoint)
