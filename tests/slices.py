@@ -102,7 +102,8 @@ def recorded_seconds() -> dict[str, float]:
 def measured(report: Path) -> dict[str, float]:
     """The seconds of each test file in the report of a run, set-up of fixtures included."""
     seconds: dict[str, float] = defaultdict(float)
-    for case in ElementTree.parse(report).getroot().iter("testcase"):
+    # Some entries of a run that was interrupted have a duration alone.
+    for case in ElementTree.parse(report).getroot().iterfind(".//testcase[@classname]"):
         file = case.attrib["classname"].replace(".", "/") + ".py"
         seconds[file] += float(case.attrib["time"])
     return {file: round(total, 1) for file, total in sorted(seconds.items())}

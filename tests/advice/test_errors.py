@@ -300,7 +300,7 @@ CASES = {
     "a transform no longer returns a column": Case(
         column_is_gone,
         errors.DeclarationConflictError,
-        {"return it again": edit(columns='"id", "at", "day", "amount", "note"')},
+        {"return it": edit(columns='"id", "at", "day", "amount", "note"')},
         followed=2,
     ),
     "a transform drops rows": Case(drops_rows, errors.LedgerImbalanceError, {"return every row": UNDO}),
