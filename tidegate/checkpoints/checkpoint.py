@@ -27,9 +27,20 @@ REPAIR = Either(OutsideAct("restore it from a backup"), new_version(says="raise 
 
 def current(layout: Layout, pipeline: Pipeline, flow: Flow) -> Place:
     """The current checkpoint of the declared version: its highest refresh, 0 when there is none yet."""
-    place = Place(layout, pipeline.name, flow.name, flow.checkpoint_version, 0)
-    refreshes = [int(entry.name) for entry in entries(place.checkpoint.parent) if entry.name.isdigit()]
-    return replace(place, refresh=max(refreshes, default=0))
+    first = Place(layout, pipeline.name, flow.name, flow.checkpoint_version, 0)
+    return max(of_version(first), default=first, key=lambda place: place.refresh)
+
+
+def of_version(place: Place) -> list[Place]:
+    """The checkpoints that a version has, the first refresh first; none before its first run."""
+    refreshes = sorted(int(entry.name) for entry in entries(place.checkpoint.parent) if entry.name.isdigit())
+    return [replace(place, refresh=refresh) for refresh in refreshes]
+
+
+def of_flow(place: FlowPlace) -> list[Place]:
+    """The checkpoints that a flow has, of all versions, whether these have a sidecar or not."""
+    names = (entry.name.removeprefix("v") for entry in entries(place.checkpoints, "v*") if entry.is_dir())
+    return [each for name in names if name.isdigit() for each in of_version(place.of_version(int(name)))]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Annotated
 
 from msgspec import Meta
 
-from tidegate.checkpoints import progress
+from tidegate.checkpoints import checkpoint, progress
 from tidegate.checkpoints.checkpoint import REPAIR
 from tidegate.checkpoints.note import Note
 from tidegate.errors import CheckpointCorruptError, OtherClusterError, TopicReplacedError
-from tidegate.folders import entries
 from tidegate.place import Place
 from tidegate.report import now
 
@@ -118,13 +117,12 @@ def next_offsets(place: Place, topic: CheckpointTopic) -> dict[int, int]:
 
 def _committed(place: Place, topic: str) -> Iterator[tuple[int, dict[int, int]]]:
     """Version and committed offsets of each readable checkpoint of the flow, up to the version of ``place``."""
-    for version in range(1, place.version + 1):
-        folder = place.of_version(version).checkpoint.parent
-        refreshes = [entry for entry in entries(folder) if entry.name.isdigit()]
-        for refresh in refreshes:
-            try:
-                last = progress.read(refresh).last_committed
-                if last is not None:
-                    yield version, progress.planned_batch(refresh, last).kafka_offsets(topic)
-            except CheckpointCorruptError:
-                continue
+    for each in checkpoint.of_flow(place):
+        if each.version > place.version:
+            continue
+        try:
+            last = progress.read(each.checkpoint).last_committed
+            if last is not None:
+                yield each.version, progress.planned_batch(each.checkpoint, last).kafka_offsets(topic)
+        except CheckpointCorruptError:
+            continue

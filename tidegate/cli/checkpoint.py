@@ -11,7 +11,6 @@ from tidegate.checkpoints import checkpoint as checkpoints
 from tidegate.checkpoints import progress
 from tidegate.cli import console, project
 from tidegate.errors import EX_CONFIG, TidegateError
-from tidegate.folders import entries
 from tidegate.layout import Layout
 from tidegate.place import FlowPlace, Place
 from tidegate.resolution import ResolvedFlow
@@ -48,9 +47,8 @@ def _lines(layout: Layout, resolved: ResolvedFlow) -> Iterator[dict[str, Any]]:
         yield {**_empty(flow.name, flow.checkpoint_version, current.refresh), "in_use": True, "error": error.message}
         return
     for version, sidecar in sidecars.items():
-        folder = Place(layout, pipeline.name, flow.name, version, 0).checkpoint.parent
-        refreshes = sorted(int(entry.name) for entry in entries(folder) if entry.name.isdigit()) or [0]
-        for refresh in refreshes:
+        first = current.of_version(version)
+        for refresh in (place.refresh for place in checkpoints.of_version(first) or [first]):
             in_use = (version, refresh) == (current.version, current.refresh)
             line = {**_empty(flow.name, version, refresh), "in_use": in_use}
             line |= {"fingerprint": sidecar.fingerprint, "created_at": sidecar.created_at}

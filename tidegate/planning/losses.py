@@ -5,18 +5,18 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoints import progress, reingested
+from tidegate.checkpoints import checkpoint, progress, reingested
 from tidegate.errors import CheckpointCorruptError
-from tidegate.folders import entries
 from tidegate.formatting import count
 from tidegate.impact import acceptance
 from tidegate.ops import store
-from tidegate.place import FlowPlace, Place
+from tidegate.place import FlowPlace
 from tidegate.probes import delta_history, delta_table, files, kafka
 from tidegate.spec import FileSource, KafkaSource
+from tidegate.status import changed_files
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection
     from pathlib import Path
     from typing import Any
 
@@ -91,8 +91,8 @@ def _of_files(layout: Layout, resolved: ResolvedFlow, source: FileSource) -> Los
 def _read_files(layout: Layout, pipeline: str, flow: str) -> set[State]:
     """The files that any checkpoint of a flow, or a reingest, has read and whose records were written."""
     read = reingested.read(FlowPlace(layout, pipeline, flow))
-    for ref in _refs(layout, pipeline, flow):
-        folder = ref.checkpoint
+    for place in checkpoint.of_flow(FlowPlace(layout, pipeline, flow)):
+        folder = place.checkpoint
         try:
             committed = progress.read(folder).last_committed
             up_to = -1 if committed is None else progress.planned_batch(folder, committed).log_offset
@@ -106,8 +106,7 @@ def _read_files(layout: Layout, pipeline: str, flow: str) -> set[State]:
 
 def _stored(bronze: Path) -> set[State]:
     """The files with records in bronze, as far as its log can be read."""
-    table_rows = _rows(bronze, "SELECT DISTINCT _path, _modified_at FROM delta_table", {"_path", "_modified_at"})
-    return {(row["_path"].removeprefix("file://"), round(row["_modified_at"].timestamp() * 1000)) for row in table_rows}
+    return changed_files.states(_rows(bronze, changed_files.STORED, changed_files.COLUMNS))
 
 
 def _quarantined(quarantine: Path) -> set[State]:
@@ -124,8 +123,8 @@ def _of_messages(bootstrap: str, layout: Layout, resolved: ResolvedFlow, source:
     flow = resolved.flow
     bounds = kafka.offset_bounds(bootstrap, source.topic, isolation=source.isolation)
     gone: dict[int, tuple[int, int]] = {}
-    for ref in _refs(layout, resolved.pipeline.name, flow.name):
-        for partition, (first, end) in progress.offsets_read(ref.checkpoint, source.topic).items():
+    for place in checkpoint.of_flow(FlowPlace(layout, resolved.pipeline.name, flow.name)):
+        for partition, (first, end) in progress.offsets_read(place.checkpoint, source.topic).items():
             begin = bounds.get(partition, (end, end))[0]
             known_first, known_end = gone.get(partition, (first, first))
             gone[partition] = (min(first, known_first), max(known_end, min(end, begin)))
@@ -169,22 +168,13 @@ def _has_keys(resolved: ResolvedFlow) -> bool:
     return resolved.writer is not None and bool(resolved.writer.target.keys)
 
 
-def _refs(layout: Layout, pipeline: str, flow: str) -> Iterator[Place]:
-    """Every checkpoint of a flow that is there."""
-    for version in entries(FlowPlace(layout, pipeline, flow).checkpoints, "v*"):
-        number = version.name.removeprefix("v")
-        for refresh in entries(version) if version.is_dir() and number.isdigit() else ():
-            if refresh.name.isdigit():
-                yield Place(layout, pipeline, flow, int(number), int(refresh.name))
-
-
-def _rows(path: Path, sql: str, columns: set[str]) -> list[dict[str, Any]]:
+def _rows(path: Path, sql: str, columns: Collection[str]) -> list[dict[str, Any]]:
     """The rows of a query over a table as far as its log can be read; none without it, or without these columns."""
     version = delta_history.readable_version(path)
     if version is None:
         return []
     table = delta_table.before_damage(path, version)
-    if not columns <= {field.name for field in table.schema().fields}:
+    if not set(columns) <= {field.name for field in table.schema().fields}:
         return []
     with delta_table.reading(path):
         batches: Any = delta_table.query_builder().register("delta_table", table).execute(sql).read_all()

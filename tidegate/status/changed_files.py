@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate import dates
 from tidegate.checkpoints import reingested
@@ -19,6 +19,10 @@ if TYPE_CHECKING:
     from tidegate.probes.files import LandedFile
     from tidegate.spec import Flow
 
+COLUMNS = ("_path", "_modified_at")
+"""The columns of bronze that `states` needs."""
+STORED = "SELECT DISTINCT _path, _modified_at FROM delta_table"
+"""SQL for the files with records in bronze."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -53,12 +57,16 @@ def stored(bronze: Path, times: tuple[datetime, datetime] | None = None) -> set[
     Args:
         times: Only files whose time is in this range, without its end.
     """
-    if not {"_path", "_modified_at"} <= set(query.columns(bronze)):
+    if not set(COLUMNS) <= set(query.columns(bronze)):
         return set()
     where = "true"
     if times is not None:
         # With this condition, files of the table are skipped by their statistics.
         since, until = map(dates.literal, times)
         where = f"_modified_at >= {since} AND _modified_at < {until}"
-    rows = store.select(bronze, f"SELECT DISTINCT _path, _modified_at FROM delta_table WHERE {where}")
+    return states(store.select(bronze, f"{STORED} WHERE {where}"))
+
+
+def states(rows: Iterable[Mapping[str, Any]]) -> set[State]:
+    """The files of rows with `COLUMNS`."""
     return {(row["_path"].removeprefix("file://"), round(row["_modified_at"].timestamp() * 1000)) for row in rows}

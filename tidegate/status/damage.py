@@ -97,9 +97,10 @@ def _damages(layout: Layout, resolved: ResolvedFlow, ref: Place) -> Iterator[Dam
         yield damage("checkpoint", f"checkpoint v{ref.version}/{ref.refresh}", error.problem.rstrip("."))
     if unreadable or state is None:
         return
-    known = evidence.read(layout, pipeline, flow, ref).known
+    given = evidence.read(layout, pipeline, flow, ref)
+    known = given.known
     doubtful: set[str] = set()
-    for doubt in proofs.doubts(layout, resolved, ref):
+    for doubt in proofs.doubts(layout, resolved, ref, given):
         doubtful.add(doubt.table)
         yield damage("source" if doubt.table in flow.source_tables else "table", doubt.table, doubt.what)
     for table in dict.fromkeys(flow.source_tables):

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from tidegate.place import Place
     from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
+    from tidegate.status.evidence import Evidence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,21 +59,20 @@ def check(layout: Layout, resolved: ResolvedFlow, ref: Place, since: Mapping[Pat
     return _Check(layout, resolved, ref, since or {}).run()
 
 
-def doubts(layout: Layout, resolved: ResolvedFlow, ref: Place) -> tuple[Doubt, ...]:
+def doubts(layout: Layout, resolved: ResolvedFlow, ref: Place, given: Evidence) -> tuple[Doubt, ...]:
     """What a flow itself doubts of the tables that it reads and writes: what is left once the writers of its sources stand by them again.
 
     Tables whose log cannot be read are left out.
 
-    Raises:
-        TableUnreadableError: The log of its own table, or of the ledger, is damaged.
+    Args:
+        given: What the flow knows.
     """
     looked = _Check(layout, resolved, ref, {})
-    result = evidence.read(layout, resolved.pipeline, resolved.flow, ref)
-    known = [] if result.doubt is None else [result.doubt]
+    known = [] if given.doubt is None else [given.doubt]
     sources = [(path, replace(follower, vouched=sys.maxsize)) for path, follower in looked.followed()]
     for path, follower in (*sources, *looked.written()):
         try:
-            proof = delta_history.prove(path, result.known.of(layout, path), follower)
+            proof = delta_history.prove(path, given.known.of(layout, path), follower)
         except TableUnreadableError:
             continue
         if isinstance(proof, Doubt) and all(each.table != proof.table for each in known):
