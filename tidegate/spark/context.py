@@ -81,11 +81,6 @@ class FlowContext:
         return self.stores.layout
 
     @property
-    def place(self) -> Place:
-        """The checkpoint in the lake."""
-        return self.ref
-
-    @property
     def attempt_place(self) -> AttemptPlace:
         """The attempt in the lake."""
         return AttemptPlace(self.layout, self.pipeline.name, self.run_key, self.attempt)

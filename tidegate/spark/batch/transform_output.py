@@ -49,14 +49,15 @@ def parse_records(context: FlowContext, batch: DataFrame) -> DataFrame:
     return parse.keyed_feed(feed, context.resolved.source_keys)
 
 
-def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
+def transform_parsed(context: FlowContext, records: DataFrame, *, checked: bool = False) -> DataFrame:
     """The transform's output with ``_filtered``, ``_deleted`` and ``_broken`` (built-in rules) on every row.
 
     Args:
         records: As `parse_records` returns them.
+        checked: Whether the transform's plan is checked, if its present code is not yet (`tidegate.spark.derivation`).
     """
     name, target = context.flow.transform, context.flow.target
-    output = _transformed(context, records)
+    output = _transformed(context, records, checked=checked)
     missing = [
         column for column in ("_row_id", "_origin", *target.keys, *target.sequence_by) if column not in output.columns
     ]
@@ -101,13 +102,13 @@ def transform_parsed(context: FlowContext, records: DataFrame) -> DataFrame:
     return output.withColumns({"_deleted": F.coalesce("_deleted", F.lit(False)), "_broken": broken})
 
 
-def _transformed(context: FlowContext, records: DataFrame) -> DataFrame:
+def _transformed(context: FlowContext, records: DataFrame, *, checked: bool) -> DataFrame:
     transform = context.transform
     if transform is None:
         return records
-    if context.flow.kind.snapshots:
-        return transform(records)
-    return derive_checked(context, [records], lambda rows: transform(*rows))
+    if checked and not context.flow.kind.snapshots:
+        return derive_checked(context, [records], lambda rows: transform(*rows))
+    return transform(records)
 
 
 def _limited_by_event_time(context: FlowContext, output: DataFrame) -> DataFrame:
@@ -151,7 +152,7 @@ def evaluate(
     """
 
     def attempt(parted: Parted) -> tuple[DataFrame, Measured]:
-        output = parted.add_bypassing(transform_parsed(context, parted.rows)).persist()
+        output = parted.add_bypassing(transform_parsed(context, parted.rows, checked=True)).persist()
         context.persisted.append(output)
         return output, measure(output)
 

@@ -107,7 +107,7 @@ def source_rows(context: FlowContext, keys: DataFrame, pending: Backfill) -> Dat
 
 
 def _raising_path(context: FlowContext, pending: Backfill) -> Path:
-    return WINDOWS.folder(context.place) / f"{pending.number}.raising"
+    return WINDOWS.folder(context.ref) / f"{pending.number}.raising"
 
 
 def _raising(context: FlowContext, pending: Backfill) -> DataFrame | None:

@@ -42,7 +42,7 @@ def _read_stream(context: FlowContext) -> DataFrame:
     candidates = find(context.layout, context.pipeline, context.flow)
     if candidates.newest is not None:
         snapshots.announce(context.ref, candidates.newest.name, candidates.files)
-    folder = snapshots.SNAPSHOTS.folder(context.place)
+    folder = snapshots.SNAPSHOTS.folder(context.ref)
     folder.mkdir(parents=True, exist_ok=True)
     return context.spark.readStream.format("text").option("maxFileAge", "3650000d").load(str(folder))
 

@@ -41,24 +41,24 @@ Stored = TypeVar("Stored", bound=PendingWork)
 
 def numbers(context: FlowContext) -> list[int]:
     """The numbers of all stored backfills or reingests of the flow, ascending."""
-    return WINDOWS.numbers(context.place)
+    return WINDOWS.numbers(context.ref)
 
 
 def read(context: FlowContext, number: int, kind: type[Stored]) -> Stored:
     """One of them; raises `DamagedFileError` if its file does not have the content that `write` gave it."""
-    work = WINDOWS.read_as(context.place, number, kind)
+    work = WINDOWS.read_as(context.ref, number, kind)
     assert work is not None
     return work
 
 
 def write(context: FlowContext, work: PendingWork) -> None:
     """Store one, or replace it, atomically."""
-    WINDOWS.write(context.place, work.number, work)
+    WINDOWS.write(context.ref, work.number, work)
 
 
 def drop(context: FlowContext, number: int) -> None:
     """Delete one that has written nothing."""
-    WINDOWS.clear(context.place, number)
+    WINDOWS.clear(context.ref, number)
 
 
 def has_begun(context: FlowContext, number: int) -> bool:
@@ -103,4 +103,4 @@ def is_unfinished(context: FlowContext) -> bool:
 
 def folder(context: FlowContext) -> Path:
     """The folder of the flow's files, and of the keys of its backfills."""
-    return WINDOWS.folder(context.place)
+    return WINDOWS.folder(context.ref)

@@ -240,8 +240,8 @@ def _check_whole(context: FlowContext) -> None:
     started = [
         what
         for what, is_started in (
-            ("a replay", CLAIM.exists(context.place)),
-            ("an undo", UNDO.exists(context.place)),
+            ("a replay", CLAIM.exists(context.ref)),
+            ("an undo", UNDO.exists(context.ref)),
             ("a backfill or a reingest", pending_work.is_unfinished(context)),
         )
         if is_started

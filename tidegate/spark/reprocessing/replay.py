@@ -138,7 +138,7 @@ def finish_interrupted(context: FlowContext) -> None:
     If late table or target contain the claim's transaction, it is finished. Otherwise its entries are released: a run
     does not replay entries without a request.
     """
-    replay = CLAIM.read(context.place)
+    replay = CLAIM.read(context.ref)
     if replay is None or context.target != context.live:
         return
     # The ledger line names the request of the replay, also when a later run writes it.
@@ -156,7 +156,7 @@ def finish_interrupted(context: FlowContext) -> None:
             context.report.notes.append(
                 f"released the entries of the interrupted replay {number}: {count(unfinished.entries, 'entry', 'entries')} open again"
             )
-    CLAIM.clear(context.place)
+    CLAIM.clear(context.ref)
 
 
 def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
@@ -217,10 +217,10 @@ def claim(context: FlowContext, selection: Selection, *, number: int, first: int
     """Step a: claim entries; None if none match. The claim is noted in files first, so that a later run finds it."""
     by = context.request.requested_by or "tidegate"
     json_codec.write(_claims_file(context), [*_claim_numbers(context), number])
-    CLAIM.write(context.place, PendingReplay(by))
+    CLAIM.write(context.ref, PendingReplay(by))
     created = claims.create(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
     if created is None:
-        CLAIM.clear(context.place)
+        CLAIM.clear(context.ref)
     return created
 
 
@@ -265,10 +265,10 @@ def process_claim(context: FlowContext, number: int) -> None:
         failure = translate(error, what="a replay", checkpoint=str(context.checkpoint))
         if not failure.transient and not _has_begun(claim_context, number):
             claims.release(context.quarantine, number)
-            CLAIM.clear(context.place)
+            CLAIM.clear(context.ref)
         raise
     settle(claim_context, number)
-    CLAIM.clear(context.place)
+    CLAIM.clear(context.ref)
 
 
 def _has_begun(context: FlowContext, number: int) -> bool:

@@ -98,17 +98,17 @@ def undo_run(context: FlowContext) -> None:
         if context.request.dry_run:
             _dry_run(context, pending)
             return
-        UNDO.write(context.place, pending)
+        UNDO.write(context.ref, pending)
         _run(context, pending)
 
 
 def finish_pending(context: FlowContext) -> None:
     """Finish an undo that crashed after its first write; drop one that wrote nothing."""
-    pending = UNDO.read_as(context.place, Undo)
+    pending = UNDO.read_as(context.ref, Undo)
     if pending is None:
         return
     if _highest_number(context) < pending.number:
-        UNDO.clear(context.place)
+        UNDO.clear(context.ref)
         return
     _run(context, pending)
     context.report.notes.append(f"finished the interrupted undo {pending.number} of run {pending.undoes}")
@@ -121,7 +121,7 @@ def _run(context: FlowContext, pending: Undo) -> None:
     own = dataclasses.replace(context, run=dataclasses.replace(context.run, request=request))
     own = own.doing(pending, context.spark.newSession())
     micro_batch.run_steps(own, pending.number, lambda decision: split(own, pending, decision))
-    UNDO.clear(context.place)
+    UNDO.clear(context.ref)
 
 
 def _dry_run(context: FlowContext, pending: Undo) -> None:
@@ -152,7 +152,7 @@ def split(context: FlowContext, pending: Undo, decision: Decision | None) -> Spl
     changed_entries = None if is_decided else undo_entries.changed(context, pending)
     left = pending.left if is_decided else undo_entries.left_together(context, changed_entries, state)
     if left and decision is not None and not is_decided:
-        UNDO.write(context.place, dataclasses.replace(pending, left=left))
+        UNDO.write(context.ref, dataclasses.replace(pending, left=left))
     state = undo_entries.leave(context, state, left)
     if is_filtered := bool(context.flow.target.child_keys or left):
         changes = state.where("_state NOT IN ('changed', 'kept')").select(*changes.columns)
