@@ -84,6 +84,11 @@ def slice_of_day(timestamp: float) -> int:
     return int(timestamp // _DAY) % COUNT + 1
 
 
+def week_of_commit() -> int:
+    """The number of the week of the newest commit, by which a test that is too long takes another share each time its slice runs."""
+    return _time_of_commit() // _DAY // COUNT
+
+
 def nightly_files() -> list[str]:
     """The files that mark a test ``nightly``, with paths from the project's folder."""
     own = {TESTS / name for name in ("slices.py", "test_slices.py")}
