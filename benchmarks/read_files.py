@@ -19,6 +19,7 @@ from pathlib import Path
 import duckdb
 
 from demo import flights_feed
+from tidegate.file_id import FileId
 from tidegate.spark.intake.delimited import splitter
 from tidegate.spark.intake.reader import FileReader
 from tidegate.spec import Dialect
@@ -27,7 +28,7 @@ from tidegate.spec import Dialect
 def ours(path: Path) -> int:
     """The number of records, each split into its fields."""
     split = splitter(Dialect())
-    reader = FileReader(str(path), 0, "csv", Dialect())
+    reader = FileReader(FileId(str(path), 0), "csv", Dialect())
     count = sum(split(text) is not None for _, text in reader)
     assert reader.checked.problem is None
     return count

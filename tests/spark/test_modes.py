@@ -22,6 +22,7 @@ import pytest
 
 from tests.schema_registry import SchemaRegistry, framed
 from tidegate.errors import ContractRefusedError
+from tidegate.file_id import FileId
 from tidegate.layout import Layout
 from tidegate.ops import evolution
 from tidegate.place import Place
@@ -103,7 +104,7 @@ def of_files(spark: Any, folder: Path, kind: FileFormat) -> DataFrame:
     path.write_bytes(content(kind))
     source = FileSource(path="orders", format=kind, schema=SCHEMA)
     modified_ms = path.stat().st_mtime_ns // 1_000_000
-    landed = landing.read_files(spark, [(str(path), modified_ms)], source, landing.Batch(0, modified_ms), [])
+    landed = landing.read_files(spark, [FileId(str(path), modified_ms)], source, landing.Batch(0, modified_ms), [])
     assert [file.problem for file in landed.files] == [None]
     return landed.rows(spark, landed.files)
 

@@ -18,6 +18,7 @@ from urllib.parse import unquote
 from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.errors import CheckpointCorruptError
 from tidegate.errors.classification import accessing
+from tidegate.file_id import FileId
 from tidegate.folders import entries
 
 
@@ -144,6 +145,11 @@ class ListedFile:
     modified_ms: int
     log_batch: int
     """The batch of the source's log, comparable with the ``logOffset`` of the stream's batches."""
+
+    @property
+    def id(self) -> FileId:
+        """Its identity."""
+        return FileId(self.path, self.modified_ms)
 
 
 def read(checkpoint: Path) -> Progress:

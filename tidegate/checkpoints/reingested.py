@@ -9,10 +9,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tidegate.checkpoints.pending_jobs import WINDOWS, PendingWindow
+from tidegate.file_id import FileId, of_paths
 from tidegate.place import FlowPlace
-
-State = tuple[str, int]
-"""Path and modification time, in milliseconds since 1970, of a file."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,7 +20,7 @@ class _Piece(PendingWindow):
     files: dict[str, int] = field(default_factory=dict)
 
 
-def unread(place: FlowPlace, changed: Iterable[State]) -> set[State]:
+def unread(place: FlowPlace, changed: Iterable[FileId]) -> set[FileId]:
     """Those of the changed files that no reingest has read as they are now; bronze or quarantine has the others.
 
     Args:
@@ -35,15 +33,15 @@ def unread(place: FlowPlace, changed: Iterable[State]) -> set[State]:
     return left - read(place) if left else left
 
 
-def read(place: FlowPlace) -> set[State]:
+def read(place: FlowPlace) -> set[FileId]:
     """The files that reingests have read, as they were then.
 
     Raises:
         DamagedFileError: The content of a file in the folder does not fit.
     """
-    files: set[State] = set()
+    files: set[FileId] = set()
     for number in WINDOWS.numbers(place):
         piece = WINDOWS.read_as(place, number, _Piece)
         if piece is not None and piece.done:
-            files |= piece.files.items()
+            files.update(of_paths(piece.files))
     return files

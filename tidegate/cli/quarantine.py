@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate import formatting
+from tidegate import file_id, formatting
 from tidegate.advice import Edit
 from tidegate.cli import console, decisions, lazy, project
 from tidegate.errors import RequestError
@@ -20,8 +20,8 @@ from tidegate.quarantine import lifecycle
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-_ORIGIN = """coalesce(
-    regexp_replace(json_extract_string(source, '$.path'), '^file://', ''),
+_ORIGIN = f"""coalesce(
+    regexp_replace(json_extract_string(source, '$.path'), '^{file_id.SCHEME}', ''),
     json_extract_string(source, '$.topic'),
     'version ' || json_extract_string(source, '$.version'),
     'unknown')"""

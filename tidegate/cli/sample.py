@@ -12,6 +12,7 @@ from typing import Any
 
 from tidegate.advice import Command, Edit, Either, OutsideAct, Then
 from tidegate.errors import RequestError
+from tidegate.file_id import FileId
 from tidegate.formatting import count
 from tidegate.probes import kafka
 from tidegate.spark.intake import delimited, raw_fields
@@ -162,7 +163,7 @@ def _glob(path: Path, kind: FileFormat) -> str:
 def _read(
     path: Path, kind: FileFormat, dialect: Dialect, names: Sequence[str] = ()
 ) -> tuple[FileReader, list[tuple[int, str]]]:
-    reader = FileReader(str(path), 0, kind, dialect, names)
+    reader = FileReader(FileId(str(path), 0), kind, dialect, names)
     return reader, list(islice(reader, RECORDS + 1))
 
 
@@ -258,7 +259,7 @@ def _delimited(path: Path) -> Sample:
 
 
 def _begins_with_comment(path: Path, encoding: str) -> bool:
-    reader = FileReader(str(path), 0, "csv", Dialect(encoding=encoding, header=False, quote=""), ("line",))
+    reader = FileReader(FileId(str(path), 0), "csv", Dialect(encoding=encoding, header=False, quote=""), ("line",))
     first = next(iter(reader), (1, ""))[1]
     return first.startswith("#")
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import checkpoint, progress, reingested
 from tidegate.errors import CheckpointCorruptError
+from tidegate.file_id import FileId
 from tidegate.formatting import count
 from tidegate.impact import acceptance
 from tidegate.ops import store
@@ -20,7 +21,6 @@ if TYPE_CHECKING:
     from pathlib import Path
     from typing import Any
 
-    from tidegate.checkpoints.reingested import State
     from tidegate.layout import Layout
     from tidegate.resolution import ResolvedFlow
     from tidegate.status.damage import Damage
@@ -69,9 +69,7 @@ def _of_files(layout: Layout, resolved: ResolvedFlow, source: FileSource) -> Los
     """The files that were read, that bronze has lost, and that are not landed any more as they were read."""
     pipeline, flow = resolved.pipeline.name, resolved.flow
     read = _read_files(layout, pipeline, flow.name)
-    landed = {
-        (file.path, file.modified_ms) for file in files.list_files(layout.landing(source.path), source.glob).files
-    }
+    landed = {file.id for file in files.list_files(layout.landing(source.path), source.glob).files}
     gone = read - landed
     if gone:
         gone -= _stored(layout.table(flow.target.name)) | _quarantined(
@@ -88,7 +86,7 @@ def _of_files(layout: Layout, resolved: ResolvedFlow, source: FileSource) -> Los
     return Loss(flow=flow.name, number=len(lost), what=what)
 
 
-def _read_files(layout: Layout, pipeline: str, flow: str) -> set[State]:
+def _read_files(layout: Layout, pipeline: str, flow: str) -> set[FileId]:
     """The files that any checkpoint of a flow, or a reingest, has read and whose records were written."""
     read = reingested.read(FlowPlace(layout, pipeline, flow))
     for place in checkpoint.of_flow(FlowPlace(layout, pipeline, flow)):
@@ -100,22 +98,19 @@ def _read_files(layout: Layout, pipeline: str, flow: str) -> set[State]:
         except CheckpointCorruptError:
             # What it had read is known as far as the files of its own log can be read.
             listed = progress.readable_source_files(folder)
-        read |= {(file.path, file.modified_ms) for file in listed if not file.path.rpartition("/")[2].startswith("_")}
+        read |= {file.id for file in listed if not file.path.rpartition("/")[2].startswith("_")}
     return read
 
 
-def _stored(bronze: Path) -> set[State]:
+def _stored(bronze: Path) -> set[FileId]:
     """The files with records in bronze, as far as its log can be read."""
     return changed_files.states(_rows(bronze, changed_files.STORED, changed_files.COLUMNS))
 
 
-def _quarantined(quarantine: Path) -> set[State]:
+def _quarantined(quarantine: Path) -> set[FileId]:
     """The files that are in quarantine: their entries stay."""
-    files_of_entries = set()
-    for row in _rows(quarantine, "SELECT _row_id FROM delta_table WHERE level = 'file'", {"_row_id", "level"}):
-        path, _, modified_ms = row["_row_id"].rpartition("@")
-        files_of_entries.add((path, int(modified_ms)))
-    return files_of_entries
+    entries = _rows(quarantine, "SELECT _row_id FROM delta_table WHERE level = 'file'", {"_row_id", "level"})
+    return {FileId.parse(row["_row_id"]) for row in entries}
 
 
 def _of_messages(bootstrap: str, layout: Layout, resolved: ResolvedFlow, source: KafkaSource) -> Loss | None:

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidegate.advice import Edit, OutsideAct
 from tidegate.errors import NotDeliveredError, SourceError
+from tidegate.file_id import FileId
 
 if TYPE_CHECKING:
     from tidegate.window import Window
@@ -36,6 +37,11 @@ class LandedFile:
     """Stored size in bytes, before decompression."""
     modified_ms: int
     """Modification time in milliseconds since 1970, rounded down as in Java."""
+
+    @property
+    def id(self) -> FileId:
+        """Its identity."""
+        return FileId(self.path, self.modified_ms)
 
 
 @dataclass(frozen=True, kw_only=True)

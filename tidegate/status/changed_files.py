@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import dates
 from tidegate.checkpoints import reingested
+from tidegate.file_id import FileId
 from tidegate.ops import query, store
 from tidegate.place import FlowPlace
 
@@ -14,7 +15,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
     from pathlib import Path
 
-    from tidegate.checkpoints.reingested import State
     from tidegate.layout import Layout
     from tidegate.probes.files import LandedFile
     from tidegate.spec import Flow
@@ -28,7 +28,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 def unread(
     layout: Layout, pipeline: str, flow: Flow, read: Mapping[str, int], listed: Iterable[LandedFile]
-) -> set[State]:
+) -> set[FileId]:
     """Those of the listed files that were changed after they were read, and that neither a reingest nor a replay has read as they are now.
 
     A reingest lists what it read. What a replay read is in bronze: its rows have the times of their files. The time of the replay says
@@ -42,16 +42,15 @@ def unread(
         DamagedFileError: What a reingest stored does not fit.
         TableUnreadableError: The log of the table is damaged.
     """
-    states = ((file.path, file.modified_ms) for file in listed)
-    changed = (state for state in states if state[1] != read.get(state[0], state[1]))
+    changed = (file.id for file in listed if file.modified_ms != read.get(file.path, file.modified_ms))
     left = reingested.unread(FlowPlace(layout, pipeline, flow.name), changed)
     if left:
-        times = [_EPOCH + timedelta(milliseconds=modified_ms) for _, modified_ms in left]
+        times = [_EPOCH + timedelta(milliseconds=file.modified_ms) for file in left]
         left -= stored(layout.table(flow.target.name), (min(times), max(times) + timedelta(milliseconds=1)))
     return left
 
 
-def stored(bronze: Path, times: tuple[datetime, datetime] | None = None) -> set[State]:
+def stored(bronze: Path, times: tuple[datetime, datetime] | None = None) -> set[FileId]:
     """The files with records in bronze.
 
     Args:
@@ -67,6 +66,6 @@ def stored(bronze: Path, times: tuple[datetime, datetime] | None = None) -> set[
     return states(store.select(bronze, f"{STORED} WHERE {where}"))
 
 
-def states(rows: Iterable[Mapping[str, Any]]) -> set[State]:
+def states(rows: Iterable[Mapping[str, Any]]) -> set[FileId]:
     """The files of rows with `COLUMNS`."""
-    return {(row["_path"].removeprefix("file://"), round(row["_modified_at"].timestamp() * 1000)) for row in rows}
+    return {FileId.of_bronze(row["_path"], row["_modified_at"]) for row in rows}

@@ -19,6 +19,7 @@ from tidegate import formatting
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.errors import NotDeliveredError
 from tidegate.errors.classification import raise_machine
+from tidegate.file_id import FileId
 from tidegate.folders import entries
 from tidegate.ops import store
 from tidegate.place import FlowPlace
@@ -239,7 +240,7 @@ class _Bronze:
         )
         return cls(
             read_files={file.path: file.modified_ms for file in progress.source_files(folder, up_to=up_to)},
-            quarantined=frozenset(row["_row_id"].rpartition("@")[0] for row in refused),
+            quarantined=frozenset(FileId.parse(row["_row_id"]).path for row in refused),
         )
 
     def to_read(self, landed: Sequence[LandedFile]) -> tuple[LandedFile, ...]:

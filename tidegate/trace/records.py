@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tidegate import file_id
 from tidegate.advice import Command, Edit
 from tidegate.errors import RequestError
 from tidegate.ops import query
@@ -102,7 +103,7 @@ def _rows(lineage: Lineage, flow: ResolvedFlow, record: Record) -> list[dict[str
     if record.path is None:
         name = conditions.literal(record.topic)
         return lineage.find(flow, f"_topic = {name} AND _partition = {record.partition} AND _offset = {record.offset}")
-    path = conditions.literal(f"file://{record.path}")
+    path = conditions.literal(f"{file_id.SCHEME}{record.path}")
     rows = lineage.find(flow, f"_path = {path} AND _line_number = {record.line}")
     # A line within a record: a record has line breaks in quotes.
     before = lineage.find(flow, f"_path = {path} AND _line_number < {record.line} AND strpos(line, chr(10)) > 0")
@@ -123,7 +124,7 @@ def _missing(lineage: Lineage, flow: ResolvedFlow, record: Record) -> str:
             else f"its newest rows of the partition are up to offset {newest}"
         )
         return f"{what}: {known}. tidegate lag {flow.pipeline.name} shows what is not read yet."
-    others = lineage.find(flow, f"_path = {conditions.literal(f'file://{record.path}')}")
+    others = lineage.find(flow, f"_path = {conditions.literal(f'{file_id.SCHEME}{record.path}')}")
     if others:
         return f"{what}: it has other lines of the file; the line is the header, blank, or after the end."
     # starts_with: the id ends with the file's modification time.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.intake.corpus import NAMES, good_file, hostile_file
+from tidegate.file_id import FileId
 from tidegate.spark.intake import landing, parse
 from tidegate.spec import Dialect, FileSource
 
@@ -41,7 +42,7 @@ def test_rows_of_five_hundred_files_are_as_written_and_bad_files_are_refused(
             file, fields = good_file(rng, Dialect())
             path.write_bytes(file.content)
             written.update((path.name, *row) for row in fields)
-        files.append((str(path), 5))
+        files.append(FileId(str(path), 5))
     source = FileSource(path="orders", format="csv", schema=SCHEMA)
     persisted: list[DataFrame] = []
 

@@ -11,6 +11,7 @@ import duckdb
 import pytest
 
 from tests.spark.intake.corpus import NAMES, Generated, good_file, hostile_file, strict_rows
+from tidegate.file_id import FileId
 from tidegate.spark.intake.delimited import OpenQuoteError, records, splitter
 from tidegate.spark.intake.reader import CheckedFile, FileReader
 from tidegate.spec import Dialect
@@ -33,7 +34,7 @@ def read(folder: Path, file: Generated) -> tuple[list[list[str] | None], Checked
     """The fields of each record of a file (None for one that breaks the grammar), and the result of the file's check."""
     path = folder / "file.csv"
     path.write_bytes(file.content)
-    reader = FileReader(str(path), 5, "csv", file.dialect)
+    reader = FileReader(FileId(str(path), 5), "csv", file.dialect)
     texts = [text for _, text in reader]
     return [cells(text, file.dialect) for text in texts], reader.checked
 

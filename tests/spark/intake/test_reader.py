@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tidegate import json_codec
+from tidegate.file_id import FileId
 from tidegate.spark.intake.landing import Batch, arrow_batches
 from tidegate.spark.intake.reader import MAX_RECORD_LENGTH, CheckedFile, FileReader
 from tidegate.spec import Dialect, FileFormat
@@ -23,7 +24,7 @@ CONTENT = b"id,a\n1,x\n2,y\n"
 def read(
     path: Path, dialect: Dialect | None = None, kind: FileFormat = "csv", names: tuple[str, ...] = ()
 ) -> tuple[list[tuple[int, str]], str | None, CheckedFile]:
-    reader = FileReader(str(path), 5, kind, dialect or Dialect(), names)
+    reader = FileReader(FileId(str(path), 5), kind, dialect or Dialect(), names)
     records = list(reader)
     return records, reader.header, reader.checked
 
@@ -45,7 +46,7 @@ def test_reading_a_file_gives_its_records_header_size_and_hash(tmp_path: Path) -
     records, header, checked = read(path)
 
     assert (records, header) == ([(2, "1,2")], "one,two")
-    assert (checked.problem, checked.size, checked.records, checked.file_id) == (None, 17, 1, f"{path}@5")
+    assert (checked.problem, checked.size, checked.records, str(checked.id)) == (None, 17, 1, f"{path}@5")
     assert json_codec.decode(json_codec.encode(checked), CheckedFile) == checked
 
 
@@ -142,7 +143,7 @@ def test_a_line_of_exactly_the_maximum_length_passes(tmp_path: Path) -> None:
 def test_a_file_that_changes_during_the_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(CONTENT)
-    reader = FileReader(str(path), 5, "csv", Dialect())
+    reader = FileReader(FileId(str(path), 5), "csv", Dialect())
     for _ in reader:
         path.write_bytes(CONTENT + b"3,z\n")
     assert reader.checked.problem == "changed_while_read"
@@ -169,7 +170,7 @@ def test_arrow_batches_are_bounded_and_the_last_row_has_the_result_of_the_check(
     path = tmp_path / "a.csv"
     path.write_bytes(b"id,a\n" + b"".join(b"%d,%s\n" % (number, b"x" * 1_000_000) for number in range(10)))
 
-    batches = list(arrow_batches(FileReader(str(path), 5, "csv", Dialect()), Batch(0, 5)))
+    batches = list(arrow_batches(FileReader(FileId(str(path), 5), "csv", Dialect()), Batch(0, 5)))
 
     assert max(batch.nbytes for batch in batches) < 8 * 1024 * 1024
     rows = [row for batch in batches for row in batch.to_pylist()]

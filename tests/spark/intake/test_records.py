@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tidegate.file_id import FileId
 from tidegate.spark.intake import records
 from tidegate.spark.intake.reader import FileReader
 from tidegate.spec import Dialect, FileFormat
@@ -48,7 +49,7 @@ def avro(*orders: dict[str, Any], codec: str = "deflate") -> bytes:
 
 
 def reader_of(path: Path, kind: str) -> FileReader:
-    return FileReader(str(path), 5, cast("FileFormat", kind), Dialect())
+    return FileReader(FileId(str(path), 5), cast("FileFormat", kind), Dialect())
 
 
 def fields_of(path: Path, kind: str) -> dict[str, str]:

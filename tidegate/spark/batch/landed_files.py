@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.advice import Command, Either
 from tidegate.errors import MachineError, UnexpectedError
+from tidegate.file_id import FileId
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.intake import landing
 
@@ -31,7 +32,7 @@ T = TypeVar("T")
 
 
 def read(
-    context: FlowContext, spark: SparkSession, files: list[tuple[str, int]], source: FileSource, batch: landing.Batch
+    context: FlowContext, spark: SparkSession, files: list[FileId], source: FileSource, batch: landing.Batch
 ) -> landing.FileBatch:
     """As `landing.read_files`; a file that fails the reading has the problem `RULE`.
 
@@ -40,10 +41,10 @@ def read(
         TidegateError: The files cannot be read for another reason, or all of them fail.
     """
 
-    def attempt(part: Sequence[tuple[str, int]]) -> landing.FileBatch:
+    def attempt(part: Sequence[FileId]) -> landing.FileBatch:
         return landing.read_files(spark, list(part), source, batch, context.persisted)
 
-    def failure_of(part: Sequence[tuple[str, int]]) -> TidegateError | None:
+    def failure_of(part: Sequence[FileId]) -> TidegateError | None:
         try:
             attempt(part)
         except Exception as error:
@@ -55,20 +56,20 @@ def read(
     except Exception as error:
         failure = translate(error, what=f"flow {context.flow.name!r}", checkpoint=str(context.checkpoint))
         machine = failure if isinstance(failure, MachineError) else None
-        if machine is not None and machine.path in dict(files):
+        if machine is not None and machine.path in {file.path for file in files}:
             raise _with_skip(context, source, machine, machine.path) from error
         memory = machine if machine is not None and machine.error == "ENOMEM" else None
         # The control is a file that does not exist: if it cannot be read either, no file is the cause.
-        if not (memory or isinstance(failure, UnexpectedError)) or failure_of([("/nonexistent", 0)]) is not None:
+        if not (memory or isinstance(failure, UnexpectedError)) or failure_of([FileId("/nonexistent", 0)]) is not None:
             raise
         failing = isolate(files, lambda part: failure_of(part) is not None, READINGS)
         if memory and failing:
             # It says more about the machine than about the file, which is not judged by it.
-            raise _with_skip(context, source, memory, failing[0][0]) from error
+            raise _with_skip(context, source, memory, failing[0].path) from error
         if not failing or (len(failing) == len(files) > 1):
             raise
     rest = attempt([file for file in files if file not in failing])
-    problems = [landing.unread_file(path, modified, RULE) for path, modified in failing]
+    problems = [landing.unread_file(file, RULE) for file in failing]
     return dataclasses.replace(rest, files=[*rest.files, *problems])
 
 

@@ -6,10 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from tidegate import dates
+from tidegate import dates, file_id
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints import overrides, topic
 from tidegate.errors import CheckpointCorruptError
+from tidegate.file_id import FileId
 from tidegate.probes.messages import RULE
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import landed_files, quarantine, topic_messages
@@ -39,7 +40,7 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
         return None
     unread = _unread_files(context, spark, listed, batch_id)
     skipped = _skipped_files(context, unread) | _failed_files(context, spark, batch_id, unread, decision)
-    opened = sorted((path, modified) for path, modified in unread.items() if path not in skipped)
+    opened = sorted(file for file in file_id.of_paths(unread) if file.path not in skipped)
     stamp = landing.Batch(batch_id, context.work.planned_ms(context, batch_id))
     landed = landed_files.read(context, spark, opened, source, stamp)
     checked = [*landed.files, *skipped.values()]
@@ -70,12 +71,6 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
         write=lambda txn: writes.append(rows, context.target, txn),
         expected_rows=count,
     )
-
-
-def file_id() -> Column:
-    """The file of a row of bronze: ``<path>@<modification time in ms>``."""
-    path = F.expr(f"substring(_path, {len('file://') + 1})")
-    return F.concat_ws("@", path, F.unix_millis("_modified_at").cast("string"))
 
 
 def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
@@ -197,7 +192,7 @@ def _skipped_files(context: FlowContext, unread: dict[str, int]) -> dict[str, Ch
     folder = context.layout.landing(context.flow.source.path)
     marked = overrides.skipped_files(context.ref)
     paths = {str(folder / file) for file in marked} & unread.keys()
-    return {path: landing.unread_file(path, unread[path], overrides.RULE) for path in paths}
+    return {path: landing.unread_file(FileId(path, unread[path]), overrides.RULE) for path in paths}
 
 
 def _failed_files(
@@ -207,8 +202,8 @@ def _failed_files(
     if not decision.quarantined:
         return {}
     refused = context.work.refused_ids(context, spark, batch_id).where(F.array_contains("rules", landed_files.RULE))
-    paths = {row["_row_id"].rpartition("@")[0] for row in refused.collect()} & unread.keys()
-    return {path: landing.unread_file(path, unread[path], landed_files.RULE) for path in paths}
+    paths = {FileId.parse(row["_row_id"]).path for row in refused.collect()} & unread.keys()
+    return {path: landing.unread_file(FileId(path, unread[path]), landed_files.RULE) for path in paths}
 
 
 def _unread_messages(context: FlowContext, rows: DataFrame, recorded: topic.CheckpointTopic | None) -> DataFrame:
@@ -243,11 +238,10 @@ def _unread_files(context: FlowContext, spark: SparkSession, listed: dict[str, i
     """
     if context.work.is_first_read(context):
         return listed
-    names = [f"{path}@{modified}" for path, modified in listed.items()]
-    candidates = local.from_rows(spark, [(name,) for name in names], "_file_id string")
+    candidates = local.from_rows(spark, [(str(file),) for file in file_id.of_paths(listed)], "_file_id string")
     existing: set[str] = set()
     if tables.exists(context.target):
-        ids = tables.read(spark, context.target).select(file_id().alias("_file_id")).distinct()
+        ids = tables.read(spark, context.target).select(F.expr(file_id.OF_BRONZE).alias("_file_id")).distinct()
         existing |= {row["_file_id"] for row in ids.join(F.broadcast(candidates), "_file_id", "left_semi").collect()}
     if not context.work.of_entries and tables.exists(context.quarantine):
         entries = tables.read(spark, context.quarantine).where(
@@ -257,7 +251,7 @@ def _unread_files(context: FlowContext, spark: SparkSession, listed: dict[str, i
         )
         ids = entries.select(F.col("_row_id").alias("_file_id"))
         existing |= {row["_file_id"] for row in ids.join(F.broadcast(candidates), "_file_id", "left_semi").collect()}
-    return {path: modified for path, modified in listed.items() if f"{path}@{modified}" not in existing}
+    return {file.path: file.modified_ms for file in file_id.of_paths(listed) if str(file) not in existing}
 
 
 def _apply_earlier_split(
@@ -265,7 +259,7 @@ def _apply_earlier_split(
 ) -> tuple[list[CheckedFile], list[CheckedFile]]:
     # By path: a replayed file may have another modification time than its entry.
     refused = {
-        row["_row_id"].rpartition("@")[0]: row["rules"][0]
+        FileId.parse(row["_row_id"]).path: row["rules"][0]
         for row in context.work.refused_ids(context, spark, batch_id).collect()
     }
     good = [file for file in checked if file.path not in refused]

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from tidegate import file_id
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints import snapshots
 from tidegate.formatting import count
@@ -172,7 +173,7 @@ def records(context: FlowContext, snapshot: Snapshot, batch_id: int) -> DataFram
     assert context.source_table is not None
     files = local.from_rows(
         context.spark,
-        [(f"file://{path}", modified_ms) for path, modified_ms in snapshot.files.items()],
+        [(file.url, file.modified_ms) for file in file_id.of_paths(snapshot.files)],
         "_of_path string, _of_ms bigint",
     )
     # Of an empty snapshot no row of bronze is read.

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from tidegate import file_id
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spark.intake.bronze import HEADER, Bronze, Lookup, Records, arrival
 from tidegate.spark.intake.raw_fields import dialect_of, header_names, header_problem
@@ -41,7 +42,7 @@ def _records(feed: DataFrame, source: FileSource, _lookup: Lookup | None) -> Rec
         coordinates.alias("_source"),
         "_ingested_at",
         arrival(feed).alias("_arrival"),
-        F.regexp_replace("_path", "^file://", "").alias("_path"),
+        F.regexp_replace("_path", f"^{file_id.SCHEME}", "").alias("_path"),
         "_modified_at",
         _partitions().alias("_partitions"),
     )
@@ -108,7 +109,7 @@ def _skipping(sources: Sequence[Mapping[str, Any]]) -> SparkColumn:
 
 
 def _place(source: Mapping[str, Any], landing_zone: Path) -> str:
-    path = str(source["path"]).removeprefix("file://").removeprefix(f"{landing_zone}/")
+    path = str(source["path"]).removeprefix(file_id.SCHEME).removeprefix(f"{landing_zone}/")
     return f"{path} line {source['line']}"
 
 

@@ -19,6 +19,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from tidegate import json_codec
+from tidegate.file_id import FileId
 from tidegate.spark.intake.reader import CheckedFile, FileReader
 from tidegate.spark.lake import local
 
@@ -71,7 +72,7 @@ class FileBatch:
             return local.from_rows(spark, [], LINES)
         records = self.content.where("_checked IS NULL")
         if len(good) < len(self.files):
-            file_ids = local.from_rows(spark, [(file.file_id,) for file in good], "_file_id string")
+            file_ids = local.from_rows(spark, [(str(file.id),) for file in good], "_file_id string")
             records = records.join(F.broadcast(file_ids), "_file_id", "left_semi")
         return records.select(
             F.concat_ws("#", "_file_id", "_line_number").alias("_row_id"),
@@ -88,12 +89,12 @@ class FileBatch:
 
 
 def read_files(
-    spark: SparkSession, files: list[tuple[str, int]], source: FileSource, batch: Batch, persisted: list[DataFrame]
+    spark: SparkSession, files: list[FileId], source: FileSource, batch: Batch, persisted: list[DataFrame]
 ) -> FileBatch:
     """Read every file completely, once, on the executors.
 
     Args:
-        files: Local paths, each with the modification time from the stream's source log in milliseconds.
+        files: Each with the modification time from the stream's source log.
         source: The source: format, dialect and columns of the files.
         persisted: The persisted frame is added here; the caller must unpersist it after the batch.
     """
@@ -105,7 +106,7 @@ def read_files(
     def read(listings: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         for listing in listings:
             for file in listing.to_pylist():
-                yield from arrow_batches(FileReader(file["path"], file["modified_ms"], kind, dialect, names), batch)
+                yield from arrow_batches(FileReader(FileId(**file), kind, dialect, names), batch)
 
     frame = listed.mapInArrow(read, _CONTENT_COLUMNS).persist(StorageLevel.DISK_ONLY)
     persisted.append(frame)
@@ -135,10 +136,10 @@ def arrow_batches(reader: FileReader, batch: Batch) -> Iterator[pyarrow.RecordBa
         # All rows are of one file. Dictionary arrays would be smaller, but Spark does not accept them from Python.
         file, count = reader.checked, len(texts)
         columns = {
-            "_file_id": pa.array([file.file_id] * count, pa.string()),
+            "_file_id": pa.array([str(file.id)] * count, pa.string()),
             "line": pa.array(texts, pa.string()),
             "_header": pa.array([reader.header] * count, pa.string()),
-            "_path": pa.array([f"file://{file.path}"] * count, pa.string()),
+            "_path": pa.array([file.id.url] * count, pa.string()),
             "_size": pa.array([file.size] * count, pa.int64()),
             "_modified_ms": pa.array([file.modified_ms] * count, pa.int64()),
             "_line_number": pa.array(numbers, pa.int64()),
@@ -169,18 +170,18 @@ def glob_escaped(path: str) -> str:
 def quarantine_rows(failed: list[CheckedFile]) -> list[dict[str, Any]]:
     """Bad files as quarantine rows: one per file, without content."""
     return [
-        {"_row_id": file.file_id, "level": "file", "rules": [file.problem], "record": None, "source": file.source()}
+        {"_row_id": str(file.id), "level": "file", "rules": [file.problem], "record": None, "source": file.source()}
         for file in failed
     ]
 
 
-def unread_file(path: str, modified_ms: int, problem: str) -> CheckedFile:
+def unread_file(file: FileId, problem: str) -> CheckedFile:
     """The result for a file that is refused without being read."""
     try:
-        size = Path(path).stat().st_size
+        size = Path(file.path).stat().st_size
     except OSError:
         size = 0
-    return CheckedFile(path=path, modified_ms=modified_ms, size=size, sha256="", problem=problem)
+    return CheckedFile(path=file.path, modified_ms=file.modified_ms, size=size, sha256="", problem=problem)
 
 
 def with_problem(file: CheckedFile, problem: str) -> CheckedFile:

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.errors.classification import is_transient
+from tidegate.file_id import FileId
 from tidegate.spark.intake import delimited, raw_fields, records
 from tidegate.spark.intake.text_stream import LineTooLongError, open_text
 from tidegate.spec import FileFormat
@@ -42,9 +43,9 @@ class CheckedFile:
     """The line of the problem, from 1; None where it has none."""
 
     @property
-    def file_id(self) -> str:
-        """Path and modification time; a ``_row_id`` is the file id, ``#`` and the line number."""
-        return f"{self.path}@{self.modified_ms}"
+    def id(self) -> FileId:
+        """Its identity."""
+        return FileId(self.path, self.modified_ms)
 
     def source(self) -> str:
         """The column ``source`` of a quarantine entry: path, size, modification time, hash and line, as JSON."""
@@ -55,14 +56,11 @@ class CheckedFile:
 class FileReader:
     """Reads one file: iterate over its records first, then read `checked`."""
 
-    def __init__(
-        self, path: str, modified_ms: int, kind: FileFormat, dialect: Dialect, names: Sequence[str] = ()
-    ) -> None:
+    def __init__(self, file: FileId, kind: FileFormat, dialect: Dialect, names: Sequence[str] = ()) -> None:
         """Prepare to read a file; nothing is opened yet.
 
         Args:
-            path: A local path.
-            modified_ms: Modification time from the stream's source log.
+            file: Its modification time is that of the stream's source log.
             dialect: The dialect of a CSV file. A JSON file uses its encoding and its setting for blank lines.
             names: The declared field names, those of a CSV file without a header.
         """
@@ -70,7 +68,7 @@ class FileReader:
         """The first record of a CSV file, or the fields of a Parquet or Avro file with their types, as JSON. Set before the
         first record is returned."""
         self._names = names
-        self._path, self._modified_ms, self._kind, self._dialect = path, modified_ms, kind, dialect
+        self._file, self._kind, self._dialect = file, kind, dialect
         self._size = self._records = 0
         self._digest = hashlib.sha256()
         self._problem: str | None = None
@@ -79,7 +77,7 @@ class FileReader:
     def __iter__(self) -> Iterator[tuple[int, str]]:
         """The records as text, each with the number of its first line, or of the record where a format has no lines."""
         try:
-            before = Path(self._path).stat()
+            before = Path(self._file.path).stat()
             if not stat.S_ISREG(before.st_mode):
                 # Opening a pipe would block until another process writes to it.
                 self._problem = "not_a_file"
@@ -88,7 +86,7 @@ class FileReader:
             for record in self._text_records() if self._kind in ("csv", "json") else self._typed_records():
                 self._records += 1
                 yield record
-            after = Path(self._path).stat()
+            after = Path(self._file.path).stat()
             if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
                 self._problem = "changed_while_read"
             elif not self._size:
@@ -103,7 +101,7 @@ class FileReader:
         except OSError as error:
             if is_transient(error):
                 # It says something about the machine, not about the file, which must not be judged by it.
-                raise OSError(error.errno, error.strerror, self._path) from error
+                raise OSError(error.errno, error.strerror, self._file.path) from error
             # bz2 raises an OSError without errno for a damaged stream; errors of the system have one.
             self._problem = "unreadable" if error.errno else "corrupt_compression"
         except records.CorruptFileError:
@@ -124,8 +122,8 @@ class FileReader:
         """The result; call it after the iteration has ended."""
         was_read = self._problem not in ("vanished", "not_a_file", "unreadable")
         return CheckedFile(
-            path=self._path,
-            modified_ms=self._modified_ms,
+            path=self._file.path,
+            modified_ms=self._file.modified_ms,
             size=self._size,
             sha256=self._digest.hexdigest() if was_read else "",
             records=self._records if self._problem is None else 0,
@@ -135,7 +133,7 @@ class FileReader:
 
     def _text_records(self) -> Iterator[tuple[int, str]]:
         dialect = self._dialect if self._kind == "csv" else Dialect(quote="", blank_lines=self._dialect.blank_lines)
-        with open_text(self._path, self._dialect.codec, MAX_RECORD_LENGTH, self._digest) as lines:
+        with open_text(self._file.path, self._dialect.codec, MAX_RECORD_LENGTH, self._digest) as lines:
             numbered = delimited.records(lines, dialect, MAX_RECORD_LENGTH)
             if self._kind == "csv" and not dialect.header:
                 self.header = dialect.separator.join(self._names)
@@ -148,12 +146,12 @@ class FileReader:
             yield from numbered
 
     def _typed_records(self) -> Iterator[tuple[int, str]]:
-        with Path(self._path).open("rb") as raw:
+        with Path(self._file.path).open("rb") as raw:
             while chunk := raw.read(1 << 20):
                 self._digest.update(chunk)
         if not self._size:
             return
-        fields, texts = records.read_records(self._path, self._kind)
+        fields, texts = records.read_records(self._file.path, self._kind)
         self.header = json.dumps(fields, ensure_ascii=False)
         for number, text in enumerate(texts, start=1):
             if len(text) > MAX_RECORD_LENGTH:

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import pendulum
 from pyspark.sql import functions as F
 
+from tidegate import file_id
 from tidegate.checkpoints import progress
+from tidegate.file_id import FileId
 from tidegate.formatting import count
 from tidegate.probes import files
 from tidegate.spark.batch import quarantine, raw
@@ -33,14 +35,14 @@ def _parts(context: FlowContext, window: Window | None, earlier: Sequence[Piece]
     """The files that were changed in the window, or those of the gaps, ordered by modification time."""
     source = context.flow.source
     assert isinstance(source, FileSource)
-    done = {(path, modified) for piece in earlier for path, modified in piece.files.items()}
+    done = {file for piece in earlier for file in file_id.of_paths(piece.files)}
     if context.request.gaps:
         selected = _in_gaps(context, window)
     else:
         assert window is not None
         landed = files.list_files(context.layout.landing(source.path), source.glob).files
         selected = files.modified_within(landed, window)
-    pending = sorted((file.modified_ms, file.path) for file in selected if (file.path, file.modified_ms) not in done)
+    pending = sorted((file.modified_ms, file.path) for file in selected if file.id not in done)
     for start in range(0, len(pending), source.max_files_per_trigger):
         part = pending[start : start + source.max_files_per_trigger]
         yield {"files": {path: modified for modified, path in part}}
@@ -57,8 +59,8 @@ def _in_gaps(context: FlowContext, window: Window | None) -> tuple[LandedFile, .
 
 def _returned(rules: Mapping[str, Any], entries: Entries) -> Mapping[str, Any]:
     """By path, because a corrected file has another modification time than its entry."""
-    by_path = {name.rpartition("@")[0]: broken for name, broken in rules.items()}
-    paths = {entry["_row_id"]: entry["_row_id"].rpartition("@")[0] for entry in entries}
+    by_path = {FileId.parse(name).path: broken for name, broken in rules.items()}
+    paths = {entry["_row_id"]: FileId.parse(entry["_row_id"]).path for entry in entries}
     return {name: by_path[path] for name, path in paths.items() if path in by_path}
 
 
@@ -66,21 +68,21 @@ def _sides(context: FlowContext, pins: Pins) -> Sides:
     """The records of landed files that the flow has read, and that are still as they were. They are read once more."""
     source = context.flow.source
     assert isinstance(source, FileSource)
-    actual = tables.read(context.spark, context.live, pins.version).withColumn("_file_id", raw.file_id())
+    actual = tables.read(context.spark, context.live, pins.version).withColumn("_file_id", F.expr(file_id.OF_BRONZE))
     rows_by_id = {row["_file_id"]: row["count"] for row in actual.groupBy("_file_id").count().collect()}
     landed = files.list_files(context.layout.landing(source.path), source.glob).files
-    by_id = {f"{file.path}@{file.modified_ms}": (file.path, file.modified_ms) for file in landed}
+    by_id = {str(file.id): file.id for file in landed}
     compared = by_id.keys() & (rows_by_id.keys() | _listed(context, pins))
     expected = sorted(by_id[each] for each in compared - quarantine.file_ids(context, pins.entries_version))
     content = landing.read_files(context.spark, expected, source, landing.Batch(0, 0), context.persisted)
-    unreadable = {file.file_id for file in content.files if file.problem is not None}
+    unreadable = {str(file.id) for file in content.files if file.problem is not None}
     compared -= unreadable
     ids = local.from_rows(context.spark, [(each,) for each in sorted(compared)], "_file_id string")
     present = {file.path for file in landed}
     not_compared = {"of files that are no longer landed": 0, "of files that were changed since": 0}
     not_compared["of files that cannot be read now"] = sum(rows_by_id.get(each, 0) for each in unreadable)
     for each in rows_by_id.keys() - compared - unreadable:
-        is_present = each.rpartition("@")[0] in present
+        is_present = FileId.parse(each).path in present
         not_compared[f"of files that {'were changed since' if is_present else 'are no longer landed'}"] += rows_by_id[
             each
         ]
@@ -100,7 +102,7 @@ def _listed(context: FlowContext, pins: Pins) -> set[str]:
     for ref, batch in pins.batches.items():
         folder = ref.checkpoint
         for file in progress.source_files(folder, up_to=progress.planned_batch(folder, batch).log_offset):
-            listed.add(f"{file.path}@{file.modified_ms}")
+            listed.add(str(file.id))
     return listed
 
 

@@ -8,6 +8,7 @@ import pendulum
 
 from tidegate.checkpoints import progress
 from tidegate.errors import NotDeliveredError
+from tidegate.file_id import FileId
 from tidegate.formatting import count
 from tidegate.layout import Layout
 from tidegate.ops import store
@@ -112,7 +113,7 @@ def _of_landed(
     ingested = _ingested_files(
         layout.table(flow.target.name), FlowPlace(layout, pipeline.name, flow.name).quarantine, window
     )
-    missing = tuple(file for file in landed if (file.path, file.modified_ms) not in ingested)
+    missing = tuple(file for file in landed if file.id not in ingested)
     when = f" of {window.summary()}" if window is not None else ""
     what = f"{len(missing):,} of {count(len(landed), 'landed file')}{when}, those that are not in bronze"
     return what, missing
@@ -136,13 +137,11 @@ def _of_gaps(
     return what, missing
 
 
-def _ingested_files(bronze: Path, quarantine: Path, window: Window | None) -> set[tuple[str, int]]:
-    """Path and modification time (milliseconds) of the files in bronze (of the window) and in its quarantine."""
+def _ingested_files(bronze: Path, quarantine: Path, window: Window | None) -> set[FileId]:
+    """The files in bronze (of the window) and in its quarantine."""
     ingested = changed_files.stored(bronze, None if window is None else (window.since, window.until))
-    for row in store.select(quarantine, "SELECT _row_id FROM delta_table WHERE level = 'file'"):
-        path, _, modified_ms = row["_row_id"].rpartition("@")
-        ingested.add((path, int(modified_ms)))
-    return ingested
+    entries = store.select(quarantine, "SELECT _row_id FROM delta_table WHERE level = 'file'")
+    return ingested | {FileId.parse(row["_row_id"]) for row in entries}
 
 
 def _source(flow: Flow) -> FileSource:

@@ -106,9 +106,7 @@ def _refused(layout: Layout, pipeline: Pipeline, landing: Flow, interval: Interv
         FlowPlace(layout, pipeline.name, landing.name).quarantine,
         "SELECT _row_id FROM delta_table WHERE level = 'file' AND state <> 'replayed'",
     )
-    return not {row["_row_id"] for row in entries}.isdisjoint(
-        f"{file.path}@{file.modified_ms}" for file in interval.landed
-    )
+    return not {row["_row_id"] for row in entries}.isdisjoint(str(file.id) for file in interval.landed)
 
 
 def _backlog(environment: Environment, resolved: ResolvedFlow, ref: Place, committed: PlannedBatch | None) -> Backlog:
