@@ -13,9 +13,7 @@ from hypothesis import strategies as st
 from tidegate import file_id
 from tidegate.file_id import FileId
 
-PATHS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1).map(
-    "/landing/{}".format
-)
+PATHS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1).map("/landing/{}".format)
 TIMES = st.integers(-(10**12), 253_402_300_799_999)
 
 
