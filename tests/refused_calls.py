@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 CALLS = ("open", "write", "fsync", "rename")
+CALLS_OF_FOLDERS = ("create", "remove", "list", "stat")
+"""Calls that are logged and refused in processes with `RefusedCalls.variables_of_folders` only."""
 ERRORS = ("ENOSPC", "EACCES", "EROFS", "EMFILE", "EIO", "ESTALE")
 _SOURCE = Path(__file__).parent / "chaos" / "refused_calls.c"
 _VARIABLE = re.compile(
@@ -29,7 +31,7 @@ class Call:
     """A system call on a kind of file."""
 
     name: str
-    """One of `CALLS`."""
+    """One of `CALLS` or `CALLS_OF_FOLDERS`."""
     kind: str
     """Of file: a path below the folder, with ``*`` for numbers and ids."""
 
@@ -63,6 +65,11 @@ class RefusedCalls:
     def variables(self) -> dict[str, str]:
         """Of the environment of a process that meets these errors."""
         return {"LD_PRELOAD": str(self.library), "REFUSED_CALLS": str(self.control)}
+
+    @property
+    def variables_of_folders(self) -> dict[str, str]:
+        """Of the environment of a process that meets errors of `CALLS_OF_FOLDERS`, too."""
+        return {**self.variables, "REFUSED_CALLS_OF_FOLDERS": "1"}
 
     @property
     def log(self) -> Path:

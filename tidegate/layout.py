@@ -11,6 +11,7 @@
            checkpoints/<dag_id>/<flow>/                         notes about the flow, its versions and its checkpoints
            checkpoints/<dag_id>/<flow>/v<N>/<refresh>/          Spark's: offsets, commits, sources, state
            aside/<time>/<folder of a table>/                    what a recovery could not read of a table
+           .locks/                                              one empty file per key that is updated by its tag
            leases/                                              per lease one empty file, and one that names its holder
            reports/<dag_id>/<run_key>/<id>.request.json         the request of a run
            reports/<dag_id>/<run_key>/<attempt>/                report.json; sample-<flow>.json, undo-<flow>.json: keys of rows

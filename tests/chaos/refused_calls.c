@@ -2,9 +2,10 @@
  *
  * REFUSED_CALLS names a file with one line: errno, call (open, write, fsync, rename), first path, pattern of paths. It is read at each
  * call, so that a test changes what a running process meets. With errno 0 nothing is refused. Each call below the first path is appended
- * to <file>.log: "refused" or "passed", the call, the path.
+ * to <file>.log: "refused" or "passed", the call, the path. With REFUSED_CALLS_OF_FOLDERS also create, remove, list and stat are calls.
  */
 #define _GNU_SOURCE
+#include <dirent.h>
 #include <dlfcn.h>
 #include <errno.h>
 #include <fcntl.h>
@@ -20,11 +21,13 @@
 
 static __thread int inside;
 static char *control;
+static int of_folders;
 
 /* Once: other threads may change the environment while this one reads it. */
 __attribute__((constructor)) static void find_control(void) {
     const char *name = getenv("REFUSED_CALLS");
     if (name != NULL) control = strdup(name);
+    of_folders = getenv("REFUSED_CALLS_OF_FOLDERS") != NULL;
 }
 
 /* The errno with which to refuse a call, or 0. Uses system calls only, which are not intercepted. */
@@ -162,4 +165,44 @@ int renameat2(int a, const char *from, int b, const char *to, unsigned int flags
 int linkat(int a, const char *from, int b, const char *to, int flags) {
     REAL(int, linkat, int, const char *, int, const char *, int);
     return refused_names(a, from, b, to) ? -1 : real(a, from, b, to, flags);
+}
+
+/* Calls on folders, and on names; most tests have no need of them. */
+static int refused_name(const char *call, int folder, const char *name) {
+    char buffer[PATH_MAX];
+    return of_folders && refused(call, at(folder, name, buffer));
+}
+int mkdir(const char *path, mode_t mode) {
+    REAL(int, mkdir, const char *, mode_t);
+    return refused_name("create", AT_FDCWD, path) ? -1 : real(path, mode);
+}
+int rmdir(const char *path) {
+    REAL(int, rmdir, const char *);
+    return refused_name("remove", AT_FDCWD, path) ? -1 : real(path);
+}
+int unlink(const char *path) {
+    REAL(int, unlink, const char *);
+    return refused_name("remove", AT_FDCWD, path) ? -1 : real(path);
+}
+int unlinkat(int folder, const char *path, int flags) {
+    REAL(int, unlinkat, int, const char *, int);
+    return refused_name("remove", folder, path) ? -1 : real(folder, path, flags);
+}
+DIR *opendir(const char *path) {
+    REAL(DIR *, opendir, const char *);
+    return refused_name("list", AT_FDCWD, path) ? NULL : real(path);
+}
+DIR *fdopendir(int fd) {
+    REAL(DIR *, fdopendir, int);
+    return of_folders && refused_fd("list", fd) ? NULL : real(fd);
+}
+
+struct stat64;
+int stat64(const char *path, struct stat64 *status) {
+    REAL(int, stat64, const char *, struct stat64 *);
+    return refused_name("stat", AT_FDCWD, path) ? -1 : real(path, status);
+}
+int fstatat64(int folder, const char *path, struct stat64 *status, int flags) {
+    REAL(int, fstatat64, int, const char *, struct stat64 *, int);
+    return refused_name("stat", folder, path) ? -1 : real(folder, path, status, flags);
 }

@@ -1,0 +1,12 @@
+"""The door to the lake and the landing zones: every read and write that the platform itself does there.
+
+Spark, Delta, delta-rs, DuckDB and executors read and write by themselves, at addresses that they get from a store.
+"""
+
+from tidegate.store.address import Address as Address
+from tidegate.store.instrumented import InstrumentedStore as InstrumentedStore
+from tidegate.store.local import LocalStore as LocalStore
+from tidegate.store.memory import MemoryStore as MemoryStore
+from tidegate.store.store import Content as Content
+from tidegate.store.store import Entry as Entry
+from tidegate.store.store import Store as Store

@@ -1,0 +1,111 @@
+"""A key in a store, as one value."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import BinaryIO
+
+from tidegate.store.store import Content, Entry, Store, below
+
+
+@dataclass(frozen=True, order=False)
+class Address:
+    """A key, or a folder of keys, in a store. Its operations are those of `Store`, with their errors and promises."""
+
+    store: Store
+    key: str = ""
+
+    def __truediv__(self, key: str) -> Address:
+        return Address(self.store, below(self.key, key))
+
+    def __str__(self) -> str:
+        return self.uri
+
+    def __lt__(self, other: Address) -> bool:
+        return self.key.split("/") < other.key.split("/")
+
+    def __fspath__(self) -> str:
+        """The path of the local file or folder, for programs that need one. Raises as `Store.path`."""
+        return os.fspath(self.store.path(self.key))
+
+    @property
+    def uri(self) -> str:
+        """As Spark, Delta, delta-rs and DuckDB read and write it."""
+        return self.store.uri(self.key)
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """What delta-rs needs beside `uri`."""
+        return self.store.options
+
+    @property
+    def name(self) -> str:
+        """The last part of the key; empty for the folder of all keys."""
+        return self.key.rpartition("/")[2]
+
+    @property
+    def stem(self) -> str:
+        """The name without its last suffix."""
+        stem, _, suffix = self.name.rpartition(".")
+        return stem if stem and suffix else self.name
+
+    @property
+    def parent(self) -> Address:
+        """The folder that it is in; that of all keys is in itself."""
+        return Address(self.store, self.key.rpartition("/")[0])
+
+    def read(self) -> Content:
+        """As `Store.read`."""
+        return self.store.read(self.key)
+
+    def open(self) -> BinaryIO:
+        """As `Store.open`."""
+        return self.store.open(self.key)
+
+    def put(self, data: bytes) -> None:
+        """As `Store.put`."""
+        self.store.put(self.key, data)
+
+    def put_if(self, data: bytes, tag: str | None) -> None:
+        """As `Store.put_if`."""
+        self.store.put_if(self.key, data, tag)
+
+    def append(self, line: bytes) -> None:
+        """As `Store.append`."""
+        self.store.append(self.key, line)
+
+    def delete(self) -> None:
+        """As `Store.delete`."""
+        self.store.delete(self.key)
+
+    def delete_folder(self) -> None:
+        """As `Store.delete_folder`."""
+        self.store.delete_folder(self.key)
+
+    def move(self, target: Address) -> None:
+        """As `Store.move`; both are in one store."""
+        if target.store != self.store:
+            raise ValueError(f"{self} and {target} are in different stores")
+        self.store.move(self.key, target.key)
+
+    def list(self) -> list[Entry]:
+        """As `Store.list`."""
+        return self.store.list(self.key)
+
+    def walk(self) -> Iterator[Entry]:
+        """As `Store.walk`."""
+        return self.store.walk(self.key)
+
+    def stat(self) -> Entry:
+        """As `Store.stat`."""
+        return self.store.stat(self.key)
+
+    def exists(self) -> bool:
+        """As `Store.exists`."""
+        return self.store.exists(self.key)
+
+    def at(self, entry: Entry) -> Address:
+        """The address of what was listed."""
+        return Address(self.store, entry.key)

@@ -1,0 +1,215 @@
+"""What a store does, whatever it stores in."""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import BinaryIO
+
+from tidegate.advice import OutsideAct
+from tidegate.errors import WriteConflictError
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a key has."""
+
+    data: bytes
+
+    @cached_property
+    def tag(self) -> str:
+        """The condition of a `Store.put_if` that expects this content. Equal contents may have equal tags."""
+        return hashlib.sha256(self.data).hexdigest()
+
+
+class Entry:
+    """A key, or a folder of keys.
+
+    Args:
+        key: The key, or the folder's.
+        is_folder: Whether there are keys below it. Such an entry has the size 0.
+        status: Its size in bytes, and when it was written in nanoseconds since 1970. It is called when one of them is asked for: a local
+            store asks the system then, which raises FileNotFoundError if the key is gone by that time.
+    """
+
+    def __init__(self, key: str, is_folder: bool, status: Callable[[], tuple[int, int]]) -> None:
+        self.key = key
+        self.is_folder = is_folder
+        self._status = status
+
+    @property
+    def name(self) -> str:
+        """The last part of its key."""
+        return self.key.rpartition("/")[2]
+
+    @property
+    def size(self) -> int:
+        """In bytes."""
+        return self._status()[0]
+
+    @property
+    def modified_ns(self) -> int:
+        """When it was written, in nanoseconds since 1970, by the clock of who stores it. It is shown, and decides nothing."""
+        return self._status()[1]
+
+    def __repr__(self) -> str:
+        return f"Entry({self.key!r}{', is_folder=True' if self.is_folder else ''})"
+
+
+class Store(ABC):
+    """Contents by keys.
+
+    A key is one or more names with ``/`` between them, none of them empty, ``.`` or ``..``. Keys form a tree: a key with keys below it
+    (a folder) has no content of its own. Folders are not made and not removed by themselves; whether one without keys is listed is not
+    defined. The empty key is the folder of all keys.
+
+    **Errors.** A key that does not exist is FileNotFoundError, in each operation that needs it. Whatever else the storage refuses is an
+    OSError that names the key's address, and says with `tidegate.errors.classification` whether another attempt may succeed. So what cannot
+    be read is never missing, and a folder that cannot be listed is never empty. ValueError: not a key.
+
+    **Atomicity.** A reader sees a content as a whole: the one before a write or the one after it. A write that raised had no effect,
+    unless the storage is remote and only its answer was lost. Operations on folders say themselves what they promise.
+
+    **Durability.** A write that returned survives the end of the process, also by a signal. Whether it survives a power cut is a matter of
+    the storage.
+    """
+
+    @abstractmethod
+    def read(self, key: str) -> Content:
+        """What a key has."""
+
+    @abstractmethod
+    def open(self, key: str) -> BinaryIO:
+        """What a key has, to be read in parts: buffered, and with ``seek``. All parts are of the content at the time of the call."""
+
+    @abstractmethod
+    def put(self, key: str, data: bytes) -> None:
+        """Write a content, or replace it. Of concurrent writers, the last one stays."""
+
+    @abstractmethod
+    def put_if(self, key: str, data: bytes, tag: str | None) -> None:
+        """Write a content if the key still has the one with this tag, or if there is no such key (None).
+
+        Of concurrent writers with one condition exactly one succeeds, and no other write comes between its comparison and its effect. A
+        local store promises that only among writers that all use this function: a key that is updated by tag is not written otherwise.
+
+        Raises:
+            WriteConflictError: The condition does not hold. Nothing was written.
+            OSError: As for every operation; EBUSY, which is transient: another writer of the key is at work, or was stopped while it was.
+        """
+
+    @abstractmethod
+    def append(self, key: str, line: bytes) -> None:
+        """Write a line at the end of a content, or as the first.
+
+        Lines of concurrent writers are all there, in any order. A line of which a part was written (the disk was full) is damage, which the
+        reader of the lines finds.
+        """
+
+    @abstractmethod
+    def delete(self, key: str) -> None:
+        """Delete a key; nothing if there is none."""
+
+    @abstractmethod
+    def delete_folder(self, key: str) -> None:
+        """Delete all keys of a folder; nothing if there are none.
+
+        A local store deletes all at once: after an interruption the folder is whole or gone. An object store deletes one key after the
+        other, and an interruption leaves some: the next call deletes them.
+        """
+
+    @abstractmethod
+    def move(self, source: str, target: str) -> None:
+        """Give a key, or a folder with its keys, another one, which must be free. The source must exist.
+
+        A local store renames. An object store copies and deletes one key after the other: an interruption leaves some at each of the two.
+
+        Raises:
+            ValueError: One of the two is in the other.
+            OSError: As for every operation.
+        """
+
+    @abstractmethod
+    def list(self, key: str = "") -> list[Entry]:
+        """The keys and folders in a folder, without those further below, sorted by name; none if there is no such folder.
+
+        What was written before the call is there, what was deleted before it is not. A local store raises NotADirectoryError for a key that
+        has a content.
+        """
+
+    @abstractmethod
+    def stat(self, key: str) -> Entry:
+        """A key or a folder, with its size and time at the time of the call."""
+
+    @abstractmethod
+    def uri(self, key: str) -> str:
+        """The address by which Spark, Delta, delta-rs and DuckDB read and write a key or a folder."""
+
+    def path(self, key: str) -> Path:
+        """The local file of a key, or the folder.
+
+        Raises:
+            TypeError: The store has none.
+        """
+        raise TypeError(f"{self.uri(key)} is not in the local file system")
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """What delta-rs needs beside an address (``storage_options``); empty for a local store."""
+        return {}
+
+    def exists(self, key: str) -> bool:
+        """Whether there is such a key or folder."""
+        try:
+            self.stat(key)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def walk(self, key: str = "") -> Iterator[Entry]:
+        """All keys of a folder, also those further below, sorted by key within each folder. A folder that vanishes meanwhile has none."""
+        for entry in self.list(key):
+            if entry.is_folder:
+                yield from self.walk(entry.key)
+            else:
+                yield entry
+
+
+def checked(key: str, *, of_folder: bool = False) -> str:
+    """A key; raises ValueError for a text that is none.
+
+    Args:
+        key: The text.
+        of_folder: Whether it may be empty.
+    """
+    if (key or not of_folder) and any(name in ("", ".", "..") or "\0" in name for name in key.split("/")):
+        raise ValueError(f"{key!r} is not a key: it has one or more names with '/' between them")
+    return key
+
+
+def checked_move(source: str, target: str) -> None:
+    """Raise ValueError unless a key, or a folder, can get the other one."""
+    if f"{checked(target)}/".startswith(f"{checked(source)}/") or source.startswith(f"{target}/"):
+        raise ValueError(f"{source!r} cannot be moved to {target!r}: one of the two is in the other")
+
+
+def below(folder: str, name: str) -> str:
+    """The key of a name in a folder."""
+    return f"{folder}/{name}" if folder else name
+
+
+def missing(uri: str) -> FileNotFoundError:
+    """The error for a key that does not exist."""
+    return FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), uri)
+
+
+def conflict(uri: str, tag: str | None) -> WriteConflictError:
+    """The error for a condition that does not hold."""
+    problem = "exists already" if tag is None else "is not what was read: another process has changed or deleted it"
+    return WriteConflictError(f"{uri} {problem}. Nothing was written.", OutsideAct("try again"))
