@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 from urllib.parse import quote
 
 import httpx
@@ -29,7 +29,7 @@ from airflow_client.client.models import (
     TaskInstanceState,
     TriggerDAGRunPostBody,
 )
-from urllib3 import Retry
+from urllib3 import BaseHTTPResponse, Retry
 
 from devstack.airflow_server import AirflowServer
 from tests.live.console import Console
@@ -40,6 +40,23 @@ from tidegate.layout import Layout, run_key
 from tidegate.place import AttemptPlace
 from tidegate.processes import end, living
 from tidegate.report import RunReport
+
+
+class _Retries(Retry):
+    """A server that is busy may close an idle connection. Only a GET is sent again: another request may have been carried out."""
+
+    def increment(
+        self,
+        method: str | None = None,
+        url: str | None = None,
+        response: BaseHTTPResponse | None = None,
+        error: Exception | None = None,
+        *of_pool: Any,
+        **by_pool: Any,
+    ) -> Self:
+        if error is not None and method != "GET":
+            raise error
+        return super().increment(method, url, response, error, *of_pool, **by_pool)
 
 
 @dataclass
@@ -65,8 +82,8 @@ class Live:
             self.console.shell("make up")
             self.console.kill("feeder")
         # SQLite allows one writer: a conflicting request gets status 500 and is retried.
-        retries = Retry(
-            total=5, connect=0, read=0, status=5, status_forcelist=[500], allowed_methods=None, backoff_factor=0.3
+        retries = _Retries(
+            total=5, connect=0, read=2, status=5, status_forcelist=[500], allowed_methods=None, backoff_factor=0.3
         )
         self.client = ApiClient(Configuration(host=self.server.url, access_token=self._token(), retries=retries))
 

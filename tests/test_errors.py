@@ -57,6 +57,7 @@ RAISED: dict[str, TidegateError] = {
     "StateCodeChangedError": errors.StateCodeChangedError("decisions", 3, 1, "payments:decide"),
     "LateRowsDroppedError": errors.LateRowsDroppedError("decisions", 3, 7, "silver.payments"),
     "NotDeliveredError": errors.NotDeliveredError("landing folder /x", "the source's path"),
+    "MovedLandingFolderError": errors.MovedLandingFolderError("shop", "bronze", before="/a b/shop", now="/c/shop"),
     "SourceRewrittenError": errors.SourceRewrittenError("decisions", "silver.payments", 1),
     "DamagedFileError": errors.DamagedFileError("/x", "Input data was truncated", OutsideAct("restore it")),
     "GateRefusedError": errors.GateRefusedError(VERDICT),
@@ -137,6 +138,7 @@ EXIT_CODES = {
     errors.EX_DIFFERS: {"TableDiffersError"},
     os.EX_CONFIG: {
         "NotDeliveredError",
+        "MovedLandingFolderError",
         "MachineError",
         "SetupError", "SpecError", "FieldError", "DeclarationConflictError", "UndeclaredDependenceError",
         "CheckpointError", "CheckpointIncompatibleError",

@@ -31,6 +31,7 @@ from tidegate.states import STATES
 PROJECT = Path(__file__).parents[2]
 ELSEWHERE = {
     "GapError": "tests/cli/test_gap.py::test_the_command_in_the_error_message_accepts_the_gap",
+    "MovedLandingFolderError": "tests/spark/test_moved_landing_folder.py::test_a_moved_folder_stops_the_flow_until_it_is_accepted",
     "MissingJavaError": "tests/advice/test_errors.py::test_a_setting_that_is_corrected_ends_the_error",
     "SetupError": "tests/advice/test_errors.py::test_a_setting_that_is_corrected_ends_the_error",
     **dict.fromkeys(

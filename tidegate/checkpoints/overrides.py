@@ -1,4 +1,4 @@
-"""Overrides of a flow at run time: it is switched off, a file is skipped, a gap in a topic or a loss is accepted.
+"""Overrides of a flow at run time: it is switched off, a file is skipped, a gap in a topic or a loss is accepted, its folder was moved.
 
 Each decision is one line of JSON next to the flow's checkpoints, with who, when and why. Lines are only appended; the newest
 one about a flow, or about a file, applies. `plan` and the job read them, without a JVM.
@@ -17,10 +17,11 @@ from tidegate.place import FlowPlace, Place
 from tidegate.report import now
 from tidegate.spec import FileSource, Flow
 
-Act = Literal["off", "on", "skip", "read", "gap", "loss"]
+Act = Literal["off", "on", "skip", "read", "gap", "loss", "move"]
 """``off``, ``on``: whether the flow runs. ``skip``, ``read``: whether a file is opened when a batch lists it. ``gap``:
 the flow continues without messages that the broker deleted before they were read (`tidegate.checkpoints.gap`). ``loss``: it is
-recovered without what its table had and no source has any more (`tidegate.planning.losses`)."""
+recovered without what its table had and no source has any more (`tidegate.planning.losses`). ``move``: its landing folder was moved
+(`tidegate.checkpoints.landing_folder`)."""
 
 RULE = "skipped_file"
 """The rule of a skipped file's quarantine entry. A replay of the entry reads the file."""
@@ -45,6 +46,8 @@ class Override:
     """Of an accepted loss: the number."""
     what: str | None = None
     """Of an accepted loss: what was lost, with the number."""
+    moved_from: str | None = None
+    """Where the landing folder was."""
     at: str = field(default_factory=now)
     """The instant, in UTC, as ISO 8601."""
 
@@ -62,6 +65,7 @@ class Override:
             "read": f"{self.file} read",
             "gap": f"offsets {self.offsets_text} of topic {self.topic} accepted as a gap",
             "loss": f"the loss of {self.what} accepted",
+            "move": f"the move of the landing folder from {self.moved_from} accepted",
         }
         return f"{verbs[self.act]} by {self.by} on {self.at[:16]}: {self.reason}"
 

@@ -271,6 +271,11 @@ def source_files(checkpoint: Path, *, after: int = -1, up_to: int | None = None)
     return files
 
 
+def newest_source_files(checkpoint: Path) -> list[ListedFile]:
+    """The files that the source logged last; none if it never logged any. Raises as `source_files`."""
+    return source_files(checkpoint, after=newest_log_batch(checkpoint) - 1)
+
+
 def _read_log(path: Path) -> list[ListedFile]:
     files = []
     lines = _lines(path, 1)

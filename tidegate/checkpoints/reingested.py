@@ -5,7 +5,6 @@ They are read outside of the stream, so the checkpoint's own log of files does n
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tidegate.checkpoints.pending_jobs import WINDOWS, PendingWindow
@@ -18,19 +17,6 @@ class _Piece(PendingWindow):
     """What this module needs of `tidegate.spark.reprocessing.reingest.Piece`."""
 
     files: dict[str, int] = field(default_factory=dict)
-
-
-def unread(place: FlowPlace, changed: Iterable[FileId]) -> set[FileId]:
-    """Those of the changed files that no reingest has read as they are now; bronze or quarantine has the others.
-
-    Args:
-        place: The flow. What it stores is read only if a file was changed.
-
-    Raises:
-        DamagedFileError: The content of a file in the folder does not fit.
-    """
-    left = set(changed)
-    return left - read(place) if left else left
 
 
 def read(place: FlowPlace) -> set[FileId]:

@@ -46,7 +46,7 @@ _COMMANDS = {
     "expectations": "Propose a suite from a table, check suites, measure what a suite does not catch.",
     "watermark": "Measure how late rows come, and propose the delay of a watermark.",
     "contract": "Show how schemas changed, answer a schema change that waits, or see how to promote a field to a column.",
-    "flow": "Switch a flow off or on, skip a file that stops it, accept lost messages; who, when and why is recorded.",
+    "flow": "Switch a flow off or on, skip a file that stops it, accept lost messages or a moved folder; who, when and why is recorded.",
 }
 """What the list of commands says."""
 

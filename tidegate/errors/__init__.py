@@ -55,6 +55,7 @@ from tidegate.errors.refusals import TransformRefusedError as TransformRefusedEr
 from tidegate.errors.sinks import SinkError as SinkError
 from tidegate.errors.sinks import SinkUnavailableError as SinkUnavailableError
 from tidegate.errors.sources import GapError as GapError
+from tidegate.errors.sources import MovedLandingFolderError as MovedLandingFolderError
 from tidegate.errors.sources import NotDeliveredError as NotDeliveredError
 from tidegate.errors.sources import OffsetsExpiredError as OffsetsExpiredError
 from tidegate.errors.sources import OtherClusterError as OtherClusterError

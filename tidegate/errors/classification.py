@@ -23,7 +23,8 @@ _SAYS = re.compile(
     r"(?:java\.(?:io|nio\.file)\.\w+|ExitCodeException exitCode=\d+|IO Error|IOException|RocksDBException"
     r"|OSError|ImportError|OperationalError): [^\n]*"
     r"|(?m:^)(?:[\w.]+\.)?(?:Arrow)?MemoryError\b[^\n]*"
-    r"|java\.lang\.OutOfMemoryError[^\n]*|Mkdirs failed to create [^\n]*|[^\n]*insufficient memory for the Java Runtime[^\n]*"
+    r"|java\.lang\.OutOfMemoryError[^\n]*|(?:Mkdirs failed to create|Failed to rename temp file) [^\n]*"
+    r"|[^\n]*insufficient memory for the Java Runtime[^\n]*"
 )
 """What Java, Hadoop, DuckDB, SQLite and Python say about files."""
 _PATH = re.compile(r"(?:^|(?<=[\s'\"(:=]))(/[^\s'\"#,;:()\[\]]+)")
@@ -107,7 +108,7 @@ def cause_in(text: str, what: str = "", within: str = "") -> TidegateError | Non
     for match in _SAYS.finditer(text):
         number = next((number for words, number in _WORDS.items() if words in match[0]), None)
         path = next(iter(_PATH.findall(match[0])), "")
-        if number is None and match[0].startswith("Mkdirs failed"):
+        if number is None and match[0].startswith(("Mkdirs failed", "Failed to rename")):
             number = _why_unwritable(path)
         if number is not None:
             return _describe(number, what, path=path, within=within)
@@ -192,7 +193,7 @@ def _operation_of(error: BaseException) -> str:
 
 
 def _why_unwritable(path: str) -> int:
-    """Why a folder could not be created; Java does not say it."""
+    """Why a folder could not be created, or a file in it renamed; Java does not say it."""
     parent = Path(path).parent
     while not os.access(parent, os.F_OK) and parent != parent.parent:
         parent = parent.parent

@@ -27,6 +27,29 @@ class NotDeliveredError(SourceError):
         self.what = what
 
 
+class MovedLandingFolderError(SourceError):
+    """The landing folder is at another path than the files that the flow has read. All of its files would be read again.
+
+    Args:
+        pipeline: The pipeline's name.
+        flow: The flow's name.
+        before: The folder of the files that the flow has read.
+        now: The landing folder now.
+    """
+
+    def __init__(self, pipeline: str, flow: str, *, before: str, now: str) -> None:
+        super().__init__(
+            f"flow {flow!r} has read files below {before}, and its landing folder is {now}: all files there would be read again.",
+            Either(
+                Command.tidegate(
+                    *("flow", "accept-move", pipeline, flow, "--from", before, "--reason", "…"),
+                    says="if the files were moved with their times, record it: {}; then only files that were not read yet are read",
+                ),
+                Edit("set it back to where the files were", "setting", "TIDEGATE_LANDING"),
+            ),
+        )
+
+
 class SourceRewrittenError(SourceError):
     """Rows of the source of a stateful flow were changed or deleted: what was derived from them cannot be taken back from state.
 

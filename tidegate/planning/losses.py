@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoints import checkpoint, progress, reingested
+from tidegate.checkpoints import checkpoint, landing_folder, progress, reingested
 from tidegate.errors import CheckpointCorruptError
 from tidegate.file_id import FileId
 from tidegate.formatting import count
@@ -68,13 +68,13 @@ def of_flow(layout: Layout, kafka_servers: str, resolved: ResolvedFlow, damages:
 def _of_files(layout: Layout, resolved: ResolvedFlow, source: FileSource) -> Loss | None:
     """The files that were read, that bronze has lost, and that are not landed any more as they were read."""
     pipeline, flow = resolved.pipeline.name, resolved.flow
-    read = _read_files(layout, pipeline, flow.name)
+    place = FlowPlace(layout, pipeline, flow.name)
+    moved = landing_folder.of(place, source)
+    read = set(map(moved.present, _read_files(place)))
     landed = {file.id for file in files.list_files(layout.landing(source.path), source.glob).files}
     gone = read - landed
     if gone:
-        gone -= _stored(layout.table(flow.target.name)) | _quarantined(
-            FlowPlace(layout, pipeline, flow.name).quarantine
-        )
+        gone -= set(map(moved.present, _stored(layout.table(flow.target.name)) | _quarantined(place.quarantine)))
     lost = sorted(gone)
     if not lost:
         return None
@@ -86,11 +86,11 @@ def _of_files(layout: Layout, resolved: ResolvedFlow, source: FileSource) -> Los
     return Loss(flow=flow.name, number=len(lost), what=what)
 
 
-def _read_files(layout: Layout, pipeline: str, flow: str) -> set[FileId]:
+def _read_files(place: FlowPlace) -> set[FileId]:
     """The files that any checkpoint of a flow, or a reingest, has read and whose records were written."""
-    read = reingested.read(FlowPlace(layout, pipeline, flow))
-    for place in checkpoint.of_flow(FlowPlace(layout, pipeline, flow)):
-        folder = place.checkpoint
+    read = reingested.read(place)
+    for each in checkpoint.of_flow(place):
+        folder = each.checkpoint
         try:
             committed = progress.read(folder).last_committed
             up_to = -1 if committed is None else progress.planned_batch(folder, committed).log_offset

@@ -31,6 +31,7 @@ from tidegate.spark.driver.listener import record_progress
 from tidegate.spark.intake import contracts
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import backfill, pending_work, recovery, reingest, replay, swap, undo
+from tidegate.spec import KafkaSource
 from tidegate.status.sources.source import not_delivered
 
 if TYPE_CHECKING:
@@ -157,9 +158,9 @@ def renew_damaged(context: FlowContext) -> FlowContext:
 
 
 def _refresh_if_needed(context: FlowContext) -> FlowContext:
-    """Start a new refresh if the checkpoint would next read messages of an accepted gap.
+    """Start a new refresh if the checkpoint would next read messages of an accepted gap, or files of a folder that was moved.
 
-    Spark's offset log is not edited: the new checkpoint starts after the gap, at the topic's first offset.
+    Spark's logs are not edited: the new checkpoint starts after the gap, at the topic's first offset, or lists all files again.
     """
     if not context.kind.needs_refresh(context):
         return context
@@ -168,7 +169,8 @@ def _refresh_if_needed(context: FlowContext) -> FlowContext:
     if _is_in_target(context, context.ref):
         _record_written(context, context.ref)
     ref = swap.next_refresh(context.ref)
-    checkpoint.record_refresh_origin(ref, {"mode": "accept_gap", "run_key": context.run_key})
+    mode = "accept_gap" if isinstance(context.flow.source, KafkaSource) else "accept_move"
+    checkpoint.record_refresh_origin(ref, {"mode": mode, "run_key": context.run_key})
     return context.refreshed(ref)
 
 

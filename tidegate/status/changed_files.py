@@ -6,10 +6,11 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidegate import dates
-from tidegate.checkpoints import reingested
+from tidegate.checkpoints import landing_folder, reingested
 from tidegate.file_id import FileId
 from tidegate.ops import query, store
 from tidegate.place import FlowPlace
+from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -43,10 +44,16 @@ def unread(
         TableUnreadableError: The log of the table is damaged.
     """
     changed = (file.id for file in listed if file.modified_ms != read.get(file.path, file.modified_ms))
-    left = reingested.unread(FlowPlace(layout, pipeline, flow.name), changed)
+    place = FlowPlace(layout, pipeline, flow.name)
+    left = set(changed)
+    if left:
+        assert isinstance(flow.source, FileSource)
+        moved = landing_folder.of(place, flow.source)
+        left -= set(map(moved.present, reingested.read(place)))
     if left:
         times = [_EPOCH + timedelta(milliseconds=file.modified_ms) for file in left]
-        left -= stored(layout.table(flow.target.name), (min(times), max(times) + timedelta(milliseconds=1)))
+        since_until = (min(times), max(times) + timedelta(milliseconds=1))
+        left -= set(map(moved.present, stored(layout.table(flow.target.name), since_until)))
     return left
 
 

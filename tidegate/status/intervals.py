@@ -16,7 +16,7 @@ from zoneinfo import ZoneInfo
 import pendulum
 
 from tidegate import formatting
-from tidegate.checkpoints import checkpoint, progress
+from tidegate.checkpoints import checkpoint, landing_folder, progress
 from tidegate.errors import NotDeliveredError
 from tidegate.errors.classification import raise_machine
 from tidegate.file_id import FileId
@@ -234,13 +234,16 @@ class _Bronze:
         if committed is None:
             return cls()
         up_to = progress.planned_batch(folder, committed).log_offset
+        place = FlowPlace(layout, pipeline.name, flow.name)
+        assert isinstance(flow.source, FileSource)
+        moved = landing_folder.of(place, flow.source)
         refused = store.select(
-            FlowPlace(layout, pipeline.name, flow.name).quarantine,
+            place.quarantine,
             "SELECT _row_id FROM delta_table WHERE level = 'file' AND state = 'open'",
         )
         return cls(
-            read_files={file.path: file.modified_ms for file in progress.source_files(folder, up_to=up_to)},
-            quarantined=frozenset(FileId.parse(row["_row_id"]).path for row in refused),
+            read_files=dict(moved.present(file.id) for file in progress.source_files(folder, up_to=up_to)),
+            quarantined=frozenset(moved.present(FileId.parse(row["_row_id"])).path for row in refused),
         )
 
     def to_read(self, landed: Sequence[LandedFile]) -> tuple[LandedFile, ...]:

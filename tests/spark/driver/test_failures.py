@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
+import socket
+from types import SimpleNamespace
+
 import pytest
+from pyspark import SparkContext
 
 from tidegate.errors import (
     CheckpointCorruptError,
@@ -87,6 +92,20 @@ def test_the_type_of_a_python_exception_is_read_from_its_traceback_and_never_fro
 def test_no_exception_of_python_itself_is_that_of_a_value() -> None:
     assert value_error(ValueError("secret@example.org")) is None
     assert value_error(SpecError("fix it")) is None
+
+
+def test_a_refused_connection_is_the_end_of_the_jvm_only_if_that_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    refused = ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        address, port = server.getsockname()
+        gateway = SimpleNamespace(gateway_parameters=SimpleNamespace(address=address, port=port))
+        monkeypatch.setattr(SparkContext, "_gateway", gateway)
+        assert "a server does not answer (ECONNREFUSED)" in translate(refused, what="flow 'x'", checkpoint="/c").message
+    ended = translate(refused, what="flow 'x'", checkpoint="/c")
+    assert ended.message.startswith("flow 'x': the JVM of Spark has ended. Look for the reason in ")
+    assert ended.transient
 
 
 def test_a_tidegate_error_is_returned_unchanged() -> None:

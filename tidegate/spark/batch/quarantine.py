@@ -164,7 +164,7 @@ def return_entries(
         entries: The claimed entries.
     """
     refused_rules = {row["_row_id"]: row["rules"] for row in refused.select("_row_id", "rules").collect()}
-    rules_by_id = context.kind.returned(refused_rules, entries)
+    rules_by_id = context.kind.returned(context, refused_rules, entries)
     string = pyarrow.string()
     rows = {
         "_row_id": pyarrow.array(list(rules_by_id), string),

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from tidegate import dates, file_id
 from tidegate.advice import OutsideAct
-from tidegate.checkpoints import overrides, topic
+from tidegate.checkpoints import landing_folder, overrides, topic
 from tidegate.errors import CheckpointCorruptError
 from tidegate.file_id import FileId
 from tidegate.probes.messages import RULE
@@ -238,7 +238,10 @@ def _unread_files(context: FlowContext, spark: SparkSession, listed: dict[str, i
     """
     if context.work.is_first_read(context):
         return listed
-    candidates = local.from_rows(spark, [(str(file),) for file in file_id.of_paths(listed)], "_file_id string")
+    assert isinstance(context.flow.source, FileSource)
+    moved = landing_folder.of(context.ref, context.flow.source)
+    names = [(str(name),) for file in file_id.of_paths(listed) for name in moved.names(file)]
+    candidates = local.from_rows(spark, names, "_file_id string")
     existing: set[str] = set()
     if tables.exists(context.target):
         ids = tables.read(spark, context.target).select(F.expr(file_id.OF_BRONZE).alias("_file_id")).distinct()
@@ -251,7 +254,7 @@ def _unread_files(context: FlowContext, spark: SparkSession, listed: dict[str, i
         )
         ids = entries.select(F.col("_row_id").alias("_file_id"))
         existing |= {row["_file_id"] for row in ids.join(F.broadcast(candidates), "_file_id", "left_semi").collect()}
-    return {file.path: file.modified_ms for file in file_id.of_paths(listed) if str(file) not in existing}
+    return dict(file for file in file_id.of_paths(listed) if existing.isdisjoint(map(str, moved.names(file))))
 
 
 def _apply_earlier_split(

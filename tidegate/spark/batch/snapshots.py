@@ -9,14 +9,16 @@ from pyspark.sql import functions as F
 
 from tidegate import file_id
 from tidegate.advice import OutsideAct
-from tidegate.checkpoints import snapshots
+from tidegate.checkpoints import landing_folder, snapshots
 from tidegate.formatting import count
 from tidegate.impact import Impact
+from tidegate.place import FlowPlace
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import groups, rewrite, rows, transform_errors, transform_output
 from tidegate.spark.batch.dispositions import QUARANTINED
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.lake import local, tables, writes
+from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -171,9 +173,12 @@ def split_of(context: FlowContext, changes: Changes) -> Split:
 def records(context: FlowContext, snapshot: Snapshot, batch_id: int) -> DataFrame:
     """The raw records of a snapshot's files, in the form of the change feed of bronze."""
     assert context.source_table is not None
+    landing = context.pipeline.writer_of(context.flow.source_tables[0])
+    assert landing is not None and isinstance(landing.source, FileSource)
+    moved = landing_folder.of(FlowPlace(context.layout, context.pipeline.name, landing.name), landing.source)
     files = local.from_rows(
         context.spark,
-        [(file.url, file.modified_ms) for file in file_id.of_paths(snapshot.files)],
+        [(name.url, name.modified_ms) for file in file_id.of_paths(snapshot.files) for name in moved.names(file)],
         "_of_path string, _of_ms bigint",
     )
     # Of an empty snapshot no row of bronze is read.

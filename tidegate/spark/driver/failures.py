@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import builtins
 import re
+import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JJavaError, Py4JNetworkError
+from pyspark import SparkContext
 from pyspark.errors import AnalysisException, ArithmeticException, DateTimeException, NumberFormatException
 from pyspark.errors.exceptions.captured import CapturedException
 
@@ -18,6 +20,7 @@ from tidegate.advice import Edit, Either, OutsideAct, Then, new_version
 from tidegate.errors import (
     CheckpointCorruptError,
     DeclarationConflictError,
+    MachineUnavailableError,
     OffsetsExpiredError,
     SourceUnavailableError,
     StateLostError,
@@ -66,6 +69,8 @@ _OF_MACHINE = frozenset(
 )
 """Python exceptions that say something about the machine, not about the row in whose evaluation they were raised."""
 _CAUSES = 20
+_JVM_SECONDS = 5.0
+"""Timeout for the question whether the JVM is there."""
 _TRACEBACK = "Traceback (most recent call last):"
 _PYTHON_TYPE = re.compile(r"(?:[\w<>]+\.)*([A-Za-z_]\w{0,99})(?::|$)")
 
@@ -81,6 +86,14 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
     """
     if isinstance(error, TidegateError):
         return error
+    if isinstance(error, (ConnectionError, Py4JNetworkError)) and not _jvm_answers():
+        return MachineUnavailableError(
+            f"{what}: the JVM of Spark has ended.",
+            OutsideAct(
+                "look for the reason in the attempt's driver.log and in the system's log (it crashed, or was killed for its memory), "
+                "then run again: what was committed stays"
+            ),
+        )
     text = str(error)
     condition = condition_of(error)
     within = (
@@ -155,6 +168,18 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
         f"{what}: {condition} ({type(error).__name__}).",
         OutsideAct("see the whole exception in the attempt's folder in the lake"),
     )
+
+
+def _jvm_answers() -> bool:
+    gateway = SparkContext._gateway
+    if gateway is None:
+        return False
+    parameters = gateway.gateway_parameters
+    try:
+        socket.create_connection((parameters.address, parameters.port), timeout=_JVM_SECONDS).close()
+    except OSError:
+        return False
+    return True
 
 
 def condition_of(error: BaseException) -> str:

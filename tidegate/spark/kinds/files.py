@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING
 
 import pendulum
 from pyspark.sql import functions as F
 
 from tidegate import file_id
-from tidegate.checkpoints import progress
+from tidegate.checkpoints import landing_folder, progress
 from tidegate.file_id import FileId
 from tidegate.formatting import count
 from tidegate.probes import files
@@ -33,8 +34,7 @@ if TYPE_CHECKING:
 
 def _parts(context: FlowContext, window: Window | None, earlier: Sequence[Piece]) -> Iterator[Mapping[str, Any]]:
     """The files that were changed in the window, or those of the gaps, ordered by modification time."""
-    source = context.flow.source
-    assert isinstance(source, FileSource)
+    source = _source(context)
     done = {file for piece in earlier for file in file_id.of_paths(piece.files)}
     if context.request.gaps:
         selected = _in_gaps(context, window)
@@ -57,35 +57,42 @@ def _in_gaps(context: FlowContext, window: Window | None) -> tuple[LandedFile, .
     return tuple(file for gap in gaps for file in gap.to_read)
 
 
-def _returned(rules: Mapping[str, Any], entries: Entries) -> Mapping[str, Any]:
+def _returned(context: FlowContext, rules: Mapping[str, Any], entries: Entries) -> Mapping[str, Any]:
     """By path, because a corrected file has another modification time than its entry."""
+    moved = landing_folder.of(context.ref, _source(context))
     by_path = {FileId.parse(name).path: broken for name, broken in rules.items()}
-    paths = {entry["_row_id"]: FileId.parse(entry["_row_id"]).path for entry in entries}
+    paths = {entry["_row_id"]: moved.present(FileId.parse(entry["_row_id"])).path for entry in entries}
     return {name: by_path[path] for name, path in paths.items() if path in by_path}
 
 
 def _sides(context: FlowContext, pins: Pins) -> Sides:
     """The records of landed files that the flow has read, and that are still as they were. They are read once more."""
-    source = context.flow.source
-    assert isinstance(source, FileSource)
+    source = _source(context)
+    moved = landing_folder.of(context.ref, source)
     actual = tables.read(context.spark, context.live, pins.version).withColumn("_file_id", F.expr(file_id.OF_BRONZE))
     rows_by_id = {row["_file_id"]: row["count"] for row in actual.groupBy("_file_id").count().collect()}
     landed = files.list_files(context.layout.landing(source.path), source.glob).files
     by_id = {str(file.id): file.id for file in landed}
-    compared = by_id.keys() & (rows_by_id.keys() | _listed(context, pins))
-    expected = sorted(by_id[each] for each in compared - quarantine.file_ids(context, pins.entries_version))
+    refused = quarantine.file_ids(context, pins.entries_version)
+    earlier = rows_by_id.keys() | refused
+    # Their records have other ids: those of the path at which they were read.
+    before_move = {name for name, file in by_id.items() if not earlier.isdisjoint(map(str, moved.names(file)[1:]))}
+    compared = by_id.keys() & (rows_by_id.keys() | _listed(context, pins)) - before_move
+    expected = sorted(by_id[each] for each in compared - refused)
     content = landing.read_files(context.spark, expected, source, landing.Batch(0, 0), context.persisted)
     unreadable = {str(file.id) for file in content.files if file.problem is not None}
     compared -= unreadable
     ids = local.from_rows(context.spark, [(each,) for each in sorted(compared)], "_file_id string")
     present = {file.path for file in landed}
-    not_compared = {"of files that are no longer landed": 0, "of files that were changed since": 0}
+    not_compared = Counter({"of files that are no longer landed": 0, "of files that were changed since": 0})
     not_compared["of files that cannot be read now"] = sum(rows_by_id.get(each, 0) for each in unreadable)
     for each in rows_by_id.keys() - compared - unreadable:
-        is_present = FileId.parse(each).path in present
-        not_compared[f"of files that {'were changed since' if is_present else 'are no longer landed'}"] += rows_by_id[
-            each
-        ]
+        file = FileId.parse(each)
+        if str(moved.present(file)) in before_move:
+            why = "of files that were read before their folder was moved"
+        else:
+            why = "of files that were changed since" if file.path in present else "of files that are no longer landed"
+        not_compared[why] += rows_by_id[each]
     return Sides(
         expected=content.rows(context.spark, [file for file in content.files if file.problem is None]),
         actual=actual.join(F.broadcast(ids), "_file_id", "left_semi").drop("_file_id"),
@@ -106,8 +113,18 @@ def _listed(context: FlowContext, pins: Pins) -> set[str]:
     return listed
 
 
+def _needs_refresh(context: FlowContext) -> bool:
+    return landing_folder.is_moved(context.ref, _source(context))
+
+
+def _source(context: FlowContext) -> FileSource:
+    assert isinstance(context.flow.source, FileSource)
+    return context.flow.source
+
+
 KIND = Kind(
     read_stream=sources.files_stream,
+    needs_refresh=_needs_refresh,
     split=raw.split_files,
     parts=_parts,
     # The batch opens the files.

@@ -93,7 +93,7 @@ class Kind:
     """Backfill: steps 1 and 2 for all rows that these keys are derived from."""
     read_entries: Callable[[FlowContext, SparkSession, Entries], DataFrame] = _no_rows
     """Replay: the source rows of quarantine entries, for ``split``; none for entries that are files."""
-    returned: Callable[[Mapping[str, Any], Entries], Mapping[str, Any]] = lambda rules, _: rules
+    returned: Callable[[FlowContext, Mapping[str, Any], Entries], Mapping[str, Any]] = lambda _context, rules, _: rules
     """Replay: the broken rules by the id of the entry, from those by the id of the refused row."""
     sides: Callable[[FlowContext, Pins], Sides] = _missing
     """Verification: the rows that the source makes at the pinned versions, and those that the table has."""

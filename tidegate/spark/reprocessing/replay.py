@@ -28,7 +28,7 @@ import pyarrow
 
 from tidegate import json_codec
 from tidegate.advice import Command, OutsideAct, Then
-from tidegate.checkpoints import checkpoint, progress
+from tidegate.checkpoints import checkpoint, landing_folder, progress
 from tidegate.checkpoints.pending_jobs import CLAIM, PendingReplay
 from tidegate.errors import RequestError
 from tidegate.formatting import count
@@ -43,6 +43,7 @@ from tidegate.spark.driver.failures import translate
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import undo
+from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -82,13 +83,16 @@ class Replay(Work):
     def listed_files(self, context: FlowContext, batch_id: int) -> dict[str, int]:
         """The claimed files with their current modification time: they may have been corrected in place."""
         modified: dict[str, int] = {}
+        assert isinstance(context.flow.source, FileSource)
+        moved = landing_folder.of(context.ref, context.flow.source)
         for entry in self.entries:
             source = json.loads(entry["source"])
+            path = moved.present_path(source["path"])
             try:
-                modified_ms = Path(source["path"]).stat().st_mtime_ns // 1_000_000
+                modified_ms = Path(path).stat().st_mtime_ns // 1_000_000
             except OSError:
                 modified_ms = int(source["modified_ms"])
-            modified[source["path"]] = modified_ms
+            modified[path] = modified_ms
         return modified
 
     def write_refused(self, context: FlowContext, split: Split, batch_id: int, txn: Transaction) -> None:

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pendulum
 
-from tidegate.checkpoints import progress
+from tidegate.checkpoints import landing_folder, progress
 from tidegate.errors import NotDeliveredError
 from tidegate.file_id import FileId
 from tidegate.formatting import count
@@ -40,13 +40,16 @@ def _backlog(environment: Environment, resolved: ResolvedFlow, ref: Place, commi
     """Files that are in no committed batch.
 
     Raises:
-        SourceError: The folder cannot be read, or it is missing and files of it were read before.
+        SourceError: The folder cannot be read, it is missing and files of it were read before, or it was moved.
         CheckpointCorruptError: The checkpoint's log of files cannot be read.
     """
     layout, source = Layout.of(environment), _source(resolved.flow)
     folder, checkpoint = layout.landing(source.path), ref.checkpoint
     up_to = -1 if committed is None else committed.log_offset
-    read = {file.path: file.modified_ms for file in progress.source_files(checkpoint, up_to=up_to)}
+    logged = progress.source_files(checkpoint, up_to=up_to)
+    landing_folder.check(ref, source, logged)
+    moved = landing_folder.of(ref, source)
+    read = dict(moved.present(file.id) for file in logged)
     try:
         listing = files.list_files(folder, source.glob)
     except NotDeliveredError as missing:
@@ -110,9 +113,11 @@ def _of_landed(
     landed = files.list_files(layout.landing(source.path), source.glob).files
     if window is not None:
         landed = files.modified_within(landed, window)
-    ingested = _ingested_files(
-        layout.table(flow.target.name), FlowPlace(layout, pipeline.name, flow.name).quarantine, window
-    )
+    place = FlowPlace(layout, pipeline.name, flow.name)
+    moved = landing_folder.of(place, _source(flow))
+    ingested = {
+        moved.present(file) for file in _ingested_files(layout.table(flow.target.name), place.quarantine, window)
+    }
     missing = tuple(file for file in landed if file.id not in ingested)
     when = f" of {window.summary()}" if window is not None else ""
     what = f"{len(missing):,} of {count(len(landed), 'landed file')}{when}, those that are not in bronze"

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 
 import pendulum
 
-from tidegate.checkpoints import progress, snapshots
+from tidegate import file_id
+from tidegate.checkpoints import landing_folder, progress, snapshots
+from tidegate.file_id import FileId
 from tidegate.layout import Layout
 from tidegate.ops import store
 from tidegate.place import FlowPlace
 from tidegate.probes import delta
+from tidegate.spec import FileSource
 from tidegate.status import intervals
 from tidegate.status.sources.source import NOTHING_READ, Backlog, MeasuredSource
 from tidegate.status.sources.tables import extent
@@ -64,6 +67,8 @@ def find(layout: Layout, pipeline: Pipeline, flow: Flow) -> Candidates:
     now = pendulum.now(pipeline.timezone)
     completeness = intervals.read(layout, pipeline, landing, now)
     assert completeness is not None
+    assert isinstance(landing.source, FileSource)
+    moved = landing_folder.of(FlowPlace(layout, pipeline.name, landing.name), landing.source)
     latest = intervals.name_of(completeness.unit, (now + _AHEAD).naive())
     announced = snapshots.announced(FlowPlace(layout, pipeline.name, flow.name))
     # One that was announced by an earlier release, or by a wrong clock, hides no other.
@@ -76,9 +81,10 @@ def find(layout: Layout, pipeline: Pipeline, flow: Flow) -> Candidates:
         has_rows = bool(interval.landed) and not _refused(layout, pipeline, landing, interval)
         if interval.state == "complete" and (has_rows or _is_empty(layout, pipeline, landing, interval, announced)):
             candidates = Candidates(newest=interval, waiting=tuple(waiting))
-            is_announced = announced is not None and (announced.name, announced.files) == (
-                interval.name,
-                candidates.files,
+            is_announced = (
+                announced is not None
+                and announced.name == interval.name
+                and set(map(moved.present, file_id.of_paths(announced.files))) == {file.id for file in interval.landed}
             )
             return Candidates(newest=None, waiting=candidates.waiting) if is_announced else candidates
         if interval.name > since:
@@ -102,11 +108,16 @@ def _is_empty(
 
 def _refused(layout: Layout, pipeline: Pipeline, landing: Flow, interval: Interval) -> bool:
     """Whether a file of it went to quarantine, and was not replayed since."""
+    place = FlowPlace(layout, pipeline.name, landing.name)
+    assert isinstance(landing.source, FileSource)
+    moved = landing_folder.of(place, landing.source)
     entries = store.select(
-        FlowPlace(layout, pipeline.name, landing.name).quarantine,
+        place.quarantine,
         "SELECT _row_id FROM delta_table WHERE level = 'file' AND state <> 'replayed'",
     )
-    return not {row["_row_id"] for row in entries}.isdisjoint(str(file.id) for file in interval.landed)
+    return not {str(moved.present(FileId.parse(row["_row_id"]))) for row in entries}.isdisjoint(
+        str(file.id) for file in interval.landed
+    )
 
 
 def _backlog(environment: Environment, resolved: ResolvedFlow, ref: Place, committed: PlannedBatch | None) -> Backlog:

@@ -1,0 +1,98 @@
+"""Files that were read below an earlier landing folder are the files of the same name below the present one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.checkpoints import landing_folder, overrides, progress
+from tidegate.checkpoints.landing_folder import LandingFolder
+from tidegate.errors import MovedLandingFolderError, RequestError
+from tidegate.file_id import FileId
+from tidegate.layout import Layout
+from tidegate.place import Place
+from tidegate.spec import FileSource, Flow, Table
+
+SOURCE = FileSource(path="shop/orders", format="csv", schema="id INT")
+FLOW = Flow(name="bronze", source=SOURCE, target=Table("bronze.shop"))
+NAMES = st.text(st.sampled_from("ab/@."), min_size=1, max_size=8).filter(
+    lambda name: "//" not in name and name[0] != "/"
+)
+FOLDERS = st.sampled_from(["/l/shop/orders", "/l/shop/orders2", "/l/shop", "/m/shop/orders", "/l/shop/orders/a"])
+
+
+@given(st.lists(FOLDERS, unique=True, min_size=1), NAMES, st.integers(0, 9))
+def test_each_name_that_a_file_had_is_the_present_file(folders: list[str], name: str, modified_ms: int) -> None:
+    folder = LandingFolder(folders[0], tuple(folders[1:]))
+    file = FileId(f"{folder.path}/{name}", modified_ms)
+    assert file in folder.names(file)
+    if not any(each.startswith(f"{other}/") for each in folders for other in folders):
+        assert {folder.present(each) for each in folder.names(file)} == {file}
+
+
+def place_of(tmp_path: Path, *paths: str) -> Place:
+    """A checkpoint whose stream has read these files, one a batch."""
+    place = Place(Layout(tmp_path / "lake", tmp_path / "landing"), "shop", "bronze", 1, 0)
+    log = place.checkpoint / "sources" / "0"
+    log.mkdir(parents=True)
+    for number, path in enumerate(paths):
+        entry = {"path": f"file://{path}", "timestamp": 5, "batchId": number}
+        (log / str(number)).write_text(f"v1\n{json.dumps(entry)}")
+    return place
+
+
+def test_files_below_the_folder_say_nothing(tmp_path: Path) -> None:
+    assert not landing_folder.is_moved(place_of(tmp_path), SOURCE)
+    place = place_of(tmp_path / "read", f"{tmp_path}/read/landing/shop/orders/a.csv")
+    assert not landing_folder.is_moved(place, SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("paths", "before"),
+    [
+        (("/old/shop/orders/a.csv",), "/old/shop/orders"),
+        (("/old/shop/orders/x/a.csv", "/old/shop/orders/x/b.csv"), "/old/shop/orders"),
+        (("/old/shop/orders/shop/orders/a.csv", "/old/shop/orders/b.csv"), "/old/shop/orders"),
+    ],
+)
+def test_a_moved_folder_is_named_and_the_command_of_the_error_accepts_it(
+    paths: tuple[str, ...], before: str, tmp_path: Path
+) -> None:
+    place = place_of(tmp_path, *paths)
+    with pytest.raises(MovedLandingFolderError) as refused:
+        landing_folder.check(place, SOURCE, progress.source_files(place.checkpoint))
+    assert f"--from {before} " in refused.value.message
+
+    landing_folder.accept_move(place, FLOW, f"{before}/", by="ada", reason="a new disk")
+
+    assert landing_folder.is_moved(place, SOURCE), "a new refresh reads on"
+    assert landing_folder.of(place, SOURCE).earlier == (before,)
+    (decision,) = overrides.history(place)
+    assert decision.summary().startswith(f"the move of the landing folder from {before} accepted by ada on ")
+
+
+def test_a_folder_that_is_moved_back_and_forth_has_each_name_once(tmp_path: Path) -> None:
+    place = place_of(tmp_path, "/old/shop/orders/a.csv")
+    landing_folder.accept_move(place, FLOW, "/old/shop/orders", by="ada", reason="a new disk")
+    back = Place(Layout(tmp_path / "lake", Path("/old")), "shop", "bronze", 1, 0)
+    assert landing_folder.of(back, SOURCE).earlier == ()
+    assert not landing_folder.is_moved(back, SOURCE)
+
+
+@pytest.mark.parametrize("before", ["/old/shop/order", "/elsewhere", "/", "/old", "/old/shop/orders/x"])
+def test_a_move_from_where_the_flow_has_read_nothing_is_refused(before: str, tmp_path: Path) -> None:
+    place = place_of(tmp_path, "/old/shop/orders/x/a.csv")
+    with pytest.raises(RequestError, match="has not read its newest files below"):
+        landing_folder.accept_move(place, FLOW, before, by="ada", reason="a new disk")
+    assert overrides.history(place) == []
+
+
+def test_a_folder_that_was_not_moved_cannot_be_accepted(tmp_path: Path) -> None:
+    folder = f"{tmp_path}/landing/shop/orders"
+    place = place_of(tmp_path, f"{folder}/a.csv")
+    with pytest.raises(RequestError, match="has not read"):
+        landing_folder.accept_move(place, FLOW, folder, by="ada", reason="a new disk")
