@@ -137,7 +137,7 @@ def test_what_libraries_raise_has_the_same_causes(error: BaseException, name: st
         ("There is insufficient memory for the Java Runtime Environment to continue.", "ENOMEM", ""),
         ("org.rocksdb.RocksDBException: While open a file for appending: /tmp/s: Too many open files", "EMFILE", "/tmp/s"),
         ("x\nOSError: [Errno 5] Input/output error: '/landing/a.csv'\n", "EIO", "/landing/a.csv"),
-        ("[FAILED_RENAME_TEMP_FILE] Failed to rename temp file /proc/self/none/a to /b as rename returned false", None, "/proc/self/none/a"),
+        ("[FAILED_RENAME_TEMP_FILE] Failed to rename temp file /proc/self/none/a to /b as it returned false", None, "/proc/self/none/a"),
         ("Mkdirs failed to create file:/proc/self/none/x (exists=false, cwd=file:/)", None, "/proc/self/none/x"),
     ],
 )  # fmt: skip

@@ -45,7 +45,7 @@ class MovedLandingFolderError(SourceError):
                     *("flow", "accept-move", pipeline, flow, "--from", before, "--reason", "…"),
                     says="if the files were moved with their times, record it: {}; then only files that were not read yet are read",
                 ),
-                Edit("set it back to where the files were", "setting", "TIDEGATE_LANDING"),
+                Edit("set TIDEGATE_LANDING back to where the files were", "setting"),
             ),
         )
 
