@@ -11,7 +11,7 @@ from tests.resolved import resolved_flow
 from tests.spark_files import DeltaLog, add, delta_offset, txn
 from tests.status.sample_project import BRONZE, GOLD, SILVER, SampleProject
 from tidegate.checkpoints import checkpoint, refusal, rewrite
-from tidegate.checkpoints.pending_jobs import UNDO
+from tidegate.checkpoints.pending_jobs import UNDO, PendingUndo
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.impact import Impact
@@ -143,9 +143,8 @@ def test_a_full_refresh_waits_to_be_swapped_in_until_the_table_has_it(project: S
 def test_an_interrupted_undo_is_work_also_without_new_data(project: SampleProject) -> None:
     before = project.measure(SILVER)
     assert not before.has_work
-    marker = UNDO.path(FlowPlace(project.layout, "trips", "silver"))
-    marker.parent.mkdir(parents=True, exist_ok=True)
-    marker.write_text("{}")
+    undo = PendingUndo(number=0, undoes="r", commits=(), planned_at_ms=0, run_id="u", requested_by="ada")
+    UNDO.write(FlowPlace(project.layout, "trips", "silver"), undo)
     after = project.measure(SILVER)
     assert after.has_work
     assert after.reason.startswith("an undo was interrupted and will be finished first")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tidegate.checkpoints.pending_jobs import PendingReplay, PendingUndo, PendingWindow
 from tidegate.status.unfinished import Unfinished
 
 NOTHING = Unfinished(
@@ -14,10 +15,10 @@ NOTHING = Unfinished(
     quarantined_whole=False,
     written=False,
     swap_pending=False,
-    backfill=None,
-    claimed=False,
-    undoing=False,
+    jobs=(),
 )
+PIECE = PendingWindow(number=0, window={}, planned_at_ms=0, requested_by="ada")
+UNDO = PendingUndo(number=0, undoes="r", commits=(), planned_at_ms=0, run_id="u", requested_by="ada")
 
 
 @pytest.mark.parametrize(
@@ -27,9 +28,12 @@ NOTHING = Unfinished(
         ({"batch": 3, "written": True}, "batch 3 is written and not recorded yet; its next run records it"),
         ({"batch": 3, "quarantined_whole": True}, "batch 3 was refused and goes to quarantine whole"),
         ({"swap_pending": True}, "a full refresh waits to be swapped in"),
-        ({"backfill": 0}, "backfill or reingest 0 is half-written and will be finished first"),
-        ({"claimed": True}, "a replay of its quarantine was interrupted and will be finished or released first"),
-        ({"undoing": True}, "an undo was interrupted and will be finished first if it has written anything"),
+        ({"jobs": (PIECE,)}, "backfill or reingest 0 is half-written and will be finished first"),
+        (
+            {"jobs": (PendingReplay(by="ada"),)},
+            "a replay of its quarantine was interrupted and will be finished or released first",
+        ),
+        ({"jobs": (UNDO,)}, "an undo was interrupted and will be finished first if it has written anything"),
     ],
 )
 def test_what_is_unfinished_is_a_sentence(left: dict[str, Any], sentence: str) -> None:

@@ -1,23 +1,48 @@
 """Jobs that write more than one table, noted before their first write: after a crash a run finds them, and finishes or drops them.
 
-`tidegate.spark.reprocessing` runs them. Each has a number, which is the ``txnVersion`` of its writes: so it is known whether it had
-written anything.
+`tidegate.spark.reprocessing` runs them, and `tidegate.spark.reprocessing.pending_work.settle` is their one recovery. Each has a number,
+which is the ``txnVersion`` of its writes: so it is known whether it had written anything.
+
+The kinds have files of their own, because several may be pending at once (a claim waits while a refresh is staged, and a
+replay may begin beside a half-written backfill), and because those of windows are kept when they are done (ADR 49).
 """
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from typing import ClassVar, TypeVar
 
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints.note import Note, NumberedNotes
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, Place
 
 _REPAIR = OutsideAct("restore it from a backup")
 
+W = TypeVar("W", bound="PendingWindow")
+
+
+class PendingJob(ABC):
+    """A job that is not settled: a backfill or a piece of a reingest, a replay, or an undo."""
+
+    what: ClassVar[str]
+    """It, as the subject of a sentence."""
+
+    @abstractmethod
+    def app_id(self, place: Place) -> str:
+        """The ``txnAppId`` of its writes."""
+
+    @property
+    @abstractmethod
+    def waits(self) -> str:
+        """What the next run does about it: a sentence without a full stop."""
+
 
 @dataclass(frozen=True, kw_only=True)
-class PendingWindow:
+class PendingWindow(PendingJob):
     """A backfill or a piece of a reingest; its fields are JSON values."""
+
+    what = "a backfill or a reingest"
 
     number: int
     """Also the ``txnVersion`` of its writes."""
@@ -28,13 +53,33 @@ class PendingWindow:
     """Retries of one request do the work once. Airflow gives a cleared run a new request."""
     done: bool = False
 
+    def app_id(self, place: Place) -> str:
+        """The one of the checkpoint's windows."""
+        return place.windows_app_id
 
-@dataclass(frozen=True)
-class PendingReplay:
-    """A replay that has claimed quarantine entries, or is about to: the entries say which."""
+    @property
+    def waits(self) -> str:
+        """See `PendingJob`."""
+        return f"backfill or reingest {self.number} is half-written and will be finished first"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingReplay(PendingJob):
+    """A replay that has claimed quarantine entries, or is about to: the entries say which, and have its number."""
+
+    what = "a replay"
 
     by: str
     """Who requested the replay."""
+
+    def app_id(self, place: Place) -> str:
+        """One for all replays of the flow."""
+        return place.replays_app_id
+
+    @property
+    def waits(self) -> str:
+        """See `PendingJob`."""
+        return "a replay of its quarantine was interrupted and will be finished or released first"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +95,10 @@ class Undone:
 
 
 @dataclass(frozen=True, kw_only=True)
-class PendingUndo:
+class PendingUndo(PendingJob):
     """The undo of one run in one flow."""
+
+    what = "an undo"
 
     number: int
     """Also the ``txnVersion`` of its writes."""
@@ -64,6 +111,15 @@ class PendingUndo:
     requested_by: str
     left: tuple[str, ...] = ()
     """The records whose rows are left together, decided before the first write: a rerun leaves the rows of the same ones."""
+
+    def app_id(self, place: Place) -> str:
+        """One for all undos of the flow."""
+        return place.undos_app_id
+
+    @property
+    def waits(self) -> str:
+        """See `PendingJob`."""
+        return "an undo was interrupted and will be finished first if it has written anything"
 
 
 WINDOWS: NumberedNotes[PendingWindow, FlowPlace] = NumberedNotes(
@@ -96,3 +152,24 @@ UNDO: Note[PendingUndo, FlowPlace] = Note(
     cleared="the undo at its end; else the next run, replay or undo, when it has finished it, or if it had written nothing",
     repair=_REPAIR,
 )
+
+
+def last_window(place: FlowPlace, kind: type[W]) -> W | None:
+    """The last backfill, or piece of a reingest; no other can be pending. None without one.
+
+    Raises:
+        DamagedFileError: It is damaged.
+    """
+    numbers = WINDOWS.numbers(place)
+    return WINDOWS.read_as(place, numbers[-1], kind) if numbers else None
+
+
+def read(place: FlowPlace) -> tuple[PendingJob, ...]:
+    """The jobs that are not settled, in the order in which a run settles them.
+
+    Raises:
+        DamagedFileError: One of them is damaged.
+    """
+    window = last_window(place, PendingWindow)
+    jobs = (UNDO.read(place), CLAIM.read(place), None if window is None or window.done else window)
+    return tuple(job for job in jobs if job is not None)

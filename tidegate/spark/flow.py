@@ -73,7 +73,7 @@ def run_flow(
         context = swap.swap_in(context)
         if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
             decision.retire(context.ref)
-            replay.finish_interrupted(context)
+            pending_work.settle(context, replay.Replay)
         context.kind.drained(context)
         if after is not None:
             after(context)
@@ -111,9 +111,11 @@ def _prepare(context: FlowContext, before: Callable[[FlowContext], FlowContext] 
 
 def _finish_interrupted(context: FlowContext) -> None:
     """Finish an undo, a replay, and a backfill or a piece of a reingest, each of which had begun to write."""
-    undo.finish_pending(context)
-    replay.finish_interrupted(context)
-    (backfill if context.flow.target.keys else reingest).finish_pending(context)
+    pending_work.settle(context, undo.Undo, replay.Replay, _window_job(context))
+
+
+def _window_job(context: FlowContext) -> type[pending_work.PendingWork]:
+    return backfill.Backfill if context.flow.target.keys else reingest.Piece
 
 
 def refresh_once(context: FlowContext) -> FlowContext:
@@ -176,7 +178,8 @@ def _refresh_if_needed(context: FlowContext) -> FlowContext:
 
 def _finish_of_checkpoint(context: FlowContext) -> None:
     """Finish a half-written backfill, or piece of a reingest, before the next refresh opens: its transaction id is the checkpoint's."""
-    if pending_work.is_unfinished(context):
+    job = _window_job(context).pending(context)
+    if job is not None and job.has_begun(context):
         _finish_interrupted(context)
 
 

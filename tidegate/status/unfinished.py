@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from tidegate.checkpoints import lease, refusal
-from tidegate.checkpoints.note import Note
-from tidegate.checkpoints.pending_jobs import CLAIM, UNDO, WINDOWS
-from tidegate.place import FlowPlace
+from tidegate.checkpoints import lease, pending_jobs, refusal
+from tidegate.checkpoints.pending_jobs import PendingJob, PendingWindow
 from tidegate.probes import delta
 
 if TYPE_CHECKING:
@@ -28,12 +26,8 @@ class Unfinished:
     """The table has it; its ledger line or its end in the checkpoint is missing."""
     swap_pending: bool
     """A full refresh is staged and not swapped in."""
-    backfill: int | None
-    """The number of a backfill or reingest that wrote rows and did not finish."""
-    claimed: bool
-    """A replay left its claim."""
-    undoing: bool
-    """An undo left its marker."""
+    jobs: tuple[PendingJob, ...]
+    """Interrupted backfills, reingests, replays and undos."""
 
     @property
     def exists(self) -> bool:
@@ -51,13 +45,7 @@ class Unfinished:
             parts.append(f"batch {self.batch} was planned and not committed")
         if self.swap_pending:
             parts.append("a full refresh waits to be swapped in")
-        if self.backfill is not None:
-            parts.append(f"backfill or reingest {self.backfill} is half-written and will be finished first")
-        if self.claimed:
-            parts.append("a replay of its quarantine was interrupted and will be finished or released first")
-        if self.undoing:
-            parts.append("an undo was interrupted and will be finished first if it has written anything")
-        return "; ".join(parts)
+        return "; ".join([*parts, *(job.waits for job in self.jobs)])
 
 
 def read(place: Place, flow: Flow, batch_id: int | None) -> Unfinished:
@@ -73,9 +61,18 @@ def read(place: Place, flow: Flow, batch_id: int | None) -> Unfinished:
         quarantined_whole=quarantined_whole,
         written=batch_id is not None and not quarantined_whole and _is_written(place, flow, batch_id),
         swap_pending=_swap_pending(place, flow),
-        backfill=_unfinished_backfill(place, flow),
-        claimed=_interrupted(place, CLAIM),
-        undoing=_interrupted(place, UNDO),
+        jobs=_interrupted(place, flow),
+    )
+
+
+def jobs(place: Place, flow: Flow) -> tuple[PendingJob, ...]:
+    """The jobs that a run has to settle, also one that is in progress; a backfill or a reingest only if it has written something.
+
+    Raises:
+        DamagedFileError: The note of one is damaged.
+    """
+    return tuple(
+        job for job in pending_jobs.read(place) if not isinstance(job, PendingWindow) or _has_begun(place, flow, job)
     )
 
 
@@ -94,18 +91,13 @@ def _swap_pending(place: Place, flow: Flow) -> bool:
     )
 
 
-def _unfinished_backfill(place: Place, flow: Flow) -> int | None:
-    """The number of a backfill that wrote rows and did not finish, or None (`tidegate.spark.reprocessing.backfill`)."""
-    last = next((WINDOWS.read(place, number) for number in reversed(WINDOWS.numbers(place))), None)
-    if last is None or last.done:
-        return None
-    number, app_id = last.number, place.windows_app_id
+def _has_begun(place: Place, flow: Flow, job: PendingWindow) -> bool:
     tables = (place.layout.table(flow.target.name), place.quarantine)
-    return number if any(delta.transaction_version(path, app_id) == number for path in tables) else None
+    return any(delta.transaction_version(path, job.app_id(place)) == job.number for path in tables)
 
 
-def _interrupted(place: FlowPlace, marker: Note[Any, FlowPlace]) -> bool:
-    """Whether a replay or an undo left the file that it removes at its end; one that is running holds the lease."""
-    if not marker.exists(place):
-        return False
-    return lease.holder(place.layout, lease.checkpoint_resource(place.pipeline, place.flow)) is None
+def _interrupted(place: Place, flow: Flow) -> tuple[PendingJob, ...]:
+    """Those of which none is in progress: a job that is running holds the lease."""
+    left = jobs(place, flow)
+    running = left and lease.holder(place.layout, lease.checkpoint_resource(place.pipeline, place.flow)) is not None
+    return () if running else left

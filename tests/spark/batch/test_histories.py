@@ -151,7 +151,7 @@ def test_of_records_with_the_same_time_the_newest_stays_and_null_keys_go_to_quar
     assert counts(write(context, bad)) == {"read": 4, "quarantined": 2, "superseded": 1, "filtered": 1}
     assert versions(context) == [(1, 10, None, "Oslo", "b")]
 
-    replay = context.doing(Replay(number=0, started_ms=0, entries=()))
+    replay = context.doing(Replay(by="ada", number=0, started_ms=0, entries=()))
     corrected = process(replay, (1, 10, "Kiel", "older", "insert", 2), (1, 5, "Kiel", "c", "insert", 5))
 
     assert corrected == {"read": 2, "written": 1, "superseded": 1}

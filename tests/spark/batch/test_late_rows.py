@@ -260,7 +260,7 @@ def test_an_entry_that_is_replayed_is_compared_with_the_present_watermark(timed:
     context = timed()
     run(context, 0, FIRST, SECOND)
     entries = ({"_row_id": "1.0#0", "source": "{}"}, {"_row_id": "1.0#1", "source": "{}"})
-    replay = context.doing(Replay(number=0, started_ms=0, entries=entries))
+    replay = context.doing(Replay(by="ada", number=0, started_ms=0, entries=entries))
 
     line = run(replay, 0, (1.0, [record(8, -9), record(9, -9.5)]))
 

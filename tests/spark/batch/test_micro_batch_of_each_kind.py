@@ -90,7 +90,7 @@ def list_files(context: FlowContext, batch_id: int, *files: Path) -> None:
 
 
 def test_the_ledger_line_of_a_replay_has_the_kind_replay(latest: Callable[..., FlowContext]) -> None:
-    claim = Replay(number=4, started_ms=PLANNED_MS, entries=())
+    claim = Replay(by="ada", number=4, started_ms=PLANNED_MS, entries=())
     context = latest(work=claim)
 
     split = micro_batch.split_batch(context, changes(context.spark, ORDERS, (1, 1, 10)), 4, NEW)

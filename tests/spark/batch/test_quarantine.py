@@ -232,7 +232,7 @@ def claim(context: FlowContext, number: int = 3) -> FlowContext:
     """The flow with a claim of all its open entries."""
     claims.create(context.quarantine, Selection(), number=number, first=number, limit=100, by="ada")
     claimed = claims.entries_of(context.quarantine, number)
-    return context.doing(Replay(number=number, started_ms=LATER_MS, entries=tuple(claimed)))
+    return context.doing(Replay(by="ada", number=number, started_ms=LATER_MS, entries=tuple(claimed)))
 
 
 def return_entries(context: FlowContext, refused: DataFrame) -> None:

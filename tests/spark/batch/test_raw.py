@@ -216,7 +216,7 @@ def test_a_skipped_file_is_quarantined_without_being_read(flow: Callable[..., Fl
     (entry,) = table(context.quarantine)
     assert json.loads(entry["source"])["sha256"] == "", "the file was not read at all"
     entries = ({"_row_id": entry["_row_id"], "source": entry["source"]},)
-    replay = context.doing(Replay(number=0, started_ms=PLANNED_MS, entries=entries))
+    replay = context.doing(Replay(by="ada", number=0, started_ms=PLANNED_MS, entries=entries))
     replayed = raw.split_files(replay, context.spark.range(0), 0, NEW)
     assert replayed is not None and files(replayed) == (1, 1, 0, 0), "a replay reads it"
 

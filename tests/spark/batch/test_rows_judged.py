@@ -122,7 +122,7 @@ def test_all_rows_of_a_batch_that_was_taken_out_are_refused(spark: SparkSession,
 
 
 def test_replayed_entries_are_flagged_but_get_no_verdict(spark: SparkSession, tmp_path: Path) -> None:
-    claim = Replay(number=3, started_ms=PLANNED_MS, entries=())
+    claim = Replay(by="ada", number=3, started_ms=PLANNED_MS, entries=())
     context = flow_context(spark, tmp_path, LATEST, suite=[ALL_NOT_NEGATIVE], work=claim)
 
     result = decide(context, (1, 1, 5), (2, 1, -1))

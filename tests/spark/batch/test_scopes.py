@@ -246,7 +246,7 @@ def test_a_refused_version_leaves_the_scope_and_its_replay_obeys_the_order_of_th
     assert items(context) == [(1, "a", 10, False), (1, "b", 10, False), (2, "a", 10, False)]
     assert process(context, (1, 3, ["c"], "insert", 3), batch_id=1) == {"read": 1, "written": 1}
 
-    replay = context.doing(Replay(number=0, started_ms=0, entries=()))
+    replay = context.doing(Replay(by="ada", number=0, started_ms=0, entries=()))
     corrected = process(replay, (1, 2, ["a"], "insert", 2), (2, 2, ["b"], "insert", 2))
 
     assert corrected == {"read": 2, "written": 1, "superseded": 1}

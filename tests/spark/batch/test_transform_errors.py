@@ -277,7 +277,7 @@ def test_a_rerun_with_a_transform_that_raises_on_rows_that_passed_stops(latest: 
 def test_replayed_entries_that_raise_again_are_refused_with_the_new_reason_whatever_their_share(
     spark: SparkSession, tmp_path: Path, dividing: Dividing
 ) -> None:
-    claim = Replay(number=3, started_ms=PLANNED_MS, entries=())
+    claim = Replay(by="ada", number=3, started_ms=PLANNED_MS, entries=())
     context = flow_context(spark, tmp_path, LATEST, transform=dividing, work=claim)
 
     result = split(context, *numbered(3, 1, 2))

@@ -31,7 +31,7 @@ def context_of_replay(
     spark: SparkSession, folder: Path, flow: Flow, *entries: tuple[str, dict[str, Any]]
 ) -> FlowContext:
     claimed = tuple({"_row_id": row_id, "source": json.dumps(source)} for row_id, source in entries)
-    replay = Replay(number=0, started_ms=orders.PLANNED_MS, entries=claimed)
+    replay = Replay(by="ada", number=0, started_ms=orders.PLANNED_MS, entries=claimed)
     return orders.flow_context(spark, folder, flow, work=replay)
 
 

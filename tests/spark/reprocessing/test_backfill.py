@@ -273,7 +273,7 @@ def test_a_backfill_that_deletes_too_many_rows_is_refused_until_exactly_that_num
         assert amounts(refused) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}
         note = rewrite.refused(FlowPlace(refused.layout, "orders", "silver"))
         assert note is not None and note.impact == refused.report.impact == loss
-        backfill.finish_pending(refused)
+        pending_work.settle(refused, backfill.Backfill)
         assert pending_work.numbers(refused) == [], "nothing is left to complete"
 
     accepted = limited(place, new_code, accept=("silver:deleted=1",))
@@ -324,9 +324,9 @@ def test_an_interrupted_backfill_is_finished_if_it_has_written_and_deleted_other
                 backfill.backfill(silver(place), FIRST_DAYS)
         assert pending_work.numbers(silver(place)) == [0]
         later = context_of(place, SILVER, clean)
-        assert pending_work.has_begun(later, 0) is begun
+        assert pending_work.read(later, 0, backfill.Backfill).has_begun(later) is begun
 
-        backfill.finish_pending(later)
+        pending_work.settle(later, backfill.Backfill)
 
         assert [line.kind for line in later.report.batches] == (["backfill"] if begun else [])
         assert not (pending_work.folder(later) / "0.keys").exists()
@@ -334,7 +334,7 @@ def test_an_interrupted_backfill_is_finished_if_it_has_written_and_deleted_other
     assert amounts(later)[2] == 40
     assert later.report.batches[0].target_version == tables.version(later.spark, later.live)
     again = context_of(place, SILVER, clean)
-    backfill.finish_pending(again)
+    pending_work.settle(again, backfill.Backfill)
     assert again.report.batches == [], "it was finished before"
     path = again.layout.ops("orders", "ledger")
     assert len(store.select(path, "SELECT batch_id FROM delta_table WHERE kind = 'backfill'")) == 1
@@ -355,7 +355,7 @@ def test_a_full_refresh_finishes_a_half_written_backfill_before_it_opens_its_che
     half_written(place, monkeypatch, "write_target")
     refreshed = context_of(place, SILVER, clean, mode="full_refresh", request_id="f1")
     assert [row["state"] for row in orders.table(refreshed.quarantine)] == ["open"], "order 2 is in the table as well"
-    assert pending_work.has_begun(refreshed, 0)
+    assert pending_work.read(refreshed, 0, backfill.Backfill).has_begun(refreshed)
 
     run_flow(refreshed, before=refresh_once)
 
@@ -406,7 +406,7 @@ def test_a_decided_split_is_kept_and_a_later_backfill_closes_the_entries_of_rows
             backfill.backfill(silver(place, without(2, 4, 5)), window)
     # Only the quarantine was written. It determines the split, whatever the code is now.
     first = silver(place, clean)
-    backfill.finish_pending(first)
+    pending_work.settle(first, backfill.Backfill)
     assert [(line.quarantined, line.deleted) for line in first.report.batches] == [(3, 3)]
     assert sorted(amounts(first)) == [1, 3, 6]
     entries = {row["_row_id"] for row in orders.table(first.quarantine)}
@@ -435,7 +435,7 @@ def test_a_backfill_that_was_accepted_and_has_begun_is_not_judged_again_but_may_
         backfill.backfill(limited(place, code), window)
     accept = ("silver:deleted=3", "silver:quarantined=3")
     accepted = limited(place, code, accept=accept)
-    backfill.finish_pending(accepted)
+    pending_work.settle(accepted, backfill.Backfill)
     with monkeypatch.context() as patched:
         patched.setattr(micro_batch, "write_target", fail)
         with pytest.raises(ConnectionError):
@@ -444,11 +444,11 @@ def test_a_backfill_that_was_accepted_and_has_begun_is_not_judged_again_but_may_
     # The code was edited after the crash: now it filters one more order, which nobody has seen.
     more = context_of(place, LIMITED, lambda rows: clean(rows).selectExpr("*", "IF(id = 6, 'no', NULL) AS _filtered"))
     with pytest.raises(RewriteRefusedError, match="delete 4 of 5 rows"):
-        backfill.finish_pending(more)
+        pending_work.settle(more, backfill.Backfill)
     assert sorted(amounts(more)) == [1, 2, 3, 4, 5, 6]
 
     later = context_of(place, LIMITED, clean)
-    backfill.finish_pending(later)
+    pending_work.settle(later, backfill.Backfill)
 
     assert [(line.quarantined, line.deleted) for line in later.report.batches] == [(3, 3)]
     assert sorted(amounts(later)) == [1, 3, 6]
@@ -514,7 +514,7 @@ def test_rows_without_a_key_because_the_transform_raises_leave_the_table_only_if
     assert amounts(silver(place)) == before
 
     later = lenient()
-    backfill.finish_pending(later)
+    pending_work.settle(later, backfill.Backfill)
 
     (line,) = later.report.batches
     assert (line.read, line.quarantined, line.deleted, line.imbalance()) == (3, 1, 1, 0)

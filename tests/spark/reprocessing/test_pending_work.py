@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from tests.spark import flow_context as orders
-from tidegate.checkpoints.pending_jobs import UNDO, WINDOWS
+from tidegate.checkpoints import pending_jobs
+from tidegate.checkpoints.pending_jobs import UNDO, WINDOWS, PendingReplay, PendingUndo, PendingWindow
+from tidegate.errors import CheckpointCorruptError
 from tidegate.layout import Layout
 from tidegate.place import FlowPlace
 from tidegate.report import BatchRecord
@@ -17,7 +19,7 @@ from tidegate.spark import flow
 from tidegate.spark.batch import ledger, micro_batch
 from tidegate.spark.context import FlowContext
 from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import backfill, pending_work, reingest, undo
+from tidegate.spark.reprocessing import backfill, pending_work, reingest, replay, undo
 
 NO_SPARK: Any = None
 APP_ID = "orders/silver/v1/0/window"
@@ -68,7 +70,7 @@ def test_a_refresh_does_not_run_a_backfill_that_has_written_nothing(
     has_written(monkeypatch)
 
     refreshed = flow.refresh_once(context)
-    backfill.finish_pending(refreshed)
+    pending_work.settle(refreshed, backfill.Backfill)
 
     assert (refreshed.ref.refresh, pending_work.numbers(context), refreshed.report.notes) == (1, [], [])
 
@@ -92,7 +94,7 @@ def test_a_new_version_drops_a_half_written_backfill_records_what_the_table_has_
         ledger, "record_batch", lambda context, line: recorded.append((context.ref.version, line.app_id))
     )
 
-    backfill.finish_pending(newer)
+    pending_work.settle(newer, backfill.Backfill)
 
     assert recorded == [(1, each) for each in lines]
     assert pending_work.numbers(newer) == []
@@ -118,3 +120,67 @@ def test_an_undo_of_an_earlier_release_is_read_and_written_with_the_same_bytes(t
     assert stored is not None
     UNDO.write(copied, stored)
     assert UNDO.path(copied).read_bytes() == UNDO.path(kept).read_bytes()
+
+
+JOBS: dict[str, pending_work.Job] = {
+    "backfill": orders.backfill(3),
+    "reingest": reingest.Piece(number=3, window={}, planned_at_ms=0, requested_by="ada"),
+    "replay": replay.Replay(by="ada", number=3, started_ms=0, entries=()),
+    "undo": undo.Undo(number=3, undoes="r", commits=(), planned_at_ms=0, run_id="u", requested_by="ada"),
+}
+"""One of each kind."""
+BEGUN = {(job, table) for job in JOBS for table in ("quarantine", "late", "live")} - {("replay", "quarantine")}
+"""By which tables a job can only be finished. A replay that has only marked its own entries releases them."""
+
+
+@pytest.mark.parametrize("table", ["quarantine", "late", "live"])
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_is_finished_if_a_table_has_its_number_and_else_dropped(
+    name: str, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, context, done = JOBS[name], silver(tmp_path), []
+    monkeypatch.setattr(type(job), "pending", classmethod(lambda *_: job))
+    monkeypatch.setattr(type(job), "finish", lambda *_: done.append("finish"))
+    monkeypatch.setattr(type(job), "drop", lambda *_: done.append("drop"))
+    own, path = job.app_id(context.ref), getattr(context, table)
+    for written in ({}, {own: 2}, {"orders/silver/v1/0": 3}, {own: 3}):
+        monkeypatch.setattr(tables, "transactions", lambda _, at, found=written: found if at == path else {})
+        pending_work.settle(context, type(job))
+    assert done == ["drop", "drop", "drop", "finish" if (name, table) in BEGUN else "drop"]
+
+    monkeypatch.setattr(tables, "transactions", lambda _, at: {own: 4} if at == path else {})
+    with pytest.raises(CheckpointCorruptError, match="was restored from an older copy"):
+        pending_work.settle(context, type(job))
+
+
+def test_a_replay_that_has_claimed_nothing_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    context = silver(tmp_path)
+    pending_jobs.CLAIM.write(context.ref, PendingReplay(by="ada"))
+    monkeypatch.setattr(tables, "transactions", lambda *_: {context.ref.replays_app_id: 7})
+
+    pending_work.settle(context, replay.Replay)
+
+    assert (pending_jobs.read(context.ref), context.report.notes) == ((), [])
+
+
+def test_a_run_settles_every_kind_of_job_and_each_has_one_recovery(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settled: set[type[pending_work.Job]] = set()
+    monkeypatch.setattr(pending_work, "settle", lambda _, *kinds: settled.update(kinds))
+    for each in (orders.SILVER, orders.BRONZE):
+        flow._finish_interrupted(orders.flow_context(NO_SPARK, tmp_path, each))
+    noted = {kind for kind in pending_jobs.PendingJob.__subclasses__() if not issubclass(kind, pending_work.Job)}
+    assert settled == {type(job) for job in JOBS.values()}
+    assert {kind for kind in noted if any(issubclass(each, kind) for each in settled)} == noted
+    assert noted == {PendingWindow, PendingReplay, PendingUndo}
+
+
+@pytest.mark.parametrize(
+    ("of", "kinds"), [("silver", [PendingUndo, PendingReplay]), ("bronze", [PendingWindow]), ("gold", [])]
+)
+def test_the_jobs_that_an_earlier_release_left_are_read_in_the_order_in_which_they_are_settled(
+    of: str, kinds: list[type[pending_jobs.PendingJob]]
+) -> None:
+    jobs = pending_jobs.read(FlowPlace(Layout(KEPT_NOTES, KEPT_NOTES), "orders", of))
+    assert [type(job) for job in jobs] == kinds

@@ -181,18 +181,18 @@ class TestPiecesOfAFlow:
                 with pytest.raises(ConnectionError):
                     reingest.reingest(context, WINDOW)
             (number,) = pending_work.numbers(context)
-            assert pending_work.has_begun(context, number) is begun
+            assert pending_work.read(context, number, reingest.Piece).has_begun(context) is begun
             version = tables.version(spark, context.live)
             later = self.of(spark, tmp_path)
 
-            reingest.finish_pending(later)
+            pending_work.settle(later, reingest.Piece)
 
             assert [line.files_opened for line in later.report.batches] == ([2] if begun else [])
             assert tables.version(spark, later.live) == version, "the committed piece is recorded, not written again"
             assert [pending_work.read(later, n, reingest.Piece).done for n in pending_work.numbers(later)] == (
                 [True] if begun else []
             )
-        reingest.finish_pending(context)
+        pending_work.settle(context, reingest.Piece)
         reingest.reingest(context, WINDOW)
         assert [line.files_opened for line in context.report.batches] == [1], (
             "the request continues after its first piece"

@@ -30,7 +30,7 @@ from tests.spark.reprocessing.test_backfill import (
 from tests.spark.reprocessing.test_undo import backfill_as, undo_as
 from tests.spark.test_topics import Clicks
 from tidegate import json_codec
-from tidegate.checkpoints.pending_jobs import UNDO
+from tidegate.checkpoints.pending_jobs import UNDO, PendingUndo
 from tidegate.errors import RequestError, SourceError, WriteConflictError
 from tidegate.place import AttemptPlace, FlowPlace
 from tidegate.quarantine.selection import Selection
@@ -418,7 +418,8 @@ def test_a_flow_that_has_written_nothing_or_a_part_of_an_undo_is_refused(place: 
         RequestError, match=r"has not written table 'gold\.orders' yet.*tidegate run orders --flow gold"
     ):
         verified(context_of(place, orders.GOLD, daily))
-    UNDO.path(FlowPlace(silver(place).layout, "orders", "silver")).write_text("{}")
+    begun = PendingUndo(number=0, undoes="r", commits=(), planned_at_ms=0, run_id="u", requested_by="ada")
+    UNDO.write(FlowPlace(silver(place).layout, "orders", "silver"), begun)
     with pytest.raises(WriteConflictError, match="an undo may have written a part of its rows"):
         verified(silver(place))
 

@@ -40,7 +40,7 @@ class Work(ABC):
     """Whether the flow's statistics are measured: what else is read again in bulk does not resemble batches of the stream."""
 
     @abstractmethod
-    def app_id(self, ref: Place) -> str:
+    def app_id(self, place: Place) -> str:
         """The ``txnAppId`` of its writes."""
 
     @abstractmethod
@@ -87,9 +87,9 @@ class Stream(Work):
 
     has_statistics = True
 
-    def app_id(self, ref: Place) -> str:
+    def app_id(self, place: Place) -> str:
         """The checkpoint's own."""
-        return ref.app_id
+        return place.app_id
 
     def planned_ms(self, context: FlowContext, batch_id: int) -> int:
         """From Spark's offset log."""

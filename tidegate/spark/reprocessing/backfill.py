@@ -23,6 +23,7 @@ import pendulum
 
 from tidegate import json_codec
 from tidegate.checkpoints import checkpoint
+from tidegate.checkpoints.pending_jobs import last_window
 from tidegate.folders import entries
 from tidegate.impact import Impact
 from tidegate.spark.batch import groups, micro_batch, quarantine, rewrite, transform_errors
@@ -69,6 +70,15 @@ class Backfill(PendingWork):
         """The version of each source table at which it reads them."""
         return {flow.source_tables[0]: self.source_version, **self.other_versions}
 
+    def finish(self, context: FlowContext) -> None:
+        """Derive its keys once more, or record what the table has."""
+        _run(context, self)
+
+    def drop(self, context: FlowContext) -> None:
+        """With its keys."""
+        super().drop(context)
+        _remove_files(context, self.number)
+
     @property
     def is_whole(self) -> bool:
         """Whether it derives the whole table and not a window, which only a dry run does."""
@@ -98,7 +108,7 @@ def backfill(context: FlowContext, window: Window) -> None:
         RewriteRefusedError: It would delete or quarantine more rows than the flow's limits allow; nothing was written.
         TidegateError: As for a micro-batch. If a critical expectation refuses the result, the table is unchanged.
     """
-    last = _last(context)
+    last = last_window(context.ref, Backfill)
     if last is not None and last.request_id == context.request.request_id and last.done:
         context.report.notes.append(ALREADY_DONE)
         return
@@ -149,19 +159,6 @@ def _name_rewritten_source(context: FlowContext) -> None:
             f"counted from {flow.target.name} as it is now: without the changes that this run would make there before (flow "
             f"{flow.name}), so the numbers of the run may differ"
         )
-
-
-def finish_pending(context: FlowContext) -> None:
-    """Finish a backfill that crashed after its first write; delete one that wrote nothing, or that an earlier checkpoint began."""
-    last = _last(context)
-    if last is None or last.done:
-        return
-    if pending_work.has_begun(context, last.number):
-        _run(context, last)
-    else:
-        pending_work.record_superseded(context, last)
-        pending_work.drop(context, last.number)
-        _remove_files(context, last.number)
 
 
 def _run(context: FlowContext, pending: Backfill) -> None:
@@ -262,8 +259,3 @@ def _remove_files(context: FlowContext, number: int) -> None:
 
 def _keys_path(context: FlowContext, number: int) -> Path:
     return pending_work.folder(context) / f"{number}.keys"
-
-
-def _last(context: FlowContext) -> Backfill | None:
-    numbers = pending_work.numbers(context)
-    return pending_work.read(context, numbers[-1], Backfill) if numbers else None

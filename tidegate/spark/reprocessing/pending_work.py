@@ -1,35 +1,96 @@
-"""Backfills and reingests of windows as JSON files beside the checkpoint, stored before they write to a table.
+"""Jobs that are noted before they write to a table, and their one recovery.
 
-Each has a number, which is its ``txnVersion``. So after a crash it is known which one was running, and whether it had
-written anything.
+Each has a number, which is its ``txnVersion``. So after a crash the logs of the tables say whether it had written anything. What each
+kind notes, and where: `tidegate.checkpoints.pending_jobs`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+from abc import abstractmethod
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
 from tidegate import identity
-from tidegate.checkpoints.pending_jobs import WINDOWS, PendingWindow
+from tidegate.checkpoints.pending_jobs import WINDOWS, PendingJob, PendingWindow, last_window
 from tidegate.spark.batch import ledger, micro_batch
+from tidegate.spark.batch.split import check_not_ahead, last_batches
 from tidegate.spark.batch.work import Work
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tidegate.place import Place
     from tidegate.spark.context import FlowContext
 
 
 @dataclass(frozen=True, kw_only=True)
-class PendingWork(PendingWindow, Work):
+class Job(PendingJob, Work):
+    """A job with its note, as it is run."""
+
+    number: int
+    """The ``txnVersion`` of its writes."""
+
+    may_be_dropped_after: ClassVar[tuple[str, ...]] = ()
+    """The tables, by the names of `last_batches`, whose part of it `drop` takes back."""
+
+    @classmethod
+    @abstractmethod
+    def pending(cls, context: FlowContext) -> Self | None:
+        """The one that was noted and is not settled; None without one, or if it cannot be settled yet."""
+
+    @abstractmethod
+    def finish(self, context: FlowContext) -> None:
+        """Do what is left of it, and end its note."""
+
+    @abstractmethod
+    def drop(self, context: FlowContext) -> None:
+        """Forget it, with its note: it has written nothing that stays."""
+
+    def has_begun(self, context: FlowContext) -> bool:
+        """Whether a table has its transaction, so that it can only be finished.
+
+        Raises:
+            CheckpointCorruptError: A table has a later one: notes or quarantine are older than the tables.
+        """
+        own = context.doing(self)
+        written = last_batches(own)
+        check_not_ahead(own, written, self.number)
+        return any(number == self.number for name, number in written.items() if name not in self.may_be_dropped_after)
+
+
+def settle(context: FlowContext, *kinds: type[Job]) -> None:
+    """Settle the jobs of these kinds that a crash has interrupted, in this order: finish what has begun, drop what has not.
+
+    Every start of a flow calls it before its own work, under the flow's leases, for the kinds whose code it has.
+
+    Raises:
+        TidegateError: As for the job. The next start goes on with it.
+    """
+    for kind in kinds:
+        job = kind.pending(context)
+        if job is None:
+            continue
+        if job.has_begun(context):
+            job.finish(context)
+        else:
+            job.drop(context)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingWork(PendingWindow, Job):
     """A backfill, or a piece of a reingest."""
 
-    def app_id(self, ref: Place) -> str:
-        """The one of the checkpoint's windows."""
-        return ref.windows_app_id
+    @classmethod
+    def pending(cls, context: FlowContext) -> Self | None:
+        """The last one, unless it is done."""
+        last = last_window(context.ref, cls)
+        return None if last is None or last.done else last
+
+    def drop(self, context: FlowContext) -> None:
+        """Also one that an earlier checkpoint began, whose transaction id is another one."""
+        record_superseded(context, self)
+        drop(context, self.number)
 
     def planned_ms(self, context: FlowContext, batch_id: int) -> int:
         """When it was stored."""
@@ -61,15 +122,6 @@ def drop(context: FlowContext, number: int) -> None:
     WINDOWS.clear(context.ref, number)
 
 
-def has_begun(context: FlowContext, number: int) -> bool:
-    """Whether the live table or the quarantine contains a write of the one with this number."""
-    app_id = context.ref.windows_app_id
-    return any(
-        tables.transactions(context.spark, path).get(app_id, -1) == number
-        for path in (context.quarantine, context.live)
-    )
-
-
 def record_superseded(context: FlowContext, work: PendingWork) -> None:
     """Note that an earlier checkpoint had begun this one, and record the ledger line of what its table has.
 
@@ -93,12 +145,6 @@ def record_superseded(context: FlowContext, work: PendingWork) -> None:
                 ledger.record_batch(own, micro_batch.recorded_in_target(own, number))
             if note not in context.report.notes:
                 context.report.notes.append(note)
-
-
-def is_unfinished(context: FlowContext) -> bool:
-    """Whether the last one was interrupted after it had begun to write."""
-    last = numbers(context)[-1:]
-    return any(not read(context, number, PendingWork).done and has_begun(context, number) for number in last)
 
 
 def folder(context: FlowContext) -> Path:

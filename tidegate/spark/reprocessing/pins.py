@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 from tidegate import identity
 from tidegate.advice import Advice, Command, Either, OutsideAct, Then
 from tidegate.checkpoints import progress, vector
-from tidegate.checkpoints.pending_jobs import CLAIM, UNDO
 from tidegate.errors import CheckpointCorruptError, RequestError, SourceError, WriteConflictError
 from tidegate.place import Place
 from tidegate.probes import delta
@@ -28,6 +27,7 @@ from tidegate.spark.intake import parse
 from tidegate.spark.lake import local, tables
 from tidegate.spark.reprocessing import pending_work
 from tidegate.spark.reprocessing.backfill import Backfill
+from tidegate.status import unfinished
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -237,15 +237,7 @@ def _is_complete(path: Path, position: DeltaPosition) -> bool:
 def _check_whole(context: FlowContext) -> None:
     """Raise `WriteConflictError` if a backfill, a replay or an undo has written quarantine or table, and not yet the other."""
     names = (context.pipeline.name, context.flow.name)
-    started = [
-        what
-        for what, is_started in (
-            ("a replay", CLAIM.exists(context.ref)),
-            ("an undo", UNDO.exists(context.ref)),
-            ("a backfill or a reingest", pending_work.is_unfinished(context)),
-        )
-        if is_started
-    ]
+    started = [job.what for job in unfinished.jobs(context.ref, context.flow)]
     if started:
         raise WriteConflictError(
             f"flow {context.flow.name!r}: {' and '.join(started)} may have written a part of its rows.",

@@ -36,6 +36,10 @@ class Piece(PendingWork):
     offsets: dict[str, list[int]] = field(default_factory=dict)
     """Partition to its first offset (included) and its last (excluded)."""
 
+    def finish(self, context: FlowContext) -> None:
+        """Read it once more, or record what bronze has."""
+        _run(context, self)
+
     def listed_files(self, context: FlowContext, batch_id: int) -> dict[str, int]:
         """Those of the piece."""
         return self.files
@@ -67,18 +71,6 @@ def reingest(context: FlowContext, window: Window | None) -> None:
         pending_work.write(context, piece)
         _run(context, piece)
         number += 1
-
-
-def finish_pending(context: FlowContext) -> None:
-    """Finish a piece that crashed after its first write; delete one that wrote nothing, or that an earlier checkpoint began."""
-    pieces = _pieces(context)
-    if not pieces or (last := pieces[-1]).done:
-        return
-    if pending_work.has_begun(context, last.number):
-        _run(context, last)
-    else:
-        pending_work.record_superseded(context, last)
-        pending_work.drop(context, last.number)
 
 
 def _run(context: FlowContext, piece: Piece) -> None:

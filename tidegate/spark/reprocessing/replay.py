@@ -21,7 +21,7 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pendulum
 import pyarrow
@@ -38,11 +38,11 @@ from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch, quarantine
 from tidegate.spark.batch.split import Decision, check_balance, decide, last_batches
-from tidegate.spark.batch.work import Work
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import undo
+from tidegate.spark.reprocessing import pending_work, undo
+from tidegate.spark.reprocessing.pending_work import Job
 from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
@@ -50,7 +50,6 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.place import Place
     from tidegate.quarantine.selection import Selection
     from tidegate.spark.batch.split import Split
     from tidegate.spark.context import FlowContext
@@ -58,23 +57,49 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay(Work):
-    """The claim of quarantined entries."""
+class Replay(PendingReplay, Job):
+    """The claim of quarantined entries; its number is used in place of the batch id."""
 
     line_kind = "replay"
     of_entries = True
     compares = "before"
+    may_be_dropped_after: ClassVar[tuple[str, ...]] = ("quarantine",)
 
-    number: int
-    """The number of the replay; used in place of the batch id."""
     started_ms: int
     """When the replay began, in milliseconds since 1970."""
     entries: tuple[Mapping[str, str], ...]
     """``_row_id`` and ``source`` of the claimed entries."""
 
-    def app_id(self, ref: Place) -> str:
-        """One for all replays of the flow."""
-        return ref.replays_app_id
+    @classmethod
+    def pending(cls, context: FlowContext) -> Self | None:
+        """The interrupted one; later, while a run writes to staging."""
+        note = CLAIM.read(context.ref)
+        if note is None or context.target != context.live:
+            return None
+        claimed = claims.unfinished_claim(context.quarantine)
+        number = _NO_CLAIM if claimed is None else claimed.number
+        entries = () if claimed is None else tuple(claims.entries_of(context.quarantine, number))
+        return cls(by=note.by, number=number, started_ms=_now_ms(), entries=entries)
+
+    def has_begun(self, context: FlowContext) -> bool:
+        """Whether late table or target have rows of the claim."""
+        return self.number != _NO_CLAIM and super().has_begun(context)
+
+    def finish(self, context: FlowContext) -> None:
+        """Steps b and c, for the request of the replay: the ledger line names it, also when a later run writes it."""
+        request = dataclasses.replace(context.request, mode="replay", requested_by=self.by)
+        process_claim(dataclasses.replace(context, run=dataclasses.replace(context.run, request=request)), self.number)
+        context.report.notes.append(f"finished the interrupted replay {self.number}")
+
+    def drop(self, context: FlowContext) -> None:
+        """Release its entries: a run does not replay entries without a request."""
+        if self.number != _NO_CLAIM:
+            claims.release(context.quarantine, self.number)
+            released = count(len(self.entries), "entry", "entries")
+            context.report.notes.append(
+                f"released the entries of the interrupted replay {self.number}: {released} open again"
+            )
+        CLAIM.clear(context.ref)
 
     def planned_ms(self, context: FlowContext, batch_id: int) -> int:
         """When the replay began."""
@@ -108,6 +133,8 @@ class Replay(Work):
 ENTRIES_AT_ONCE = 10_000
 """The maximum of one claim, so that memory does not grow with the quarantine."""
 _REPAIR = OutsideAct("restore it from a backup")
+_NO_CLAIM = -1
+"""The number of a replay that was interrupted before it claimed entries."""
 
 
 def replay_entries(
@@ -129,38 +156,11 @@ def replay_entries(
     with leased_flow(context, work=f"replay of flow {flow!r}", holder=f"replay {context.attempt} of {name}"):
         _check_ready(context, dry_run=dry_run)
         if not dry_run:
-            undo.finish_pending(context)
+            pending_work.settle(context, undo.Undo)
         if dry_run:
             _dry_run(context, selection, min(limit or ENTRIES_AT_ONCE, ENTRIES_AT_ONCE))
         else:
             _replay(context, selection, limit)
-
-
-def finish_interrupted(context: FlowContext) -> None:
-    """Finish or release the claim of an interrupted replay, before a run; later, while a run writes to staging.
-
-    If late table or target contain the claim's transaction, it is finished. Otherwise its entries are released: a run
-    does not replay entries without a request.
-    """
-    replay = CLAIM.read(context.ref)
-    if replay is None or context.target != context.live:
-        return
-    # The ledger line names the request of the replay, also when a later run writes it.
-    request = dataclasses.replace(context.request, mode="replay", requested_by=replay.by)
-    context = dataclasses.replace(context, run=dataclasses.replace(context.run, request=request))
-    unfinished = claims.unfinished_claim(context.quarantine)
-    if unfinished is not None:
-        number = unfinished.number
-        claim_context = _with_claim(context, number, claims.entries_of(context.quarantine, number))
-        if _has_begun(claim_context, number):
-            process_claim(context, number)
-            context.report.notes.append(f"finished the interrupted replay {number}")
-        else:
-            claims.release(context.quarantine, number)
-            context.report.notes.append(
-                f"released the entries of the interrupted replay {number}: {count(unfinished.entries, 'entry', 'entries')} open again"
-            )
-    CLAIM.clear(context.ref)
 
 
 def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
@@ -221,7 +221,7 @@ def claim(context: FlowContext, selection: Selection, *, number: int, first: int
     """Step a: claim entries; None if none match. The claim is noted in files first, so that a later run finds it."""
     by = context.request.requested_by or "tidegate"
     json_codec.write(_claims_file(context), [*_claim_numbers(context), number])
-    CLAIM.write(context.ref, PendingReplay(by))
+    CLAIM.write(context.ref, PendingReplay(by=by))
     created = claims.create(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
     if created is None:
         CLAIM.clear(context.ref)
@@ -257,7 +257,8 @@ def process_claim(context: FlowContext, number: int) -> None:
         TidegateError: As for a run. After a permanent error, the claim is released unless late table or target contain it.
     """
     entries = claims.entries_of(context.quarantine, number)
-    claim_context, session = _with_claim(context, number, entries), context.spark.newSession()
+    job, session = _job(context, number, entries), context.spark.newSession()
+    claim_context = context.doing(job)
     try:
         if decide(claim_context, number).written:
             batch = session.range(0).toDF("_row_id")
@@ -267,23 +268,12 @@ def process_claim(context: FlowContext, number: int) -> None:
         micro_batch.process(claim_context, batch, number)
     except Exception as error:
         failure = translate(error, what="a replay", checkpoint=str(context.checkpoint))
-        if not failure.transient and not _has_begun(claim_context, number):
+        if not failure.transient and not job.has_begun(context):
             claims.release(context.quarantine, number)
             CLAIM.clear(context.ref)
         raise
-    settle(claim_context, number)
-    CLAIM.clear(context.ref)
-
-
-def _has_begun(context: FlowContext, number: int) -> bool:
-    """Whether late table or target have rows of the claim, so that it can only be finished."""
-    decision = decide(context, number)
-    return decision.written or decision.late
-
-
-def settle(context: FlowContext, number: int) -> None:
-    """Step c: returned entries are open again, the others become ``replayed``."""
     claims.settle(context.quarantine, number)
+    CLAIM.clear(context.ref)
 
 
 def _highest_number(context: FlowContext) -> int:
@@ -299,7 +289,7 @@ def _dry_run(context: FlowContext, selection: Selection, limit: int) -> None:
     if not entries:
         return
     number = _highest_number(context) + 1
-    claim_context = _with_claim(context, number, entries)
+    claim_context = context.doing(_job(context, number, entries))
     try:
         batch = context.kind.read_entries(claim_context, context.spark.newSession(), entries)
         split = micro_batch.split_batch(claim_context, batch, number, Decision(quarantined=False, written=False))
@@ -310,9 +300,13 @@ def _dry_run(context: FlowContext, selection: Selection, limit: int) -> None:
         claim_context.release()
 
 
-def _with_claim(context: FlowContext, number: int, entries: list[dict[str, Any]]) -> FlowContext:
-    started_ms = int(pendulum.now("UTC").timestamp() * 1000)
-    return context.doing(Replay(number=number, started_ms=started_ms, entries=tuple(entries)))
+def _job(context: FlowContext, number: int, entries: list[dict[str, Any]]) -> Replay:
+    by = context.request.requested_by or "tidegate"
+    return Replay(by=by, number=number, started_ms=_now_ms(), entries=tuple(entries))
+
+
+def _now_ms() -> int:
+    return int(pendulum.now("UTC").timestamp() * 1000)
 
 
 def _reopen_missing(context: FlowContext, batch: DataFrame, number: int, entries: list[dict[str, Any]]) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import pendulum
 from pyspark.sql import functions as F
@@ -29,17 +29,17 @@ from tidegate.quarantine import claims
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.split import Split
-from tidegate.spark.batch.work import Work
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import pending_work, undo_entries
+from tidegate.spark.reprocessing.backfill import Backfill
+from tidegate.spark.reprocessing.pending_work import Job
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from pyspark.sql import DataFrame
 
-    from tidegate.place import Place
     from tidegate.spark.batch.split import Decision
     from tidegate.spark.context import FlowContext
     from tidegate.spark.lake.writes import Transaction
@@ -50,12 +50,22 @@ ALREADY_DONE = "an earlier attempt completed this request"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Undo(PendingUndo, Work):
+class Undo(PendingUndo, Job):
     """The undo of one run in one flow; ``left`` are the records of `undo_entries.left_together`."""
 
-    def app_id(self, ref: Place) -> str:
-        """One for all undos of the flow."""
-        return ref.undos_app_id
+    @classmethod
+    def pending(cls, context: FlowContext) -> Self | None:
+        """The one in progress."""
+        return UNDO.read_as(context.ref, cls)
+
+    def finish(self, context: FlowContext) -> None:
+        """Put back what is left to put back, or record what the table has."""
+        _run(context, self)
+        context.report.notes.append(f"finished the interrupted undo {self.number} of run {self.undoes}")
+
+    def drop(self, context: FlowContext) -> None:
+        """Only its note."""
+        UNDO.clear(context.ref)
 
     def planned_ms(self, context: FlowContext, batch_id: int) -> int:
         """When it was stored."""
@@ -78,7 +88,7 @@ def undo_run(context: FlowContext) -> None:
     assert key is not None
     with leased_flow(context, work=f"undo in flow {flow.name!r}", holder=f"undo {context.attempt} of {name}"):
         if not context.request.dry_run:
-            finish_pending(context)
+            pending_work.settle(context, Undo)
         lines = planning.read(context.layout, name, key)
         if planning.undone_by(lines, flow.name, key) is not None:
             context.report.notes.append(ALREADY_DONE)
@@ -100,18 +110,6 @@ def undo_run(context: FlowContext) -> None:
             return
         UNDO.write(context.ref, pending)
         _run(context, pending)
-
-
-def finish_pending(context: FlowContext) -> None:
-    """Finish an undo that crashed after its first write; drop one that wrote nothing."""
-    pending = UNDO.read_as(context.ref, Undo)
-    if pending is None:
-        return
-    if _highest_number(context) < pending.number:
-        UNDO.clear(context.ref)
-        return
-    _run(context, pending)
-    context.report.notes.append(f"finished the interrupted undo {pending.number} of run {pending.undoes}")
 
 
 def _run(context: FlowContext, pending: Undo) -> None:
@@ -273,7 +271,8 @@ def _nothing(pending: Undo, counts: dict[str, int]) -> str:
 def _check_ready(context: FlowContext) -> None:
     """Check that no other work of the flow is half written: its rows are decided, and not yet all in their tables."""
     name, flow = context.pipeline.name, context.flow.name
-    if pending_work.is_unfinished(context) or claims.unfinished_claim(context.quarantine) is not None:
+    window = Backfill.pending(context)
+    if (window is not None and window.has_begun(context)) or claims.unfinished_claim(context.quarantine) is not None:
         raise RequestError(
             f"flow {flow!r}: a backfill or a replay was interrupted",
             Command.tidegate("run", name, says="`{}` finishes it, then undo again"),
