@@ -75,8 +75,8 @@ def write_refused_schema_change(
 ) -> None:
     """Write a pending batch and the record of the frozen contract that refused it, as the job does."""
     declared_flow = pipeline.flow(flow)
-    ref = checkpoint.current(layout, pipeline, declared_flow)
-    Checkpoint(ref.checkpoint).plan(batch_id, delta_offset(1))
+    place = checkpoint.current(layout, pipeline, declared_flow)
+    Checkpoint(place.checkpoint).plan(batch_id, delta_offset(1))
     source = resolved_flow(declared_flow, pipeline).landing
     assert source is not None
     refusal = {
@@ -84,7 +84,7 @@ def write_refused_schema_change(
         "schema_change_id": schema_change_id,
         "declared": evolution.declared_fingerprint(source),
     }
-    REFUSAL.path(Place(layout, pipeline.name, flow, ref.version, ref.refresh)).write_text(json.dumps(refusal))
+    REFUSAL.path(Place(layout, pipeline.name, flow, place.version, place.refresh)).write_text(json.dumps(refusal))
 
 
 def delta_offset(version: int, index: int = -1, *, snapshot: bool = False, table_id: str = TABLE_ID) -> dict[str, Any]:

@@ -43,7 +43,7 @@ class Lake:
 
         context = self._context(pipeline, flow, run_id, request)
         kind = counts.pop("kind", registry.load(pipeline).flow(flow).target.write_mode)
-        record = BatchRecord(flow=flow, batch_id=batch_id, app_id=_app_id(context.ref, purpose), kind=kind, **counts)
+        record = BatchRecord(flow=flow, batch_id=batch_id, app_id=_app_id(context.place, purpose), kind=kind, **counts)
         assert record.imbalance() == 0
         record_batch(context, record)
         return record
@@ -67,7 +67,7 @@ class Lake:
         context = self._context("flights", flow, run_id, request)
         verdict = Verdict(
             flow=flow,
-            app_id=_app_id(context.ref, purpose),
+            app_id=_app_id(context.place, purpose),
             batch_id=batch_id,
             suite=f"flights/{flow}" if suite is None else suite,
             suite_fingerprint="s",
@@ -108,20 +108,20 @@ class Lake:
             checkpoint.write_sidecar(self.layout, declared, flow)
 
     def _context(self, pipeline: str, flow: str, run_id: str, request: Mapping[str, Any] | None = None) -> FlowContext:
-        ref = Place(self.layout, pipeline, flow, 1, 0)
+        place = Place(self.layout, pipeline, flow, 1, 0)
         context = SimpleNamespace(
             layout=self.layout,
             pipeline=registry.load(pipeline),
             run_key=run_key(run_id),
             request=RunRequest(dag_id=pipeline, run_id=run_id, **(request or {})),
             attempt="a1",
-            ref=ref,
+            place=place,
         )
         return cast("FlowContext", context)
 
 
-def _app_id(ref: Place, purpose: str) -> str:
-    return ref.windows_app_id if purpose else ref.app_id
+def _app_id(place: Place, purpose: str) -> str:
+    return place.windows_app_id if purpose else place.app_id
 
 
 def _result(rule: str, success: bool) -> ExpectationResult:

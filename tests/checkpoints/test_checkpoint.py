@@ -44,17 +44,17 @@ def check(layout: Layout, flow: Flow) -> None:
 
 
 def test_path_and_transaction_id_change_with_version_and_refresh(layout: Layout) -> None:
-    ref = Place(layout, "trips", "silver", 2, 3)
-    assert ref.app_id == "trips/silver/v2/3"
-    assert ref.checkpoint == Place(layout, "trips", "silver", 2, 3).checkpoint
-    others = {replace(ref, version=1).app_id, replace(ref, refresh=4).app_id, replace(ref, flow="gold").app_id}
-    assert len(others | {ref.app_id}) == 4
+    place = Place(layout, "trips", "silver", 2, 3)
+    assert place.app_id == "trips/silver/v2/3"
+    assert place.checkpoint == Place(layout, "trips", "silver", 2, 3).checkpoint
+    others = {replace(place, version=1).app_id, replace(place, refresh=4).app_id, replace(place, flow="gold").app_id}
+    assert len(others | {place.app_id}) == 4
 
 
 def test_the_current_checkpoint_is_the_highest_refresh_of_the_declared_version(layout: Layout) -> None:
     def current(flow: Flow) -> tuple[int, int]:
-        ref = checkpoint.current(layout, of(flow), flow)
-        return ref.version, ref.refresh
+        place = checkpoint.current(layout, of(flow), flow)
+        return place.version, place.refresh
 
     assert current(SILVER) == (1, 0)
     for refresh in (0, 2, 10):
@@ -229,6 +229,6 @@ def test_an_unreadable_schema_file_is_a_corrupt_checkpoint(layout: Layout) -> No
     "app_id", ["trips/silver/v2/3/window", "trips/silver/undo", "trips/gold/v2/3", "trips/silver/v2/x"]
 )
 def test_only_the_transaction_id_of_a_stream_of_the_flow_names_a_checkpoint(layout: Layout, app_id: str) -> None:
-    ref = Place(layout, "trips", "silver", 2, 3)
-    assert ref.of_stream(ref.app_id) == ref
-    assert ref.of_stream(app_id) is None
+    place = Place(layout, "trips", "silver", 2, 3)
+    assert place.of_stream(place.app_id) == place
+    assert place.of_stream(app_id) is None

@@ -76,20 +76,20 @@ def test_a_decision_without_a_reason_or_without_effect_is_refused(project: Proje
 
 def test_a_file_can_be_skipped_until_it_is_read(project: Project, pipeline: Pipeline) -> None:
     bronze = pipeline.flow("bronze")
-    ref = checkpoint.current(project.layout, pipeline, bronze)
+    place = checkpoint.current(project.layout, pipeline, bronze)
     for name, why in (("read.csv", "read already"), ("other.csv", "no file other.csv"), ("day=1", "no file day=1")):
         with pytest.raises(RequestError, match=why):
-            overrides.skip(ref, bronze, name, by="ada", reason="a test")
+            overrides.skip(place, bronze, name, by="ada", reason="a test")
     with pytest.raises(RequestError, match="reads no landing folder"):
-        overrides.skip(ref, pipeline.flow("gold"), "read.csv", by="ada", reason="a test")
+        overrides.skip(place, pipeline.flow("gold"), "read.csv", by="ada", reason="a test")
 
-    overrides.skip(ref, bronze, "day=1/poison.csv", by="ada", reason="kills the driver")
+    overrides.skip(place, bronze, "day=1/poison.csv", by="ada", reason="kills the driver")
 
     assert list(overrides.skipped_files(FlowPlace(project.layout, "orders", "bronze"))) == ["day=1/poison.csv"]
-    overrides.skip(ref, bronze, "day=1/poison.csv", by="ada", reason="not that one", undo=True)
+    overrides.skip(place, bronze, "day=1/poison.csv", by="ada", reason="not that one", undo=True)
     assert overrides.skipped_files(FlowPlace(project.layout, "orders", "bronze")) == {}
     with pytest.raises(RequestError, match="not among the files"):
-        overrides.skip(ref, bronze, "day=1/poison.csv", by="ada", reason="again", undo=True)
+        overrides.skip(place, bronze, "day=1/poison.csv", by="ada", reason="again", undo=True)
 
 
 def test_a_damaged_file_of_overrides_is_an_error_and_not_treated_as_empty(project: Project, pipeline: Pipeline) -> None:

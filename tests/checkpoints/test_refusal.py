@@ -22,7 +22,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Project:
 
 
 @pytest.fixture
-def ref(project: Project) -> Place:
+def place(project: Project) -> Place:
     """Batch 1 of silver is pending."""
     pipeline = project.declare(orders())
     flow = pipeline.flow("silver")
@@ -36,29 +36,29 @@ def refuse(project: Project, batch_id: int) -> None:
     path.write_text(json.dumps({"batch_id": batch_id, "suite_fingerprint": "a", "code_fingerprint": "b"}))
 
 
-def test_only_a_pending_refused_batch_can_be_quarantined_as_a_whole(project: Project, ref: Place) -> None:
+def test_only_a_pending_refused_batch_can_be_quarantined_as_a_whole(project: Project, place: Place) -> None:
     with pytest.raises(RequestError, match="no refused batch"):
-        refusal.decide(ref, SILVER, by="ada", reason="test")
+        refusal.decide(place, SILVER, by="ada", reason="test")
     refuse(project, 0)
     with pytest.raises(RequestError, match="no refused batch"):
-        refusal.decide(ref, SILVER, by="ada", reason="test")
+        refusal.decide(place, SILVER, by="ada", reason="test")
     refuse(project, 1)
     with pytest.raises(RequestError, match="reason"):
-        refusal.decide(ref, SILVER, by="ada", reason=" ")
-    assert refusal.decide(ref, SILVER, by="ada", reason="test") == 1
+        refusal.decide(place, SILVER, by="ada", reason=" ")
+    assert refusal.decide(place, SILVER, by="ada", reason="test") == 1
 
 
-def test_a_refused_snapshot_does_not_go_to_quarantine(project: Project, ref: Place) -> None:
+def test_a_refused_snapshot_does_not_go_to_quarantine(project: Project, place: Place) -> None:
     refuse(project, 1)
     followed = Flow(name="silver", source=SnapshotFeed("bronze.orders"), target=Table("silver.orders", keys=("id",)))
     with pytest.raises(RequestError, match="land a newer snapshot, which takes the place of the refused one"):
-        refusal.decide(ref, followed, by="ada", reason="test")
+        refusal.decide(place, followed, by="ada", reason="test")
 
 
-def test_only_a_held_batch_can_be_accepted_also_one_of_groups(project: Project, ref: Place) -> None:
+def test_only_a_held_batch_can_be_accepted_also_one_of_groups(project: Project, place: Place) -> None:
     refuse(project, 1)
     with pytest.raises(RequestError, match="not held by a statistic"):
-        refusal.decide(ref, SILVER, by="ada", reason="test", action="accept")
+        refusal.decide(place, SILVER, by="ada", reason="test", action="accept")
     note = {"batch_id": 1, "statistics_fingerprint": "a", "code_fingerprint": "b"}
     REFUSAL.path(Place(project.layout, "orders", "silver", 1, 0)).write_text(json.dumps(note))
 
@@ -66,26 +66,26 @@ def test_only_a_held_batch_can_be_accepted_also_one_of_groups(project: Project, 
 
     assert (output.code, output.err) == (0, "")
     assert output.out.strip() == "silver: batch 1 is accepted and passes with the next run: tidegate run orders"
-    assert refusal.decision(ref, 1, "accept") is not None
-    assert refusal.decision(ref, 1, "take") is None
+    assert refusal.decision(place, 1, "accept") is not None
+    assert refusal.decision(place, 1, "take") is None
     gold = orders().flow("gold")
-    assert refusal.decide(ref, gold, by="ada", reason="x", action="accept") == 1
+    assert refusal.decide(place, gold, by="ada", reason="x", action="accept") == 1
 
 
-def test_a_decision_is_deleted_with_its_batch_and_affects_no_other(project: Project, ref: Place) -> None:
+def test_a_decision_is_deleted_with_its_batch_and_affects_no_other(project: Project, place: Place) -> None:
     refuse(project, 1)
-    refusal.decide(ref, SILVER, by="ada", reason=" wrong feed ")
-    decision = refusal.decision(ref, 1)
+    refusal.decide(place, SILVER, by="ada", reason=" wrong feed ")
+    decision = refusal.decision(place, 1)
     assert decision is not None
     assert (decision.by, decision.reason) == ("ada", "wrong feed")
-    assert refusal.decision(ref, 2) is None
-    refusal.clear_decision(ref, 2)
-    assert refusal.decision(ref, 1) is not None
-    refusal.clear_decision(ref, 1)
-    assert refusal.decision(ref, 1) is None
+    assert refusal.decision(place, 2) is None
+    refusal.clear_decision(place, 2)
+    assert refusal.decision(place, 1) is not None
+    refusal.clear_decision(place, 1)
+    assert refusal.decision(place, 1) is None
 
 
-def test_the_command_records_the_decision_and_prints_the_next_step(project: Project, ref: Place) -> None:
+def test_the_command_records_the_decision_and_prints_the_next_step(project: Project, place: Place) -> None:
     refuse(project, 1)
     output = project.run("quarantine", "take", "orders", "silver", "--reason", "the feed of another shop")
     assert output.code == 0

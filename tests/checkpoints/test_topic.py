@@ -19,7 +19,7 @@ def layout(tmp_path: Path) -> Layout:
     return Layout(tmp_path / "lake", tmp_path / "landing")
 
 
-def ref(layout: Layout, version: int = 1, refresh: int = 0) -> Place:
+def place(layout: Layout, version: int = 1, refresh: int = 0) -> Place:
     return Place(layout, "clicks", "bronze", version, refresh)
 
 
@@ -32,16 +32,16 @@ def write_batch(at: Place, next_offset: int) -> None:
 
 
 def check(layout: Layout, topic_id: str, cluster_id: str = "C", version: int = 1) -> None:
-    at = ref(layout, version)
+    at = place(layout, version)
     topic.check(at, "clicks", topic_id=topic_id, cluster_id=cluster_id, bootstrap="host:1")
 
 
 def test_a_version_keeps_the_topic_that_was_recorded_first(layout: Layout) -> None:
     check(layout, "A")
-    topic.record(ref(layout), of_version(ref(layout), "A"))
-    topic.record(ref(layout), topic.CheckpointTopic(topic="clicks", topic_id="B", cluster_id="C"))
+    topic.record(place(layout), of_version(place(layout), "A"))
+    topic.record(place(layout), topic.CheckpointTopic(topic="clicks", topic_id="B", cluster_id="C"))
 
-    assert topic.recorded(ref(layout)) == topic.CheckpointTopic(topic="clicks", topic_id="A", cluster_id="C")
+    assert topic.recorded(place(layout)) == topic.CheckpointTopic(topic="clicks", topic_id="A", cluster_id="C")
     check(layout, "A")
     check(layout, "")
     with pytest.raises(
@@ -56,7 +56,7 @@ def test_a_version_keeps_the_topic_that_was_recorded_first(layout: Layout) -> No
 
 
 def test_a_damaged_topic_file_is_an_error(layout: Layout) -> None:
-    path = TOPIC.path(ref(layout))
+    path = TOPIC.path(place(layout))
     path.parent.mkdir(parents=True)
     for text in ("{", "[]", '{"topic": "clicks"}', '{"topic":"t","topic_id":"\'","cluster_id":""}'):
         path.write_text(text)
@@ -65,13 +65,13 @@ def test_a_damaged_topic_file_is_an_error(layout: Layout) -> None:
 
 
 def test_a_new_checkpoint_continues_after_all_older_ones_of_its_topic(layout: Layout) -> None:
-    write_batch(ref(layout), 10)
-    write_batch(ref(layout, 1, 1), 4)
-    damaged = Checkpoint(ref(layout, 1, 2).checkpoint)
+    write_batch(place(layout), 10)
+    write_batch(place(layout, 1, 1), 4)
+    damaged = Checkpoint(place(layout, 1, 2).checkpoint)
     damaged.plan(0, {"clicks": {"0": 99}})
     (damaged.path / "commits" / "0").write_text("")
-    same, other = of_version(ref(layout, 2), "A"), of_version(ref(layout, 2), "B")
-    topic.record(ref(layout), of_version(ref(layout), "A"))
+    same, other = of_version(place(layout, 2), "A"), of_version(place(layout, 2), "B")
+    topic.record(place(layout), of_version(place(layout), "A"))
 
-    assert topic.next_offsets(ref(layout, 2), same) == {0: 10}
-    assert topic.next_offsets(ref(layout, 2), other) == {}
+    assert topic.next_offsets(place(layout, 2), same) == {0: 10}
+    assert topic.next_offsets(place(layout, 2), other) == {}

@@ -24,12 +24,12 @@ def damaged(project: Project) -> Project:
     landing.mkdir(parents=True, exist_ok=True)
     kept = landing / "kept.csv"
     kept.write_text("order_id\n1\n")
-    ref = checkpoint.current(project.layout, pipeline, pipeline.flows[0])
-    spark = Checkpoint(ref.checkpoint)
+    place = checkpoint.current(project.layout, pipeline, pipeline.flows[0])
+    spark = Checkpoint(place.checkpoint)
     spark.list_files(0, {str(kept): kept.stat().st_mtime_ns // 1_000_000, str(landing / "gone.csv"): 1_700_000_000_000})
     spark.run(0, {"logOffset": 0})
     positions = {"tables/bronze/orders": Position(version=0, digest="1")}
-    history.write(ref, batch=0, positions=positions)
+    history.write(place, batch=0, positions=positions)
     return project
 
 

@@ -102,10 +102,10 @@ def test_compacted_heartbeats_stay_for_streams_that_have_not_read_them(
 
     monkeypatch.setattr(DeltaTable, "vacuum", vacuum)
     layout = Layout(tmp_path, tmp_path / "landing")
-    ref = Place(layout, "payments", "silver", 1, 0)
+    place = Place(layout, "payments", "silver", 1, 0)
     for number in range(6):
         add(tmp_path / "ledger", number)
-        heartbeats.append(ref, heartbeats.Heartbeat(event_time=number, at=number, app_id=ref.app_id))
+        heartbeats.append(place, heartbeats.Heartbeat(event_time=number, at=number, app_id=place.app_id))
 
     assert kept == {"ledger": 7, FlowPlace(layout, "payments", "silver").heartbeats.name: 30}
 

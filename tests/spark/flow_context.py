@@ -102,7 +102,7 @@ def flow_context(
     pipeline = Pipeline(
         name="orders", flows=tuple(flow if declared.name == flow.name else declared for declared in FLOWS)
     )
-    ref = Place(layout, "orders", flow.name, version, refresh)
+    place = Place(layout, "orders", flow.name, version, refresh)
     return FlowContext(
         stores=Stores(spark=spark, layout=layout, kafka=kafka),
         run=Run(
@@ -113,7 +113,7 @@ def flow_context(
         ),
         resolved=resolved_flow(flow, pipeline),
         kind=kind.load(flow),
-        ref=ref,
+        place=place,
         work=Stream() if work is None else work,
         transform=transform,
         gate=gate_of(layout, flow, suite) if suite else None,

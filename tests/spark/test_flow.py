@@ -60,7 +60,7 @@ def land(folder: Path, name: str, *records: dict[str, Any]) -> None:
 def run(spark: SparkSession, folder: Path, declared: Flow, **more: Any) -> FlowContext:
     """Run a flow with its current checkpoint, as a job does."""
     context = orders.flow_context(spark, folder, declared, version=declared.checkpoint_version, **more)
-    context = dataclasses.replace(context, ref=checkpoint.current(context.layout, context.pipeline, declared))
+    context = dataclasses.replace(context, place=checkpoint.current(context.layout, context.pipeline, declared))
     runs.load(context.request, declared)(context)
     return context
 
@@ -323,7 +323,7 @@ def test_a_committed_swap_is_recorded_before_anything_else(spark: SparkSession, 
         orders.plan_batch(context, batch_id)
     rows = spark.createDataFrame([(1,)], "id int")
     prepared = {"kind": "swap", "replaced": True, "rows": 1, "rows_before": 1}
-    writes.append(rows, context.live, orders.transaction(dataclasses.replace(context, ref=first_version(context)), 3))
+    writes.append(rows, context.live, orders.transaction(dataclasses.replace(context, place=first_version(context)), 3))
     writes.append(rows, swap.staging(context), orders.transaction(context, 1))
     writes.replace_table(rows, context.live, writes.Transaction(app_id=context.app_id, batch_id=1, prepared=prepared))
 
@@ -334,13 +334,13 @@ def test_a_committed_swap_is_recorded_before_anything_else(spark: SparkSession, 
 
 
 def first_version(context: FlowContext) -> Place:
-    return dataclasses.replace(context.ref, version=1)
+    return dataclasses.replace(context.place, version=1)
 
 
 def context_of_request(spark: SparkSession, folder: Path, declared: Flow, **more: Any) -> FlowContext:
     """The context of a request, with the current checkpoint of the flow."""
     context = orders.flow_context(spark, folder, declared, **more)
-    return dataclasses.replace(context, ref=checkpoint.current(context.layout, context.pipeline, declared))
+    return dataclasses.replace(context, place=checkpoint.current(context.layout, context.pipeline, declared))
 
 
 def before_of(context: FlowContext) -> Callable[[FlowContext], FlowContext]:
@@ -355,24 +355,24 @@ def test_a_full_refresh_starts_a_new_refresh_once_per_request(spark: SparkSessio
         context = context_of_request(spark, tmp_path, orders.SILVER, mode=mode, request_id=request_id, **more)
         return before_of(context)(context)
 
-    assert refreshed("q0").ref.refresh == 0, "an unused checkpoint needs no new refresh"
+    assert refreshed("q0").place.refresh == 0, "an unused checkpoint needs no new refresh"
     orders.plan_batch(orders.flow_context(spark, tmp_path, orders.SILVER), 0)
 
     first = refreshed("q1")
-    assert (first.ref.refresh, first.report.refresh) == (1, 1)
-    origin = checkpoint.refresh_origin(first.ref)
+    assert (first.place.refresh, first.report.refresh) == (1, 1)
+    origin = checkpoint.refresh_origin(first.place)
     assert (origin["request_id"], origin["requested_by"], origin["mode"]) == ("q1", "ada", "full_refresh")
     orders.plan_batch(first, 0)
     retried = refreshed("q1")
-    assert (retried.ref.refresh, retried.report.notes) == (1, []), "a retry continues with the same refresh"
+    assert (retried.place.refresh, retried.report.notes) == (1, []), "a retry continues with the same refresh"
     write_batch(first, first.live, 0)
     commit(first, 0)
     assert refreshed("q1").report.notes == [backfill.ALREADY_DONE], "a retry of a finished request has a note"
     second = refreshed("q2")
-    assert second.ref.refresh == 2
+    assert second.place.refresh == 2
     orders.plan_batch(second, 0)
     for mode in ("incremental", "backfill", "reingest"):
-        assert refreshed("q3", mode, window=WINDOW).ref.refresh == 2, mode
+        assert refreshed("q3", mode, window=WINDOW).place.refresh == 2, mode
 
 
 def test_a_reingest_starts_a_new_refresh_only_for_bronze_and_not_for_a_window(
@@ -383,7 +383,7 @@ def test_a_reingest_starts_a_new_refresh_only_for_bronze_and_not_for_a_window(
         orders.plan_batch(orders.flow_context(spark, tmp_path, declared), 0)
         for window in (WINDOW, None):
             context = context_of_request(spark, tmp_path, declared, mode="reingest", window=window)
-            refreshes[declared.name, window is None] = before_of(context)(context).ref.refresh
+            refreshes[declared.name, window is None] = before_of(context)(context).place.refresh
 
     assert refreshes == {("bronze", False): 0, ("bronze", True): 1, ("silver", False): 0, ("silver", True): 0}
 
@@ -405,18 +405,18 @@ def test_a_refusal_is_recorded_for_plan_while_its_batch_waits(spark: SparkSessio
     orders.plan_batch(context, 0)
     commit(context, 0)
     flow.record_refusal(context, GateRefusedError(verdict(context, 0)))
-    assert refusal.recorded(context.ref) == {}, "no batch waits"
+    assert refusal.recorded(context.place) == {}, "no batch waits"
     orders.plan_batch(context, 1)
 
     flow.record_refusal(context, GateRefusedError(verdict(context, 1)))
 
-    assert refusal.recorded(context.ref) == {**{"batch_id": 1, "suite_fingerprint": "s1", "code_fingerprint": "c1"}}
-    assert refusal.waiting_batch(context.ref) == 1
+    assert refusal.recorded(context.place) == {**{"batch_id": 1, "suite_fingerprint": "s1", "code_fingerprint": "c1"}}
+    assert refusal.waiting_batch(context.place) == 1
     refused = ContractRefusedError(
         "orders", "silver", 1, schema_change_id="d1", changes=("new field x",), declared="f1"
     )
     flow.record_refusal(context, refused)
-    assert refusal.recorded(context.ref) == {"batch_id": 1, "schema_change_id": "d1", "declared": "f1"}
+    assert refusal.recorded(context.place) == {"batch_id": 1, "schema_change_id": "d1", "declared": "f1"}
 
 
 def test_a_flow_that_is_refused_its_target_writes_nothing_and_releases_its_leases(

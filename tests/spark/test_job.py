@@ -159,7 +159,7 @@ def test_the_context_has_the_current_refresh_and_the_imported_transform(orders: 
     context = _Job(environment, orders.deployment.request("orders"), "a1")._context(spark, silver, report)
 
     assert (context.source_table, context.target) == (layout.table("bronze.orders"), layout.table("silver.orders"))
-    assert (context.ref.refresh, report.refresh) == (3, 3)
+    assert (context.place.refresh, report.refresh) == (3, 3)
     assert context.transform is not None and context.transform.__name__ == "clean"
 
 
@@ -261,10 +261,10 @@ def test_a_refused_batch_is_recorded_for_plan_and_stops_the_downstream_flows(
 
     assert states(report) == {"bronze": "done", "silver": "refused", "gold": "skipped"}
     layout, pipeline = orders.deployment.layout, registry.load("orders")
-    ref = checkpoint.current(layout, pipeline, pipeline.flow("silver"))
+    place = checkpoint.current(layout, pipeline, pipeline.flow("silver"))
     error = report.flow("silver").error
     assert error is not None
-    assert refusal.recorded(ref)["schema_change_id"] == error["schema_change_id"]
+    assert refusal.recorded(place)["schema_change_id"] == error["schema_change_id"]
     assert not orders.plan().work
 
 

@@ -155,14 +155,14 @@ def apply_modes(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_ru
     )
     bronze = Flow(name="bronze", source=source, target=Table("bronze.orders"))
     layout = Layout(folder / "lake", folder / "landing")
-    ref = Place(layout, "orders", "silver", 1, 0)
+    place = Place(layout, "orders", "silver", 1, 0)
     context = SimpleNamespace(
         layout=layout,
         work=Stream(),
         pipeline=Pipeline(name="orders", flows=(bronze, silver)),
         flow=silver,
-        ref=ref,
-        app_id=ref.app_id,
+        place=place,
+        app_id=place.app_id,
         resolved=SimpleNamespace(landing=source),
         stores=SimpleNamespace(registry=arrived.registry),
         transform=None,

@@ -22,8 +22,8 @@ def test_a_skipped_file_is_quarantined_unread_and_a_flow_that_is_switched_off_is
     poison = deployment.land("poison.csv", header)
     layout, pipeline = deployment.layout, registry.load("flights")
     bronze = pipeline.flow("bronze")
-    ref = checkpoint.current(layout, pipeline, bronze)
-    overrides.skip(ref, bronze, "poison.csv", by="ada", reason="crashes the driver")
+    place = checkpoint.current(layout, pipeline, bronze)
+    overrides.skip(place, bronze, "poison.csv", by="ada", reason="crashes the driver")
     overrides.switch(FlowPlace(layout, "flights", "silver"), on=False, by="ada", reason="its suite is being fixed")
     # The bytes are not UTF-8: reading the file would be another rule.
     poison.write_bytes(b"\xff" * 10)

@@ -108,8 +108,8 @@ def test_all_rows_of_a_batch_that_is_taken_out_are_quarantined_and_the_flow_cont
     before = flights.table("silver.flights").num_rows
     pipeline = registry.load("flights")
     silver = pipeline.flow("silver")
-    ref = checkpoint.current(flights.layout, pipeline, silver)
-    assert refusal.decide(ref, silver, by="ada", reason="the feed of another airport") == 1
+    place = checkpoint.current(flights.layout, pipeline, silver)
+    assert refusal.decide(place, silver, by="ada", reason="the feed of another airport") == 1
     resolved = resolution.load("flights", flights.environment.project)
     plan = decide(flights.environment, resolved, pipeline.flows)
     assert plan.work
@@ -130,8 +130,8 @@ def test_all_rows_of_a_batch_that_is_taken_out_are_quarantined_and_the_flow_cont
     assert {(row["state"], row["changed_by"], row["reason"]) for row in taken_out} == {
         ("open", "ada", "the feed of another airport")
     }
-    assert refusal.decision(ref, 1) is None, "the decision is cleared with its batch"
-    assert refusal.waiting_batch(ref) is None
+    assert refusal.decision(place, 1) is None, "the decision is cleared with its batch"
+    assert refusal.waiting_batch(place) is None
 
 
 def test_reports_and_docs_contain_no_value_of_the_data(flights: Deployment) -> None:

@@ -54,9 +54,9 @@ class Clicks:
         flow = self.flow(version)
         kafka = self.broker.bootstrap
         context = orders.flow_context(self.spark, self.folder, flow, version=version, kafka=kafka, **request)
-        ref = checkpoint.current(context.layout, context.pipeline, flow)
-        context.report.refresh = ref.refresh
-        return dataclasses.replace(context, ref=ref)
+        place = checkpoint.current(context.layout, context.pipeline, flow)
+        context.report.refresh = place.refresh
+        return dataclasses.replace(context, place=place)
 
     def run(self, version: int = 1, **request: Any) -> FlowReport:
         context = self.context(version, **request)

@@ -45,8 +45,8 @@ def prepare(project: SampleProject) -> None:
     for flow, table in zip(("bronze", *SOURCES), TABLES, strict=True):
         paths = [project.layout.table(each) for each in (table, SOURCES.get(flow)) if each is not None]
         positions = {history.key(project.layout, path): delta_history.position(path, 2) for path in paths}
-        ref = checkpoint.current(project.layout, TRIPS, TRIPS.flow(flow))
-        history.write(ref, batch=0, positions=positions)
+        place = checkpoint.current(project.layout, TRIPS, TRIPS.flow(flow))
+        history.write(place, batch=0, positions=positions)
 
 
 def damaged(project: SampleProject) -> dict[str, list[tuple[str, str]]]:
@@ -160,10 +160,10 @@ def test_the_log_is_usable_again_up_to_its_last_readable_version(project: Sample
 
 def test_a_flow_that_has_not_read_what_is_lost_follows_what_comes_instead(project: SampleProject) -> None:
     prepare(project)
-    ref = checkpoint.current(project.layout, TRIPS, TRIPS.flow("gold"))
+    place = checkpoint.current(project.layout, TRIPS, TRIPS.flow("gold"))
     path = project.layout.table("silver.trips")
     positions = {history.key(project.layout, path): delta_history.position(path, 1)}
-    history.write(ref, batch=0, positions=positions)
+    history.write(place, batch=0, positions=positions)
     project.checkpoint("gold").run(0, delta_offset(2))
     lose_newest(project)
     assert set(damaged(project)) == {"silver"}

@@ -91,7 +91,7 @@ def ran(project: Project, hours: float, rows: int, seconds: float, flow: str = "
         run_key=key,
         attempt="a1",
         request=RunRequest(dag_id="orders", run_id=key),
-        ref=SimpleNamespace(version=1, refresh=0),
+        place=SimpleNamespace(version=1, refresh=0),
     )
     written = rows - sum(counts.values())
     record = BatchRecord(
@@ -170,14 +170,14 @@ def refused(project: Project) -> Steps:
 
 @case
 def refused_rewrite(project: Project) -> Steps:
-    ref = checkpoint.current(project.layout, HOURLY, HOURLY.flow("silver"))
+    place = checkpoint.current(project.layout, HOURLY, HOURLY.flow("silver"))
     loss = Impact(before=355, after=0, deleted=355, changed=0, added=0, read=427, quarantined=427)
     judged = rewrite.JudgedRewrite(
-        what="backfill 0", app_id=ref.windows_app_id, impact=loss, reasons=(loss.phrase("deleted"),)
+        what="backfill 0", app_id=place.windows_app_id, impact=loss, reasons=(loss.phrase("deleted"),)
     )
-    rewrite.record(ref, judged)
+    rewrite.record(place, judged)
     yield Step("silver")
-    rewrite.clear(ref)
+    rewrite.clear(place)
     yield Step("silver")
 
 

@@ -47,20 +47,20 @@ def test_a_table_lacks_a_batch_that_its_checkpoint_has_written(
 ) -> None:
     pipeline, name = FLOWS[kind]
     layout, flow = Layout(tmp_path, tmp_path), pipeline.flow(name)
-    ref = Place(layout, pipeline.name, name, 1, 0)
-    made = Checkpoint(ref.checkpoint)
+    place = Place(layout, pipeline.name, name, 1, 0)
+    made = Checkpoint(place.checkpoint)
     for batch in range(3):
         made.run(batch, {})
         if written is not None and batch <= written:
-            LAST_WRITTEN.write(ref, LastWritten(batch=batch))
+            LAST_WRITTEN.write(place, LastWritten(batch=batch))
         if in_table is not None and batch <= in_table:
-            transaction = CommitProperties(app_transactions=[Transaction(ref.app_id, batch)])
+            transaction = CommitProperties(app_transactions=[Transaction(place.app_id, batch)])
             rows = pa.table({"id": [batch]})
             write_deltalake(layout.table(flow.target.name), rows, mode="append", commit_properties=transaction)
-    HISTORY.clear(ref)
+    HISTORY.clear(place)
 
-    doubt = evidence.read(layout, pipeline, flow, ref).doubt
+    doubt = evidence.read(place, flow).doubt
 
     assert (doubt is None) == (not lacks)
     if doubt is not None:
-        assert doubt.what == f"the checkpoint has written batch {written} of {ref.app_id} in this table, {lacks}"
+        assert doubt.what == f"the checkpoint has written batch {written} of {place.app_id} in this table, {lacks}"

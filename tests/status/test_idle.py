@@ -44,8 +44,8 @@ def read(project: SampleProject, version: int, batch_id: int = 0) -> None:
 
 
 def due_heartbeat(project: SampleProject, now: datetime = NOW) -> Heartbeat | None:
-    ref = checkpoint.current(project.layout, PIPELINE, TIMED)
-    return idle.heartbeat_due(project.layout, resolved_flow(TIMED, PIPELINE), ref, now)
+    place = checkpoint.current(project.layout, PIPELINE, TIMED)
+    return idle.heartbeat_due(resolved_flow(TIMED, PIPELINE), place, now)
 
 
 @pytest.fixture
@@ -83,15 +83,15 @@ def test_no_heartbeat_is_due_while_rows_are_unread_or_a_batch_of_bronze_is_plann
 
 
 def test_a_longer_delay_does_not_move_the_watermark_of_a_heartbeat_back(quiet: SampleProject) -> None:
-    ref, beat = checkpoint.current(quiet.layout, PIPELINE, TIMED), due_heartbeat(quiet)
+    place, beat = checkpoint.current(quiet.layout, PIPELINE, TIMED), due_heartbeat(quiet)
     assert beat is not None
-    heartbeats.append(ref, beat)
-    lines = heartbeats.read(ref)
+    heartbeats.append(place, beat)
+    lines = heartbeats.read(place)
     made = lateness.micros(NOW - timedelta(minutes=70))
 
     assert lines == [beat]
-    assert [heartbeats.watermark(ref, lines, delay, before=1) for delay in (600, 7_200)] == [made, made]
-    new = dataclasses.replace(ref, version=2)
+    assert [heartbeats.watermark(place, lines, delay, before=1) for delay in (600, 7_200)] == [made, made]
+    new = dataclasses.replace(place, version=2)
     assert heartbeats.watermark(new, lines, 7_200) == lateness.micros(NOW - timedelta(hours=3))
 
 
@@ -109,9 +109,9 @@ def test_no_heartbeat_is_due_that_would_not_move_the_watermark(quiet: SampleProj
 @pytest.mark.parametrize("declared", [None, Watermark(delay="10 minutes")])
 def test_a_flow_that_declares_no_idle_time_needs_none(quiet: SampleProject, declared: Watermark | None) -> None:
     flow = dataclasses.replace(TIMED, watermark=declared)
-    ref = checkpoint.current(quiet.layout, PIPELINE, flow)
+    place = checkpoint.current(quiet.layout, PIPELINE, flow)
 
-    assert idle.heartbeat_due(quiet.layout, resolved_flow(flow, PIPELINE), ref, NOW) is None
+    assert idle.heartbeat_due(resolved_flow(flow, PIPELINE), place, NOW) is None
 
 
 def test_a_flow_that_has_read_nothing_needs_no_heartbeat(project: SampleProject) -> None:
@@ -123,8 +123,8 @@ def test_a_flow_that_has_read_nothing_needs_no_heartbeat(project: SampleProject)
 def test_the_watermark_of_a_checkpoint_is_that_of_its_batches_its_heartbeats_and_replays_into_its_table(
     project: SampleProject, tmp_path: Path
 ) -> None:
-    ref = checkpoint.current(project.layout, PIPELINE, TIMED)
-    assert heartbeats.watermark(ref, [], 600) is None
+    place = checkpoint.current(project.layout, PIPELINE, TIMED)
+    assert heartbeats.watermark(place, [], 600) is None
 
     def at(minutes: int) -> datetime:
         return NOW + timedelta(minutes=minutes)
@@ -135,16 +135,16 @@ def test_the_watermark_of_a_checkpoint_is_that_of_its_batches_its_heartbeats_and
         ledger.record(project.layout, "trips", line, {"checkpoint_version": 1, "refresh": refresh})
 
     record("trips/silver/v1/0", 0, None)
-    assert ledger.watermark(ref) is None
+    assert ledger.watermark(place) is None
     record("trips/silver/v1/0", 1, 10)
     record("trips/silver/v1/0", 2, 20)
     record("trips/silver/v1/1", 0, 99, refresh=1)
     record("trips/silver/replay", 0, 98, refresh=1)
-    assert (ledger.watermark(ref), ledger.watermark(ref, 2)) == (at(20), at(10))
+    assert (ledger.watermark(place), ledger.watermark(place, 2)) == (at(20), at(10))
     record("trips/silver/replay", 1, 15)
-    assert ledger.watermark(ref, 2) == at(15)
+    assert ledger.watermark(place, 2) == at(15)
 
     others = Heartbeat(event_time=lateness.micros(at(97)), at=0, app_id="trips/silver/v1/1")
-    own = Heartbeat(event_time=lateness.micros(at(40)), at=0, app_id=ref.app_id)
-    assert heartbeats.watermark(ref, [others, own], 600, before=9) == lateness.micros(at(30))
-    assert heartbeats.watermark(ref, [others, own], 600) == lateness.micros(at(87)), "now all count"
+    own = Heartbeat(event_time=lateness.micros(at(40)), at=0, app_id=place.app_id)
+    assert heartbeats.watermark(place, [others, own], 600, before=9) == lateness.micros(at(30))
+    assert heartbeats.watermark(place, [others, own], 600) == lateness.micros(at(87)), "now all count"

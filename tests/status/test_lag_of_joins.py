@@ -32,8 +32,8 @@ class Joined:
 
     def begin(self, **versions: int) -> None:
         """Note the versions at which the checkpoint begins."""
-        ref = checkpoint.current(self.project.layout, PIPELINE, JOINED)
-        vector.note_starts(ref, {f"silver.{name}": number for name, number in versions.items()})
+        place = checkpoint.current(self.project.layout, PIPELINE, JOINED)
+        vector.note_starts(place, {f"silver.{name}": number for name, number in versions.items()})
 
     def lag(self) -> lag.Lag:
         return self.project.measure(JOINED, PIPELINE)

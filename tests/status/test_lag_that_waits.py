@@ -89,8 +89,8 @@ def test_a_held_batch_waits_for_a_decision_or_for_other_statistics(project: Samp
     )
     looser = replace(silver, statistics=(replace(rows, rule="value >= 0"),))
     assert project.measure(looser, Pipeline(name="trips", flows=(BRONZE, looser))).has_work
-    ref = checkpoint.current(project.layout, pipeline, silver)
-    refusal.decide(ref, silver, by="ada", reason="a holiday", action="accept")
+    place = checkpoint.current(project.layout, pipeline, silver)
+    refusal.decide(place, silver, by="ada", reason="a holiday", action="accept")
     lag = project.measure(silver, pipeline)
     assert (lag.has_work, lag.reason) == (True, "batch 1 was planned and not committed; 1 new version of bronze.trips")
     project.refuse(1)
@@ -122,18 +122,18 @@ def test_a_full_refresh_waits_to_be_swapped_in_until_the_table_has_it(project: S
     staged.commit(add("a", 3), txn("trips/silver/v2/0", 0))
     lag = project.measure(silver, pipeline)
     assert (lag.has_work, lag.reason) == (True, "a full refresh waits to be swapped in")
-    ref = checkpoint.current(project.layout, pipeline, silver)
+    place = checkpoint.current(project.layout, pipeline, silver)
     loss = Impact(before=9, after=0, deleted=9, changed=0, added=0, read=9, quarantined=0)
-    refused = JudgedRewrite(what="swap of v2/0", app_id=ref.app_id, impact=loss, reasons=(loss.phrase("deleted"),))
-    rewrite.record(ref, refused)
+    refused = JudgedRewrite(what="swap of v2/0", app_id=place.app_id, impact=loss, reasons=(loss.phrase("deleted"),))
+    rewrite.record(place, refused)
     waiting = project.measure(silver, pipeline)
     assert (waiting.refused, waiting.has_work) == (True, False)
     assert "swap of v2/0 was refused on" in waiting.reason and "delete 9 of 9 rows (100.0%)" in waiting.reason
-    rewrite.record(ref, replace(refused, app_id=ref.windows_app_id, what="backfill 0 of 2026-01-01"))
+    rewrite.record(place, replace(refused, app_id=place.windows_app_id, what="backfill 0 of 2026-01-01"))
     lag = project.measure(silver, pipeline)
     assert (lag.refused, lag.has_work) == (False, True), "nothing waits for a backfill"
     assert "backfill 0 of 2026-01-01 was refused on" in lag.reason
-    rewrite.record(ref, replace(refused, reasons=(), accepted=("silver:deleted=9",)))
+    rewrite.record(place, replace(refused, reasons=(), accepted=("silver:deleted=9",)))
     assert project.measure(silver, pipeline).reason == "a full refresh waits to be swapped in", "it was accepted"
     assert project.plan(silver, pipeline=pipeline).small is False, "a refresh is never small"
     live.commit(txn("trips/silver/v2/0", 0))

@@ -65,7 +65,7 @@ def record(project: Project, pipeline: Pipeline, flow: str, batch_id: int, run: 
         run_key=run,
         attempt="a1",
         request=RunRequest(dag_id=pipeline.name, run_id=run),
-        ref=SimpleNamespace(version=1, refresh=0),
+        place=SimpleNamespace(version=1, refresh=0),
     )
     line = BatchRecord(flow=flow, batch_id=batch_id, app_id=f"orders/{flow}", kind="append", **counts)
     assert line.imbalance() == 0

@@ -60,13 +60,13 @@ def measured(project: SampleProject, declared: Pipeline | None = None) -> lag.La
 
 def compare(project: SampleProject, batch_id: int, name: str, *, commit: bool = True) -> None:
     """As a run of silver does with the snapshot that its lag names."""
-    ref = checkpoint.current(project.layout, pipeline(), SILVER)
+    place = checkpoint.current(project.layout, pipeline(), SILVER)
     files = {str(path): int(LANDED * 1000) for path in (project.landing / f"dt={name}").glob("[ab].csv")}
-    snapshots.announce(ref, name, files)
+    snapshots.announce(place, name, files)
     newest = snapshots.announced(FlowPlace(project.layout, "trips", "silver"))
     assert newest is not None
     project.checkpoint("silver").plan(batch_id, {"logOffset": batch_id})
-    snapshots.choose(ref, batch_id, newest)
+    snapshots.choose(place, batch_id, newest)
     if commit:
         project.checkpoint("silver").commit(batch_id)
 
@@ -186,9 +186,9 @@ def test_a_snapshot_of_which_a_file_was_waived_is_not_compared(project: SamplePr
 def test_an_announced_snapshot_is_work_until_a_batch_compares_it(project: SampleProject) -> None:
     land_day(project, 5, "a.csv", "b.csv", "_manifest")
     read_all(project)
-    ref = checkpoint.current(project.layout, pipeline(), SILVER)
+    place = checkpoint.current(project.layout, pipeline(), SILVER)
     files = {str(project.landing / f"dt=2026-01-05/{name}"): int(LANDED * 1000) for name in ("a.csv", "b.csv")}
-    snapshots.announce(ref, "2026-01-05", files)
+    snapshots.announce(place, "2026-01-05", files)
 
     assert measured(project).has_work
 
@@ -205,11 +205,11 @@ def test_a_refused_snapshot_waits_until_its_limits_are_raised_or_a_newer_one_is_
     compare(project, 1, "2026-01-06", commit=False)
     read_all(project)
     loss = Impact(before=90, after=10, deleted=80, changed=0, added=0, read=10, quarantined=0)
-    ref = checkpoint.current(project.layout, pipeline(), SILVER)
+    place = checkpoint.current(project.layout, pipeline(), SILVER)
     what = "snapshot 2026-01-06 of bronze.trips"
     rewrite.record(
-        ref,
-        JudgedRewrite(what=what, app_id=ref.app_id, impact=loss, reasons=(loss.phrase("deleted"),)),
+        place,
+        JudgedRewrite(what=what, app_id=place.app_id, impact=loss, reasons=(loss.phrase("deleted"),)),
     )
 
     waiting = measured(project)
@@ -233,15 +233,15 @@ def test_a_crash_after_a_newer_snapshot_took_the_place_of_a_refused_one_leaves_w
     land_day(project, 6, "a.csv", "b.csv", "_manifest")
     compare(project, 1, "2026-01-06", commit=False)
     loss = Impact(before=90, after=10, deleted=80, changed=0, added=0, read=10, quarantined=0)
-    ref = checkpoint.current(project.layout, pipeline(), SILVER)
+    place = checkpoint.current(project.layout, pipeline(), SILVER)
     judged = JudgedRewrite(
-        what="snapshot 2026-01-06", app_id=ref.app_id, impact=loss, reasons=(loss.phrase("deleted"),)
+        what="snapshot 2026-01-06", app_id=place.app_id, impact=loss, reasons=(loss.phrase("deleted"),)
     )
-    rewrite.record(ref, judged)
-    refusal.record(ref, {"batch_id": 1})
-    refused = snapshots.compared(ref)
+    rewrite.record(place, judged)
+    refusal.record(place, {"batch_id": 1})
+    refused = snapshots.compared(place)
     assert refused is not None
-    snapshots.choose(ref, 1, refused.snapshot)
+    snapshots.choose(place, 1, refused.snapshot)
     assert rewrite.recorded(FlowPlace(project.layout, "trips", "silver")) == judged, (
         "the same snapshot is still refused"
     )
@@ -255,7 +255,7 @@ def test_a_crash_after_a_newer_snapshot_took_the_place_of_a_refused_one_leaves_w
     assert rewrite.recorded(FlowPlace(project.layout, "trips", "silver")) is None, (
         "nor is a number accepted for the newer one"
     )
-    assert refusal.recorded(ref) == {}
+    assert refusal.recorded(place) == {}
 
 
 def test_a_manifest_that_is_replaced_while_it_is_read_makes_no_smaller_snapshot(

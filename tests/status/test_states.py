@@ -155,8 +155,8 @@ def in_doubt(project: Project) -> Iterator[Case]:
     caught_up(project)
     table = project.layout.table("silver.orders")
     known = {history.key(project.layout, table): delta_history.position(table, 0)}
-    ref = checkpoint.current(project.layout, ORDERS, ORDERS.flow("silver"))
-    history.write(ref, batch=0, positions=known)
+    place = checkpoint.current(project.layout, ORDERS, ORDERS.flow("silver"))
+    history.write(place, batch=0, positions=known)
     entry = delta_log.entry(table, 0)
     entry.write_bytes(entry.read_bytes() + b"\n")
     yield "orders", "silver", "version 0 is another commit than it was"
@@ -241,11 +241,11 @@ def on_hold(project: Project) -> Iterator[Case]:
 def rewrite_refused(project: Project) -> Iterator[Case]:
     for _ in refresh_pending(project):
         loss = Impact(before=9, after=0, deleted=9, changed=0, added=0, read=9, quarantined=0)
-        ref = checkpoint.current(project.layout, orders(version=2), SILVER_V2)
+        place = checkpoint.current(project.layout, orders(version=2), SILVER_V2)
         refusal_of_swap = JudgedRewrite(
-            what="swap of v2/0", app_id=ref.app_id, impact=loss, reasons=(loss.phrase("deleted"),)
+            what="swap of v2/0", app_id=place.app_id, impact=loss, reasons=(loss.phrase("deleted"),)
         )
-        rewrite.record(ref, refusal_of_swap)
+        rewrite.record(place, refusal_of_swap)
         yield "orders", "silver", "it would delete 9 of 9 rows (100.0%)"
 
 

@@ -52,8 +52,8 @@ def skip(
     `skipped_file`, and `tidegate quarantine replay` reads the file later.
     """
     layout, only = _selected_flow(name, flow)
-    ref = checkpoint.current(layout, project.load(name), only)
-    decision = overrides.skip(ref, only, file, by=project.current_user(), reason=reason, undo=undo)
+    place = checkpoint.current(layout, project.load(name), only)
+    decision = overrides.skip(place, only, file, by=project.current_user(), reason=reason, undo=undo)
     console.echo(f"{name}/{flow}: {decision.summary()}")
 
 

@@ -136,9 +136,9 @@ def open_schema_change(layout: Layout, resolved: ResolvedFlow) -> str | None:
     A refused batch no longer waits once its schema change is answered, or the schema or contract that refused it has changed.
     The refusal is recorded in a small file, so the check is cheap when nothing waits.
     """
-    ref = checkpoint.current(layout, resolved.pipeline, resolved.flow)
-    recorded = refusal.recorded(ref)
-    if "schema_change_id" not in recorded or recorded.get("batch_id") != progress.read(ref.checkpoint).pending_batch:
+    place = checkpoint.current(layout, resolved.pipeline, resolved.flow)
+    recorded = refusal.recorded(place)
+    if "schema_change_id" not in recorded or recorded.get("batch_id") != progress.read(place.checkpoint).pending_batch:
         return None
     if resolved.landing is None or recorded.get("declared") != declared_fingerprint(resolved.landing):
         return None

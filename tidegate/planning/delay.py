@@ -131,10 +131,10 @@ def _commits(layout: Layout, flow: ResolvedFlow) -> dict[int, int]:
 
 def _of_table(layout: Layout, flow: ResolvedFlow) -> str:
     """The condition for the late rows of the checkpoint that the table belongs to: those of others are in it, or late, once more."""
-    ref = checkpoint.current(layout, flow.pipeline, flow.flow)
-    writers = delta.writers(layout.table(flow.flow.target.name), ref.app_id)
-    refs = [each for app_id in writers if (each := ref.of_stream(app_id)) is not None]
-    newest = max(refs, key=lambda each: (each.version, each.refresh), default=None)
+    place = checkpoint.current(layout, flow.pipeline, flow.flow)
+    writers = delta.writers(layout.table(flow.flow.target.name), place.app_id)
+    places = [each for app_id in writers if (each := place.of_stream(app_id)) is not None]
+    newest = max(places, key=lambda each: (each.version, each.refresh), default=None)
     if newest is None:
         return "true"
     return f"_checkpoint_version = {newest.version} AND _refresh = {newest.refresh}"

@@ -33,9 +33,9 @@ def derives_again(layout: Layout, pipeline: Pipeline, flow: Flow) -> bool:
     """Whether the flow's next run swaps in a table of a new checkpoint version, or of a refresh that was not swapped in yet."""
     if not flow.is_staged:
         return False
-    ref = checkpoint.current(layout, pipeline, flow)
-    writers = delta.writers(layout.table(flow.target.name), ref.app_id)
+    place = checkpoint.current(layout, pipeline, flow)
+    writers = delta.writers(layout.table(flow.target.name), place.app_id)
     earlier = f"{pipeline.name}/{flow.name}/v"
-    return ref.app_id not in writers and any(
+    return place.app_id not in writers and any(
         writer.startswith(earlier) and identity.is_stream(writer) for writer in writers
     )

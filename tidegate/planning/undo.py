@@ -136,13 +136,13 @@ def commits(
     layout: Layout, pipeline: Pipeline, flow: Flow, lines: Sequence[Line], key: str
 ) -> tuple[list[Line], list[str]]:
     """The lines of a run in one flow whose commits can be put back, oldest first, and a sentence for each that cannot."""
-    ref = checkpoint.current(layout, pipeline, flow)
+    place = checkpoint.current(layout, pipeline, flow)
     own: list[Line] = []
     stays: list[str] = []
     for line in _of_run(lines, key):
         if line.record.flow != flow.name or (flow.kind.has_groups and not line.rows):
             continue
-        why = _stays(flow, line, (ref.version, ref.refresh))
+        why = _stays(flow, line, (place.version, place.refresh))
         if why is None:
             own.append(line)
         else:

@@ -104,8 +104,8 @@ def decide_batch(
         LeaseHeldError: A run of the flow is in progress. Transient.
     """
     with _lease(layout, pipeline.name, flow.name, action, by):
-        ref = checkpoint.current(layout, pipeline, flow)
-        return refusal.decide(ref, flow, by=by, reason=reason, action=action)
+        place = checkpoint.current(layout, pipeline, flow)
+        return refusal.decide(place, flow, by=by, reason=reason, action=action)
 
 
 def check_replay(layout: Layout, pipeline: str, flow: str, selection: Selection, *, dry_run: bool) -> Replayable:

@@ -60,7 +60,7 @@ class FlowContext:
     run: Run
     resolved: ResolvedFlow
     kind: Kind
-    ref: Place
+    place: Place
     work: Work
     transform: Transform | None
     gate: SuiteGate | None
@@ -134,7 +134,7 @@ class FlowContext:
         """The heartbeats of the flow that writes the source of a stateful flow; None for other flows."""
         if self.flow.state is None or self.resolved.writer is None:
             return None
-        return replace(self.ref, flow=self.resolved.writer.name).heartbeats
+        return replace(self.place, flow=self.resolved.writer.name).heartbeats
 
     @property
     def run_key(self) -> str:
@@ -144,7 +144,7 @@ class FlowContext:
     @property
     def app_id(self) -> str:
         """The ``txnAppId`` of the writes."""
-        return self.work.app_id(self.ref)
+        return self.work.app_id(self.place)
 
     @property
     def target(self) -> Path:
@@ -154,7 +154,7 @@ class FlowContext:
     @property
     def checkpoint(self) -> Path:
         """Spark's checkpoint folder."""
-        return self.ref.checkpoint
+        return self.place.checkpoint
 
     @property
     def live(self) -> Path:
@@ -164,23 +164,23 @@ class FlowContext:
     @property
     def quarantine(self) -> Path:
         """The flow's quarantine table."""
-        return self.ref.quarantine
+        return self.place.quarantine
 
     @property
     def late(self) -> Path:
         """The table of the flow's late rows."""
-        return self.ref.late
+        return self.place.late
 
     def with_fingerprints(self, record: BatchRecord) -> BatchRecord:
         """The record with the fingerprints of today's suite and transform."""
         suite = None if self.gate is None else self.gate.suite.fingerprint
         return replace(record, suite_fingerprint=suite, code_fingerprint=self.resolved.code_fingerprint() or None)
 
-    def refreshed(self, ref: Place) -> FlowContext:
+    def refreshed(self, place: Place) -> FlowContext:
         """The flow with a new refresh of its checkpoint, whose folder makes it the current one after a crash as well."""
-        context = replace(self, ref=ref)
+        context = replace(self, place=place)
         context.checkpoint.mkdir(parents=True, exist_ok=True)
-        self.report.refresh = ref.refresh
+        self.report.refresh = place.refresh
         return context
 
     def doing(self, work: Work, spark: SparkSession | None = None) -> FlowContext:

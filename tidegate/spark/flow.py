@@ -67,17 +67,17 @@ def run_flow(
         try:
             _drain(context)
         except NotDeliveredError as missing:
-            undelivered = not_delivered(missing, context.ref, context.live)
+            undelivered = not_delivered(missing, context.place, context.live)
             context.report.notes.append(undelivered.summary)
             return
         context = swap.swap_in(context)
-        if context.target == context.live and (context.ref.version, context.ref.refresh) != (1, 0):
-            decision.retire(context.ref)
+        if context.target == context.live and (context.place.version, context.place.refresh) != (1, 0):
+            decision.retire(context.place)
             pending_work.settle(context, replay.Replay)
         context.kind.drained(context)
         if after is not None:
             after(context)
-        rewrite.clear(context.ref)
+        rewrite.clear(context.place)
 
 
 def _prepare(context: FlowContext, before: Callable[[FlowContext], FlowContext] | None = None) -> FlowContext:
@@ -85,14 +85,14 @@ def _prepare(context: FlowContext, before: Callable[[FlowContext], FlowContext] 
     checkpoint.check_compatible(context.layout, context.resolved)
     context = context if before is None else before(context)
     replaced = swap.is_past_replacement(context)
-    context = context.refreshed(swap.next_refresh(context.ref)) if replaced else _refresh_if_needed(context)
+    context = context.refreshed(swap.next_refresh(context.place)) if replaced else _refresh_if_needed(context)
     state = progress.read(context.checkpoint)
     transactions = tables.transactions(context.spark, context.live)
     prefix = f"{context.pipeline.name}/{context.flow.name}/"
-    checkpoint.check_writers(context.flow, context.ref, transactions)
+    checkpoint.check_writers(context.flow, context.place, transactions)
     _check_target_exists(context, state.last_committed is not None, transactions)
     proofs.adopt(context)
-    if state.last_planned is None and context.ref.refresh == 0:
+    if state.last_planned is None and context.place.refresh == 0:
         _check_old_versions_finished(context)
     checkpoint.write_sidecar(context.layout, context.pipeline, context.flow)
     contracts.record_declared(context)
@@ -123,27 +123,27 @@ def refresh_once(context: FlowContext) -> FlowContext:
     request = context.request
     if swap.is_past_replacement(context) or progress.read(context.checkpoint).last_planned is None:
         return context
-    if checkpoint.refresh_origin(context.ref).get("request_id") == request.request_id:
+    if checkpoint.refresh_origin(context.place).get("request_id") == request.request_id:
         # A refreshed bronze table has the id of its writes before it is complete.
         if context.flow.is_staged and context.app_id in tables.transactions(context.spark, context.live):
             context.report.notes.append(backfill.ALREADY_DONE)
         return context
     _finish_of_checkpoint(context)
-    if _is_half_written(context, context.ref):
-        if context.kind.completed_by_target and _is_in_target(context, context.ref):
-            _record_written(context, context.ref)
+    if _is_half_written(context, context.place):
+        if context.kind.completed_by_target and _is_in_target(context, context.place):
+            _record_written(context, context.place)
         else:
             # Its split is decided and partly written: only its own checkpoint can complete it.
             _drain(context)
-    ref = swap.next_refresh(context.ref)
+    place = swap.next_refresh(context.place)
     origin = {
         "mode": request.mode,
         "run_key": context.run_key,
         "request_id": request.request_id,
         "requested_by": request.requested_by,
     }
-    checkpoint.record_refresh_origin(ref, origin)
-    return context.refreshed(ref)
+    checkpoint.record_refresh_origin(place, origin)
+    return context.refreshed(place)
 
 
 def renew_damaged(context: FlowContext) -> FlowContext:
@@ -154,8 +154,8 @@ def renew_damaged(context: FlowContext) -> FlowContext:
     lost = recovery.accept_loss(context, damages)
     recovery.set_damaged_aside(context)
     # A batch that the table has lacks at most its ledger line. What else is half-written is judged again.
-    if tables.exists(context.live) and _is_in_target(context, context.ref):
-        _record_written(context, context.ref)
+    if tables.exists(context.live) and _is_in_target(context, context.place):
+        _record_written(context, context.place)
     return recovery.open_refresh(context, damages, lost)
 
 
@@ -168,12 +168,12 @@ def _refresh_if_needed(context: FlowContext) -> FlowContext:
         return context
     _finish_of_checkpoint(context)
     # Of a batch that only quarantine has, the messages that are left are read again by the new refresh.
-    if _is_in_target(context, context.ref):
-        _record_written(context, context.ref)
-    ref = swap.next_refresh(context.ref)
+    if _is_in_target(context, context.place):
+        _record_written(context, context.place)
+    place = swap.next_refresh(context.place)
     mode = "accept_gap" if isinstance(context.flow.source, KafkaSource) else "accept_move"
-    checkpoint.record_refresh_origin(ref, {"mode": mode, "run_key": context.run_key})
-    return context.refreshed(ref)
+    checkpoint.record_refresh_origin(place, {"mode": mode, "run_key": context.run_key})
+    return context.refreshed(place)
 
 
 def _finish_of_checkpoint(context: FlowContext) -> None:
@@ -183,28 +183,28 @@ def _finish_of_checkpoint(context: FlowContext) -> None:
         _finish_interrupted(context)
 
 
-def _record_written(context: FlowContext, ref: Place) -> None:
+def _record_written(context: FlowContext, place: Place) -> None:
     """Record a batch that is in the table but not committed by its checkpoint; only its ledger line is missing."""
-    pending = progress.pending_by_name(ref.checkpoint)
+    pending = progress.pending_by_name(place.checkpoint)
     assert pending is not None
-    of_batch = dataclasses.replace(context, ref=ref)
+    of_batch = dataclasses.replace(context, place=place)
     batch_ledger.record_batch(of_batch, micro_batch.recorded_in_target(of_batch, pending))
 
 
-def _is_half_written(context: FlowContext, ref: Place) -> bool:
+def _is_half_written(context: FlowContext, place: Place) -> bool:
     """Whether quarantine, late table or target have a batch that the checkpoint planned and did not commit."""
-    return _has_pending(context, ref, context.live, context.late, context.quarantine)
+    return _has_pending(context, place, context.live, context.late, context.quarantine)
 
 
-def _is_in_target(context: FlowContext, ref: Place) -> bool:
+def _is_in_target(context: FlowContext, place: Place) -> bool:
     """Whether the target has a batch that the checkpoint planned and did not commit."""
-    return _has_pending(context, ref, context.live)
+    return _has_pending(context, place, context.live)
 
 
-def _has_pending(context: FlowContext, ref: Place, *paths: Path) -> bool:
-    pending = progress.pending_by_name(ref.checkpoint)
+def _has_pending(context: FlowContext, place: Place, *paths: Path) -> bool:
+    pending = progress.pending_by_name(place.checkpoint)
     return pending is not None and any(
-        tables.transactions(context.spark, path).get(ref.app_id) == pending for path in paths
+        tables.transactions(context.spark, path).get(place.app_id) == pending for path in paths
     )
 
 
@@ -225,7 +225,7 @@ def _check_target_exists(context: FlowContext, has_history: bool, transactions: 
 
 def _check_old_versions_finished(context: FlowContext) -> None:
     """Refuse a new checkpoint version while an earlier one has a half-written batch, which only its declaration can complete."""
-    versions = [version for version in entries(context.ref.checkpoints, "v*") if version.is_dir()]
+    versions = [version for version in entries(context.place.checkpoints, "v*") if version.is_dir()]
     for path in (refresh for version in versions for refresh in entries(version)):
         version, refresh = path.parent.name.removeprefix("v"), path.name
         if path == context.checkpoint or not (version.isdigit() and refresh.isdigit()):
@@ -285,4 +285,4 @@ def _drain(context: FlowContext) -> None:
 
 def record_refusal(context: FlowContext, error: RefusedError) -> None:
     """Record for `plan` which batch waits, and the fingerprints of what must change before it is tried again."""
-    refusal.record(context.ref, error.waits_for())
+    refusal.record(context.place, error.waits_for())

@@ -294,8 +294,8 @@ class _Job:
         from tidegate.spark.kinds import kind
 
         pipeline, flow = resolved.pipeline, resolved.flow
-        ref = checkpoint.current(self.layout, pipeline, flow)
-        flow_report.refresh = ref.refresh
+        place = checkpoint.current(self.layout, pipeline, flow)
+        flow_report.refresh = place.refresh
         gate, derives = None, RUNS[self.request.mode].derives
         if RUNS[self.request.mode].judges and flow.gate is not None:
             lake = LakeContext(self.layout, pipeline.name, flow.name)
@@ -307,7 +307,7 @@ class _Job:
             run=Run(request=self.request, attempt=self.attempt, report=flow_report, publish=self.write_report),
             resolved=resolved,
             kind=kind.load(flow),
-            ref=ref,
+            place=place,
             work=Stream(),
             transform=import_function(flow.transform, "transform") if derives and flow.transform else None,
             gate=gate,

@@ -57,7 +57,7 @@ def of_flow(layout: Layout, resolved: ResolvedFlow) -> tuple[Damage, ...]:
     Raises:
         TidegateError: It cannot be judged: the log of the ledger is damaged, or the operating system refuses to read.
     """
-    return tuple(_damages(layout, resolved, checkpoint.current(layout, resolved.pipeline, resolved.flow)))
+    return tuple(_damages(resolved, checkpoint.current(layout, resolved.pipeline, resolved.flow)))
 
 
 def cut_off(path: Path) -> str:
@@ -77,54 +77,56 @@ def cut_off(path: Path) -> str:
     return "" if later is None else f"its log ends at version {newest}, but has files of version {later}"
 
 
-def _damages(layout: Layout, resolved: ResolvedFlow, ref: Place) -> Iterator[Damage]:
+def _damages(resolved: ResolvedFlow, place: Place) -> Iterator[Damage]:
     pipeline, flow = resolved.pipeline, resolved.flow
 
     def damage(kind: Kind, what: str, cause: str) -> Damage:
         return Damage(kind=kind, pipeline=pipeline.name, flow=flow.name, what=what, cause=cause)
 
-    names = layout.delta_tables()
+    names = place.layout.delta_tables()
     unreadable = False
-    for path in own_paths(ref, resolved.flow):
+    for path in own_paths(place, resolved.flow):
         if cause := cut_off(path):
             name = next((each for each, other in names.items() if other == path), flow.target.name)
             yield damage("table", name, cause)
             unreadable = True
     state = None
     try:
-        state = _read_checkpoint(resolved, ref.checkpoint)
+        state = _read_checkpoint(resolved, place.checkpoint)
     except CheckpointCorruptError as error:
-        yield damage("checkpoint", f"checkpoint v{ref.version}/{ref.refresh}", error.problem.rstrip("."))
+        yield damage("checkpoint", f"checkpoint v{place.version}/{place.refresh}", error.problem.rstrip("."))
     if unreadable or state is None:
         return
-    given = evidence.read(layout, pipeline, flow, ref)
+    given = evidence.read(place, flow)
     known = given.known
     doubtful: set[str] = set()
-    for doubt in proofs.doubts(layout, resolved, ref, given):
+    for doubt in proofs.doubts(resolved, place, given):
         doubtful.add(doubt.table)
         yield damage("source" if doubt.table in flow.source_tables else "table", doubt.table, doubt.what)
     for table in dict.fromkeys(flow.source_tables):
-        if table not in doubtful and _has_read_behind(layout.table(table), known.of(layout, layout.table(table))):
+        if table not in doubtful and _has_read_behind(
+            place.layout.table(table), known.of(place.layout, place.layout.table(table))
+        ):
             doubtful.add(table)
             yield damage("source", table, "its log cannot be read up to the version that the flow has read")
     if doubtful:
         return
     try:
-        proven = proofs.Proven(known=known, tables=_newest(layout, resolved, ref))
-        proofs.check_checkpoint(layout, resolved, ref, proven, state.last_planned)
+        proven = proofs.Proven(known=known, tables=_newest(resolved, place))
+        proofs.check_checkpoint(resolved, place, proven, state.last_planned)
     except CheckpointCorruptError as error:
-        yield damage("checkpoint", f"checkpoint v{ref.version}/{ref.refresh}", error.problem.rstrip("."))
+        yield damage("checkpoint", f"checkpoint v{place.version}/{place.refresh}", error.problem.rstrip("."))
         return
     if flow.feeds and not flow.kind.snapshots and state.last_committed is not None:
         try:
-            tables.backlog_of(layout, resolved, ref, progress.planned_batch(ref.checkpoint, state.last_committed))
+            tables.backlog_of(resolved, place, progress.planned_batch(place.checkpoint, state.last_committed))
         except OffsetsExpiredError as error:
             yield damage("source", ", ".join(dict.fromkeys(flow.source_tables)), error.problem.rstrip("."))
             return
         except TableUnreadableError:
             # The damage of the flow that writes it.
             pass
-    origin = checkpoint.refresh_origin(ref)
+    origin = checkpoint.refresh_origin(place)
     if origin.get("mode") == ORIGIN and not origin.get("done"):
         yield damage(
             "unfinished", flow.target.name, f"its recovery, begun at {origin.get('recorded_at')}, is not finished"
@@ -137,8 +139,8 @@ def own_paths(place: Place, flow: Flow) -> tuple[Path, ...]:
     return (*evidence.own_tables(place, flow), *beats)
 
 
-def _newest(layout: Layout, resolved: ResolvedFlow, ref: Place) -> dict[Path, Position]:
-    newest = {path: delta_history.extent(path)[0] for path in evidence.own_tables(ref, resolved.flow)}
+def _newest(resolved: ResolvedFlow, place: Place) -> dict[Path, Position]:
+    newest = {path: delta_history.extent(path)[0] for path in evidence.own_tables(place, resolved.flow)}
     return {path: delta_history.position(path, version) for path, version in newest.items() if version is not None}
 
 

@@ -19,9 +19,8 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tidegate.checkpoints.history import History
-    from tidegate.layout import Layout
     from tidegate.place import Place
-    from tidegate.spec import Flow, Pipeline
+    from tidegate.spec import Flow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,15 +32,15 @@ class Evidence:
     """A batch that the target must have and lacks."""
 
 
-def read(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> Evidence:
+def read(place: Place, flow: Flow) -> Evidence:
     """The evidence about the tables of one checkpoint.
 
     Raises:
         TableUnreadableError: A file of the log of a table is damaged.
     """
-    note = history.read(ref)
+    note = history.read(place)
     try:
-        state = progress.read(ref.checkpoint)
+        state = progress.read(place.checkpoint)
     except CheckpointCorruptError:
         # An error of the flow itself, not of those that read its table.
         return Evidence(known=note or history.History())
@@ -49,14 +48,14 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> Evidence
     if committed is None or (note is not None and note.batch is not None and note.batch >= committed):
         return Evidence(known=note or history.History())
     positions = {} if note is None else dict(note.positions)
-    for path in own_tables(ref, flow):
-        last = delta_history.last_of(path, ref.app_id)
-        carried = {} if last is None else {**last.stands_on, history.key(layout, path): last.position}
+    for path in own_tables(place, flow):
+        last = delta_history.last_of(path, place.app_id)
+        carried = {} if last is None else {**last.stands_on, history.key(place.layout, path): last.position}
         for name, position in carried.items():
             if name not in positions or position.version > positions[name].version:
                 positions[name] = position
     known = history.History(batch=committed, positions=positions, foreign=() if note is None else note.foreign)
-    return Evidence(known=known, doubt=None if flow.kind.sends else _lost_batch(layout, pipeline, flow, ref))
+    return Evidence(known=known, doubt=None if flow.kind.sends else _lost_batch(place, flow))
 
 
 def own_tables(place: Place, flow: Flow) -> tuple[Path, ...]:
@@ -66,13 +65,13 @@ def own_tables(place: Place, flow: Flow) -> tuple[Path, ...]:
     return (place.quarantine, place.late, place.staging, place.layout.table(flow.target.name))
 
 
-def _lost_batch(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> Doubt | None:
+def _lost_batch(place: Place, flow: Flow) -> Doubt | None:
     """The target lacks a batch that the ledger has, or that the flow has written by what stands in its checkpoint."""
-    *_, staging, live = own_tables(ref, flow)
-    batches = [delta.transaction_version(path, ref.app_id) for path in (staging, live)]
+    *_, staging, live = own_tables(place, flow)
+    batches = [delta.transaction_version(path, place.app_id) for path in (staging, live)]
     written = max((batch for batch in batches if batch is not None), default=-1)
-    ledger = delta.transaction_version(layout.ops(pipeline.name, "ledger"), ref.app_id)
-    note = LAST_WRITTEN.read(ref)
+    ledger = delta.transaction_version(place.layout.ops(place.pipeline, "ledger"), place.app_id)
+    note = LAST_WRITTEN.read(place)
     known = {"the ledger has": ledger, "the checkpoint has written": None if note is None else note.batch}
     lost = {says: batch for says, batch in known.items() if batch is not None and batch > written}
     if not lost:
@@ -89,6 +88,6 @@ def _lost_batch(layout: Layout, pipeline: Pipeline, flow: Flow, ref: Place) -> D
     return Doubt(
         table=flow.target.name,
         reason="lost",
-        what=f"{says} batch {recorded} of {ref.app_id} in this table, {lacks}",
+        what=f"{says} batch {recorded} of {place.app_id} in this table, {lacks}",
         version=0 if newest is None else newest + 1,
     )

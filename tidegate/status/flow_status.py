@@ -266,18 +266,18 @@ def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow, n
         status.holder = _holder(layout, pipeline.name, flow.name, flow.target.name)
         off = overrides.switched_off(FlowPlace(layout, pipeline.name, flow.name))
         status.off = off.summary() if off is not None else None
-        ref = checkpoint.current(layout, pipeline, flow)
-        status.refresh = ref.refresh
+        place = checkpoint.current(layout, pipeline, flow)
+        status.refresh = place.refresh
         status.quarantine = lifecycle.entry_counts(FlowPlace(layout, pipeline.name, flow.name).quarantine)
         status.warnings = lifecycle.warnings(pipeline.thresholds_of(flow), status.quarantine, pendulum.now("UTC"))
         if flow.kind.stateful:
             figures = metrics.state_figures(layout.ops(pipeline.name, "progress"), flow.name, limit=2)
             status.operator_state = next(iter(figures), None)
             status.earlier_state = next((each for each in figures[1:] if each.app_id == figures[0].app_id), None)
-        state = progress.read(ref.checkpoint)
+        state = progress.read(place.checkpoint)
         status.last_planned, status.last_committed = state.last_planned, state.last_committed
         if state.last_committed is not None:
-            status.planned_ms = progress.planned_batch(ref.checkpoint, state.last_committed).timestamp_ms
+            status.planned_ms = progress.planned_batch(place.checkpoint, state.last_committed).timestamp_ms
         checkpoint.check_compatible(layout, resolved)
         status.lag = measure(environment, resolved)
 

@@ -15,12 +15,11 @@ from tidegate.status.sources import tables
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from tidegate.layout import Layout
     from tidegate.place import Place
     from tidegate.resolution import ResolvedFlow
 
 
-def heartbeat_due(layout: Layout, resolved: ResolvedFlow, ref: Place, now: datetime) -> Heartbeat | None:
+def heartbeat_due(resolved: ResolvedFlow, place: Place, now: datetime) -> Heartbeat | None:
     """The heartbeat that is due; None for a flow without ``idle``, and while there are rows that it has not read.
 
     A heartbeat comes after the commits of bronze that there are, and before all later ones. A batch of bronze that is planned must be
@@ -33,24 +32,24 @@ def heartbeat_due(layout: Layout, resolved: ResolvedFlow, ref: Place, now: datet
     flow, writer = resolved.flow, resolved.writer
     if flow.watermark is None or flow.watermark.idle_seconds is None or writer is None:
         return None
-    if progress.read(checkpoint.current(layout, resolved.pipeline, writer).checkpoint).pending_batch is not None:
+    if progress.read(checkpoint.current(place.layout, resolved.pipeline, writer).checkpoint).pending_batch is not None:
         return None
-    state, bronze = progress.read(ref.checkpoint), layout.table(writer.target.name)
+    state, bronze = progress.read(place.checkpoint), place.layout.table(writer.target.name)
     if state.last_committed is None or state.pending_batch is not None:
         return None
     # Before it is known that all of it was read: what is committed later comes after the heartbeat.
     version = delta.current_version(bronze)
-    committed = progress.planned_batch(ref.checkpoint, state.last_committed)
+    committed = progress.planned_batch(place.checkpoint, state.last_committed)
     if tables.of_table(bronze, flow.feeds[0], committed).has_data:
         return None
-    newest, lines = freshness.newest(bronze, "_ingested_at", now), heartbeats.read(ref)
+    newest, lines = freshness.newest(bronze, "_ingested_at", now), heartbeats.read(place)
     if newest is None:
         return None
     delay = flow.watermark.delay_seconds
     event_time = lateness.due_heartbeat(
         lateness.micros(now),
         last_arrival=max([lateness.micros(newest), *(each.at for each in lines)]),
-        watermark=heartbeats.watermark(ref, lines, delay),
+        watermark=heartbeats.watermark(place, lines, delay),
         delay_seconds=delay,
         idle_seconds=flow.watermark.idle_seconds,
     )
@@ -59,7 +58,7 @@ def heartbeat_due(layout: Layout, resolved: ResolvedFlow, ref: Place, now: datet
     return Heartbeat(
         event_time=event_time,
         at=lateness.micros(now),
-        app_id=ref.app_id,
+        app_id=place.app_id,
         version=version,
         watermark=lateness.after(event_time, delay),
     )

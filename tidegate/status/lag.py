@@ -145,30 +145,30 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     layout, pipeline, flow = Layout.of(environment), resolved.pipeline, resolved.flow
     _check_logs(layout, resolved)
     derivation.check_recorded(layout, resolved)
-    ref = checkpoint.current(layout, pipeline, flow)
-    folder = ref.checkpoint
-    proven = proofs.check(layout, resolved, ref)
+    place = checkpoint.current(layout, pipeline, flow)
+    folder = place.checkpoint
+    proven = proofs.check(resolved, place)
     state = progress.read(folder)
-    proofs.check_checkpoint(layout, resolved, ref, proven, state.last_planned)
+    proofs.check_checkpoint(resolved, place, proven, state.last_planned)
     if state.last_committed is None:
-        checkpoint.check_writers(flow, ref, delta.writers(layout.table(flow.target.name), ref.app_id))
+        checkpoint.check_writers(flow, place, delta.writers(layout.table(flow.target.name), place.app_id))
     committed = None if state.last_committed is None else progress.planned_batch(folder, state.last_committed)
-    pending = source.load(flow).backlog(environment, resolved, ref, committed)
+    pending = source.load(flow).backlog(environment, resolved, place, committed)
     # A newer snapshot takes the place of a refused one.
     waiting = None if flow.kind.snapshots and pending.has_data else state.pending_batch
     judged = rewrite.refused(FlowPlace(layout, pipeline.name, flow.name))
-    left = unfinished.read(ref, flow, state.pending_batch)
-    refused = None if waiting is None else wait.of_batch(layout, resolved, ref, waiting)
+    left = unfinished.read(place, flow, state.pending_batch)
+    refused = None if waiting is None else wait.of_batch(resolved, place, waiting)
     if refused is None:
-        refused = wait.of_limits(resolved, ref, judged, swap_pending=left.swap_pending, batch=waiting)
-    beat = idle.heartbeat_due(layout, resolved, ref, pendulum.now("UTC"))
+        refused = wait.of_limits(resolved, place, judged, swap_pending=left.swap_pending, batch=waiting)
+    beat = idle.heartbeat_due(resolved, place, pendulum.now("UTC"))
     completeness = topic_intervals.read(environment.kafka, layout, pipeline, flow, pendulum.now("UTC"))
     remarks = _sentences(
         completeness.summary() if completeness is not None else "",
         pending.skipped,
         _rewritten(pending.rewritten),
         proven.summary(),
-        _sent_again(flow, ref) if state.last_committed is None else "",
+        _sent_again(flow, place) if state.last_committed is None else "",
         _expiry_warning(layout, resolved, pending),
         judged.summary() if judged is not None and refused is None else "",
     )
@@ -246,11 +246,11 @@ def _rewritten(number: int) -> str:
     return f"{files} changed after being read and will not be read again: land the new content under a new name, or reingest"
 
 
-def _sent_again(flow: Flow, ref: Place) -> str:
+def _sent_again(flow: Flow, place: Place) -> str:
     """What the first run of a new version of a sink's flow sends: a checkpoint begins with the whole table."""
-    if not flow.kind.sends or (ref.version, ref.refresh) == (1, 0):
+    if not flow.kind.sends or (place.version, place.refresh) == (1, 0):
         return ""
-    return f"v{ref.version} sends every row of {flow.source_tables[0]} to {flow.target.name} again"
+    return f"v{place.version} sends every row of {flow.source_tables[0]} to {flow.target.name} again"
 
 
 def _expiry_warning(layout: Layout, resolved: ResolvedFlow, pending: Backlog) -> str:

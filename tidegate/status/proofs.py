@@ -47,7 +47,7 @@ class Proven:
         return "; ".join(commit.summary() for commit in self.foreign)
 
 
-def check(layout: Layout, resolved: ResolvedFlow, ref: Place, since: Mapping[Path, Position] | None = None) -> Proven:
+def check(resolved: ResolvedFlow, place: Place, since: Mapping[Path, Position] | None = None) -> Proven:
     """Prove the tables that a flow stands on.
 
     Args:
@@ -56,10 +56,10 @@ def check(layout: Layout, resolved: ResolvedFlow, ref: Place, since: Mapping[Pat
     Raises:
         TableInDoubtError: The history of one of them is not proven.
     """
-    return _Check(layout, resolved, ref, since or {}).run()
+    return _Check(place.layout, resolved, place, since or {}).run()
 
 
-def doubts(layout: Layout, resolved: ResolvedFlow, ref: Place, given: Evidence) -> tuple[Doubt, ...]:
+def doubts(resolved: ResolvedFlow, place: Place, given: Evidence) -> tuple[Doubt, ...]:
     """What a flow itself doubts of the tables that it reads and writes: what is left once the writers of its sources stand by them again.
 
     Tables whose log cannot be read are left out.
@@ -67,12 +67,12 @@ def doubts(layout: Layout, resolved: ResolvedFlow, ref: Place, given: Evidence) 
     Args:
         given: What the flow knows.
     """
-    looked = _Check(layout, resolved, ref, {})
+    looked = _Check(place.layout, resolved, place, {})
     known = [] if given.doubt is None else [given.doubt]
     sources = [(path, replace(follower, vouched=sys.maxsize)) for path, follower in looked.followed()]
     for path, follower in (*sources, *looked.written()):
         try:
-            proof = delta_history.prove(path, given.known.of(layout, path), follower)
+            proof = delta_history.prove(path, given.known.of(place.layout, path), follower)
         except TableUnreadableError:
             continue
         if isinstance(proof, Doubt) and all(each.table != proof.table for each in known):
@@ -84,7 +84,7 @@ def doubts(layout: Layout, resolved: ResolvedFlow, ref: Place, given: Evidence) 
 class _Check:
     layout: Layout
     resolved: ResolvedFlow
-    ref: Place
+    place: Place
     since: Mapping[Path, Position]
 
     @property
@@ -96,7 +96,7 @@ class _Check:
         return self.resolved.flow
 
     def run(self) -> Proven:
-        known = self._known(self.pipeline, self.flow, self.ref)
+        known = self._known(self.pipeline, self.flow, self.place)
         tables: dict[Path, Position] = {}
         foreign: list[ForeignCommit] = list(known.foreign)
         for path, proof in (*self._sources(known), *self._own(known)):
@@ -108,8 +108,8 @@ class _Check:
         for path, seen_by_flow in self.followed():
             writer = writer_of(self.resolved, seen_by_flow.table)
             if writer is not None:
-                above, ref = writer[1], checkpoint.current(self.layout, *writer)
-                position = self._known(*writer, ref).of(self.layout, path)
+                above, place = writer[1], checkpoint.current(self.layout, *writer)
+                position = self._known(*writer, place).of(self.layout, path)
                 if position is not None:
                     seen_by_flow = replace(seen_by_flow, vouched=position.version)
                     by_writer = Follower(table=seen_by_flow.table, owner=seen_by_flow.owner)
@@ -140,16 +140,16 @@ class _Check:
         """The tables that the flow writes."""
         pipeline, flow = self.pipeline, self.flow
         live = self.layout.table(flow.target.name)
-        for path in evidence.own_tables(self.ref, flow):
-            if path == self.ref.staging and not path.exists():
+        for path in evidence.own_tables(self.place, flow):
+            if path == self.place.staging and not path.exists():
                 # A swap removes it.
                 continue
             name = flow.target.name if path == live else ".".join(path.relative_to(self.layout.lake).parts[:3])
-            is_platform = path in (self.ref.quarantine, self.ref.late)
+            is_platform = path in (self.place.quarantine, self.place.late)
             yield path, Follower(table=name, owner=f"{pipeline.name}/{flow.name}/", platform=is_platform)
 
-    def _known(self, pipeline: Pipeline, flow: Flow, ref: Place) -> History:
-        result = evidence.read(self.layout, pipeline, flow, ref)
+    def _known(self, pipeline: Pipeline, flow: Flow, place: Place) -> History:
+        result = evidence.read(place, flow)
         if result.doubt is not None:
             raise self._error(result.doubt, flow, pipeline)
         return result.known
@@ -176,7 +176,7 @@ class _Check:
         )
 
 
-def check_checkpoint(layout: Layout, resolved: ResolvedFlow, ref: Place, proven: Proven, planned: int | None) -> None:
+def check_checkpoint(resolved: ResolvedFlow, place: Place, proven: Proven, planned: int | None) -> None:
     """Check that no table has a later batch of a checkpoint than it planned: then it is an older copy.
 
     Args:
@@ -185,23 +185,23 @@ def check_checkpoint(layout: Layout, resolved: ResolvedFlow, ref: Place, proven:
     Raises:
         CheckpointCorruptError: A table has.
     """
-    for path in evidence.own_tables(ref, resolved.flow):
+    for path in evidence.own_tables(place, resolved.flow):
         position = proven.tables.get(path)
         if position is None:
             continue
         # A position has the last commit, which may be of other work than the stream.
-        is_of_stream = position.app_id == ref.app_id
-        batch = position.batch_id if is_of_stream else delta.transaction_version(path, ref.app_id)
+        is_of_stream = position.app_id == place.app_id
+        batch = position.batch_id if is_of_stream else delta.transaction_version(path, place.app_id)
         if batch is not None and batch > (-1 if planned is None else planned):
             name, ends = (
-                path.relative_to(layout.lake).as_posix(),
+                path.relative_to(place.layout.lake).as_posix(),
                 "is empty" if planned is None else f"ends with batch {planned}",
             )
             raise CheckpointCorruptError(
-                f"flow {ref.flow!r}: {name} has batch {batch} of {ref.app_id}, but the checkpoint at {ref.checkpoint} {ends}: it was "
+                f"flow {place.flow!r}: {name} has batch {batch} of {place.app_id}, but the checkpoint at {place.checkpoint} {ends}: it was "
                 "restored from an older copy, or files of it are missing.",
                 Either(OutsideAct("restore the newer checkpoint"), recover_command(*resolved.flow.recovered_by)),
-                path=str(ref.checkpoint),
+                path=str(place.checkpoint),
             )
 
 

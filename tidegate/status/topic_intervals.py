@@ -39,13 +39,13 @@ def read(bootstrap: str, layout: Layout, pipeline: Pipeline, flow: Flow, now: da
         return intervals.read(layout, pipeline, flow, now)
     if source.intervals is None:
         return None
-    table, ref = layout.table(flow.target.name), checkpoint.current(layout, pipeline, flow)
+    table, place = layout.table(flow.target.name), checkpoint.current(layout, pipeline, flow)
     first = freshness.oldest(table, "_timestamp")
     if first is None:
         return Completeness(unit=source.intervals.unit, intervals=())
-    last_committed = progress.read(ref.checkpoint).last_committed
-    committed = None if last_committed is None else progress.planned_batch(ref.checkpoint, last_committed)
-    _, _, ranges = topics.unread_ranges(bootstrap, source, table, layout, ref, committed)
+    last_committed = progress.read(place.checkpoint).last_committed
+    committed = None if last_committed is None else progress.planned_batch(place.checkpoint, last_committed)
+    _, _, ranges = topics.unread_ranges(bootstrap, source, table, place, committed)
     starts = {partition: begin for partition, (begin, _) in ranges.items()}
     answers = kafka.next_timestamps(bootstrap, source.topic, starts)
     # What did not answer, or has a time that cannot be right, may be of any interval.

@@ -13,7 +13,6 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from tidegate.checkpoints.rewrite import JudgedRewrite
-    from tidegate.layout import Layout
     from tidegate.place import Place
     from tidegate.resolution import ResolvedFlow
     from tidegate.states import RefusedBy
@@ -28,18 +27,18 @@ class Wait:
     """One sentence without a full stop."""
 
 
-def of_batch(layout: Layout, resolved: ResolvedFlow, ref: Place, batch_id: int) -> Wait | None:
+def of_batch(resolved: ResolvedFlow, place: Place, batch_id: int) -> Wait | None:
     """The wait of the pending batch, if neither a decision nor what refused it has changed since."""
-    decision = refusal.decision(ref, batch_id)
+    decision = refusal.decision(place, batch_id)
     if decision is not None and decision.action == "take":
         return None
-    note = refusal.recorded(ref)
+    note = refusal.recorded(place)
     if note.get("batch_id") != batch_id:
         return None
     flow, waits = resolved.flow, f"waits: batch {batch_id}"
     try:
         if "schema_change_id" in note:
-            schema_change_id = evolution.open_schema_change(layout, resolved)
+            schema_change_id = evolution.open_schema_change(place.layout, resolved)
             reason = f"{waits} was refused by its frozen contract; schema change {schema_change_id} needs an answer"
             return Wait(by="contract", reason=reason) if schema_change_id is not None else None
         code = {"code_fingerprint": resolved.code_fingerprint()}
@@ -68,7 +67,7 @@ def _has(note: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
 
 
 def of_limits(
-    resolved: ResolvedFlow, ref: Place, judged: JudgedRewrite | None, *, swap_pending: bool, batch: int | None
+    resolved: ResolvedFlow, place: Place, judged: JudgedRewrite | None, *, swap_pending: bool, batch: int | None
 ) -> Wait | None:
     """The wait of a swap, or of a batch that compares a snapshot, whose numbers exceed the limits.
 
@@ -76,7 +75,7 @@ def of_limits(
         judged: The refused rewrite, whose numbers nobody has accepted.
         batch: The pending batch.
     """
-    if judged is None or judged.app_id != ref.app_id:
+    if judged is None or judged.app_id != place.app_id:
         return None
     # Raised limits count from the next plan on.
     if not resolved.pipeline.rewrite_limits_of(resolved.flow).exceeded(judged.impact):

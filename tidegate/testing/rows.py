@@ -146,7 +146,7 @@ def _context(pipeline: str, flow: str, *, gated: bool = False) -> Iterator[FlowC
             ),
             resolved=resolved,
             kind=kind.load(resolved.flow),
-            ref=Place(layout, pipeline, flow, resolved.flow.checkpoint_version, 0),
+            place=Place(layout, pipeline, flow, resolved.flow.checkpoint_version, 0),
             work=Stream(),
             transform=import_function(resolved.flow.transform, "transform") if resolved.flow.transform else None,
             gate=_gate(resolved, layout) if gated else None,

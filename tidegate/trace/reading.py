@@ -26,7 +26,7 @@ class Reading:
 
     layout: Layout
     flow: ResolvedFlow
-    ref: Place
+    place: Place
     number: int
     """Of the source among those of the flow's query."""
     next_version: int
@@ -35,14 +35,14 @@ class Reading:
     @classmethod
     def of(cls, layout: Layout, flow: ResolvedFlow, table: str) -> Reading | None:
         """The position in a source table after the last committed batch; None if the checkpoint cannot be read."""
-        ref = checkpoint.current(layout, flow.pipeline, flow.flow)
+        place = checkpoint.current(layout, flow.pipeline, flow.flow)
         try:
-            next_version = _next_version(layout, flow, ref, table)
+            next_version = _next_version(flow, place, table)
         except CheckpointError:
             return None
         # The query of a stateful flow reads heartbeats before its source.
         number = flow.flow.source_tables.index(table) + flow.flow.kind.stateful
-        return cls(layout=layout, flow=flow, ref=ref, number=number, next_version=next_version)
+        return cls(layout=layout, flow=flow, place=place, number=number, next_version=next_version)
 
     def explain(self, version: int, ledger: Ledger) -> tuple[str, ...]:
         """Why a row that this version of the source added is in neither target nor quarantine.
@@ -68,14 +68,14 @@ class Reading:
     @property
     def app_id(self) -> str:
         """The transaction id of the checkpoint's stream."""
-        return f"{self._name}/v{self.ref.version}/{self.ref.refresh}"
+        return f"{self._name}/v{self.place.version}/{self.place.refresh}"
 
     @property
     def _name(self) -> str:
         return f"{self.flow.pipeline.name}/{self.flow.flow.name}"
 
     def _waiting(self, version: int) -> str:
-        batch = refusal.waiting_batch(self.ref)
+        batch = refusal.waiting_batch(self.place)
         if batch is not None:
             return f"{self._name} has not read version {version} yet: batch {batch} was refused and waits"
         return f"{self._name} has not read version {version} yet"
@@ -91,13 +91,13 @@ class Reading:
         return sorted({row["batch_id"] for row in rows if _includes(row, version, self.number)})
 
 
-def _next_version(layout: Layout, flow: ResolvedFlow, ref: Place, table: str) -> int:
-    folder = ref.checkpoint
+def _next_version(flow: ResolvedFlow, place: Place, table: str) -> int:
+    folder = place.checkpoint
     committed = progress.read(folder).last_committed
     if committed is None:
         return 0
     if flow.flow.sources:
-        return vector.of_batch(ref, committed, flow.flow.source_tables)[table] + 1
+        return vector.of_batch(place, committed, flow.flow.source_tables)[table] + 1
     planned = progress.planned_batch(folder, committed)
     position = planned.delta_positions(2)[1] if flow.flow.kind.stateful else planned.delta
     return 0 if position is None else position.pin + 1

@@ -240,10 +240,10 @@ def test_a_refused_backfill_is_on_the_pages_of_its_flow_and_of_its_run(client: C
     loss = Impact(before=355, after=0, deleted=355, changed=0, added=0, read=427, quarantined=427)
     flights = registry.load("flights")
     silver = flights.flow("silver")
-    ref = checkpoint.current(lake.layout, flights, silver)
+    place = checkpoint.current(lake.layout, flights, silver)
     what = "backfill 3 of 2013-01-01"
-    judged = JudgedRewrite(what=what, app_id=ref.windows_app_id, impact=loss, reasons=(loss.phrase("deleted"),))
-    rewrite.record(ref, judged)
+    judged = JudgedRewrite(what=what, app_id=place.windows_app_id, impact=loss, reasons=(loss.phrase("deleted"),))
+    rewrite.record(place, judged)
     report = FlowReport(
         flow="silver",
         target=silver.target.name,

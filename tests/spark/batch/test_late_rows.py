@@ -291,9 +291,9 @@ def test_a_heartbeat_counts_as_a_commit_of_bronze(
 ) -> None:
     """Of one of an earlier release only the time is known."""
     context = timed()
-    heartbeats.create(context.ref)
+    heartbeats.create(context.place)
     between = Heartbeat(event_time=lateness.micros(minute(5)), at=at, app_id="an earlier one", version=version)
-    heartbeats.append(context.ref, between)
+    heartbeats.append(context.place, between)
 
     line = run(context, 0, FIRST, SECOND)
 
@@ -307,13 +307,13 @@ def test_a_heartbeat_that_came_after_a_batch_of_bronze_does_not_make_its_rows_la
 ) -> None:
     """As in a refresh, which reads again what an earlier checkpoint read before its heartbeats."""
     context = timed()
-    heartbeats.create(context.ref)
+    heartbeats.create(context.place)
     later = Heartbeat(event_time=lateness.micros(minute(60)), at=0, app_id="an earlier one", version=20)
-    heartbeats.append(context.ref, later)
+    heartbeats.append(context.place, later)
 
     lines = [run(context, number, batch) for number, batch in enumerate((FIRST, SECOND))]
     own = dataclasses.replace(later, version=21, app_id=context.app_id)
-    heartbeats.append(context.ref, own)
+    heartbeats.append(context.place, own)
     lines.append(run(context, 2, THIRD))
 
     assert [line.late for line in lines] == [0, 1, 2], "but after a heartbeat of its own it does not go back"

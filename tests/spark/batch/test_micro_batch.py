@@ -236,8 +236,8 @@ def test_the_decision_to_take_a_batch_out_is_cleared_once_the_batch_is_recorded(
 ) -> None:
     context = latest()
     plan_batch(context, 1)
-    refusal.record(context.ref, {"batch_id": 1})
-    refusal.decide(context.ref, LATEST, by="ada", reason="of another airport")
+    refusal.record(context.place, {"batch_id": 1})
+    refusal.decide(context.place, LATEST, by="ada", reason="of another airport")
 
     Batch(context).run()
     assert context.work.decision(context, 1, "take") is not None, "another batch was recorded"

@@ -207,8 +207,8 @@ def test_a_file_that_became_unreadable_since_the_split_stops_the_rerun(flow: Cal
 def test_a_skipped_file_is_quarantined_without_being_read(flow: Callable[..., FlowContext]) -> None:
     context = flow()
     good, poison = land(context, "good.json", '{"id": 1}\n'), land(context, "poison.json", '{"id": 2}\n')
-    ref = checkpoint.current(context.layout, context.pipeline, BRONZE)
-    overrides.skip(ref, BRONZE, "poison.json", by="ada", reason="crashes the driver")
+    place = checkpoint.current(context.layout, context.pipeline, BRONZE)
+    overrides.skip(place, BRONZE, "poison.json", by="ada", reason="crashes the driver")
 
     result = split_and_write(context, good, poison)
 
@@ -338,8 +338,8 @@ def test_messages_of_a_recreated_topic_are_new_although_their_offsets_are_the_sa
 
     def record_topic(version: int, topic_id: str) -> None:
         recorded = topic.CheckpointTopic(topic="clicks", topic_id=topic_id, cluster_id="")
-        ref = Place(flow(CLICKS).layout, "orders", "clicks", version, 0)
-        topic.record(ref, recorded)
+        place = Place(flow(CLICKS).layout, "orders", "clicks", version, 0)
+        topic.record(place, recorded)
 
     def written_and_already_read(messages: list[tuple[Any, ...]], batch_id: int = 0, **more: int) -> tuple[int, int]:
         context = flow(CLICKS, **more)

@@ -67,7 +67,7 @@ class Snapshots:
         assert context.source_table is not None
         write_table(context.source_table, _BRONZE, *self.rows)
         name, files = f"2026-01-{self.days:02}", {path: int(modified.timestamp() * 1000)}
-        snapshots.announce(context.ref, name, files)
+        snapshots.announce(context.place, name, files)
 
     def process(self, batch_id: int, **options: Any) -> BatchRecord | None:
         """The ledger line of a batch; None if it writes nothing."""
@@ -158,7 +158,7 @@ def test_a_snapshot_without_files_deletes_all_rows_once_that_is_accepted(compare
     compared.land(lines({1: 10, 2: 20}))
     compared.process(0)
     context = compared.context()
-    snapshots.announce(context.ref, "2026-01-31", {})
+    snapshots.announce(context.place, "2026-01-31", {})
 
     with pytest.raises(RewriteRefusedError, match="it would delete 2 of 2 rows"):
         compared.process(1)
@@ -167,7 +167,7 @@ def test_a_snapshot_without_files_deletes_all_rows_once_that_is_accepted(compare
 
     assert keys(line) == (2, 0, 2, 0)
     assert compared.orders() == {}
-    snapshots.announce(context.ref, "2026-02-01", {})
+    snapshots.announce(context.place, "2026-02-01", {})
     assert compared.process(2) is None, "neither has rows"
 
 

@@ -60,7 +60,7 @@ def test_a_batch_that_breaks_the_rule_waits_until_it_is_accepted_and_then_counts
     assert {row[0] for row in stored(context, "id")} == {*range(8), *range(10, 18), 99}, "nothing of it was written"
     assert progress.read(context.checkpoint).pending_batch == 2
     record_refusal(context, raised.value)
-    refusal.decide(context.ref, context.flow, by="ada", reason="a holiday", action="accept")
+    refusal.decide(context.place, context.flow, by="ada", reason="a holiday", action="accept")
 
     process(context, 2, *orders(20, 3))
     process(context, 3, *orders(30, 4))
@@ -70,7 +70,7 @@ def test_a_batch_that_breaks_the_rule_waits_until_it_is_accepted_and_then_counts
     assert (accepted.success, accepted.observed) == (False, 3)
     assert accepted.note.endswith("; accepted by ada: a holiday")
     assert context.report.verdicts[4].results[0].note.endswith("median 8 of 3 earlier batches")
-    assert refusal.decision(context.ref, 2) is None, "the decision is cleared with its batch"
+    assert refusal.decision(context.place, 2) is None, "the decision is cleared with its batch"
 
 
 def test_a_value_that_is_no_number_counts_as_null_and_is_no_earlier_value(latest: Open) -> None:
@@ -112,7 +112,7 @@ def test_a_taken_out_or_a_staged_batch_is_not_measured(latest: Open) -> None:
     with pytest.raises(BatchHeldError) as raised:
         process(context, 0, *orders(0, 2))
     record_refusal(context, raised.value)
-    refusal.decide(context.ref, context.flow, by="ada", reason="wrong")
+    refusal.decide(context.place, context.flow, by="ada", reason="wrong")
 
     process(context, 0, *orders(0, 2))
 
@@ -169,7 +169,7 @@ def test_recomputed_groups_are_held_and_accepted(latest: Open) -> None:
     assert "quarantine accept" in raised.value.message
     assert "quarantine take" not in raised.value.message, "groups cannot be quarantined"
     record_refusal(context, raised.value)
-    refusal.decide(context.ref, context.flow, by="ada", reason="x", action="accept")
+    refusal.decide(context.place, context.flow, by="ada", reason="x", action="accept")
 
     recompute()
 

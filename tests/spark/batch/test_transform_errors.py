@@ -291,8 +291,8 @@ def test_a_batch_that_a_person_takes_out_needs_no_transform_and_no_gate(latest: 
     plan_batch(context, 0)
     with pytest.raises(TransformRefusedError) as caught:
         split(context, *numbered(4, 1, 2))
-    refusal.record(context.ref, caught.value.waits_for())
-    refusal.decide(context.ref, LATEST, by="ada", reason="of another airport")
+    refusal.record(context.place, caught.value.waits_for())
+    refusal.decide(context.place, LATEST, by="ada", reason="of another airport")
 
     result = split(context, *numbered(4, 1, 2))
 

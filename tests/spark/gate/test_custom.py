@@ -175,7 +175,7 @@ def record(layout: Layout, verdict: Verdict) -> None:
         """The attributes that `ledger.record_verdict` reads."""
 
         pipeline = type("Pipeline", (), {"name": "flights"})
-        ref, run_key, attempt = REF, "run", "a"
+        place, run_key, attempt = REF, "run", "a"
         request = RunRequest(dag_id="flights", run_id="run")
 
     context: Any = Context()

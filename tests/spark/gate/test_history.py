@@ -45,7 +45,7 @@ def record(layout: Layout, batch_id: int, observed: float | None, outcome: Any =
         run_key="run-1",
         request=RunRequest(dag_id="flights", run_id="run-1", mode=other.get("mode", "incremental")),
         attempt="a1",
-        ref=SimpleNamespace(version=other.get("version", 2), refresh=other.get("refresh", 0)),
+        place=SimpleNamespace(version=other.get("version", 2), refresh=other.get("refresh", 0)),
     )
     ledger.record_verdict(cast("FlowContext", context), verdict)
 

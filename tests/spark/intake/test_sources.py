@@ -70,9 +70,9 @@ def test_each_partition_starts_after_the_highest_offset_in_bronze(
     rows = [(topic, topic_id, partition, offset) for partition, offset in ((0, 7), (0, 3), (2, 0))]
     orders.write_table(context.target, COLUMNS, *rows)
     assert json.loads(sources._starting_offsets(context, source)) == {topic: {"0": 8, "1": -2, "2": 1, "3": -2}}
-    checkpoint.record_refresh_origin(context.ref, {"mode": "full_refresh"})
+    checkpoint.record_refresh_origin(context.place, {"mode": "full_refresh"})
     assert sources._starting_offsets(context, source) != "earliest"
-    checkpoint.record_refresh_origin(context.ref, {"mode": "reingest"})
+    checkpoint.record_refresh_origin(context.place, {"mode": "reingest"})
     assert sources._starting_offsets(context, source) == "earliest"
 
 
@@ -91,7 +91,7 @@ def test_a_topic_that_was_created_again_is_read_by_the_next_version_from_its_beg
 ) -> None:
     context, topic = context_of(1), source.topic
     sources._starting_offsets(context, source)
-    recorded = topics_of_checkpoints.recorded(context.ref)
+    recorded = topics_of_checkpoints.recorded(context.place)
     assert recorded is not None
     orders.write_table(context.target, COLUMNS, (topic, recorded.topic_id, 0, 4))
     topics.recreate(broker, topic, 4)
@@ -105,7 +105,7 @@ def test_a_topic_that_was_created_again_is_read_by_the_next_version_from_its_beg
     context = context_of(2)
 
     assert sources._starting_offsets(context, source) == "earliest", "bronze has only messages of the old topic"
-    before, recorded = recorded, topics_of_checkpoints.recorded(context.ref)
+    before, recorded = recorded, topics_of_checkpoints.recorded(context.place)
     assert recorded is not None and recorded.topic_id != before.topic_id
     sources.check_topic(context, source, recorded)
 
@@ -118,12 +118,12 @@ def test_a_partition_starts_after_deleted_messages_only_if_the_gap_was_accepted(
     orders.write_table(context.target, COLUMNS, (topic, topic_id, 0, 3), (topic, topic_id, 1, 9))
     topics.delete_before(broker, topic, 6)
     for mode in ("full_refresh", "reingest"):
-        checkpoint.record_refresh_origin(context.ref, {"mode": mode})
+        checkpoint.record_refresh_origin(context.place, {"mode": mode})
         with pytest.raises(GapError, match=r"accept-gap orders clicks 0:4-5 "):
             sources._starting_offsets(context, source)
     gap.accept(FlowPlace(context.layout, "orders", "clicks"), topic, topic_id, {0: (4, 5)}, by="ada", reason="tests")
     assert sources._starting_offsets(context, source) == "earliest"
-    checkpoint.record_refresh_origin(context.ref, {"mode": "full_refresh"})
+    checkpoint.record_refresh_origin(context.place, {"mode": "full_refresh"})
 
     starts = json.loads(sources._starting_offsets(context, source))
 

@@ -153,7 +153,7 @@ def test_a_rebuild_from_the_present_rows_finds_the_same_rows_late_whatever_the_c
     assert by_increments == [4, 6, 7], "before -10, -1 and 19, by the commits before their own"
     ahead = lateness.micros(minute(1000))
     beat = heartbeats.Heartbeat(event_time=ahead, at=lateness.micros(minute(-5000)), app_id="an earlier one", version=9)
-    heartbeats.append(context.ref, beat)
+    heartbeats.append(context.place, beat)
     rebuild = opened(spark, tmp_path, version=2, skew="3 days")
 
     with patch("tidegate.probes.delta.served_ranges", return_value=[(1, 1)]):
@@ -180,7 +180,7 @@ def test_an_idle_flow_writes_a_heartbeat_after_which_older_rows_are_late(spark: 
     ingest(context, after + 1, [record(2, after - 71), record(3, after - 69)])
     flows.run_flow(context)
     assert (late(context), written(context)) == ([2], [1, 3])
-    assert len(heartbeats.read(context.ref)) == 1, "the next is due in an hour"
+    assert len(heartbeats.read(context.place)) == 1, "the next is due in an hour"
 
 
 def test_a_heartbeat_waits_while_a_flow_that_reads_heartbeats_runs(spark: SparkSession, tmp_path: Path) -> None:
@@ -193,8 +193,8 @@ def test_a_heartbeat_waits_while_a_flow_that_reads_heartbeats_runs(spark: SparkS
     with lease.hold(spark, context.layout, (checkpoint_resource("orders", WINDOWS.name),), what="attempt a2 of orders"):
         flows.run_flow(context)
 
-    assert heartbeats.read(context.ref) == []
+    assert heartbeats.read(context.place) == []
     [note] = context.report.notes
     assert note.startswith("a heartbeat is due and waits for the next run: checkpoint:orders/windows is held by")
     flows.run_flow(context)
-    assert len(heartbeats.read(context.ref)) == 1
+    assert len(heartbeats.read(context.place)) == 1

@@ -173,14 +173,14 @@ class Payments:
         resolved = dataclasses.replace(
             resolved_flow(self.flow, Pipeline(name="orders", flows=flows)), code=getattr(self, "code", None)
         )
-        ref = dataclasses.replace(context.ref, flow=self.flow.name)
+        place = dataclasses.replace(context.place, flow=self.flow.name)
         from tidegate.spark.kinds import kind
 
         report = dataclasses.replace(context.report, flow=self.flow.name, target=self.flow.target.name)
         return dataclasses.replace(
             context,
             resolved=resolved,
-            ref=ref,
+            place=place,
             kind=kind.load(self.flow),
             run=dataclasses.replace(context.run, report=report),
         )

@@ -48,7 +48,7 @@ def test_a_refresh_opens_when_the_half_written_backfill_of_its_checkpoint_is_fin
     finished = []
 
     def run(of: FlowContext, pending: backfill.Backfill) -> None:
-        finished.append((of.ref.refresh, [path.name for path in context.checkpoint.parent.iterdir()]))
+        finished.append((of.place.refresh, [path.name for path in context.checkpoint.parent.iterdir()]))
         pending_work.write(of, dataclasses.replace(pending, done=True))
 
     monkeypatch.setattr(backfill, "_run", run)
@@ -56,8 +56,8 @@ def test_a_refresh_opens_when_the_half_written_backfill_of_its_checkpoint_is_fin
     refreshed = flow.refresh_once(context)
 
     assert finished == [(0, ["0"])]
-    assert refreshed.ref.refresh == 1
-    assert flow.refresh_once(refreshed).ref.refresh == 1
+    assert refreshed.place.refresh == 1
+    assert flow.refresh_once(refreshed).place.refresh == 1
     assert len(finished) == 1
 
 
@@ -72,7 +72,7 @@ def test_a_refresh_does_not_run_a_backfill_that_has_written_nothing(
     refreshed = flow.refresh_once(context)
     pending_work.settle(refreshed, backfill.Backfill)
 
-    assert (refreshed.ref.refresh, pending_work.numbers(context), refreshed.report.notes) == (1, [], [])
+    assert (refreshed.place.refresh, pending_work.numbers(context), refreshed.report.notes) == (1, [], [])
 
 
 @pytest.mark.parametrize(("table", "lines"), [("live", [APP_ID]), ("quarantine", [])])
@@ -91,7 +91,7 @@ def test_a_new_version_drops_a_half_written_backfill_records_what_the_table_has_
     monkeypatch.setattr(tables, "version_of", lambda *_: 5)
     monkeypatch.setattr(micro_batch, "recorded_in_target", from_commit)
     monkeypatch.setattr(
-        ledger, "record_batch", lambda context, line: recorded.append((context.ref.version, line.app_id))
+        ledger, "record_batch", lambda context, line: recorded.append((context.place.version, line.app_id))
     )
 
     pending_work.settle(newer, backfill.Backfill)
@@ -142,7 +142,7 @@ def test_a_job_is_finished_if_a_table_has_its_number_and_else_dropped(
     monkeypatch.setattr(type(job), "pending", classmethod(lambda *_: job))
     monkeypatch.setattr(type(job), "finish", lambda *_: done.append("finish"))
     monkeypatch.setattr(type(job), "drop", lambda *_: done.append("drop"))
-    own, path = job.app_id(context.ref), getattr(context, table)
+    own, path = job.app_id(context.place), getattr(context, table)
     for written in ({}, {own: 2}, {"orders/silver/v1/0": 3}, {own: 3}):
         monkeypatch.setattr(tables, "transactions", lambda _, at, found=written: found if at == path else {})
         pending_work.settle(context, type(job))
@@ -155,12 +155,12 @@ def test_a_job_is_finished_if_a_table_has_its_number_and_else_dropped(
 
 def test_a_replay_that_has_claimed_nothing_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     context = silver(tmp_path)
-    pending_jobs.CLAIM.write(context.ref, PendingReplay(by="ada"))
-    monkeypatch.setattr(tables, "transactions", lambda *_: {context.ref.replays_app_id: 7})
+    pending_jobs.CLAIM.write(context.place, PendingReplay(by="ada"))
+    monkeypatch.setattr(tables, "transactions", lambda *_: {context.place.replays_app_id: 7})
 
     pending_work.settle(context, replay.Replay)
 
-    assert (pending_jobs.read(context.ref), context.report.notes) == ((), [])
+    assert (pending_jobs.read(context.place), context.report.notes) == ((), [])
 
 
 def test_a_run_settles_every_kind_of_job_and_each_has_one_recovery(

@@ -321,7 +321,7 @@ def test_a_replacement_of_a_joined_source_of_which_nothing_was_read_is_detected(
         context = orders.flow_context(spark, tmp_path, joined, version=began)
         assert context.source_table is not None
         orders.write_table(context.source_table, "id int", (1,))
-        vector.note_starts(context.ref, {"silver.latest": 0, "silver.orders": began})
+        vector.note_starts(context.place, {"silver.latest": 0, "silver.orders": began})
         position(context, 0, 3)
         with (context.checkpoint / "offsets" / "0").open("a") as offsets:
             offsets.write("\n-")
@@ -336,5 +336,5 @@ def test_without_a_source_table_there_is_no_replacement(spark: SparkSession, tmp
 
 
 def test_the_next_refresh_has_its_own_transaction_id(spark: SparkSession, tmp_path: Path) -> None:
-    ref = swap.next_refresh(orders.flow_context(spark, tmp_path, orders.GOLD, version=3, refresh=1).ref)
-    assert (ref.app_id, json.dumps([ref.version, ref.refresh])) == ("orders/gold/v3/2", "[3, 2]")
+    place = swap.next_refresh(orders.flow_context(spark, tmp_path, orders.GOLD, version=3, refresh=1).place)
+    assert (place.app_id, json.dumps([place.version, place.refresh])) == ("orders/gold/v3/2", "[3, 2]")

@@ -128,7 +128,7 @@ def added(place: Path, flow: Flow, transform: Callable[[DataFrame], DataFrame]) 
         other,
         resolved=resolved(pipeline).flow(flow.name),
         kind=kind.load(flow),
-        ref=dataclasses.replace(other.ref, flow=flow.name),
+        place=dataclasses.replace(other.place, flow=flow.name),
         run=dataclasses.replace(other.run, report=report),
     )
 

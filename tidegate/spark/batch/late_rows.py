@@ -85,9 +85,9 @@ def judge(
     declared = context.flow.watermark
     if declared is None:
         return None
-    measured, beats = _measured(context, rows, batch_id), heartbeats.read(context.ref)
+    measured, beats = _measured(context, rows, batch_id), heartbeats.read(context.place)
     before_batch = None if context.work.of_entries else batch_id
-    start = heartbeats.watermark(context.ref, beats, declared.delay_seconds, before_batch)
+    start = heartbeats.watermark(context.place, beats, declared.delay_seconds, before_batch)
     counted = [Arrival(version=each.version, newest=each.newest) for each in measured]
     # A refresh reads again what came before later heartbeats.
     newest = max((each.version for each in measured if each.version is not None), default=-1)
@@ -143,8 +143,8 @@ def of_batch(context: FlowContext, assigned: DataFrame, columns: Sequence[str | 
         # Another output row of the same source row may be the late one.
         F.greatest((F.unix_micros("_watermark") - event_time) / _SECOND, F.lit(0.0)).alias("_late_seconds"),
         F.lit(context.app_id).alias("_app_id"),
-        F.lit(context.ref.version).alias("_checkpoint_version"),
-        F.lit(context.ref.refresh).alias("_refresh"),
+        F.lit(context.place.version).alias("_checkpoint_version"),
+        F.lit(context.place.refresh).alias("_refresh"),
         F.lit(batch_id).cast("bigint").alias("_batch_id"),
     )
 
@@ -162,7 +162,7 @@ def of_checkpoint(context: FlowContext, spark: SparkSession) -> DataFrame:
     """The late rows of all batches of a checkpoint, and of replays into its table: ``_row_id string``."""
     if not tables.exists(context.late):
         return local.from_rows(spark, [], "_row_id string")
-    own = (F.col("_checkpoint_version") == context.ref.version) & (F.col("_refresh") == context.ref.refresh)
+    own = (F.col("_checkpoint_version") == context.place.version) & (F.col("_refresh") == context.place.refresh)
     return tables.read(spark, context.late).where(own).select("_row_id").distinct()
 
 

@@ -29,6 +29,6 @@ def _run_columns(context: FlowContext) -> dict[str, Any]:
         "mode": context.request.mode,
         "requested_by": context.request.requested_by or None,
         "attempt": context.attempt,
-        "checkpoint_version": context.ref.version,
-        "refresh": context.ref.refresh,
+        "checkpoint_version": context.place.version,
+        "refresh": context.place.refresh,
     }

@@ -129,7 +129,7 @@ def record_batch(context: FlowContext, record: BatchRecord) -> None:
     """Step 5: record the ledger line, once."""
     ledger.record_batch(context, record)
     if context.work.decision(context, record.batch_id) is not None:
-        refusal.clear_decision(context.ref, record.batch_id)
+        refusal.clear_decision(context.place, record.batch_id)
     context.record_batch(record)
 
 

@@ -89,5 +89,5 @@ def by_numbers(text: str) -> Column:
 
 
 def _orders_paths_by_numbers(context: FlowContext) -> bool:
-    sidecar = checkpoint.versions(context.ref).get(context.ref.version)
+    sidecar = checkpoint.versions(context.place).get(context.place.version)
     return sidecar is None or sidecar.paths_by_numbers

@@ -29,7 +29,7 @@ def check(context: FlowContext) -> Proven:
     Raises:
         TableInDoubtError: The history of one of them is not proven.
     """
-    proven = proofs.check(context.layout, context.resolved, context.ref, context.proven)
+    proven = proofs.check(context.resolved, context.place, context.proven)
     context.proven.update(proven.tables)
     return proven
 
@@ -40,16 +40,16 @@ def adopt(context: FlowContext) -> None:
     The first run with a checkpoint that has no note takes what the tables are as known.
     """
     proven = check(context)
-    note = history.read(context.ref)
+    note = history.read(context.place)
     if note is not None:
         if proven.foreign != note.foreign:
-            history.write(context.ref, batch=note.batch, positions=note.positions, foreign=proven.foreign)
+            history.write(context.place, batch=note.batch, positions=note.positions, foreign=proven.foreign)
         return
     state = progress.read(context.checkpoint)
     positions = dict(proven.known.positions)
     if state.last_committed is not None:
         positions = _own(context, proven) | _read(context, state.last_committed) | positions
-    history.write(context.ref, batch=state.last_committed, positions=positions, foreign=proven.foreign)
+    history.write(context.place, batch=state.last_committed, positions=positions, foreign=proven.foreign)
 
 
 def begin(context: FlowContext, batch_id: int, target: Path | None = None) -> dict[str, Position]:
@@ -70,7 +70,7 @@ def begin(context: FlowContext, batch_id: int, target: Path | None = None) -> di
     if isinstance(context.work, Stream) and target is None:
         batch = batch_id
         positions |= _read(context, batch_id, proven.tables)
-    history.write(context.ref, batch=batch, positions=positions, foreign=proven.foreign)
+    history.write(context.place, batch=batch, positions=positions, foreign=proven.foreign)
     return positions
 
 
@@ -85,10 +85,10 @@ def end(context: FlowContext, target: Path | None = None) -> None:
     """
     proven = check(context)
     positions = {**proven.known.positions, **_own(context, proven, target)}
-    history.write(context.ref, batch=proven.known.batch, positions=positions, foreign=proven.foreign)
+    history.write(context.place, batch=proven.known.batch, positions=positions, foreign=proven.foreign)
     newest = proven.tables.get(context.target)
-    if newest is not None and newest.app_id == context.ref.app_id:
-        LAST_WRITTEN.write(context.ref, LastWritten(batch=newest.batch_id))
+    if newest is not None and newest.app_id == context.place.app_id:
+        LAST_WRITTEN.write(context.place, LastWritten(batch=newest.batch_id))
 
 
 def _own(context: FlowContext, proven: Proven, target: Path | None = None) -> dict[str, Position]:

@@ -90,7 +90,7 @@ def apply_backfill(
     existing = _entries_of_checkpoint(context, passed.sparkSession).select("_row_id").distinct()
     replayed = passed.join(existing, "_row_id", "left_semi").withColumn("_passed", F.lit(True))
     judged = entries.withColumn("_passed", F.lit(False)).unionByName(replayed, allowMissingColumns=True)
-    own = f"t._checkpoint_version = {context.ref.version} AND t._refresh = {context.ref.refresh}"
+    own = f"t._checkpoint_version = {context.place.version} AND t._refresh = {context.place.refresh}"
     changed_at = F.timestamp_millis(F.lit(planned_ms))
     reason = f"backfill {batch_id}"
     # An earlier replay may have claimed and returned it: the undo of that replay must not open it again.
@@ -148,8 +148,8 @@ def _entries(context: FlowContext, refused: DataFrame, batch_id: int, planned_ms
             for name, kind in LIFECYCLE_COLUMNS.items()
         ],
         F.lit(context.app_id).alias("_app_id"),
-        F.lit(context.ref.version).alias("_checkpoint_version"),
-        F.lit(context.ref.refresh).alias("_refresh"),
+        F.lit(context.place.version).alias("_checkpoint_version"),
+        F.lit(context.place.refresh).alias("_refresh"),
         F.lit(batch_id).cast("bigint").alias("_batch_id"),
     )
 
@@ -246,5 +246,5 @@ def _entries_of_checkpoint(context: FlowContext, spark: SparkSession, version: i
     entries = tables.read(spark, context.quarantine, version)
     entries = entries.where("level = 'row' AND state NOT IN ('replayed', 'withdrawn')")
     return entries.where(
-        (F.col("_checkpoint_version") == context.ref.version) & (F.col("_refresh") == context.ref.refresh)
+        (F.col("_checkpoint_version") == context.place.version) & (F.col("_refresh") == context.place.refresh)
     )

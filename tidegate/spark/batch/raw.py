@@ -82,8 +82,8 @@ def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decisi
     """
     if context.work.of_entries:
         return _returned_messages(context, batch, batch_id)
-    source, ref = sources.topic_of(context), context.ref
-    recorded = topic.recorded(ref)
+    source, place = sources.topic_of(context), context.place
+    recorded = topic.recorded(place)
     topic_id = recorded.topic_id if recorded is not None else ""
     messages = topic_messages.check(context, batch, lambda: context.work.planned_offsets(context, batch_id))
     if messages.read == 0:
@@ -190,7 +190,7 @@ def _skipped_files(context: FlowContext, unread: dict[str, int]) -> dict[str, Ch
     if context.work.of_entries:
         return {}
     folder = context.layout.landing(context.flow.source.path)
-    marked = overrides.skipped_files(context.ref)
+    marked = overrides.skipped_files(context.place)
     paths = {str(folder / file) for file in marked} & unread.keys()
     return {path: landing.unread_file(FileId(path, unread[path]), overrides.RULE) for path in paths}
 
@@ -239,7 +239,7 @@ def _unread_files(context: FlowContext, spark: SparkSession, listed: dict[str, i
     if context.work.is_first_read(context):
         return listed
     assert isinstance(context.flow.source, FileSource)
-    moved = landing_folder.of(context.ref, context.flow.source)
+    moved = landing_folder.of(context.place, context.flow.source)
     names = [(str(name),) for file in file_id.of_paths(listed) for name in moved.names(file)]
     candidates = local.from_rows(spark, names, "_file_id string")
     existing: set[str] = set()

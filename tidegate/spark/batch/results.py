@@ -144,7 +144,7 @@ def _appended(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFram
 
 
 def _has_exact_ids(context: FlowContext) -> bool:
-    sidecar = checkpoint.versions(context.ref).get(context.ref.version)
+    sidecar = checkpoint.versions(context.place).get(context.place.version)
     return sidecar is None or sidecar.exact_ids
 
 

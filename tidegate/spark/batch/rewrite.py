@@ -121,12 +121,12 @@ def check(
         for each in limits.exceeded(impact)
         if judged is None or getattr(impact, each) > getattr(judged, each)
     }
-    earlier = rewrite.recorded(context.ref)
+    earlier = rewrite.recorded(context.place)
     accepted = set(context.request.accept)
     if earlier is not None and earlier.app_id == context.app_id and instead is not None:
         accepted |= set(earlier.accepted)
     # What a recovery loses was accepted before it began.
-    if impact.deleted <= checkpoint.refresh_origin(context.ref).get("lost", 0):
+    if impact.deleted <= checkpoint.refresh_origin(context.place).get("lost", 0):
         accepted.add(acceptance(flow, "deleted", impact.deleted))
     reasons = tuple(reason for name, reason in needed.items() if name not in accepted)
     accepting = _accepting(context, tuple(needed), is_begun=instead is not None or judged is not None)
@@ -146,7 +146,7 @@ def check(
         accepted=() if reasons else tuple(needed),
         run_key=context.run_key,
     )
-    rewrite.record(context.ref, record)
+    rewrite.record(context.place, record)
     if reasons:
         correct = instead or OutsideAct("give the command again")
         raise RewriteRefusedError(

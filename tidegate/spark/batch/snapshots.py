@@ -209,8 +209,8 @@ def _chosen(context: FlowContext, batch_id: int, decision: Decision) -> Snapshot
 
     A batch that has written rows of an earlier one, or was held and is accepted by a person, keeps that.
     """
-    ref = context.ref
-    before, newest = snapshots.compared(ref), snapshots.announced(ref)
+    place = context.place
+    before, newest = snapshots.compared(place), snapshots.announced(place)
     is_bound = decision.quarantined or context.work.decision(context, batch_id) is not None
     if before is not None and before.batch_id == batch_id and is_bound:
         return before.snapshot
@@ -218,7 +218,7 @@ def _chosen(context: FlowContext, batch_id: int, decision: Decision) -> Snapshot
         before is not None and before.batch_id < batch_id and before.snapshot.number == newest.number
     ):
         return None
-    snapshots.choose(ref, batch_id, newest)
+    snapshots.choose(place, batch_id, newest)
     return newest
 
 

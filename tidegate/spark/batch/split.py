@@ -147,7 +147,7 @@ def check_commit(context: FlowContext, split: Split, commit: tables.Commit) -> N
             f"{count(split.expected_rows, 'row')} to be written to {context.target}, but its commit {commit.version} reports {reported:,}.",
             Then(
                 OutsideAct("report it with the run's report"),
-                new_version(context.ref.version, "set {} to derive the table again"),
+                new_version(context.place.version, "set {} to derive the table again"),
             ),
         )
 

@@ -110,11 +110,11 @@ class Stream(Work):
 
     def is_first_read(self, context: FlowContext) -> bool:
         """In the flow's first checkpoint: Spark's source log lists no file and no message twice."""
-        return (context.ref.version, context.ref.refresh) == (1, 0)
+        return (context.place.version, context.place.refresh) == (1, 0)
 
     def decision(self, context: FlowContext, batch_id: int, action: Action | None = None) -> BatchDecision | None:
         """As a person decided after the batch was refused."""
-        return refusal.decision(context.ref, batch_id, action)
+        return refusal.decision(context.place, batch_id, action)
 
 
 @dataclass(frozen=True)
@@ -125,4 +125,4 @@ class Staged(Stream):
 
     def target(self, context: FlowContext) -> Path:
         """The staging table of the checkpoint."""
-        return context.ref.staging
+        return context.place.staging

@@ -130,10 +130,10 @@ def bind_topic(context: FlowContext, source: KafkaSource) -> tuple[topic.Checkpo
         SourceError: The topic does not exist, or no broker answers.
     """
     current = kafka.describe(context.stores.kafka, source.topic, PROBE_SECONDS, source.isolation)
-    ref, ids = context.ref, {"topic_id": current.topic_id, "cluster_id": current.cluster_id}
-    topic.check(ref, source.topic, bootstrap=context.stores.kafka, **ids)
-    checkpoint_topic = topic.of_version(ref, source.topic, **ids)
-    topic.record(ref, checkpoint_topic)
+    place, ids = context.place, {"topic_id": current.topic_id, "cluster_id": current.cluster_id}
+    topic.check(place, source.topic, bootstrap=context.stores.kafka, **ids)
+    checkpoint_topic = topic.of_version(place, source.topic, **ids)
+    topic.record(place, checkpoint_topic)
     return checkpoint_topic, current
 
 
@@ -147,7 +147,7 @@ def check_topic(context: FlowContext, source: KafkaSource, checkpoint_topic: top
     topic_id = kafka.topic_id(context.stores.kafka, source.topic, PROBE_SECONDS)
     if checkpoint_topic.topic_id and topic_id != checkpoint_topic.topic_id:
         raise TopicReplacedError(
-            context.flow.name, context.ref.version, source.topic, expected=checkpoint_topic.topic_id, actual=topic_id
+            context.flow.name, context.place.version, source.topic, expected=checkpoint_topic.topic_id, actual=topic_id
         )
 
 
@@ -166,11 +166,11 @@ def needs_refresh_for_gap(context: FlowContext, source: KafkaSource) -> bool:
         return False
     checkpoint_topic, current = bind_topic(context, source)
     if state.last_committed is None:
-        read = topic.next_offsets(context.ref, checkpoint_topic)
+        read = topic.next_offsets(context.place, checkpoint_topic)
     else:
         read = progress.planned_batch(context.checkpoint, state.last_committed).kafka_offsets(source.topic)
     first_offsets = {partition: begin for partition, (begin, _) in current.bounds.items()}
-    topics.check_gap(context.layout, context.ref, checkpoint_topic, read, first_offsets, context.live)
+    topics.check_gap(context.place, checkpoint_topic, read, first_offsets, context.live)
     return bool(topics.unaccepted_gap(read, first_offsets, checkpoint_topic, context.live))
 
 
@@ -183,13 +183,13 @@ def _starting_offsets(context: FlowContext, source: KafkaSource) -> str:
     checkpoint_topic, current = bind_topic(context, source)
     if progress.read(context.checkpoint).last_planned is not None:
         return "earliest"
-    read = topic.next_offsets(context.ref, checkpoint_topic)
+    read = topic.next_offsets(context.place, checkpoint_topic)
     for partition, next_offset in topics.next_offsets_in_table(context.target, checkpoint_topic).items():
         read[partition] = max(next_offset, read.get(partition, 0))
     first_offsets = {partition: begin for partition, (begin, _) in current.bounds.items()}
     topics.check_not_truncated(source.topic, read, {partition: end for partition, (_, end) in current.bounds.items()})
-    topics.check_gap(context.layout, context.ref, checkpoint_topic, read, first_offsets, context.target)
-    if not read or checkpoint.reads_again(context.ref):
+    topics.check_gap(context.place, checkpoint_topic, read, first_offsets, context.target)
+    if not read or checkpoint.reads_again(context.place):
         return "earliest"
     starts = {
         str(partition): max(read[partition], begin) if partition in read else -2

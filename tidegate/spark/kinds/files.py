@@ -59,7 +59,7 @@ def _in_gaps(context: FlowContext, window: Window | None) -> tuple[LandedFile, .
 
 def _returned(context: FlowContext, rules: Mapping[str, Any], entries: Entries) -> Mapping[str, Any]:
     """By path, because a corrected file has another modification time than its entry."""
-    moved = landing_folder.of(context.ref, _source(context))
+    moved = landing_folder.of(context.place, _source(context))
     by_path = {FileId.parse(name).path: broken for name, broken in rules.items()}
     paths = {entry["_row_id"]: moved.present(FileId.parse(entry["_row_id"])).path for entry in entries}
     return {name: by_path[path] for name, path in paths.items() if path in by_path}
@@ -68,7 +68,7 @@ def _returned(context: FlowContext, rules: Mapping[str, Any], entries: Entries) 
 def _sides(context: FlowContext, pins: Pins) -> Sides:
     """The records of landed files that the flow has read, and that are still as they were. They are read once more."""
     source = _source(context)
-    moved = landing_folder.of(context.ref, source)
+    moved = landing_folder.of(context.place, source)
     actual = tables.read(context.spark, context.live, pins.version).withColumn("_file_id", F.expr(file_id.OF_BRONZE))
     rows_by_id = {row["_file_id"]: row["count"] for row in actual.groupBy("_file_id").count().collect()}
     landed = files.list_files(context.layout.landing(source.path), source.glob).files
@@ -106,15 +106,15 @@ def _sides(context: FlowContext, pins: Pins) -> Sides:
 def _listed(context: FlowContext, pins: Pins) -> set[str]:
     """The files that the pinned batches had listed."""
     listed: set[str] = set()
-    for ref, batch in pins.batches.items():
-        folder = ref.checkpoint
+    for place, batch in pins.batches.items():
+        folder = place.checkpoint
         for file in progress.source_files(folder, up_to=progress.planned_batch(folder, batch).log_offset):
             listed.add(str(file.id))
     return listed
 
 
 def _needs_refresh(context: FlowContext) -> bool:
-    return landing_folder.is_moved(context.ref, _source(context))
+    return landing_folder.is_moved(context.place, _source(context))
 
 
 def _source(context: FlowContext) -> FileSource:

@@ -36,7 +36,7 @@ def _read_stream(context: FlowContext) -> DataFrame:
     """
     _check_columns(context)
     paths = zip(context.flow.source_tables, context.source_paths, strict=True)
-    starts = vector.note_starts(context.ref, {table: tables.version(context.spark, path) for table, path in paths})
+    starts = vector.note_starts(context.place, {table: tables.version(context.spark, path) for table, path in paths})
     parts = []
     for number, feed in enumerate(context.flow.feeds):
         changes = sources.changes_of(context, feed, starts[feed.table] + 1 if number else None)
@@ -94,7 +94,7 @@ def _split(context: FlowContext, batch: DataFrame, batch_id: int, _decision: Dec
 
 def _versions(context: FlowContext, batch_id: int) -> dict[str, int]:
     """The vector of a batch, not before that of an earlier one: one may have read a newer version, in place of a vacuumed one."""
-    pins = vector.of_batch(context.ref, batch_id, context.flow.source_tables)
+    pins = vector.of_batch(context.place, batch_id, context.flow.source_tables)
     read = tables.source_versions(context.spark, context.target, context.app_id)
     return {table: max(pin, read.get(table, pin)) for table, pin in pins.items()}
 

@@ -118,10 +118,10 @@ def _sides(context: FlowContext, pins: Pins) -> Sides:
 def _read_offsets(context: FlowContext, pins: Pins, topic_id: str) -> dict[int, int]:
     """The offset that follows those that the pinned batches had read, by partition of the present topic."""
     name, ends = sources.topic_of(context).topic, dict[int, int]()
-    for ref, batch in pins.batches.items():
-        recorded = topic.recorded(ref)
+    for place, batch in pins.batches.items():
+        recorded = topic.recorded(place)
         if recorded is not None and recorded.topic_id == topic_id:
-            read = progress.planned_batch(ref.checkpoint, batch).kafka_offsets(name)
+            read = progress.planned_batch(place.checkpoint, batch).kafka_offsets(name)
             ends = {each: max(read.get(each, 0), ends.get(each, 0)) for each in read.keys() | ends.keys()}
     return ends
 

@@ -107,7 +107,7 @@ def source_rows(context: FlowContext, keys: DataFrame, pending: Backfill) -> Dat
 
 
 def _raising_path(context: FlowContext, pending: Backfill) -> Path:
-    return WINDOWS.folder(context.ref) / f"{pending.number}.raising"
+    return WINDOWS.folder(context.place) / f"{pending.number}.raising"
 
 
 def _raising(context: FlowContext, pending: Backfill) -> DataFrame | None:
@@ -209,7 +209,7 @@ def _read_stream(context: FlowContext) -> DataFrame:
     if context.flow.watermark is None:
         return sources.change_feed(context)
     # Flows that read the table with its heartbeats need both from the beginning.
-    heartbeats.create(context.ref)
+    heartbeats.create(context.place)
     return whole_commits.stream(context)
 
 
@@ -220,7 +220,7 @@ def _split(context: FlowContext, batch: DataFrame, batch_id: int, decision: Deci
 
 
 def _drained(context: FlowContext) -> None:
-    beat = idle.heartbeat_due(context.layout, context.resolved, context.ref, pendulum.now("UTC"))
+    beat = idle.heartbeat_due(context.resolved, context.place, pendulum.now("UTC"))
     if beat is None:
         return
     # A reader that runs has found out whether heartbeats are unread, and so how many rows a batch may have: one that comes now would
@@ -233,7 +233,7 @@ def _drained(context: FlowContext) -> None:
     holder = f"attempt {context.attempt} of {context.pipeline.name}, for a heartbeat"
     try:
         with lease.hold(context.spark, context.layout, tuple(readers), what=holder):
-            heartbeats.append(context.ref, beat)
+            heartbeats.append(context.place, beat)
     except LeaseHeldError as error:
         context.report.notes.append(f"a heartbeat is due and waits for the next run: {error.message}")
         return

@@ -41,8 +41,8 @@ def _read_stream(context: FlowContext) -> DataFrame:
     """The announcements of snapshots, after that of a new one: each makes a batch, which reads the rows itself."""
     candidates = find(context.layout, context.pipeline, context.flow)
     if candidates.newest is not None:
-        snapshots.announce(context.ref, candidates.newest.name, candidates.files)
-    folder = snapshots.SNAPSHOTS.folder(context.ref)
+        snapshots.announce(context.place, candidates.newest.name, candidates.files)
+    folder = snapshots.SNAPSHOTS.folder(context.place)
     folder.mkdir(parents=True, exist_ok=True)
     return context.spark.readStream.format("text").option("maxFileAge", "3650000d").load(str(folder))
 
@@ -54,9 +54,9 @@ def _split(context: FlowContext, batch: DataFrame, batch_id: int, decision: Deci
 
 def _retire_entries(context: FlowContext) -> None:
     """Close the entries of snapshots before the compared one, whose records it has again, or not any more."""
-    done = snapshots.compared(context.ref)
+    done = snapshots.compared(context.place)
     if done is not None:
-        decisions.retire_batches_before(context.ref, done.batch_id, f"snapshot {done.snapshot.name}")
+        decisions.retire_batches_before(context.place, done.batch_id, f"snapshot {done.snapshot.name}")
 
 
 def _all_keys(context: FlowContext, _window: Window | None, _pending: Backfill) -> DataFrame:
@@ -69,7 +69,7 @@ def _split_keys(context: FlowContext, _keys: DataFrame, pending: Backfill, decis
     layout = context.layout
     candidates, snapshot = (
         find(layout, context.pipeline, context.flow),
-        snapshots.announced(context.ref),
+        snapshots.announced(context.place),
     )
     if candidates.newest is not None:
         snapshot = Snapshot(number=-1, name=candidates.newest.name, files=candidates.files)
@@ -79,8 +79,8 @@ def _split_keys(context: FlowContext, _keys: DataFrame, pending: Backfill, decis
 
 def _sides(context: FlowContext, pins: Pins) -> Sides:
     """The rows of the snapshot that the table's last batch compared; rows that it lacks and that stay are left out."""
-    done = snapshots.compared(context.ref)
-    snapshot = None if done is None else done.by(pins.batches[context.ref])
+    done = snapshots.compared(context.place)
+    snapshot = None if done is None else done.by(pins.batches[context.place])
     if snapshot is None:
         raise RequestError(
             f"flow {context.flow.name!r} cannot be verified: it is not known which snapshot its table has",

@@ -92,7 +92,9 @@ def _evaluate(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFram
         rows.count()
     except Exception as error:
         if ordered.NOT_ADDED in str(error):
-            raise SourceRewrittenError(context.flow.name, context.flow.source_tables[0], context.ref.version) from None
+            raise SourceRewrittenError(
+                context.flow.name, context.flow.source_tables[0], context.place.version
+            ) from None
         if (raised := value_error(error)) is None:
             raise
         problem = "on some row; without its result, all later ones of its key would be wrong"
@@ -115,7 +117,7 @@ def _check_written(context: FlowContext, record: BatchRecord) -> None:
     """The state that this attempt made must be that of the results which the target has."""
     if record.code_fingerprint != context.with_fingerprints(record).code_fingerprint:
         raise StateCodeChangedError(
-            context.flow.name, record.batch_id, context.ref.version, str(context.flow.transform)
+            context.flow.name, record.batch_id, context.place.version, str(context.flow.transform)
         )
 
 

@@ -108,7 +108,7 @@ def backfill(context: FlowContext, window: Window) -> None:
         RewriteRefusedError: It would delete or quarantine more rows than the flow's limits allow; nothing was written.
         TidegateError: As for a micro-batch. If a critical expectation refuses the result, the table is unchanged.
     """
-    last = last_window(context.ref, Backfill)
+    last = last_window(context.place, Backfill)
     if last is not None and last.request_id == context.request.request_id and last.done:
         context.report.notes.append(ALREADY_DONE)
         return

@@ -84,7 +84,7 @@ class PendingWork(PendingWindow, Job):
     @classmethod
     def pending(cls, context: FlowContext) -> Self | None:
         """The last one, unless it is done."""
-        last = last_window(context.ref, cls)
+        last = last_window(context.place, cls)
         return None if last is None or last.done else last
 
     def drop(self, context: FlowContext) -> None:
@@ -102,24 +102,24 @@ Stored = TypeVar("Stored", bound=PendingWork)
 
 def numbers(context: FlowContext) -> list[int]:
     """The numbers of all stored backfills or reingests of the flow, ascending."""
-    return WINDOWS.numbers(context.ref)
+    return WINDOWS.numbers(context.place)
 
 
 def read(context: FlowContext, number: int, kind: type[Stored]) -> Stored:
     """One of them; raises `DamagedFileError` if its file does not have the content that `write` gave it."""
-    work = WINDOWS.read_as(context.ref, number, kind)
+    work = WINDOWS.read_as(context.place, number, kind)
     assert work is not None
     return work
 
 
 def write(context: FlowContext, work: PendingWork) -> None:
     """Store one, or replace it, atomically."""
-    WINDOWS.write(context.ref, work.number, work)
+    WINDOWS.write(context.place, work.number, work)
 
 
 def drop(context: FlowContext, number: int) -> None:
     """Delete one that has written nothing."""
-    WINDOWS.clear(context.ref, number)
+    WINDOWS.clear(context.place, number)
 
 
 def record_superseded(context: FlowContext, work: PendingWork) -> None:
@@ -130,13 +130,13 @@ def record_superseded(context: FlowContext, work: PendingWork) -> None:
     kind = None if context.flow.target.keys else "append"
     for path in (context.live, context.quarantine):
         for app_id, number in tables.transactions(context.spark, path).items():
-            ref = context.ref.of_stream(identity.stream_app_id(app_id))
-            if ref is None or app_id != ref.windows_app_id or number != work.number:
+            earlier = context.place.of_stream(identity.stream_app_id(app_id))
+            if earlier is None or app_id != earlier.windows_app_id or number != work.number:
                 continue
-            own = dataclasses.replace(context, ref=ref).doing(work)
+            own = dataclasses.replace(context, place=earlier).doing(work)
             note = (
-                f"{identity.label(app_id, number, kind)} of checkpoint v{ref.version}/{ref.refresh} was half-written and is not finished: "
-                "the new checkpoint reads its rows again"
+                f"{identity.label(app_id, number, kind)} of checkpoint v{earlier.version}/{earlier.refresh} was half-written and is not "
+                "finished: the new checkpoint reads its rows again"
             )
             if (
                 path == context.live
@@ -149,4 +149,4 @@ def record_superseded(context: FlowContext, work: PendingWork) -> None:
 
 def folder(context: FlowContext) -> Path:
     """The folder of the flow's files, and of the keys of its backfills."""
-    return WINDOWS.folder(context.ref)
+    return WINDOWS.folder(context.place)

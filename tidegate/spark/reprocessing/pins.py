@@ -61,9 +61,9 @@ class Pins(Work):
         """The version of the first source table."""
         return next(iter(self.source_versions.values()))
 
-    def app_id(self, ref: Place) -> str:
+    def app_id(self, place: Place) -> str:
         """The checkpoint's, under which nothing is written."""
-        return ref.app_id
+        return place.app_id
 
     def planned_ms(self, context: FlowContext, batch_id: int) -> int:
         """When the verification began."""
@@ -111,19 +111,19 @@ def pin(context: FlowContext) -> FlowContext:
     version, entries_version, transactions, batches = _stable_versions(context)
     if not batches:
         raise _never_written(context)
-    ref = max(batches, key=_age)
-    if flow.target.keys and ref.version != flow.checkpoint_version:
+    place = max(batches, key=_age)
+    if flow.target.keys and place.version != flow.checkpoint_version:
         raise RequestError(
-            f"flow {flow.name!r}: table {flow.target.name!r} was written by v{ref.version}, and v{flow.checkpoint_version} "
+            f"flow {flow.name!r}: table {flow.target.name!r} was written by v{place.version}, and v{flow.checkpoint_version} "
             "is not swapped in yet.",
             Command.tidegate("run", name, "--flow", flow.name, says="run it first: {}"),
         )
-    pinned = dataclasses.replace(context, ref=ref)
+    pinned = dataclasses.replace(context, place=place)
     _check_whole(pinned)
     pins = Pins(
         version=version,
         batches=batches,
-        source_versions=_source_versions(pinned, batches[ref]),
+        source_versions=_source_versions(pinned, batches[place]),
         entries_version=entries_version,
         planned_at_ms=int(pendulum.now("UTC").timestamp() * 1000),
     )
@@ -142,24 +142,24 @@ def _stable_versions(context: FlowContext) -> tuple[int, int | None, dict[str, i
 
 
 def _batches(context: FlowContext, transactions: Mapping[str, int]) -> dict[Place, int]:
-    written = {ref: batch for app_id, batch in transactions.items() if (ref := context.ref.of_stream(app_id))}
+    written = {place: batch for app_id, batch in transactions.items() if (place := context.place.of_stream(app_id))}
     batches = {}
-    for ref, batch in written.items():
-        folder = ref.checkpoint
+    for place, batch in written.items():
+        folder = place.checkpoint
         try:
             last = max(batch, progress.read(folder).last_committed or 0)
             progress.planned_batch(folder, last)
         except CheckpointCorruptError:
-            if ref == max(written, key=_age):
+            if place == max(written, key=_age):
                 raise
             # That of an earlier version or refresh is not needed any more, and may be lost.
             continue
-        batches[ref] = last
+        batches[place] = last
     return batches
 
 
-def _age(ref: Place) -> tuple[int, int]:
-    return ref.version, ref.refresh
+def _age(place: Place) -> tuple[int, int]:
+    return place.version, place.refresh
 
 
 def _versions(context: FlowContext) -> tuple[int, int | None]:
@@ -179,9 +179,9 @@ def _source_versions(context: FlowContext, batch_id: int) -> dict[str, int]:
     if len(names) == 1:
         return {names[0]: _readable(context, names[0], planned.delta, planned.delta.pin)}
     positions = planned.delta_positions(len(names))
-    pinned = vector.of_batch(context.ref, batch_id, names)
+    pinned = vector.of_batch(context.place, batch_id, names)
     # A batch reads a newer version in place of one that VACUUM took, and later batches read none before it.
-    read = tables.source_versions(context.spark, context.live, context.ref.app_id)
+    read = tables.source_versions(context.spark, context.live, context.place.app_id)
     return {
         name: _readable(context, name, position, max(pinned[name], read.get(name, 0)))
         for name, position in zip(names, positions, strict=True)
@@ -237,7 +237,7 @@ def _is_complete(path: Path, position: DeltaPosition) -> bool:
 def _check_whole(context: FlowContext) -> None:
     """Raise `WriteConflictError` if a backfill, a replay or an undo has written quarantine or table, and not yet the other."""
     names = (context.pipeline.name, context.flow.name)
-    started = [job.what for job in unfinished.jobs(context.ref, context.flow)]
+    started = [job.what for job in unfinished.jobs(context.place, context.flow)]
     if started:
         raise WriteConflictError(
             f"flow {context.flow.name!r}: {' and '.join(started)} may have written a part of its rows.",
@@ -253,14 +253,14 @@ def _check_whole(context: FlowContext) -> None:
 
 def _check_not_ahead(context: FlowContext, pins: Pins, transactions: Mapping[str, int]) -> None:
     """Raise `WriteConflictError` if the last backfill read a newer version of the source than the increments."""
-    number = transactions.get(context.ref.windows_app_id)
+    number = transactions.get(context.place.windows_app_id)
     if not pins.source_versions or number is None or number not in pending_work.numbers(context):
         return
     derived = pending_work.read(context, number, Backfill).source_versions(context.flow)
     ahead = [table for table, version in pins.source_versions.items() if derived.get(table, version) > version]
     if ahead:
         raise WriteConflictError(
-            f"flow {context.flow.name!r}: {identity.label(context.ref.windows_app_id, number)} read a newer version of "
+            f"flow {context.flow.name!r}: {identity.label(context.place.windows_app_id, number)} read a newer version of "
             f"{', '.join(ahead)} than the increments.",
             _run_and_verify(context),
         )

@@ -47,12 +47,12 @@ def accept_loss(context: FlowContext, damages: Sequence[Damage]) -> int:
         return 0
     if loss.acceptance not in context.request.accept:
         raise LossNotAcceptedError([(pipeline, loss.flow, loss.what, loss.acceptance)])
-    decided = [each for each in overrides.history(context.ref) if each.act == "loss"]
+    decided = [each for each in overrides.history(context.place) if each.act == "loss"]
     if not decided or (decided[-1].lost, decided[-1].what) != (loss.number, loss.what):
         by = context.request.requested_by or "unknown"
         reason = f"accepted with the recovery {context.run_key}"
         overrides.record(
-            context.ref,
+            context.place,
             Override(act="loss", by=by, reason=reason, lost=loss.number, what=loss.what),
         )
     ledger.record_gaps(layout, pipeline, flow)
@@ -63,7 +63,7 @@ def set_damaged_aside(context: FlowContext) -> None:
     """Move what cannot be read of the flow's tables aside: the end of a log that is cut off, or a folder without a readable version."""
     layout = context.layout
     moved = []
-    for path in damage.own_paths(context.ref, context.flow):
+    for path in damage.own_paths(context.place, context.flow):
         aside = layout.aside(path, pendulum.now("UTC").format("YYYYMMDDTHHmmss"))
         readable = delta_history.readable_version(path)
         if readable is None:
@@ -90,17 +90,17 @@ def open_refresh(context: FlowContext, damages: Sequence[Damage], lost: int) -> 
 
     Its number is behind those of all transactions, also after a folder of checkpoints was put back or lost.
     """
-    paths = evidence.own_tables(context.ref, context.flow)
-    used = [context.ref.refresh]
+    paths = evidence.own_tables(context.place, context.flow)
+    used = [context.place.refresh]
     for path in paths:
-        refs = (context.ref.of_stream(app_id) for app_id in delta.writers(path, context.app_id))
-        used += [ref.refresh for ref in refs if ref is not None and ref.version == context.ref.version]
+        places = (context.place.of_stream(app_id) for app_id in delta.writers(path, context.app_id))
+        used += [place.refresh for place in places if place is not None and place.version == context.place.version]
     sql = (
         f"SELECT coalesce(max(refresh), 0)::BIGINT AS refresh FROM delta_table WHERE flow = '{context.flow.name}' "
-        f"AND checkpoint_version = {context.ref.version}"
+        f"AND checkpoint_version = {context.place.version}"
     )
     used += [int(line["refresh"]) for line in store.select(context.layout.ops(context.pipeline.name, "ledger"), sql)]
-    ref: Place = dataclasses.replace(context.ref, refresh=max(used) + 1)
+    place: Place = dataclasses.replace(context.place, refresh=max(used) + 1)
     origin = {
         "mode": damage.ORIGIN,
         "run_key": context.run_key,
@@ -109,12 +109,12 @@ def open_refresh(context: FlowContext, damages: Sequence[Damage], lost: int) -> 
         "lost": lost,
         "damages": [json_codec.to_plain(each) for each in damages],
     }
-    checkpoint.record_refresh_origin(ref, origin)
-    return context.refreshed(ref)
+    checkpoint.record_refresh_origin(place, origin)
+    return context.refreshed(place)
 
 
 def finish(context: FlowContext) -> None:
     """Note that the recovery of the flow is done, so that it is not continued any more."""
-    origin = checkpoint.refresh_origin(context.ref)
+    origin = checkpoint.refresh_origin(context.place)
     if origin.get("mode") == damage.ORIGIN and not origin.get("done"):
-        checkpoint.ORIGIN.write(context.ref, {**origin, "done": True})
+        checkpoint.ORIGIN.write(context.place, {**origin, "done": True})

@@ -73,7 +73,7 @@ class Replay(PendingReplay, Job):
     @classmethod
     def pending(cls, context: FlowContext) -> Self | None:
         """The interrupted one; later, while a run writes to staging."""
-        note = CLAIM.read(context.ref)
+        note = CLAIM.read(context.place)
         if note is None or context.target != context.live:
             return None
         claimed = claims.unfinished_claim(context.quarantine)
@@ -99,7 +99,7 @@ class Replay(PendingReplay, Job):
             context.report.notes.append(
                 f"released the entries of the interrupted replay {self.number}: {released} open again"
             )
-        CLAIM.clear(context.ref)
+        CLAIM.clear(context.place)
 
     def planned_ms(self, context: FlowContext, batch_id: int) -> int:
         """When the replay began."""
@@ -109,7 +109,7 @@ class Replay(PendingReplay, Job):
         """The claimed files with their current modification time: they may have been corrected in place."""
         modified: dict[str, int] = {}
         assert isinstance(context.flow.source, FileSource)
-        moved = landing_folder.of(context.ref, context.flow.source)
+        moved = landing_folder.of(context.place, context.flow.source)
         for entry in self.entries:
             source = json.loads(entry["source"])
             path = moved.present_path(source["path"])
@@ -170,7 +170,7 @@ def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
     if context.app_id not in tables.transactions(context.spark, context.live):
         raise RequestError(
             f"flow {context.flow.name!r}: table {context.flow.target.name!r} does not contain data of "
-            f"checkpoint v{context.ref.version} yet, so replayed rows would be lost.",
+            f"checkpoint v{context.place.version} yet, so replayed rows would be lost.",
             Then(
                 Command.tidegate(
                     "run", context.pipeline.name, "--flow", context.flow.name, says="run the flow first: {}"
@@ -180,7 +180,7 @@ def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
         )
     if not dry_run:
         _check_watermark(context)
-        decision.retire(context.ref)
+        decision.retire(context.place)
 
 
 def _check_watermark(context: FlowContext) -> None:
@@ -221,10 +221,10 @@ def claim(context: FlowContext, selection: Selection, *, number: int, first: int
     """Step a: claim entries; None if none match. The claim is noted in files first, so that a later run finds it."""
     by = context.request.requested_by or "tidegate"
     json_codec.write(_claims_file(context), [*_claim_numbers(context), number])
-    CLAIM.write(context.ref, PendingReplay(by=by))
+    CLAIM.write(context.place, PendingReplay(by=by))
     created = claims.create(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
     if created is None:
-        CLAIM.clear(context.ref)
+        CLAIM.clear(context.place)
     return created
 
 
@@ -245,7 +245,7 @@ def _report_earlier(context: FlowContext, numbers: Sequence[int]) -> None:
         return
     lines = store.select(
         context.layout.ops(context.pipeline.name, "ledger"),
-        f"SELECT * FROM delta_table WHERE app_id = '{context.ref.replays_app_id}' AND batch_id IN ({missing}) ORDER BY batch_id",
+        f"SELECT * FROM delta_table WHERE app_id = '{context.place.replays_app_id}' AND batch_id IN ({missing}) ORDER BY batch_id",
     )
     context.report.batches[:0] = [BatchRecord.of_line(line) for line in lines]
 
@@ -270,16 +270,16 @@ def process_claim(context: FlowContext, number: int) -> None:
         failure = translate(error, what="a replay", checkpoint=str(context.checkpoint))
         if not failure.transient and not job.has_begun(context):
             claims.release(context.quarantine, number)
-            CLAIM.clear(context.ref)
+            CLAIM.clear(context.place)
         raise
     claims.settle(context.quarantine, number)
-    CLAIM.clear(context.ref)
+    CLAIM.clear(context.place)
 
 
 def _highest_number(context: FlowContext) -> int:
     """The highest claim number in the quarantine's rows and in the transactions of the tables that a replay writes."""
     paths = (context.quarantine, context.late, context.live)
-    written = [tables.transactions(context.spark, path).get(context.ref.replays_app_id, -1) for path in paths]
+    written = [tables.transactions(context.spark, path).get(context.place.replays_app_id, -1) for path in paths]
     return max(*written, claims.highest_number(context.quarantine))
 
 

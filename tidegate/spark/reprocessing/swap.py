@@ -122,7 +122,7 @@ def is_past_replacement(context: FlowContext) -> bool:
     if reached is None:
         return False
     positions = progress.planned_batch(context.checkpoint, reached).delta_positions(len(context.query_paths))
-    began = {context.layout.table(table): number for table, number in vector.starts(context.ref).items()}
+    began = {context.layout.table(table): number for table, number in vector.starts(context.place).items()}
     return any(
         _is_replaced(context, path, first)
         for path, position in zip(context.query_paths, positions, strict=True)
@@ -143,9 +143,9 @@ def _is_replaced(context: FlowContext, path: Path, first: int) -> bool:
     return any(commit.metadata.get("prepared", {}).get("replaced") for commit in tables.commits(path, first, newest))
 
 
-def next_refresh(ref: Place) -> Place:
+def next_refresh(place: Place) -> Place:
     """The checkpoint of the flow's next full refresh, of the same version."""
-    return replace(ref, refresh=ref.refresh + 1)
+    return replace(place, refresh=place.refresh + 1)
 
 
 def _judge(context: FlowContext, rows: DataFrame, old: DataFrame) -> None:
@@ -162,7 +162,7 @@ def _judge(context: FlowContext, rows: DataFrame, old: DataFrame) -> None:
         read=rows_read(context.layout, context.pipeline.name, context.app_id),
     )
     redo = ("run", context.pipeline.name, "--mode", "full_refresh", "--flow", context.flow.name)
-    what = f"swap of v{context.ref.version}/{context.ref.refresh}"
+    what = f"swap of v{context.place.version}/{context.place.refresh}"
     rewrite.check(context, measured, what, instead=Command.tidegate(*redo, says="derive the table again: {}"))
 
 
@@ -191,6 +191,6 @@ def _record(context: FlowContext, commit: tables.Commit, staged: int) -> BatchRe
 def rekeyed(context: FlowContext) -> bool:
     """Whether the checkpoint version that last wrote the live table had other keys."""
     transactions = tables.transactions(context.spark, context.live)
-    written = [ref.version for app_id in transactions if (ref := context.ref.of_stream(app_id)) is not None]
-    sidecar = checkpoint.versions(context.ref).get(max(written, default=0))
+    written = [place.version for app_id in transactions if (place := context.place.of_stream(app_id)) is not None]
+    sidecar = checkpoint.versions(context.place).get(max(written, default=0))
     return sidecar is None or tuple(sidecar.remembered["keys"]) != context.flow.target.keys

@@ -56,7 +56,7 @@ class Undo(PendingUndo, Job):
     @classmethod
     def pending(cls, context: FlowContext) -> Self | None:
         """The one in progress."""
-        return UNDO.read_as(context.ref, cls)
+        return UNDO.read_as(context.place, cls)
 
     def finish(self, context: FlowContext) -> None:
         """Put back what is left to put back, or record what the table has."""
@@ -65,7 +65,7 @@ class Undo(PendingUndo, Job):
 
     def drop(self, context: FlowContext) -> None:
         """Only its note."""
-        UNDO.clear(context.ref)
+        UNDO.clear(context.place)
 
     def planned_ms(self, context: FlowContext, batch_id: int) -> int:
         """When it was stored."""
@@ -108,7 +108,7 @@ def undo_run(context: FlowContext) -> None:
         if context.request.dry_run:
             _dry_run(context, pending)
             return
-        UNDO.write(context.ref, pending)
+        UNDO.write(context.place, pending)
         _run(context, pending)
 
 
@@ -119,7 +119,7 @@ def _run(context: FlowContext, pending: Undo) -> None:
     own = dataclasses.replace(context, run=dataclasses.replace(context.run, request=request))
     own = own.doing(pending, context.spark.newSession())
     micro_batch.run_steps(own, pending.number, lambda decision: split(own, pending, decision))
-    UNDO.clear(context.ref)
+    UNDO.clear(context.place)
 
 
 def _dry_run(context: FlowContext, pending: Undo) -> None:
@@ -150,7 +150,7 @@ def split(context: FlowContext, pending: Undo, decision: Decision | None) -> Spl
     changed_entries = None if is_decided else undo_entries.changed(context, pending)
     left = pending.left if is_decided else undo_entries.left_together(context, changed_entries, state)
     if left and decision is not None and not is_decided:
-        UNDO.write(context.ref, dataclasses.replace(pending, left=left))
+        UNDO.write(context.place, dataclasses.replace(pending, left=left))
     state = undo_entries.leave(context, state, left)
     if is_filtered := bool(context.flow.target.child_keys or left):
         changes = state.where("_state NOT IN ('changed', 'kept')").select(*changes.columns)
@@ -286,5 +286,5 @@ def _commit(record: BatchRecord) -> Undone:
 
 def _highest_number(context: FlowContext) -> int:
     """The number of the flow's last undo that wrote to the quarantine or to the live table; -1 without one."""
-    app_id = context.ref.undos_app_id
+    app_id = context.place.undos_app_id
     return max(tables.transactions(context.spark, path).get(app_id, -1) for path in (context.quarantine, context.live))

@@ -180,7 +180,7 @@ def _same(name: str, rows: DataFrame, sides: Sides) -> Column:
 def _has_other_code(context: FlowContext) -> bool:
     """Whether the present checkpoint, or a backfill of it, wrote rows with another fingerprint of the transform's module."""
     present = context.resolved.code_fingerprint()
-    ids = f"'{context.ref.app_id}', '{context.ref.windows_app_id}'"
+    ids = f"'{context.place.app_id}', '{context.place.windows_app_id}'"
     sql = f"SELECT * FROM delta_table WHERE app_id IN ({ids}) AND written + upserted > 0"
     lines = store.select(context.layout.ops(context.pipeline.name, "ledger"), sql)
     return any(line["code_fingerprint"] not in (None, present) for line in lines)

@@ -36,7 +36,7 @@ _GAPS_NAMED = 31
 """How many intervals of a state a plan names: the days of a month."""
 
 
-def _backlog(environment: Environment, resolved: ResolvedFlow, ref: Place, committed: PlannedBatch | None) -> Backlog:
+def _backlog(environment: Environment, resolved: ResolvedFlow, place: Place, committed: PlannedBatch | None) -> Backlog:
     """Files that are in no committed batch.
 
     Raises:
@@ -44,16 +44,16 @@ def _backlog(environment: Environment, resolved: ResolvedFlow, ref: Place, commi
         CheckpointCorruptError: The checkpoint's log of files cannot be read.
     """
     layout, source = Layout.of(environment), _source(resolved.flow)
-    folder, checkpoint = layout.landing(source.path), ref.checkpoint
+    folder, checkpoint = layout.landing(source.path), place.checkpoint
     up_to = -1 if committed is None else committed.log_offset
     logged = progress.source_files(checkpoint, up_to=up_to)
-    landing_folder.check(ref, source, logged)
-    moved = landing_folder.of(ref, source)
+    landing_folder.check(place, source, logged)
+    moved = landing_folder.of(place, source)
     read = dict(moved.present(file.id) for file in logged)
     try:
         listing = files.list_files(folder, source.glob)
     except NotDeliveredError as missing:
-        return not_delivered(missing, ref, layout.table(resolved.flow.target.name))
+        return not_delivered(missing, place, layout.table(resolved.flow.target.name))
     new = tuple(file for file in listing.files if file.path not in read)
     return Backlog(
         summary=f"{count(len(new), 'new file')} in {source.path}" if new else f"nothing new in {source.path}",
@@ -66,7 +66,7 @@ def _backlog(environment: Environment, resolved: ResolvedFlow, ref: Place, commi
         # After a crash between listing and planning, the next batch contains the listed files even if they were deleted since.
         has_data=bool(new) or progress.newest_log_batch(checkpoint) > up_to,
         ahead=_shortened([file.path.removeprefix(f"{folder}/") for file in new]),
-        rewritten=len(changed_files.unread(layout, ref.pipeline, resolved.flow, read, listing.files)),
+        rewritten=len(changed_files.unread(layout, place.pipeline, resolved.flow, read, listing.files)),
         ignored=listing.ignored,
         skipped=_skipped_files(listing, source.glob),
     )

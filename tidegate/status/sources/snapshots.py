@@ -120,15 +120,15 @@ def _refused(layout: Layout, pipeline: Pipeline, landing: Flow, interval: Interv
     )
 
 
-def _backlog(environment: Environment, resolved: ResolvedFlow, ref: Place, committed: PlannedBatch | None) -> Backlog:
+def _backlog(environment: Environment, resolved: ResolvedFlow, place: Place, committed: PlannedBatch | None) -> Backlog:
     """The snapshot that the flow compares next, if there is one; raises as `find`.
 
     A batch that was refused waits for a newer snapshot too, which takes its place.
     """
     layout, pipeline, flow = Layout.of(environment), resolved.pipeline, resolved.flow
     table, candidates = flow.source_tables[0], find(layout, pipeline, flow)
-    newest_announced, chosen = snapshots.announced(ref), snapshots.compared(ref)
-    done = None if chosen is None else chosen.by(progress.read(ref.checkpoint).last_committed)
+    newest_announced, chosen = snapshots.announced(place), snapshots.compared(place)
+    done = None if chosen is None else chosen.by(progress.read(place.checkpoint).last_committed)
     name, size = None, 0
     if candidates.newest is not None:
         name, size = candidates.newest.name, sum(file.size for file in candidates.newest.landed)

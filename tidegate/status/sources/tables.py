@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     from tidegate.spec import ChangeFeed, Flow, Pipeline
 
 
-def _backlog(environment: Environment, resolved: ResolvedFlow, ref: Place, committed: PlannedBatch | None) -> Backlog:
-    return backlog_of(Layout.of(environment), resolved, ref, committed)
+def _backlog(environment: Environment, resolved: ResolvedFlow, place: Place, committed: PlannedBatch | None) -> Backlog:
+    return backlog_of(resolved, place, committed)
 
 
-def backlog_of(layout: Layout, resolved: ResolvedFlow, ref: Place, committed: PlannedBatch | None) -> Backlog:
+def backlog_of(resolved: ResolvedFlow, place: Place, committed: PlannedBatch | None) -> Backlog:
     """What a flow has not read of its tables; raises as `of_table`."""
     flow = resolved.flow
     if flow.state is not None and resolved.writer is not None:
-        beats = FlowPlace(layout, resolved.pipeline.name, resolved.writer.name).heartbeats
-        return of_stateful(layout, flow.feeds[0], beats, committed)
-    return of_tables(layout, flow.feeds, committed, vector.starts(ref))
+        beats = FlowPlace(place.layout, resolved.pipeline.name, resolved.writer.name).heartbeats
+        return of_stateful(place.layout, flow.feeds[0], beats, committed)
+    return of_tables(place.layout, flow.feeds, committed, vector.starts(place))
 
 
 def of_table(path: Path, source: ChangeFeed, committed: PlannedBatch | None) -> Backlog:

@@ -34,7 +34,7 @@ BYTES_PER_MESSAGE = 1024
 """Assumed size while no message of a topic has been read: the broker does not report sizes."""
 
 
-def _backlog(environment: Environment, resolved: ResolvedFlow, ref: Place, committed: PlannedBatch | None) -> Backlog:
+def _backlog(environment: Environment, resolved: ResolvedFlow, place: Place, committed: PlannedBatch | None) -> Backlog:
     """Messages of a topic that are in no committed batch.
 
     Their number is that of their offsets and an upper limit: compaction and transactions leave offsets without a message.
@@ -50,9 +50,9 @@ def _backlog(environment: Environment, resolved: ResolvedFlow, ref: Place, commi
     layout, source, bootstrap = Layout.of(environment), _source(resolved.flow), environment.kafka
     target = layout.table(resolved.flow.target.name)
     try:
-        description, positions, ranges = unread_ranges(bootstrap, source, target, layout, ref, committed)
+        description, positions, ranges = unread_ranges(bootstrap, source, target, place, committed)
     except NotDeliveredError as missing:
-        return not_delivered(missing, ref, target)
+        return not_delivered(missing, place, target)
     first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
     pending = sum(end - begin for begin, end in ranges.values())
     unread = {partition: first for partition, (first, end) in ranges.items() if first < end}
@@ -80,8 +80,7 @@ def unread_ranges(
     bootstrap: str,
     source: KafkaSource,
     target: Path,
-    layout: Layout,
-    ref: Place,
+    place: Place,
     committed: PlannedBatch | None,
 ) -> tuple[kafka.Topic, Mapping[int, int], dict[int, tuple[int, int]]]:
     """The topic, the committed positions, and each partition with the offset that is read next and its end.
@@ -91,17 +90,17 @@ def unread_ranges(
     """
     description = kafka.describe(bootstrap, source.topic, isolation=source.isolation)
     ids = {"topic_id": description.topic_id, "cluster_id": description.cluster_id}
-    topic.check(ref, source.topic, bootstrap=bootstrap, **ids)
-    checkpoint_topic = topic.of_version(ref, source.topic, **ids)
+    topic.check(place, source.topic, bootstrap=bootstrap, **ids)
+    checkpoint_topic = topic.of_version(place, source.topic, **ids)
     if committed is not None:
         read = positions = committed.kafka_offsets(source.topic)
     else:
         # A new checkpoint version continues after the older ones; a reingest reads all messages that the topic still has.
-        read = topic.next_offsets(ref, checkpoint_topic)
-        positions = {} if checkpoint.reads_again(ref) else read
+        read = topic.next_offsets(place, checkpoint_topic)
+        positions = {} if checkpoint.reads_again(place) else read
     check_not_truncated(source.topic, read, {partition: end for partition, (_, end) in description.bounds.items()})
     first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
-    check_gap(layout, ref, checkpoint_topic, read, first_offsets, target)
+    check_gap(place, checkpoint_topic, read, first_offsets, target)
     # A partition that is not in the checkpoint is new and read from its beginning. A partition with an accepted gap continues
     # at its first offset.
     return (
@@ -115,8 +114,7 @@ def unread_ranges(
 
 
 def check_gap(
-    layout: Layout,
-    ref: Place,
+    place: Place,
     checkpoint_topic: topic.CheckpointTopic,
     read: Mapping[int, int],
     first_offsets: Mapping[int, int],
@@ -133,9 +131,9 @@ def check_gap(
     Raises:
         GapError: Messages are missing; the error lists their offsets.
     """
-    accepted = gap.accepted(ref)
+    accepted = gap.accepted(place)
     if lost := unaccepted_gap(read, first_offsets, checkpoint_topic, target, accepted):
-        raise GapError(ref.pipeline, ref.flow, checkpoint_topic.topic, lost)
+        raise GapError(place.pipeline, place.flow, checkpoint_topic.topic, lost)
 
 
 def unaccepted_gap(
