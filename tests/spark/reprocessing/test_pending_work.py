@@ -144,7 +144,7 @@ def test_a_job_is_finished_if_a_table_has_its_number_and_else_dropped(
     monkeypatch.setattr(type(job), "drop", lambda *_: done.append("drop"))
     own, path = job.app_id(context.place), getattr(context, table)
     for written in ({}, {own: 2}, {"orders/silver/v1/0": 3}, {own: 3}):
-        monkeypatch.setattr(tables, "transactions", lambda _, at, found=written: found if at == path else {})
+        monkeypatch.setattr(tables, "transactions", lambda _, at, numbers=written: numbers if at == path else {})
         pending_work.settle(context, type(job))
     assert done == ["drop", "drop", "drop", "finish" if (name, table) in BEGUN else "drop"]
 
