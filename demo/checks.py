@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from demo import recompute, recompute_payments
 from tidegate.formatting import count
 from tidegate.layout import Layout
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.probes import delta_table
 from tidegate.quarantine import lifecycle
 from tidegate.report import BatchRecord
@@ -60,7 +60,7 @@ def query(sql: str, **tables: Any) -> list[tuple[Any, ...]]:
 
 def balance(layout: Layout, pipeline: Pipeline) -> Check:
     """Whether every line of the ledger balances: no row without a disposition, and none with two."""
-    lines = table(layout.ops(pipeline.name, "ledger"))
+    lines = table(PipelinePlace(layout, pipeline.name).ops("ledger"))
     plain = [] if lines is None else lines.to_pylist()
     records = [BatchRecord.of_line(line) for line in plain]
     batches = [record for record in records if record.is_batch]
@@ -75,7 +75,7 @@ def balance(layout: Layout, pipeline: Pipeline) -> Check:
 
 def quarantine_states(layout: Layout, pipeline: Pipeline) -> Check:
     """Whether every quarantine entry has one state, and the numbers per state agree with the ledger."""
-    lines = table(layout.ops(pipeline.name, "ledger"))
+    lines = table(PipelinePlace(layout, pipeline.name).ops("ledger"))
     plain = [] if lines is None else lines.to_pylist()
     states: Counter[str] = Counter()
     wrong = 0

@@ -13,6 +13,7 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 from demo.runs import PendingRun
 from tidegate.formatting import count
 from tidegate.layout import Layout
+from tidegate.place import PipelinePlace
 from tidegate.report import FlowReport, RunReport
 
 POLL_SECONDS = 0.25
@@ -21,7 +22,7 @@ _ENDED = ("done", "idle", "refused", "failed", "skipped")
 
 def existing_reports(layout: Layout, dag_id: str) -> frozenset[Path]:
     """The report files of all attempts of a DAG."""
-    return frozenset(layout.reports(dag_id).glob("*/*/report.json"))
+    return frozenset(PipelinePlace(layout, dag_id).reports.glob("*/*/report.json"))
 
 
 def newest_report(layout: Layout, dag_id: str, earlier: frozenset[Path]) -> RunReport | None:

@@ -17,6 +17,7 @@ from demo.runs import RunCrashedError
 from demo.services import DemoServices, check_set_up, set_up
 from tidegate import registry, resolution
 from tidegate.pages import site
+from tidegate.place import PipelinePlace
 from tidegate.spec import Pipeline
 from tidegate.status import lag
 from tidegate.status.lag import Lag
@@ -214,7 +215,7 @@ class Scenario:
         output.heading(self.console, f"Done in {seconds:.0f} seconds" if self.passed else "A check failed")
         short_path, layout = self.services.short_path, self.services.layout
         lake = short_path(layout.lake)
-        reports = [site.export(layout, each, layout.docs(each.name)) for each in self.pipelines]
+        reports = [site.export(layout, each, PipelinePlace(layout, each.name).docs) for each in self.pipelines]
         paths = (*(("Data quality report", page) for page in reports), ("Tables", layout.lake / "tables"))
         for what, path in (*paths, ("Log of Airflow and Spark", self.services.log)):
             self.console.print(f"{what:<26} {short_path(path)}", highlight=False, soft_wrap=True)

@@ -13,7 +13,7 @@ from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.environment import Environment
 from tidegate.errors import LakeVersionError, RequestError
 from tidegate.layout import LAKE_FORMAT, Layout, run_key
-from tidegate.place import AttemptPlace, FlowPlace, Place, RunPlace
+from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace, Place, RunPlace
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def test_paths_are_those_of_the_documentation(layout: Layout) -> None:
     )
     assert AttemptPlace(layout, "flights", "k", "a1").report == lake / "reports/flights/k/a1/report.json"
     assert RunPlace(layout, "flights", "k").request("q1") == lake / "reports/flights/k/q1.request.json"
-    assert layout.docs("flights") == lake / "docs/flights"
-    assert layout.ops("flights", "ledger") == lake / "_ops/flights/ledger"
+    assert PipelinePlace(layout, "flights").docs == lake / "docs/flights"
+    assert PipelinePlace(layout, "flights").ops("ledger") == lake / "_ops/flights/ledger"
 
 
 def test_delta_tables_are_listed_by_the_names_under_which_they_are_queried(layout: Layout) -> None:
@@ -46,7 +46,7 @@ def test_delta_tables_are_listed_by_the_names_under_which_they_are_queried(layou
         "quarantine.flights.silver": FlowPlace(layout, "flights", "silver").quarantine,
         "late.flights.silver": FlowPlace(layout, "flights", "silver").late,
         "heartbeats.flights.silver": FlowPlace(layout, "flights", "silver").heartbeats,
-        "ops.flights.ledger": layout.ops("flights", "ledger"),
+        "ops.flights.ledger": PipelinePlace(layout, "flights").ops("ledger"),
     }
     for path in (*tables.values(), Place(layout, "flights", "silver", 2, 0).staging):
         (path / "_delta_log").mkdir(parents=True)
@@ -82,10 +82,9 @@ def test_run_keys_are_readable_valid_and_unique(layout: Layout) -> None:
     one, two = run_key("scheduled__2026-01-01T00:00:00+00:00"), run_key("scheduled__2026-01-01T00:00:00 00:00")
     assert one.startswith("scheduled-2026-01-01T00-00-00-00-00-")
     assert one != two
+    reports = PipelinePlace(layout, "flights").reports
     for run_id in ("", "../../etc", "manual__" + "x" * 300, "ä/ö"):
-        assert AttemptPlace(layout, "flights", run_key(run_id), "a1").report.parent.parent.parent == layout.reports(
-            "flights"
-        )
+        assert AttemptPlace(layout, "flights", run_key(run_id), "a1").report.parents[2] == reports
         assert len(run_key(run_id)) < 80
 
 

@@ -13,7 +13,7 @@ from tests.with_fields import with_fields
 from tidegate import registry
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
-from tidegate.place import AttemptPlace
+from tidegate.place import AttemptPlace, PipelinePlace
 from tidegate.quarantine.selection import Selection
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spec import (
@@ -127,7 +127,9 @@ def test_a_stored_request_is_read_back_unchanged(layout: Layout) -> None:
     request = check({"flows": ["silver"]})
     request_id = request.write(layout)
     assert RunRequest.read(layout, "flights", request.run_key, request_id) == request
-    assert [path.suffix for path in layout.reports("flights").rglob("*.*")] == [".json"], "no temporary file is left"
+    assert [path.suffix for path in PipelinePlace(layout, "flights").reports.rglob("*.*")] == [".json"], (
+        "no temporary file is left"
+    )
 
 
 @pytest.mark.parametrize("request_id", ["q1", "../q", ""])

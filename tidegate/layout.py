@@ -1,4 +1,4 @@
-"""The layout of the lake and the landing zone; `tidegate.place` has the paths of a flow.
+"""The layout of the lake and the landing zone; `tidegate.place` has those of a pipeline and of a flow.
 
 ::
 
@@ -88,25 +88,6 @@ class Layout:
     def lease_owner(self, resource: str) -> Path:
         """The last holder of a lease, as JSON, beside the locked file."""
         return self.lake / "leases" / f"{quote(resource, safe='')}.owner.json"
-
-    def reports(self, dag_id: str) -> Path:
-        """The folder of all runs of a pipeline."""
-        return self.lake / "reports" / dag_id
-
-    def docs(self, pipeline: str) -> Path:
-        """Where ``tidegate docs`` exports the pages of a pipeline by default."""
-        return self.lake / "docs" / pipeline
-
-    def ops(self, pipeline: str, table: str) -> Path:
-        """A table of Tidegate's own about a pipeline.
-
-        There are the Delta tables ``ledger``, ``verdicts``, ``evolution``, ``progress`` and ``alerts``, and the folder ``schemas``.
-        """
-        return self.lake / "_ops" / pipeline / table
-
-    def plans(self, pipeline: str) -> Path:
-        """Results of `plan`, one line of JSON each."""
-        return self.lake / "_ops" / pipeline / "plans.jsonl"
 
     def open(self) -> None:
         """Create the lake if it does not exist, else check its format.

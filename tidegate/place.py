@@ -1,4 +1,4 @@
-"""The addresses of one flow in the lake, of one of its checkpoints, of a run and of an attempt at it.
+"""The addresses of a pipeline in the lake, of one of its flows, of a checkpoint, of a run and of an attempt at it.
 
 A checkpoint is in ``checkpoints/<pipeline>/<flow>/v<N>/<refresh>``. ``N`` is raised by a person in the declaration; ``refresh`` by a
 full refresh. No checkpoint is deleted. A new path always has a new transaction id, because batch ids start at 0 again and Delta would
@@ -18,12 +18,51 @@ from tidegate.layout import Layout
 
 
 @dataclass(frozen=True)
+class PipelinePlace:
+    """A pipeline in a lake."""
+
+    layout: Layout
+    pipeline: str
+
+    @property
+    def reports(self) -> Path:
+        """The folder of all runs."""
+        return self.layout.lake / "reports" / self.pipeline
+
+    @property
+    def docs(self) -> Path:
+        """Where ``tidegate docs`` exports the pages by default."""
+        return self.layout.lake / "docs" / self.pipeline
+
+    @property
+    def plans(self) -> Path:
+        """Results of `plan`, one line of JSON each."""
+        return self.ops("plans.jsonl")
+
+    def ops(self, table: str) -> Path:
+        """A table of Tidegate's own about the pipeline.
+
+        There are the Delta tables ``ledger``, ``verdicts``, ``evolution``, ``progress`` and ``alerts``, and the folder ``schemas``.
+        """
+        return self.layout.lake / "_ops" / self.pipeline / table
+
+    def flow(self, name: str) -> FlowPlace:
+        """One of its flows."""
+        return FlowPlace(self.layout, self.pipeline, name)
+
+
+@dataclass(frozen=True)
 class FlowPlace:
     """A flow in a lake."""
 
     layout: Layout
     pipeline: str
     flow: str
+
+    @property
+    def of_pipeline(self) -> PipelinePlace:
+        """Its pipeline."""
+        return PipelinePlace(self.layout, self.pipeline)
 
     @property
     def checkpoints(self) -> Path:
@@ -106,7 +145,11 @@ class RunPlace:
 
     def request(self, request_id: str) -> Path:
         """The request of the run, as JSON."""
-        return self.layout.reports(self.pipeline) / _valid_id(self.run_key) / f"{_valid_id(request_id)}.request.json"
+        return (
+            PipelinePlace(self.layout, self.pipeline).reports
+            / _valid_id(self.run_key)
+            / f"{_valid_id(request_id)}.request.json"
+        )
 
     def claims(self, request_id: str) -> Path:
         """The numbers of a replay's claims, as JSON, for its next attempt."""
@@ -125,7 +168,7 @@ class AttemptPlace:
     @property
     def folder(self) -> Path:
         """The folder of the attempt's report."""
-        return self.layout.reports(self.pipeline) / _valid_id(self.run_key) / _valid_id(self.attempt)
+        return PipelinePlace(self.layout, self.pipeline).reports / _valid_id(self.run_key) / _valid_id(self.attempt)
 
     @property
     def report(self) -> Path:

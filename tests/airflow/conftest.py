@@ -95,7 +95,7 @@ import os, pathlib, sys, time
 from tidegate import registry
 from tidegate.environment import Environment
 from tidegate.layout import Layout
-from tidegate.place import AttemptPlace
+from tidegate.place import AttemptPlace, PipelinePlace
 from tidegate.report import BatchRecord, FlowReport, RunReport, Verdict, now
 
 arguments = dict(zip(sys.argv[-8::2], sys.argv[-7::2]))
@@ -121,7 +121,7 @@ def wrote(name, rows, version):
     flow.batches.append(batch)
     flow.state, flow.target_version = "done", version
     line = {{k: v for k, v in vars(batch).items() if k != "rules" and not isinstance(v, dict)}}
-    ledger = layout.ops(dag_id, "ledger")
+    ledger = PipelinePlace(layout, dag_id).ops("ledger")
     ledger.parent.mkdir(parents=True, exist_ok=True)
     write_deltalake(str(ledger), pyarrow.Table.from_pylist([line]), mode="append")
 """

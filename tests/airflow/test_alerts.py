@@ -24,6 +24,7 @@ from tidegate.alerting.episodes import Episode
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.ops import alert_history, plans
+from tidegate.place import PipelinePlace
 
 pytestmark = pytest.mark.airflow
 
@@ -119,7 +120,7 @@ def test_each_opening_and_each_resolution_is_sent_once(
     assert webhook.new_events() == [("flights/bronze", "unreadable", "resolved")]
     evaluate()
     assert webhook.new_events() == []
-    (episode,) = alert_history.episodes(layout, "flights")
+    (episode,) = alert_history.episodes(PipelinePlace(layout, "flights"))
     assert episode.notified == {("opened", "http"), ("resolved", "http")}
     log = capsys.readouterr().out
     assert "sent to http: flights/bronze: unreadable resolved" in log
@@ -136,7 +137,7 @@ def test_the_next_run_sends_the_notifications_of_an_unreachable_channel(
     ) as error:
         evaluate()
     assert "a-secret" not in str(error.value)
-    assert len(alert_history.episodes(layout, "flights")) == 1, "the episode is recorded"
+    assert len(alert_history.episodes(PipelinePlace(layout, "flights"))) == 1, "the episode is recorded"
     webhook.status = 302
     with pytest.raises(TaskFailure, match="the webhook answered 302"):
         evaluate()
@@ -166,10 +167,10 @@ def test_a_notification_that_was_sent_and_not_recorded_is_sent_again(
     connect(monkeypatch, conn_type="http", host=webhook.url)
     append = alert_history.append
 
-    def killed(layout: Layout, pipeline: str, events: Any) -> None:
+    def killed(place: PipelinePlace, events: Any) -> None:
         if any(event.channel for event in events):
             raise KeyboardInterrupt
-        append(layout, pipeline, events)
+        append(place, events)
 
     monkeypatch.setattr(alert_history, "append", killed)
     with pytest.raises(KeyboardInterrupt):
@@ -324,7 +325,7 @@ def test_an_invalid_connection_says_how_to_correct_it_and_loses_no_episode(
     connect(monkeypatch, **fields)
     with pytest.raises(TaskFailure, match=message):
         evaluate()
-    assert len(alert_history.episodes(layout, "flights")) == 1
+    assert len(alert_history.episodes(PipelinePlace(layout, "flights"))) == 1
 
 
 @pytest.mark.parametrize(
@@ -347,17 +348,17 @@ def test_a_missing_package_of_a_channel_is_named(
 
 def test_the_first_evaluation_is_recorded_for_a_pipeline_without_plans(layout: Layout) -> None:
     evaluate()
-    first = plans.last_activity(layout, "flights")
+    first = plans.last_activity(PipelinePlace(layout, "flights"))
     assert first is not None
     evaluate()
-    assert plans.last_activity(layout, "flights") == first
+    assert plans.last_activity(PipelinePlace(layout, "flights")) == first
 
 
 def test_a_broken_history_of_one_pipeline_does_not_stop_notifications_of_others(
     layout: Layout, webhook: Webhook, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connect(monkeypatch, conn_type="http", host=webhook.url)
-    log = layout.ops("clickstream", "alerts") / "_delta_log"
+    log = PipelinePlace(layout, "clickstream").ops("alerts") / "_delta_log"
     log.mkdir(parents=True)
     (log / f"{0:020d}.json").write_text("no log")
     with pytest.raises(TaskFailure, match="the alerts of clickstream were not recorded"):
@@ -378,7 +379,11 @@ def test_episodes_of_a_pipeline_that_is_no_longer_declared_are_resolved_and_sent
     monkeypatch.setattr(status_cache, "declarations", lambda _: declared)
     evaluate()
     assert ("clickstream/bronze", "unreadable", "resolved") in webhook.new_events()
-    before = [episode for episode in alert_history.episodes(layout, "clickstream") if episode.resolved_at is None]
+    before = [
+        episode
+        for episode in alert_history.episodes(PipelinePlace(layout, "clickstream"))
+        if episode.resolved_at is None
+    ]
     assert before == []
     evaluate()
     assert webhook.new_events() == []

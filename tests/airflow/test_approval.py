@@ -15,6 +15,7 @@ from tidegate.airflow.approval import question
 from tidegate.errors import ContractRefusedError
 from tidegate.layout import Layout
 from tidegate.ops import evolution
+from tidegate.place import PipelinePlace
 from tidegate.report import FlowReport, describe_error
 from tidegate.schema.changes import Change
 
@@ -52,7 +53,7 @@ def refused(project_dir: Path) -> Layout:
         version_before=1,
         version_after=1,
     )
-    evolution.record(layout, "flights", [line])
+    evolution.record(PipelinePlace(layout, "flights"), [line])
     return layout
 
 
@@ -106,9 +107,9 @@ def test_a_refused_schema_change_triggers_one_run_that_a_person_answers(
 
     assert runs.states(finished) == {"ask": "success", "record": "success"}
     assert finished.state == "success"
-    (line,) = [line for line in evolution.read(refused, "flights") if line.event == "answered"]
+    (line,) = [line for line in evolution.read(PipelinePlace(refused, "flights")) if line.event == "answered"]
     assert (line.schema_change_id, line.decision, line.decided_by) == (SCHEMA_CHANGE_ID, "evolve", "admin")
-    assert evolution.is_answered(refused, "flights", SCHEMA_CHANGE_ID)
+    assert evolution.is_answered(PipelinePlace(refused, "flights"), SCHEMA_CHANGE_ID)
 
 
 def test_plan_asks_about_a_schema_change_that_another_run_has_found(
@@ -118,8 +119,8 @@ def test_plan_asks_about_a_schema_change_that_another_run_has_found(
     from pipelines.flights import pipeline
 
     other_id = "5d4c3b2a1f0e"
-    (line,) = evolution.read(refused, "flights")
-    evolution.record(refused, "flights", [dataclasses.replace(line, schema_change_id=other_id)])
+    (line,) = evolution.read(PipelinePlace(refused, "flights"))
+    evolution.record(PipelinePlace(refused, "flights"), [dataclasses.replace(line, schema_change_id=other_id)])
     write_refused_schema_change(refused, pipeline, "silver", other_id)
     spark_submit("report.write(path)")
     runs.start(dag)
@@ -129,7 +130,7 @@ def test_plan_asks_about_a_schema_change_that_another_run_has_found(
         {"pipeline": "flights", "flow": "silver", "schema_change_id": other_id}
     ]
 
-    evolution.answer(refused, "flights", other_id, "evolve", "ada")
+    evolution.answer(PipelinePlace(refused, "flights"), other_id, "evolve", "ada")
     assert InProcessRun(dag).execute("plan") == "success"
     assert "about schema change" not in capsys.readouterr().out, "the batch no longer waits"
 
@@ -160,7 +161,7 @@ def test_a_question_about_a_schema_change_that_no_batch_has_met_is_refused_and_n
 def test_a_schema_change_that_has_been_answered_is_not_asked_about_again(refused: Layout) -> None:
     from dags.schema_approval import dag as approval
 
-    evolution.answer(refused, "flights", SCHEMA_CHANGE_ID, "quarantine", "ada")
+    evolution.answer(PipelinePlace(refused, "flights"), SCHEMA_CHANGE_ID, "quarantine", "ada")
     run = InProcessRun(approval, WAITS)
     assert run.execute("ask") == "skipped"
     assert run.message == "ada answered 'quarantine'."
@@ -169,13 +170,12 @@ def test_a_schema_change_that_has_been_answered_is_not_asked_about_again(refused
 def test_the_question_lists_the_recorded_changes_and_is_not_a_template(refused: Layout) -> None:
     from dags.schema_approval import dag as approval
 
-    (line,) = evolution.read(refused, "flights")
+    (line,) = evolution.read(PipelinePlace(refused, "flights"))
     evolution.record(
-        refused,
-        "flights",
+        PipelinePlace(refused, "flights"),
         [dataclasses.replace(line, change=Change(kind="addition", field="{{ 7 * 7 }}"), breaks=("flights/gold",))],
     )
-    text = question("flights", evolution.refusals(refused, "flights", SCHEMA_CHANGE_ID))
+    text = question("flights", evolution.refusals(PipelinePlace(refused, "flights"), SCHEMA_CHANGE_ID))
     assert "Pipeline **flights**, flow **silver**: a batch waits" in text
     assert {"- new field gate", "- new field {{ 7 * 7 }}"} <= set(text.splitlines())
     assert "may break: flights/gold." in text

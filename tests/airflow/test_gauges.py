@@ -21,6 +21,7 @@ from tests.airflow.lake import Lake
 from tidegate.alerting.facts import Observation
 from tidegate.layout import Layout, run_key
 from tidegate.ops import metrics
+from tidegate.place import PipelinePlace
 from tidegate.report import FlowReport
 
 pytestmark = pytest.mark.airflow
@@ -72,7 +73,7 @@ def _progress(lake: Lake, batch_id: int, **changed: Any) -> None:
         offsets_behind=40,
         recorded_at=moment,
     )
-    metrics.append(lake.layout.ops("flights", "progress"), [dataclasses.replace(progress, **changed)])
+    metrics.append(PipelinePlace(lake.layout, "flights").ops("progress"), [dataclasses.replace(progress, **changed)])
 
 
 @pytest.fixture

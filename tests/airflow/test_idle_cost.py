@@ -15,7 +15,7 @@ from tests.airflow.lake import Lake
 from tests.cli.project import Checkpoint, append
 from tests.spark_files import delta_offset
 from tidegate.layout import Layout
-from tidegate.place import Place
+from tidegate.place import PipelinePlace, Place
 
 pytestmark = pytest.mark.airflow
 
@@ -33,7 +33,7 @@ def long_lake(project_dir: Path) -> Lake:
     for flow in ("bronze", "silver"):
         lake.batch("flights", flow, 0, read=10, written=10, target_version=0)
     lake.batch("flights", "gold", 0, read=10, groups=4, upserted=4, target_version=0)
-    _lengthen(lake.layout.ops("flights", "ledger"))
+    _lengthen(PipelinePlace(lake.layout, "flights").ops("ledger"))
     bronze, silver, gold = (
         Checkpoint(Place(lake.layout, "flights", flow, 1, 0).checkpoint) for flow in ("bronze", "silver", "gold")
     )
@@ -81,7 +81,7 @@ def test_a_run_without_new_data_opens_no_file_of_a_long_ledger(
 ) -> None:
     from dags.flights import dag
 
-    ledger = long_lake.layout.ops("flights", "ledger")
+    ledger = PipelinePlace(long_lake.layout, "flights").ops("ledger")
     assert len(DeltaTable(str(ledger)).file_uris()) == 3 * BATCHES
     events: EventsByAsset = {}
     assert InProcessRun(dag, events=events).execute("plan") == "short circuit"

@@ -15,6 +15,7 @@ import pytest
 
 from demo import flights_feed
 from tidegate.layout import Layout, run_key
+from tidegate.place import PipelinePlace
 from tidegate.report import RunReport
 
 pytestmark = [pytest.mark.nightly, pytest.mark.airflow, pytest.mark.jvm]
@@ -29,7 +30,7 @@ def test_a_missing_suite_fails_its_flow_without_a_retry(runs: Any, project_dir: 
     run = runs.start(dag)
     states = runs.states(run)
     assert (states["run"], states["bronze"], states["silver"]) == ("success", "success", "failed")
-    (path,) = layout.reports("flights").glob(f"{run_key(run.run_id)}/*/report.json")
+    (path,) = PipelinePlace(layout, "flights").reports.glob(f"{run_key(run.run_id)}/*/report.json")
     report = RunReport.read(path)
     assert report is not None
     silver = report.flow("silver")

@@ -22,7 +22,7 @@ from tidegate.errors import RequestError
 from tidegate.impact import Impact
 from tidegate.layout import Layout, run_key
 from tidegate.ops import plans
-from tidegate.place import Place
+from tidegate.place import FlowPlace, Place
 from tidegate.report import BatchRecord, FlowReport
 from tidegate.request import RunRequest
 from tidegate.spec import FileSource, Flow, Gate, Intervals, KafkaSource, Pipeline, Table
@@ -86,7 +86,7 @@ def test_plan_fails_without_a_retry_if_the_landing_folder_is_a_file(dag: Any, pr
     layout.landing("flights").write_text("a file in place of the folder")
     run = InProcessRun(dag)
     assert run.execute("plan") == "failed", "without a retry"
-    (planned,) = plans.read(layout, "flights", "bronze")
+    (planned,) = plans.read(FlowPlace(layout, "flights", "bronze"))
     assert planned.behind is None, "the plan failed"
 
 
@@ -362,7 +362,9 @@ def test_an_unreadable_source_does_not_stop_a_run_with_work_in_other_flows(mixed
     assert "bronze: 1 new file in flights" in reason
     request = RunRequest.read(landed.layout, "mixed", run_key(run.run_id), run.xcom("plan", "request"))
     assert (request.flows, request.small) == ((), True), "the application reports the result of each flow"
-    behind = {flow: plans.read(landed.layout, "mixed", flow)[0].behind for flow in ("lost", "clicks", "bronze")}
+    behind = {
+        flow: plans.read(FlowPlace(landed.layout, "mixed", flow))[0].behind for flow in ("lost", "clicks", "bronze")
+    }
     assert behind == {"lost": None, "clicks": None, "bronze": 1}
 
 

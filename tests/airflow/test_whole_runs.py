@@ -18,7 +18,7 @@ from tests.spark_files import Checkpoint
 from tidegate.airflow import build_dag
 from tidegate.layout import Layout, run_key
 from tidegate.ops import plans
-from tidegate.place import Place
+from tidegate.place import FlowPlace, PipelinePlace, Place
 from tidegate.report import RunReport
 from tidegate.request import RunRequest
 from tidegate.spec import FileSource, Intervals
@@ -63,7 +63,7 @@ def test_a_run_without_new_data_succeeds_without_an_application_and_sends_lost_e
     assert runs.states(run) == IDLE
     assert "bronze" in runs.xcom(run, "plan", "reason")
     assert runs.xcom(run, "run", "attempt") is None
-    (planned,) = plans.read(layout, "flights", "bronze")
+    (planned,) = plans.read(FlowPlace(layout, "flights", "bronze"))
     assert planned.behind == 0, "recorded for alerts"
     (event,) = runs.events("silver.flights")[events:]
     assert (event["rows"], event["delta_version"]) == (9, 2500)
@@ -150,7 +150,7 @@ sys.exit(75 if nth == 1 else 0)
     )
     run = runs.start(dag)
     assert runs.states(run)["bronze"] == "success"
-    paths = layout.reports("flights").glob(f"{run_key(run.run_id)}/*/report.json")
+    paths = PipelinePlace(layout, "flights").reports.glob(f"{run_key(run.run_id)}/*/report.json")
     reports = [RunReport.read(path) for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns)]
     assert [report is not None and report.error is None for report in reports] == [False, True]
 

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.project import Project, append, orders, quarantined
 from tidegate.alerting.episodes import Event
 from tidegate.ops import alert_history
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.spec.thresholds import Thresholds
 
 
@@ -30,7 +30,7 @@ def test_open_alerts_are_shown_with_reasons_and_nothing_is_written(behind: Proje
     assert "3 rows behind, more than 2" in result.row("orders/bronze", "lag", "now")
     assert "1 entry is open in quarantine" in result.row("orders/silver", "quarantine_age", "now")
     assert "Ada" not in result.out
-    assert not behind.layout.ops("orders", "alerts").exists()
+    assert not PipelinePlace(behind.layout, "orders").ops("alerts").exists()
 
 
 def test_recorded_alerts_show_since_when_they_are_open(behind: Project) -> None:
@@ -39,7 +39,7 @@ def test_recorded_alerts_show_since_when_they_are_open(behind: Project) -> None:
         Event(flow="bronze", rule=rule, opened_at=since, kind="opened", at=since, message=f"{rule} was odd")
         for rule in ("lag", "quarantine")
     )
-    alert_history.append(behind.layout, "orders", [lag, quarantine])
+    alert_history.append(PipelinePlace(behind.layout, "orders"), [lag, quarantine])
     result = behind.run("alerts", "orders")
     assert f"{since:%Y-%m-%d %H:%M} UTC (3 h" in result.row("orders/bronze", "lag", "3 rows behind")
     assert "quarantine was odd (when it opened; cannot be evaluated now)" in result.row("orders/bronze", "quarantine")

@@ -7,6 +7,7 @@ import pytest
 from tests.cli.project import Project, orders
 from tests.spark_files import write_refused_schema_change
 from tidegate.ops import evolution
+from tidegate.place import PipelinePlace
 from tidegate.schema.changes import Change
 
 SCHEMA_CHANGE_ID = "0a1b2c3d4e5f"
@@ -18,8 +19,7 @@ def refused(project: Project) -> Project:
     write_refused_schema_change(project.layout, project.declare(orders()), "silver", SCHEMA_CHANGE_ID)
     changes = [Change(kind="addition", field="gate"), Change(kind="case_clash", field="Amount", formerly="amount")]
     evolution.record(
-        project.layout,
-        "orders",
+        PipelinePlace(project.layout, "orders"),
         [
             evolution.Line(
                 flow="silver",

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tests.cli.project import Project, orders
+from tidegate.place import PipelinePlace
 from tidegate.report import BatchRecord
 
 
@@ -16,7 +17,7 @@ def test_pages_are_exported_and_the_index_path_is_printed(project: Project) -> N
     result = project.run("docs", "orders", JAVA_HOME="/nowhere")
 
     assert (result.code, result.err) == (0, "")
-    site = project.layout.docs("orders")
+    site = PipelinePlace(project.layout, "orders").docs
     assert result.out.strip() == str(site / "index.html")
     assert "10 rows read: 10 written." in (site / "silver" / "v1-0-batch-3.html").read_text()
 
@@ -39,4 +40,4 @@ def test_an_undeclared_pipeline_is_refused(project: Project) -> None:
     project.declare(orders())
     result = project.run("docs", "flights")
     assert result.code == 64
-    assert not project.layout.docs("flights").exists()
+    assert not PipelinePlace(project.layout, "flights").docs.exists()

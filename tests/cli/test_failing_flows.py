@@ -8,6 +8,7 @@ from dataclasses import replace
 import pytest
 
 from tests.cli.project import Project, orders
+from tidegate.place import PipelinePlace
 from tidegate.spec import ChangeFeed, Flow, Pipeline, Table
 
 COMMANDS = (
@@ -96,7 +97,7 @@ def test_a_run_in_which_no_flow_could_run_has_the_error_and_starts_no_jvm(
     result = declared.run("run", "orders", *mode)
 
     assert (result.code, message in result.err) == (78, True), result.out + result.err
-    assert not list(declared.layout.reports("orders").glob("*/*"))
+    assert not list(PipelinePlace(declared.layout, "orders").reports.glob("*/*"))
     planned = declared.run("plan", "orders", *mode)
     assert (planned.code, message in planned.out) == (78, True)
 

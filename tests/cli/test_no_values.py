@@ -20,7 +20,7 @@ from tests.cli.project import Project, Result
 from tests.resolved import resolved
 from tidegate.alerting import episodes
 from tidegate.ops import alert_history
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.status.evaluation import evaluate_pipelines
 
 pytestmark = [pytest.mark.nightly, pytest.mark.jvm]
@@ -124,12 +124,14 @@ def ran(project: Project) -> Result:
     now = pendulum.now("UTC")
     declared = runpy.run_path(str(project.folder / "pipelines" / "sample.py"))["pipeline"]
     (evaluation,) = evaluate_pipelines(project.environment, [("sample", resolved(declared))], now)
-    alert_history.append(project.layout, "sample", episodes.transitions((), evaluation.findings_including([]), now))
+    alert_history.append(
+        PipelinePlace(project.layout, "sample"), episodes.transitions((), evaluation.findings_including([]), now)
+    )
     return result
 
 
 def report_of(project: Project) -> dict[str, Any]:
-    (path,) = project.layout.reports("sample").rglob("report.json")
+    (path,) = PipelinePlace(project.layout, "sample").reports.rglob("report.json")
     report: dict[str, Any] = json.loads(path.read_text())
     return report
 
@@ -162,7 +164,9 @@ def test_the_canaries_are_in_tables_and_quarantine(project: Project, ran: Result
 
 
 def test_every_expectation_of_the_suite_fails_on_a_canary(project: Project, ran: Result) -> None:
-    (verdict,) = [row for row in rows(project.layout.ops("sample", "verdicts")) if row["flow"] == "silver"]
+    (verdict,) = [
+        row for row in rows(PipelinePlace(project.layout, "sample").ops("verdicts")) if row["flow"] == "silver"
+    ]
     assert {result["expectation"] for result in json.loads(verdict["results"]) if not result["success"]} == {
         kind for kind, _, _ in SUITE
     }
@@ -171,22 +175,28 @@ def test_every_expectation_of_the_suite_fails_on_a_canary(project: Project, ran:
 def test_no_page_log_report_or_platform_table_contains_a_value(project: Project, ran: Result) -> None:
     layout = project.layout
     exported = project.run("docs", "sample")
-    assert exported.out.strip() == str(layout.docs("sample") / "index.html"), exported.err
-    pages = {str(path.relative_to(layout.docs("sample"))) for path in layout.docs("sample").rglob("v*.html")}
+    assert exported.out.strip() == str(PipelinePlace(layout, "sample").docs / "index.html"), exported.err
+    pages = {
+        str(path.relative_to(PipelinePlace(layout, "sample").docs))
+        for path in PipelinePlace(layout, "sample").docs.rglob("v*.html")
+    }
     assert pages == {f"{flow}/v1-0-batch-0.html" for flow in ("bronze", "silver", "raising", "landing", "frozen")}
     contents = (layout.lake / "tables", layout.lake / "quarantine", project.folder / "landing")
-    (log,) = layout.reports("sample").rglob("driver.log")
+    (log,) = PipelinePlace(layout, "sample").reports.rglob("driver.log")
     assert "raising: refused" in log.read_text()
     # The transform did raise on canaries. Only the class of its exception is stored.
     assert "ValueError" in ran.out + ran.err
-    assert not list(layout.reports("sample").rglob("failure-*.txt"))
+    assert not list(PipelinePlace(layout, "sample").reports.rglob("failure-*.txt"))
     assert files_containing(project.folder, CANARIES, excluding=contents) == set()
-    assert all(rows(layout.ops("sample", name)) for name in ("ledger", "verdicts", "progress", "evolution", "alerts"))
+    assert all(
+        rows(PipelinePlace(layout, "sample").ops(name))
+        for name in ("ledger", "verdicts", "progress", "evolution", "alerts")
+    )
     assert tables_containing(layout, "sample", CANARIES) == set()
 
 
 def test_a_field_name_that_looks_like_data_is_shown_as_a_hash(project: Project, ran: Result) -> None:
-    (line,) = rows(project.layout.ops("sample", "evolution"))
+    (line,) = rows(PipelinePlace(project.layout, "sample").ops("evolution"))
     hidden = f"name#{hashlib.sha256(PERSON.encode()).hexdigest()[:8]}"
     assert (line["flow"], line["event"], line["kind"], line["field"]) == ("frozen", "refused", "addition", hidden)
     assert f"new field {hidden}" in ran.out + ran.err

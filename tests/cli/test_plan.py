@@ -13,6 +13,7 @@ from tests.cli.project import Project, orders
 from tests.resolved import resolved_flow
 from tidegate.checkpoints import derivation
 from tidegate.checkpoints.derivation import Finding
+from tidegate.place import PipelinePlace
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
 
 NO_JAVA = {"JAVA_HOME": "/nowhere"}
@@ -113,14 +114,14 @@ def test_a_run_with_only_failing_flows_exits_with_their_error_and_starts_no_jvm(
     assert result.code == code
     assert "JAVA_HOME" not in result.err
     assert ("landing folder" if code == 78 else "no Kafka broker") in result.err
-    assert not mixed.layout.reports("mixed").exists()
+    assert not PipelinePlace(mixed.layout, "mixed").reports.exists()
 
 
 def test_a_run_with_nothing_new_starts_no_jvm(up_to_date: Project) -> None:
     result = up_to_date.run("run", "orders", **NO_JAVA)
     assert result.code == 0, result.err
     assert "nothing is new; no JVM was started" in result.out
-    assert not up_to_date.layout.reports("orders").exists()
+    assert not PipelinePlace(up_to_date.layout, "orders").reports.exists()
 
 
 def test_a_forced_run_starts_a_jvm(up_to_date: Project) -> None:

@@ -21,6 +21,7 @@ from tests.cli.project import Project, Result
 from tidegate.cli.query import query
 from tidegate.cli.values import plain, text
 from tidegate.errors import RequestError
+from tidegate.place import PipelinePlace
 
 Ask = Callable[..., Result]
 
@@ -39,7 +40,7 @@ def lake(tmp_path_factory: pytest.TempPathFactory) -> Project:
         "long": ["x" * 200, None],
     }
     write_deltalake(str(project.layout.table("silver.orders")), pyarrow.table(rows))
-    write_deltalake(str(project.layout.ops("orders", "ledger")), pyarrow.table({"flow": ["silver"]}))
+    write_deltalake(str(PipelinePlace(project.layout, "orders").ops("ledger")), pyarrow.table({"flow": ["silver"]}))
     return project
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tests.cli.project import Checkpoint, Project, orders, state_progress, stateful_orders
 from tidegate.ops import metrics
-from tidegate.place import Place
+from tidegate.place import PipelinePlace, Place
 from tidegate.spec import Pipeline
 
 HOLD = """
@@ -57,7 +57,7 @@ def test_every_flow_shows_its_checkpoint_last_batch_position_and_lag(project: Pr
 def test_a_stateful_flow_shows_the_size_of_its_state_and_how_far_its_watermark_is_behind(project: Project) -> None:
     project.declare(stateful_orders())
     progress = [state_progress(0), state_progress(1, state_rows=1_204, state_bytes=5_000_000)]
-    metrics.append(project.layout.ops("orders", "progress"), progress)
+    metrics.append(PipelinePlace(project.layout, "orders").ops("progress"), progress)
     line = project.run("status").row("1,204 rows of state, 5.0 MB in files")
     assert line.startswith("orders/silver: ")
     assert "watermark 2026-01-05 09:01:00 UTC, " in line

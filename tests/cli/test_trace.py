@@ -19,7 +19,7 @@ from tidegate import resolution
 from tidegate.errors import RequestError, SpecError
 from tidegate.layout import Layout
 from tidegate.ops import query
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.report import BatchRecord
 from tidegate.spec import Pipeline
 from tidegate.trace.lineage import Lineage
@@ -211,7 +211,7 @@ def test_a_record_that_is_not_read_yet_is_told_from_one_that_was_filtered(lake: 
         {**of_batch, "batch_id": number, "start_offset": json.dumps(offset(a)), "end_offset": json.dumps(offset(b))}
         for number, a, b in offsets
     ]
-    append(lake.layout.ops("orders", "progress"), lines)
+    append(PipelinePlace(lake.layout, "orders").ops("progress"), lines)
     line = BatchRecord(
         flow="silver",
         batch_id=1,

@@ -17,7 +17,7 @@ from demo.recompute import Message
 from tests.cli.project import append, quarantined
 from tidegate import registry
 from tidegate.layout import Layout
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.report import BatchRecord
 
 CLICKS = registry.load("clickstream")
@@ -88,7 +88,7 @@ def ledger(layout: Layout, *records: BatchRecord) -> None:
     rows = pa.Table.from_pylist([{name: line[name] for name in names} for line in plain])
     for name in schema.names:
         rows = rows.append_column(schema.field(name), pa.array([line[name] for line in plain], schema.field(name).type))
-    put(layout.ops("clickstream", "ledger"), rows.drop_columns(["target_version"]))
+    put(PipelinePlace(layout, "clickstream").ops("ledger"), rows.drop_columns(["target_version"]))
 
 
 def test_a_ledger_line_that_does_not_balance_is_detected(tmp_path: Path) -> None:

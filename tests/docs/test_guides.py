@@ -17,6 +17,7 @@ from tests.docs import guides
 from tests.docs.guides import GuideRunner, StepResult
 from tidegate.environment import Environment
 from tidegate.layout import Layout
+from tidegate.place import PipelinePlace
 from tidegate.report import BatchRecord
 
 NIGHTLY = ("backfill.md", "quarantine.md", "schema-changes.md", "verify.md")
@@ -138,7 +139,7 @@ def check_no_value_leaves_the_tables(layout: Layout, results: Iterable[StepResul
 
 
 def check_every_batch_balances(layout: Layout) -> None:
-    ledgers = [rows(layout.ops(pipeline, "ledger")) for pipeline in pipelines_run(layout)]
+    ledgers = [rows(PipelinePlace(layout, pipeline).ops("ledger")) for pipeline in pipelines_run(layout)]
     batches = [BatchRecord.of_line(line) for ledger in ledgers for line in ledger]
     assert [batch for batch in batches if batch.imbalance()] == []
 

@@ -20,6 +20,7 @@ from tests.hunt.project import Project
 from tests.hunt.rules import Code
 from tests.hunt.sources import Files, Source
 from tests.hunt.strikes import Kind, Strike
+from tidegate.place import FlowPlace
 
 FLOWS = ("bronze", "silver", "gold")
 FIRST_GUESS = 40
@@ -179,9 +180,7 @@ class History:
             return
         rule = self._some_rule()
         closed = decision.waive(
-            self.deployment.layout,
-            "hunt",
-            "silver",
+            FlowPlace(self.deployment.layout, "hunt", "silver"),
             Selection.check(**({} if rule is None else {"rule": rule})),
             by="ada",
             reason="no",

@@ -9,6 +9,7 @@ from demo import checks, recompute
 from pipelines.clickstream import pipeline as clickstream
 from pipelines.flights import pipeline as flights
 from tidegate.layout import Layout, run_key
+from tidegate.place import PipelinePlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -53,7 +54,7 @@ def requested_by(layout: Layout, run: str) -> set[str | None]:
     """The requesters in the ledger lines of a run's backfill."""
     from deltalake import DeltaTable
 
-    lines = DeltaTable(str(layout.ops("flights", "ledger"))).to_pyarrow_table().to_pylist()
+    lines = DeltaTable(str(PipelinePlace(layout, "flights").ops("ledger"))).to_pyarrow_table().to_pylist()
     return {line["requested_by"] for line in lines if line["run_key"] == run_key(run) and line["mode"] == "backfill"}
 
 

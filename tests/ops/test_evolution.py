@@ -12,7 +12,7 @@ from tests.spark_files import Checkpoint, write_refused_schema_change
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import evolution
-from tidegate.place import Place
+from tidegate.place import FlowPlace, PipelinePlace, Place
 from tidegate.schema.changes import Change
 from tidegate.schema.contract import Contract
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
@@ -51,12 +51,12 @@ def layout(tmp_path: Path) -> Layout:
 
 def test_a_change_is_recorded_once(layout: Layout) -> None:
     later = dataclasses.replace(LINE, version_before=2, version_after=2, recorded_at="2999-01-01T00:00:00Z")
-    assert evolution.read(layout, "orders") == []
-    assert evolution.record(layout, "orders", [LINE, LINE]) == [LINE]
-    assert evolution.record(layout, "orders", [dataclasses.replace(LINE, run_key="run-2")]) == []
-    assert evolution.record(layout, "orders", [later]) == [later]
+    assert evolution.read(PipelinePlace(layout, "orders")) == []
+    assert evolution.record(PipelinePlace(layout, "orders"), [LINE, LINE]) == [LINE]
+    assert evolution.record(PipelinePlace(layout, "orders"), [dataclasses.replace(LINE, run_key="run-2")]) == []
+    assert evolution.record(PipelinePlace(layout, "orders"), [later]) == [later]
 
-    first, second = evolution.read(layout, "orders")
+    first, second = evolution.read(PipelinePlace(layout, "orders"))
     assert first.same_as(LINE)
     assert (first.batch_id, first.run_key, first.breaks) == (3, "run-1", ("orders/gold",))
     assert second.version_after == 2
@@ -66,32 +66,36 @@ def test_each_batch_that_a_change_refuses_is_recorded_and_the_question_has_the_c
     next_batch = dataclasses.replace(LINE, batch_id=9)
     observed = dataclasses.replace(LINE, event="observed", decision="rescue", schema_change_id="")
 
-    assert evolution.record(layout, "orders", [LINE, next_batch, observed]) == [LINE, next_batch, observed]
-    assert evolution.record(layout, "orders", [dataclasses.replace(observed, batch_id=9)]) == [], (
+    assert evolution.record(PipelinePlace(layout, "orders"), [LINE, next_batch, observed]) == [
+        LINE,
+        next_batch,
+        observed,
+    ]
+    assert evolution.record(PipelinePlace(layout, "orders"), [dataclasses.replace(observed, batch_id=9)]) == [], (
         "its ledger line has it"
     )
 
-    assert [line.batch_id for line in evolution.refusals(layout, "orders", LINE.schema_change_id)] == [9]
-    assert len(evolution.answer(layout, "orders", LINE.schema_change_id, "evolve", "ada")) == 1
+    assert [line.batch_id for line in evolution.refusals(PipelinePlace(layout, "orders"), LINE.schema_change_id)] == [9]
+    assert len(evolution.answer(PipelinePlace(layout, "orders"), LINE.schema_change_id, "evolve", "ada")) == 1
 
 
 def test_an_answer_is_recorded_with_its_author_and_cannot_be_changed(layout: Layout) -> None:
-    evolution.record(layout, "orders", [LINE])
+    evolution.record(PipelinePlace(layout, "orders"), [LINE])
     write_refused_schema_change(layout, ORDERS, "silver", LINE.schema_change_id, batch_id=3)
     assert {id_: len(lines) for id_, lines in evolution.open_schema_changes(layout, resolved(ORDERS)).items()} == {
         LINE.schema_change_id: 1
     }
 
-    (answered,) = evolution.answer(layout, "orders", LINE.schema_change_id, "evolve", "ada")
+    (answered,) = evolution.answer(PipelinePlace(layout, "orders"), LINE.schema_change_id, "evolve", "ada")
 
     assert (answered.decision, answered.decided_by) == ("evolve", "ada")
     assert evolution.open_schema_changes(layout, resolved(ORDERS)) == {}
-    assert evolution.is_answered(layout, "orders", LINE.schema_change_id)
-    assert evolution.answer(layout, "orders", LINE.schema_change_id, "evolve", "bob") == []
+    assert evolution.is_answered(PipelinePlace(layout, "orders"), LINE.schema_change_id)
+    assert evolution.answer(PipelinePlace(layout, "orders"), LINE.schema_change_id, "evolve", "bob") == []
     with pytest.raises(RequestError, match="ada answered 'evolve'"):
-        evolution.answer(layout, "orders", LINE.schema_change_id, "quarantine", "bob")
+        evolution.answer(PipelinePlace(layout, "orders"), LINE.schema_change_id, "quarantine", "bob")
     with pytest.raises(RequestError, match="without an answer: none"):
-        evolution.answer(layout, "orders", "ffffffffffff", "evolve", "ada")
+        evolution.answer(PipelinePlace(layout, "orders"), "ffffffffffff", "evolve", "ada")
 
 
 def other_contract() -> Pipeline:
@@ -100,14 +104,14 @@ def other_contract() -> Pipeline:
 
 
 def test_no_flow_waits_for_a_schema_change_if_the_declaration_has_changed(layout: Layout) -> None:
-    evolution.record(layout, "orders", [LINE])
+    evolution.record(PipelinePlace(layout, "orders"), [LINE])
     write_refused_schema_change(layout, ORDERS, "silver", LINE.schema_change_id)
     assert list(evolution.open_schema_changes(layout, resolved(ORDERS))) == [LINE.schema_change_id]
     assert evolution.open_schema_changes(layout, resolved(other_contract())) == {}
 
 
 def test_no_flow_waits_for_a_schema_change_if_its_batch_is_committed_or_was_a_replay(layout: Layout) -> None:
-    evolution.record(layout, "orders", [LINE])
+    evolution.record(PipelinePlace(layout, "orders"), [LINE])
     assert evolution.open_schema_changes(layout, resolved(ORDERS)) == {}, "it came from a replay"
     write_refused_schema_change(layout, ORDERS, "silver", LINE.schema_change_id)
     Checkpoint(Place(layout, "orders", "silver", 1, 0).checkpoint).commit(0)
@@ -115,18 +119,20 @@ def test_no_flow_waits_for_a_schema_change_if_its_batch_is_committed_or_was_a_re
 
 
 def test_the_terms_of_a_flow_include_its_answers_and_evolved_columns(layout: Layout) -> None:
-    evolution.record(layout, "orders", [LINE, dataclasses.replace(LINE, flow="other", schema_change_id="x")])
-    evolution.answer(layout, "orders", LINE.schema_change_id, "evolve", "ada")
-    terms = evolution.terms(layout, "orders", "silver", SOURCE)
+    evolution.record(
+        PipelinePlace(layout, "orders"), [LINE, dataclasses.replace(LINE, flow="other", schema_change_id="x")]
+    )
+    evolution.answer(PipelinePlace(layout, "orders"), LINE.schema_change_id, "evolve", "ada")
+    terms = evolution.terms(FlowPlace(layout, "orders", "silver"), SOURCE)
     assert (terms.action(LINE.change), dict(terms.evolved)) == ("evolve", {})
     assert terms.added == {"gate"}, "older files may lack it"
 
-    evolution.record(layout, "orders", [dataclasses.replace(LINE, event="observed", decision="evolve")])
+    evolution.record(PipelinePlace(layout, "orders"), [dataclasses.replace(LINE, event="observed", decision="evolve")])
 
-    assert evolution.terms(layout, "orders", "silver", SOURCE).evolved == {"gate": "int"}
+    assert evolution.terms(FlowPlace(layout, "orders", "silver"), SOURCE).evolved == {"gate": "int"}
     promoted = dataclasses.replace(SOURCE, schema="id INT, Gate INT")
-    assert evolution.terms(layout, "orders", "silver", promoted).evolved == {}
-    assert evolution.terms(layout, "orders", "other", SOURCE).answers == {}
+    assert evolution.terms(FlowPlace(layout, "orders", "silver"), promoted).evolved == {}
+    assert evolution.terms(FlowPlace(layout, "orders", "other"), SOURCE).answers == {}
 
 
 def test_the_declared_fingerprint_covers_the_schema_and_its_contract() -> None:

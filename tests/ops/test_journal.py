@@ -10,6 +10,7 @@ from tests.airflow.lake import Lake
 from tidegate.layout import Layout
 from tidegate.ops import evolution
 from tidegate.ops.journal import Journal
+from tidegate.place import PipelinePlace
 from tidegate.schema.changes import Change
 
 ADA = {"mode": "backfill", "requested_by": "ada"}
@@ -61,7 +62,7 @@ def test_a_replay_and_a_batch_that_a_frozen_contract_refused_are_lines_without_a
             app_id=app_id,
             batch_id=batch_id,
         )
-        evolution.record(lake.layout, "flights", [line])
+        evolution.record(PipelinePlace(lake.layout, "flights"), [line])
 
     replay, second, first = Journal(lake.layout).lines("flights", limit=10)
 

@@ -16,7 +16,7 @@ from duckdb import DuckDBPyConnection
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import lake_query, query
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def made(folder: Path) -> Layout:
     )
     write(layout.table("gold.airlines"), {"number": [1, 3], "name": ["Ada Air", None]})
     write(FlowPlace(layout, "flights", "silver").quarantine, {"_row_id": ["a.csv#9"], "rules": [["not_null(day)"]]})
-    write(layout.ops("flights", "ledger"), {"flow": ["silver"], "read": [4]})
+    write(PipelinePlace(layout, "flights").ops("ledger"), {"flow": ["silver"], "read": [4]})
     return layout
 
 

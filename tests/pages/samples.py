@@ -11,6 +11,7 @@ from tidegate import json_codec, registry
 from tidegate.layout import Layout
 from tidegate.ops import evolution, ledger, store
 from tidegate.ops.evolution import Line
+from tidegate.place import PipelinePlace
 from tidegate.report import BatchRecord, ExpectationResult, Verdict
 from tidegate.schema.changes import Change
 from tidegate.spec import Pipeline
@@ -43,7 +44,7 @@ def fill(layout: Layout, *samples: Sample) -> None:
         if rows:
             complete = [{**row, **_run_columns(each)} for each, row in rows]
             plain = [{column: row[column] for column in schema.names} for row in complete]
-            store.append(layout.ops("flights", name), schema, plain)
+            store.append(PipelinePlace(layout, "flights").ops(name), schema, plain)
 
 
 def change(layout: Layout, **fields: Any) -> None:
@@ -56,7 +57,7 @@ def change(layout: Layout, **fields: Any) -> None:
         **{name: value for name, value in plain.items() if name not in names},
     }
     own = Change(**{name: value for name, value in plain.items() if name in names})
-    evolution.record(layout, "flights", [Line(change=own, **line)])
+    evolution.record(PipelinePlace(layout, "flights"), [Line(change=own, **line)])
 
 
 def _verdict_row(verdict: Verdict) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from tidegate.layout import Layout
 from tidegate.ops import ledger, metrics
 from tidegate.pages.content import Content
 from tidegate.pages.site import export
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.report import ExpectationResult
 
 FLIGHTS = samples.flights()
@@ -28,7 +28,7 @@ def layout(tmp_path: Path) -> Layout:
 
 def page(layout: Layout, name: str) -> str:
     """A page of silver in a new export."""
-    index = export(layout, FLIGHTS, layout.docs("flights"))
+    index = export(layout, FLIGHTS, PipelinePlace(layout, "flights").docs)
     return unescape((index.parent / "silver" / f"{name}.html").read_text())
 
 
@@ -106,7 +106,7 @@ def test_a_backfill_is_listed_without_a_page_and_its_verdict_belongs_to_no_batch
     assert judged(layout, "v1-0-batch-0") == ["split"]
     assert Content(layout).batch(FLIGHTS, "silver", "v1-0-batch-1") is None
     assert "backfill 1" in page(layout, "index")
-    assert [path.name for path in layout.docs("flights").glob("silver/v*.html")] == ["v1-0-batch-0.html"]
+    assert [path.name for path in PipelinePlace(layout, "flights").docs.glob("silver/v*.html")] == ["v1-0-batch-0.html"]
 
 
 def test_an_accepted_gap_is_listed_and_changes_no_batch(layout: Layout) -> None:
@@ -115,7 +115,7 @@ def test_an_accepted_gap_is_listed_and_changes_no_batch(layout: Layout) -> None:
     gap.accept(
         FlowPlace(layout, "flights", "silver"), "clicks", "an id", {0: (10, 14)}, by="ada", reason="they were tests"
     )
-    ledger.record_gaps(layout, "flights", "silver")
+    ledger.record_gaps(FlowPlace(layout, "flights", "silver"))
     assert "5 filtered by gap(clicks 0:10-14)" in page(layout, "index")
     assert page(layout, "v1-0-batch-1") == before
 
@@ -178,10 +178,12 @@ def test_the_page_of_a_batch_that_a_contract_refused_has_the_command_to_answer(l
 
 
 def test_the_page_of_a_stateful_flow_has_the_state_after_its_last_batch(layout: Layout) -> None:
-    metrics.append(layout.ops("orders", "progress"), [state_progress(0), state_progress(1, state_rows=1_204)])
+    metrics.append(
+        PipelinePlace(layout, "orders").ops("progress"), [state_progress(0), state_progress(1, state_rows=1_204)]
+    )
     values = Content(layout).flow(stateful_orders(), "silver", 1)
     assert [each.state_rows for each in values["kept"]] == [1_204, 7]
-    html = export(layout, stateful_orders(), layout.docs("orders")).parent / "silver" / "index.html"
+    html = export(layout, stateful_orders(), PipelinePlace(layout, "orders").docs).parent / "silver" / "index.html"
     assert "<dt>Rows</dt><dd>1,204</dd>" in html.read_text()
     assert Content(layout).flow(stateful_orders(), "parsed", 1)["kept"] == []
 

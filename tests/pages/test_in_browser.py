@@ -20,6 +20,7 @@ from tests.pages import samples
 from tidegate.layout import Layout
 from tidegate.pages.render import POLICY
 from tidegate.pages.site import export
+from tidegate.place import PipelinePlace
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page
@@ -52,7 +53,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     layout = Layout(folder / "lake", folder / "landing")
     samples.fill(layout, *(samples.batch(number) for number in range(105)), samples.batch(105, outcome="refused"))
     samples.fill(layout, *(batch(number) for number in range(6) for batch in (samples.bronze, samples.gold)))
-    return export(layout, samples.flights(), layout.docs("flights")).parent
+    return export(layout, samples.flights(), PipelinePlace(layout, "flights").docs).parent
 
 
 @pytest.fixture(scope="module")

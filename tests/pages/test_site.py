@@ -15,6 +15,7 @@ from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.pages.render import POLICY
 from tidegate.pages.site import export
+from tidegate.place import PipelinePlace
 from tidegate.report import BatchRecord
 
 FLIGHTS = samples.flights()
@@ -47,7 +48,7 @@ class _Page(HTMLParser):
 def site(layout: Layout, *batches: samples.Sample, newest: int = 200) -> Path:
     """The exported site after these batches were recorded."""
     samples.fill(layout, *batches)
-    return export(layout, FLIGHTS, layout.docs("flights"), newest).parent
+    return export(layout, FLIGHTS, PipelinePlace(layout, "flights").docs, newest).parent
 
 
 def text(path: Path) -> str:
@@ -159,7 +160,7 @@ def long_history(tmp_path_factory: pytest.TempPathFactory) -> Layout:
 
 
 def test_every_batch_is_listed_once_and_the_lists_link_to_each_other(long_history: Layout) -> None:
-    folder = long_history.docs("flights") / "silver"
+    folder = PipelinePlace(long_history, "flights").docs / "silver"
     path, batches, visited = folder / "index.html", [], []
     while True:
         visited.append(path.name)
@@ -178,7 +179,7 @@ def test_every_batch_is_listed_once_and_the_lists_link_to_each_other(long_histor
 
 
 def test_every_link_has_a_target_and_no_page_violates_the_policy(long_history: Layout) -> None:
-    pages = list(long_history.docs("flights").rglob("*.html"))
+    pages = list(PipelinePlace(long_history, "flights").docs.rglob("*.html"))
     assert len(pages) == 1 + 3 + 3 + 155
     for path in pages:
         page = _Page(path)

@@ -15,7 +15,7 @@ from tests.status.sample_project import BRONZE, SILVER, TRIPS
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import ledger
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.planning import delay
 from tidegate.planning.delay import Advice
 from tidegate.report import BatchRecord
@@ -83,7 +83,7 @@ def test_rows_come_in_the_order_of_the_commits_whatever_the_clock_that_planned_t
             target_version=version,
             planned_at=NOON + timedelta(minutes=minute),
         )
-        ledger.record(layout, "trips", batch, {})
+        ledger.record(PipelinePlace(layout, "trips"), batch, {})
 
     advice = measure(layout)
 

@@ -14,7 +14,7 @@ from tests.cli.project import Project, orders
 from tidegate.errors import RequestError
 from tidegate.layout import run_key
 from tidegate.ops import ledger
-from tidegate.place import Place
+from tidegate.place import PipelinePlace, Place
 from tidegate.planning import undo
 from tidegate.report import BatchRecord
 from tidegate.request import RunRequest
@@ -128,7 +128,9 @@ def test_a_run_that_was_undone_is_refused_until_its_undo_is_undone(project: Proj
             upserted=1,
             undoes=undoes,
         )
-        ledger.record(project.layout, "orders", line, {"run_key": run, "checkpoint_version": 1, "refresh": 0})
+        ledger.record(
+            PipelinePlace(project.layout, "orders"), line, {"run_key": run, "checkpoint_version": 1, "refresh": 0}
+        )
 
     backfilled(project)
     undone(0, "u1", "run-1")
@@ -148,7 +150,9 @@ def test_an_undo_that_stopped_between_two_tables_goes_on_with_the_other(project:
     record(project, "gold", "recompute", windows, groups=2, upserted=2, target_version=version)
     assert plan(project)[0].flows == ("silver", "gold")
     line = BatchRecord(flow="silver", kind="undo", app_id="orders/silver/undo", batch_id=0, undoes="run-1")
-    ledger.record(project.layout, "orders", line, {"run_key": "u1", "checkpoint_version": 1, "refresh": 0})
+    ledger.record(
+        PipelinePlace(project.layout, "orders"), line, {"run_key": "u1", "checkpoint_version": 1, "refresh": 0}
+    )
 
     request, lines = plan(project)
 
@@ -159,11 +163,13 @@ def test_an_undo_that_stopped_between_two_tables_goes_on_with_the_other(project:
 def test_a_run_is_found_by_its_id_and_by_its_key_and_an_id_cannot_break_out_of_its_literal(project: Project) -> None:
     line = BatchRecord(flow="silver", kind="upsert", app_id="orders/silver/v1/0", batch_id=0)
     ledger.record(
-        project.layout, "orders", line, {"run_key": run_key("manual__1"), "checkpoint_version": 1, "refresh": 0}
+        PipelinePlace(project.layout, "orders"),
+        line,
+        {"run_key": run_key("manual__1"), "checkpoint_version": 1, "refresh": 0},
     )
     for run in ("manual__1", run_key("manual__1")):
-        assert undo.find(undo.read(project.layout, "orders", run), run) == run_key("manual__1")
-    assert undo.read(project.layout, "orders", "x') OR ('a' = 'a") == []
+        assert undo.find(undo.read(PipelinePlace(project.layout, "orders"), run), run) == run_key("manual__1")
+    assert undo.read(PipelinePlace(project.layout, "orders"), "x') OR ('a' = 'a") == []
 
 
 @pytest.mark.parametrize(

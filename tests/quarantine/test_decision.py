@@ -15,7 +15,7 @@ from tidegate.checkpoints import lease
 from tidegate.errors import LeaseHeldError, RequestError
 from tidegate.layout import Layout
 from tidegate.ops import ledger
-from tidegate.place import FlowPlace, Place
+from tidegate.place import FlowPlace, PipelinePlace, Place
 from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.quarantine.selection import Selection
 from tidegate.report import BatchRecord
@@ -39,11 +39,13 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def waive(layout: Layout, rule: str | None = None, *, by: str = "o'hara", reason: str = "the shop's own test") -> int:
-    return decision.waive(layout, "orders", "silver", Selection.check(rule=rule), by=by, reason=reason).entries
+    return decision.waive(
+        FlowPlace(layout, "orders", "silver"), Selection.check(rule=rule), by=by, reason=reason
+    ).entries
 
 
 def expire(layout: Layout, selection: Selection) -> int:
-    return decision.expire(layout, "orders", "silver", selection, by="ada").entries
+    return decision.expire(FlowPlace(layout, "orders", "silver"), selection, by="ada").entries
 
 
 def entries(layout: Layout) -> dict[str, dict[str, Any]]:
@@ -56,7 +58,7 @@ def states(layout: Layout) -> dict[str, int]:
 
 
 def lines(layout: Layout) -> list[dict[str, Any]]:
-    path = layout.ops("orders", "ledger")
+    path = PipelinePlace(layout, "orders").ops("ledger")
     if not path.exists():
         return []
     rows: list[dict[str, Any]] = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
@@ -118,15 +120,15 @@ def test_claimed_entries_are_not_waived(layout: Layout) -> None:
 def test_a_replay_processes_the_claim_of_an_interrupted_one_too_but_a_dry_run_does_not(layout: Layout) -> None:
     claims.create(FlowPlace(layout, "orders", "silver").quarantine, EVERYTHING, number=3, first=3, limit=2, by="ada")
     rule = Selection.check(rule="malformed_line")
-    replayable = decision.check_replay(layout, "orders", "silver", rule, dry_run=False)
+    replayable = decision.check_replay(FlowPlace(layout, "orders", "silver"), rule, dry_run=False)
     assert (replayable.entries, replayable.interrupted) == (3, 2)
-    assert decision.check_replay(layout, "orders", "silver", rule, dry_run=True).interrupted == 0
+    assert decision.check_replay(FlowPlace(layout, "orders", "silver"), rule, dry_run=True).interrupted == 0
 
 
 def test_a_dry_run_counts_and_changes_nothing_also_while_a_run_holds_the_lease(layout: Layout) -> None:
     rule = Selection.check(rule="between(amount)")
     with lease.hold(layout, ("checkpoint:orders/silver",), what="attempt a1 of orders"):
-        closed = decision.waive(layout, "orders", "silver", rule, by="ada", reason="", dry_run=True)
+        closed = decision.waive(FlowPlace(layout, "orders", "silver"), rule, by="ada", reason="", dry_run=True)
         with pytest.raises(LeaseHeldError):
             waive(layout, "between(amount)")
     assert (closed.entries, closed.counts.open) == (2, 6)

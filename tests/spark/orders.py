@@ -9,7 +9,7 @@ from typing import Any
 from tests.deployment import Deployment
 from tidegate import resolution
 from tidegate.ops import evolution
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.status import plan
 
 DECLARATION = """
@@ -74,7 +74,7 @@ class Orders:
         )
 
     def history(self) -> list[evolution.Line]:
-        return evolution.read(self.deployment.layout, "orders")
+        return evolution.read(PipelinePlace(self.deployment.layout, "orders"))
 
     def quarantined(self) -> list[list[str]]:
         path = FlowPlace(self.deployment.layout, "orders", "silver").quarantine

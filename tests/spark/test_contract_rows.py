@@ -15,6 +15,7 @@ from tests.spark.flow_context import SILVER, flow_context, landed, reading, tabl
 from tests.spark.orders import Declare, Orders
 from tidegate.errors import ContractRefusedError
 from tidegate.ops import evolution
+from tidegate.place import PipelinePlace
 from tidegate.schema.contract import Contract
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spark.batch.split import Decision
@@ -57,7 +58,10 @@ def stored(context: FlowContext, *columns: str) -> list[tuple[Any, ...]]:
 
 
 def history(context: FlowContext) -> list[tuple[str, str, str]]:
-    return [(line.change.kind, line.change.field, line.decision) for line in evolution.read(context.layout, "orders")]
+    return [
+        (line.change.kind, line.change.field, line.decision)
+        for line in evolution.read(PipelinePlace(context.layout, "orders"))
+    ]
 
 
 def test_a_row_is_quarantined_if_a_part_of_a_nested_value_does_not_fit(declared: Declared) -> None:
@@ -121,7 +125,7 @@ def test_a_schema_change_that_a_person_answers_with_quarantine_refuses_the_rows_
     records = {"id": 1, "amount": 1.5}, {"id": 2, "amount": 2.5, "gate": "B12"}
     with pytest.raises(ContractRefusedError) as caught:
         write_batch(context, *records)
-    evolution.answer(context.layout, "orders", caught.value.schema_change_id, "quarantine", "ada")
+    evolution.answer(PipelinePlace(context.layout, "orders"), caught.value.schema_change_id, "quarantine", "ada")
 
     assert write_batch(context, *records) == [["schema_change(gate)"]]
     assert stored(context, "id", "amount") == [(1, 1.5)]
@@ -143,7 +147,7 @@ def test_after_a_wider_type_is_accepted_values_that_are_too_large_are_rescued(or
     refused = orders.run().flow("silver").error
     assert refused is not None
     assert refused["changes"] == ("amount is widened (int -> bigint)",)
-    evolution.answer(orders.deployment.layout, "orders", refused["schema_change_id"], "evolve", "ada")
+    evolution.answer(PipelinePlace(orders.deployment.layout, "orders"), refused["schema_change_id"], "evolve", "ada")
 
     assert orders.run("silver").flow("silver").error is None
 

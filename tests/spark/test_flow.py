@@ -29,7 +29,7 @@ from tidegate.errors import (
 from tidegate.impact import Impact
 from tidegate.layout import Layout
 from tidegate.ops import store
-from tidegate.place import FlowPlace, Place
+from tidegate.place import FlowPlace, PipelinePlace, Place
 from tidegate.probes import delta
 from tidegate.report import BatchRecord, Verdict
 from tidegate.spark import flow, runs
@@ -431,7 +431,9 @@ def test_a_flow_that_is_refused_its_target_writes_nothing_and_releases_its_lease
         flow.run_flow(context)
 
     assert tables.version(spark, context.live) == 0
-    assert store.select(context.layout.ops("orders", "ledger"), "SELECT flow FROM delta_table") == [{"flow": "bronze"}]
+    assert store.select(PipelinePlace(context.layout, "orders").ops("ledger"), "SELECT flow FROM delta_table") == [
+        {"flow": "bronze"}
+    ]
     assert [holder(context.layout, each) for each in ("checkpoint:orders/silver", "table:silver.orders")] == [
         None,
         None,

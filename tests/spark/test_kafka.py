@@ -17,7 +17,7 @@ from tests.deployment import Deployment
 from tests.waiting import TIMEOUT_SECONDS
 from tests.with_fields import with_fields
 from tidegate import resolution
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.planning import recovery
 from tidegate.runtime.jars import class_path
 
@@ -389,7 +389,9 @@ def test_avro_values_with_a_registered_schema_are_parsed_and_a_new_field_needs_a
         refused = with_registry.run("clickstream", ("bronze", "silver")).flow("silver")
         assert refused.error is not None
         assert refused.error["changes"] == ("new field campaign (string)",)
-        evolution.answer(with_registry.layout, "clickstream", refused.error["schema_change_id"], "evolve", "ada")
+        evolution.answer(
+            PipelinePlace(with_registry.layout, "clickstream"), refused.error["schema_change_id"], "evolve", "ada"
+        )
         registry.down = True
         assert with_registry.run("clickstream", ("bronze", "silver")).flow("silver").error is None, (
             "the schema is cached in the lake"

@@ -25,7 +25,7 @@ from tidegate.errors import ContractRefusedError
 from tidegate.file_id import FileId
 from tidegate.layout import Layout
 from tidegate.ops import evolution
-from tidegate.place import Place
+from tidegate.place import PipelinePlace, Place
 from tidegate.schema.contract import Contract
 from tidegate.spark.batch import transform_output
 from tidegate.spark.batch.work import Stream
@@ -183,7 +183,7 @@ def apply_modes(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_ru
     except ContractRefusedError as error:
         refused = error
     history: set[tuple[str, str, str]] = {
-        (line.event, line.change.field, line.decision) for line in evolution.read(layout, "orders")
+        (line.event, line.change.field, line.decision) for line in evolution.read(PipelinePlace(layout, "orders"))
     }
     return Result(output_rows, refused, history)
 

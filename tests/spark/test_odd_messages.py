@@ -206,7 +206,8 @@ def test_beside_aborted_transactions_exactly_the_bad_messages_are_refused_in_bat
     assert [json.loads(json.loads(each["record"])["value"])["id"] for each in odd.entries()] == sorted(committed & bad)
     assert len(report.batches) == 3, "16 offsets with the markers of transactions, seven at a time"
     lines = store.select(
-        odd.context().layout.ops("orders", "ledger"), "SELECT read, written, quarantined FROM delta_table"
+        odd.context().place.of_pipeline.ops("ledger"),
+        "SELECT read, written, quarantined FROM delta_table",
     )
     assert sum(line["read"] for line in lines) == len(committed)
     assert sum(line["quarantined"] for line in lines) == len(committed & bad)

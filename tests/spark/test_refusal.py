@@ -14,7 +14,7 @@ from tests.deployment import Deployment
 from tidegate import registry, resolution
 from tidegate.checkpoints import checkpoint, progress, refusal
 from tidegate.pages.site import export
-from tidegate.place import Place
+from tidegate.place import PipelinePlace, Place
 from tidegate.report import RunReport
 from tidegate.status.plan import decide
 
@@ -54,7 +54,7 @@ def last_report(flights: Deployment) -> RunReport:
 
 
 def outcomes(flights: Deployment) -> list[str]:
-    lines = flights.rows(flights.layout.ops("flights", "verdicts")).to_pylist()
+    lines = flights.rows(PipelinePlace(flights.layout, "flights").ops("verdicts")).to_pylist()
     return [line["outcome"] for line in sorted(lines, key=lambda line: line["recorded_at"])]
 
 
@@ -136,7 +136,7 @@ def test_all_rows_of_a_batch_that_is_taken_out_are_quarantined_and_the_flow_cont
 
 def test_reports_and_docs_contain_no_value_of_the_data(flights: Deployment) -> None:
     lake = flights.environment.lake
-    export(flights.layout, registry.load("flights"), flights.layout.docs("flights"))
+    export(flights.layout, registry.load("flights"), PipelinePlace(flights.layout, "flights").docs)
     files = [
         path for folder in ("docs", "reports", "checkpoints") for path in (lake / folder).rglob("*") if path.is_file()
     ]

@@ -151,7 +151,8 @@ def test_after_a_gap_of_deleted_messages_is_accepted_the_other_messages_are_read
     again = clicks.run(version)
     assert (again.refresh, counts(again)) == (refresh, (1, 1, 0)), "no further refresh is started"
     lines = store.select(
-        clicks.context().layout.ops("orders", "ledger"), "SELECT kind, read FROM delta_table ORDER BY 1, 2"
+        clicks.context().place.of_pipeline.ops("ledger"),
+        "SELECT kind, read FROM delta_table ORDER BY 1, 2",
     )
     assert [(line["kind"], line["read"]) for line in lines] == [
         ("append", 1),
@@ -220,7 +221,8 @@ def test_a_half_written_batch_whose_topic_was_deleted_does_not_stop_the_next_ver
 
     assert clicks.ids() == [*range(10), 100, 101, 102]
     lines = store.select(
-        clicks.context().layout.ops("orders", "ledger"), "SELECT app_id, written FROM delta_table ORDER BY 1"
+        clicks.context().place.of_pipeline.ops("ledger"),
+        "SELECT app_id, written FROM delta_table ORDER BY 1",
     )
     assert [(line["app_id"], line["written"]) for line in lines] == [
         ("orders/clicks/v1/0", 10),

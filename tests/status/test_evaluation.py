@@ -12,6 +12,7 @@ from tests.resolved import resolved
 from tidegate.alerting.episodes import transitions
 from tidegate.errors import SpecError
 from tidegate.ops import alert_history
+from tidegate.place import PipelinePlace
 from tidegate.status import evaluation
 
 NOW = pendulum.now("UTC")
@@ -36,7 +37,7 @@ def test_an_unavailable_source_is_unreadable_and_hides_no_other_flow(project: Pr
 
 
 def test_a_broken_ledger_is_an_alert_of_its_flows_and_quotes_nothing(project: Project) -> None:
-    append(project.layout.ops("orders", "ledger"), [{"secret": "4711"}])
+    append(PipelinePlace(project.layout, "orders").ops("ledger"), [{"secret": "4711"}])
     (evaluated,) = evaluation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
     alerts = [alert for findings in evaluated.findings for alert in findings.alerts]
     assert {alert.rule for alert in alerts} == {"unreadable"}
@@ -49,12 +50,14 @@ def test_a_declaration_that_does_not_load_is_an_alert_and_resolves_no_other(proj
     landing.rmdir()
     landing.write_text("a file where a folder was")
     (before,) = evaluation.evaluate_pipelines(project.environment, [("orders", resolved(orders()))], NOW)
-    alert_history.append(layout, "orders", transitions((), before.findings, NOW))
+    alert_history.append(PipelinePlace(layout, "orders"), transitions((), before.findings, NOW))
     (broken,) = evaluation.evaluate_pipelines(project.environment, [("orders", SpecError("line 3 is wrong"))], NOW)
     alerts = evaluation.open_alerts(layout, broken, NOW)
     assert [(each.flow, each.rule, each.certain) for each in alerts] == [
         ("", "unreadable", True),
         ("bronze", "unreadable", False),
     ]
-    events = transitions(alert_history.episodes(layout, "orders"), broken.findings_including(["bronze"]), NOW)
+    events = transitions(
+        alert_history.episodes(PipelinePlace(layout, "orders")), broken.findings_including(["bronze"]), NOW
+    )
     assert [(event.flow, event.kind) for event in events] == [("", "opened")]

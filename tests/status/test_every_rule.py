@@ -24,7 +24,7 @@ from tidegate.checkpoints import checkpoint, refusal, rewrite
 from tidegate.impact import Impact
 from tidegate.ops import metrics
 from tidegate.ops.metrics import QueryProgress
-from tidegate.place import AttemptPlace, FlowPlace
+from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
 from tidegate.report import BatchRecord, FlowReport, FlowState, RunReport, describe_error
@@ -70,7 +70,7 @@ def limited(**limits: Any) -> Pipeline:
 
 def planned(project: Project, *lines: tuple[float, int], flow: str = "bronze", **fields: Any) -> None:
     """Plans as `plan` records them: hours ago, and the rows that waited."""
-    path = project.layout.plans("orders")
+    path = PipelinePlace(project.layout, "orders").plans
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         for hours, rows in lines:
@@ -104,7 +104,7 @@ def ran(project: Project, hours: float, rows: int, seconds: float, flow: str = "
         trigger_ms=round(seconds * 1000), duration_ms={}, start_offset=None, end_offset=None, offsets_behind=None,
         recorded_at=NOW,
     )  # fmt: skip
-    metrics.append(project.layout.ops("orders", "progress"), [progress])
+    metrics.append(PipelinePlace(project.layout, "orders").ops("progress"), [progress])
 
 
 def ended(project: Project, number: int, state: FlowState, **fields: Any) -> None:
@@ -279,7 +279,7 @@ def expiring(project: Project) -> Steps:
 def kept(project: Project, number: int, **fields: Any) -> None:
     """Spark's progress of one batch of the stateful flow."""
     line = state_progress(number, started_at=ago(1 - number / 10), recorded_at=NOW, **fields)
-    metrics.append(project.layout.ops("orders", "progress"), [line])
+    metrics.append(PipelinePlace(project.layout, "orders").ops("progress"), [line])
 
 
 def stateful(**limits: Any) -> Pipeline:
@@ -353,7 +353,7 @@ def quarantine_rows(project: Project) -> Steps:
         FlowPlace(project.layout, "orders", "silver").quarantine, [quarantined(id, ["x"], {}, "") for id in ("r", "s")]
     )
     yield Step("silver", limited(quarantine_rows=1))
-    decision.waive(project.layout, "orders", "silver", Selection(), by="ada", reason="a test")
+    decision.waive(FlowPlace(project.layout, "orders", "silver"), Selection(), by="ada", reason="a test")
     yield Step("silver", limited(quarantine_rows=1))
 
 
@@ -361,7 +361,7 @@ def quarantine_rows(project: Project) -> Steps:
 def quarantine_age(project: Project) -> Steps:
     append(FlowPlace(project.layout, "orders", "silver").quarantine, [quarantined("r", ["x"], {}, "")])
     yield Step("silver")
-    decision.waive(project.layout, "orders", "silver", Selection(), by="ada", reason="a test")
+    decision.waive(FlowPlace(project.layout, "orders", "silver"), Selection(), by="ada", reason="a test")
     yield Step("silver")
 
 

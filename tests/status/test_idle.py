@@ -17,6 +17,7 @@ from tidegate import lateness
 from tidegate.checkpoints import checkpoint
 from tidegate.ops import heartbeats, ledger
 from tidegate.ops.heartbeats import Heartbeat
+from tidegate.place import PipelinePlace
 from tidegate.probes import delta
 from tidegate.report import BatchRecord
 from tidegate.spec import Table, Watermark
@@ -100,7 +101,7 @@ def test_no_heartbeat_is_due_that_would_not_move_the_watermark(quiet: SampleProj
         flow="silver", batch_id=0, app_id="trips/silver/v1/0", kind="append", watermark=NOW - timedelta(minutes=70)
     )
     run = {"checkpoint_version": 1, "refresh": 0}
-    ledger.record(quiet.layout, "trips", line, run)
+    ledger.record(PipelinePlace(quiet.layout, "trips"), line, run)
 
     assert due_heartbeat(quiet) is None
     assert due_heartbeat(quiet, NOW + timedelta(seconds=1)) is not None
@@ -132,7 +133,7 @@ def test_the_watermark_of_a_checkpoint_is_that_of_its_batches_its_heartbeats_and
     def record(app_id: str, batch_id: int, minutes: int | None, refresh: int = 0) -> None:
         mark = None if minutes is None else at(minutes)
         line = BatchRecord(flow="silver", batch_id=batch_id, app_id=app_id, kind="append", watermark=mark)
-        ledger.record(project.layout, "trips", line, {"checkpoint_version": 1, "refresh": refresh})
+        ledger.record(PipelinePlace(project.layout, "trips"), line, {"checkpoint_version": 1, "refresh": refresh})
 
     record("trips/silver/v1/0", 0, None)
     assert ledger.watermark(place) is None

@@ -29,7 +29,7 @@ from tidegate.errors import (
     TopicReplacedError,
 )
 from tidegate.ops import plans, store
-from tidegate.place import FlowPlace, Place
+from tidegate.place import FlowPlace, PipelinePlace, Place
 from tidegate.probes import kafka
 from tidegate.runtime.jars import class_path
 from tidegate.spec import AfterTables, Flow, KafkaSource, Pipeline
@@ -223,7 +223,7 @@ def test_exactly_the_lost_messages_are_accepted_as_a_gap_and_reading_continues_a
     for version in (1, 2):
         current = clicks.measure(version)
         assert (current.behind, current.ahead, current.has_work) == (5, "offsets 0:15-19", True)
-    (line,) = store.select(clicks.project.layout.ops("clicks", "ledger"), "SELECT * FROM delta_table")
+    (line,) = store.select(PipelinePlace(clicks.project.layout, "clicks").ops("ledger"), "SELECT * FROM delta_table")
     assert (line["kind"], line["app_id"], line["batch_id"]) == ("gap", "clicks/bronze/gap", 0)
     assert (line["read"], dict(line["filtered"])) == (5, {f"gap({topic} 0:10-14)": 5})
     assert (line["mode"], line["requested_by"]) == ("gap", "ada")
@@ -233,7 +233,8 @@ def test_exactly_the_lost_messages_are_accepted_as_a_gap_and_reading_continues_a
     clicks.accept_gap({0: (15, 16)})
     assert clicks.measure().ahead == "offsets 0:17-19"
     lines = store.select(
-        clicks.project.layout.ops("clicks", "ledger"), "SELECT batch_id FROM delta_table ORDER BY batch_id"
+        PipelinePlace(clicks.project.layout, "clicks").ops("ledger"),
+        "SELECT batch_id FROM delta_table ORDER BY batch_id",
     )
     assert [each["batch_id"] for each in lines] == [0, 1]
 
@@ -271,8 +272,8 @@ def test_a_plan_warns_before_the_topic_deletes_unread_messages(
         topics.delete_before(broker, topic, begin)
         current = clicks.measure()
         assert warning not in current.reason, "no rate can be computed from fewer than two deletions"
-        plans.record(layout, "clicks", [current])
-    assert [plan.first_offsets for plan in plans.read(layout, "clicks", "bronze")] == [{0: 2}, {0: 4}]
+        plans.record(PipelinePlace(layout, "clicks"), [current])
+    assert [plan.first_offsets for plan in plans.read(FlowPlace(layout, "clicks", "bronze"))] == [{0: 2}, {0: 4}]
     topics.delete_before(broker, topic, 6)
 
     current = clicks.measure()
@@ -298,7 +299,7 @@ def test_a_pipeline_that_follows_another_is_warned_by_the_interval_of_that_one(
     clicks: Clicks, broker: Broker, topic: str, schedule: str, warns: bool
 ) -> None:
     topics.send(broker, topic, range(10, 30))
-    path = clicks.project.layout.plans("clicks")
+    path = PipelinePlace(clicks.project.layout, "clicks").plans
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         for days, first in ((6, 0), (5, 3)):

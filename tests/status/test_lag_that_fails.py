@@ -12,7 +12,7 @@ from tidegate.checkpoints import overrides
 from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.errors import DamagedFileError, SourceError, SourceUnavailableError
 from tidegate.ops import plans
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline, Table
 
 LOST = Flow(name="lost", source=FileSource(path="lost", format="csv", schema="a INT"), target=Table("bronze.lost"))
@@ -58,8 +58,11 @@ def test_the_error_of_a_flow_is_json_serializable_and_its_lag_is_recorded_as_unk
         ("SourceError", 78),
         None,
     ]
-    plans.record(project.layout, "trips", plan.lags)
-    behind = {flow: [each.behind for each in plans.read(project.layout, "trips", flow)] for flow in ("lost", "bronze")}
+    plans.record(PipelinePlace(project.layout, "trips"), plan.lags)
+    behind = {
+        flow: [each.behind for each in plans.read(FlowPlace(project.layout, "trips", flow))]
+        for flow in ("lost", "bronze")
+    }
     assert behind == {"lost": [None], "bronze": [1]}
 
 

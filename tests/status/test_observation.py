@@ -21,7 +21,7 @@ from tidegate.alerting.facts import Observation
 from tidegate.checkpoints import lease, overrides
 from tidegate.ops import metrics, plans
 from tidegate.ops.metrics import QueryProgress
-from tidegate.place import AttemptPlace, FlowPlace
+from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.report import BatchRecord, FlowReport, RunReport, now
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spec import AfterTables, ChangeFeed, Pipeline
@@ -103,14 +103,14 @@ def test_spark_progress_gives_the_duration_of_a_run(project: Project) -> None:
         start_offset=None, end_offset=None,
         offsets_behind=None, recorded_at=NOW,
     )  # fmt: skip
-    metrics.append(project.layout.ops("orders", "progress"), [line])
+    metrics.append(PipelinePlace(project.layout, "orders").ops("progress"), [line])
     (run,) = observe(project, pipeline, "silver").runs
     assert (run.started_at, run.seconds) == (started, 2.0)
 
 
 def test_rules_use_plans_lag_and_quarantine(project: Project) -> None:
     pipeline = dataclasses.replace(orders(), schedule="@hourly", thresholds=Thresholds(lag_rows=0, missed_runs=1))
-    plans.record_failure(project.layout, "orders")
+    plans.record_failure(PipelinePlace(project.layout, "orders"))
     project.land("1.csv", "order_id,amount\nA-1,1.0\n")
     append(FlowPlace(project.layout, "orders", "silver").quarantine, [quarantined("r", ["x"], {}, "secret")])
     later = pendulum.now("UTC").add(hours=2, minutes=5)
@@ -143,16 +143,16 @@ def test_a_pipeline_that_is_never_planned_is_missed_once_it_has_been_watched_lon
     pipeline = dataclasses.replace(orders(), schedule="@hourly")
     later = pendulum.now("UTC").add(hours=5)
     assert rules(project, pipeline, later) == set(), "it is not watched yet"
-    plans.record_watched(project.layout, "orders")
+    plans.record_watched(PipelinePlace(project.layout, "orders"))
     assert rules(project, pipeline) == set()
     assert rules(project, pipeline, later) == {(flow, "missed") for flow in ("bronze", "silver", "gold")}
-    plans.record_failure(project.layout, "orders")
+    plans.record_failure(PipelinePlace(project.layout, "orders"))
     assert rules(project, pipeline) == set()
 
 
 def test_a_flow_that_was_switched_off_because_its_source_is_gone_is_not_late(project: Project) -> None:
     pipeline = dataclasses.replace(orders(), schedule="@hourly")
-    plans.record_watched(project.layout, "orders")
+    plans.record_watched(PipelinePlace(project.layout, "orders"))
     landing = project.folder / "landing" / "orders"
     landing.rmdir()
     landing.write_text("a file where a folder was")

@@ -13,7 +13,7 @@ import pytest
 from tests.cli.project import Project, orders
 from tidegate.errors import GateRefusedError, LeaseHeldError, SourceUnavailableError
 from tidegate.layout import Layout
-from tidegate.place import AttemptPlace, RunPlace
+from tidegate.place import AttemptPlace, PipelinePlace, RunPlace
 from tidegate.report import FlowReport, FlowState, RunReport, Verdict, describe_error
 from tidegate.request import RunRequest
 from tidegate.status import run_ends
@@ -197,7 +197,7 @@ def test_an_attempt_without_a_report_is_a_crash(layout: Layout) -> None:
 
 def test_folders_of_other_programs_are_no_runs(layout: Layout) -> None:
     attempt(layout, 1, bronze="failed")
-    (layout.reports("orders") / "old runs" / "lost+found").mkdir(parents=True)
+    (PipelinePlace(layout, "orders").reports / "old runs" / "lost+found").mkdir(parents=True)
     assert "no broker answers" in (failures(layout)["bronze"] or "")
 
 

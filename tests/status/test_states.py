@@ -42,7 +42,7 @@ from tidegate.errors import SourceUnavailableError
 from tidegate.impact import Impact
 from tidegate.ops import alert_history
 from tidegate.pages import render, site
-from tidegate.place import AttemptPlace, FlowPlace, Place
+from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace, Place
 from tidegate.probes import delta_history, delta_log
 from tidegate.report import FlowReport, RunReport, describe_error
 from tidegate.request import RunRequest
@@ -525,7 +525,7 @@ def test_an_open_alert_makes_its_flow_one_that_needs_a_person(project: Project) 
     at = datetime.now(UTC)
     for rule in ("lag", "slow"):
         opened = Event(flow="silver", rule=rule, opened_at=at, kind="opened", at=at, message="too much")
-        alert_history.append(project.layout, "orders", [opened])
+        alert_history.append(PipelinePlace(project.layout, "orders"), [opened])
     overview = Views(project.environment).overview({"orders"}, "", "")
     assert (overview["need_person"], overview["alerts"]) == (1, 1)
     flows = {each.flow: each for each in flow_statuses(project.environment, "orders", TIMEOUT_SECONDS)}
@@ -540,7 +540,7 @@ def test_the_alerts_of_a_pipeline_that_does_not_load_need_a_person_once(project:
     at = datetime.now(UTC)
     for flow in ("", "silver"):
         opened = Event(flow=flow, rule="unreadable", opened_at=at, kind="opened", at=at, message="it does not load")
-        alert_history.append(project.layout, "broken", [opened])
+        alert_history.append(PipelinePlace(project.layout, "broken"), [opened])
     overview = Views(project.environment).overview({"broken"}, "", "")
     assert (overview["need_person"], overview["alerts"]) == (1, 2)
 

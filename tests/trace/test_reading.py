@@ -15,7 +15,7 @@ from tests.trace.test_lineage import PIPELINE
 from tidegate import json_codec, resolution
 from tidegate.checkpoints.vector import STARTS
 from tidegate.layout import Layout
-from tidegate.place import Place
+from tidegate.place import PipelinePlace, Place
 from tidegate.report import BatchRecord
 from tidegate.spec import ChangeFeed, Flow, Pipeline, State, Table
 from tidegate.trace.changes import Ledger
@@ -81,7 +81,7 @@ def test_the_batch_that_read_a_change_of_one_of_several_sources_is_named(project
     positions = [(None, [offset(5), None]), ([offset(5), None], [offset(5), offset(9)])]
     read = [{"flow": "pages", "app_id": app_id, "recorded_at": datetime(2026, 1, 1, tzinfo=UTC)}] * 2
     append(
-        project.layout.ops("shop", "progress"),
+        PipelinePlace(project.layout, "shop").ops("progress"),
         [
             {**line, "batch_id": number, "start_offset": start and json.dumps(start), "end_offset": json.dumps(end)}
             for number, (line, (start, end)) in enumerate(zip(read, positions, strict=True))
@@ -111,7 +111,7 @@ def test_a_stateful_flow_has_read_its_source_whatever_it_has_read_of_the_heartbe
     positions = [([None, None], [offset(1), None]), ([offset(1), None], [offset(2), offset(9)])]
     shared = {"flow": "first", "app_id": "shop/first/v1/0", "recorded_at": datetime(2026, 1, 1, tzinfo=UTC)}
     append(
-        project.layout.ops("shop", "progress"),
+        PipelinePlace(project.layout, "shop").ops("progress"),
         [
             {**shared, "batch_id": number, "start_offset": json.dumps(start), "end_offset": json.dumps(end)}
             for number, (start, end) in enumerate(positions)

@@ -29,6 +29,7 @@ from tidegate.environment import Environment
 from tidegate.errors import SetupError
 from tidegate.folders import entries
 from tidegate.layout import Layout
+from tidegate.place import PipelinePlace
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection
@@ -85,7 +86,7 @@ class EvaluateAlerts(BaseOperator):
         judged = evaluation.evaluate_pipelines(environment, list(status_cache.declarations(environment).items()), now)
         for each in judged:
             if each.error is None:
-                plans.record_watched(layout, each.pipeline)
+                plans.record_watched(PipelinePlace(layout, each.pipeline))
             try:
                 histories[each.pipeline] = self._record(layout, each, now)
             except Exception as error:
@@ -103,10 +104,10 @@ class EvaluateAlerts(BaseOperator):
         """Record and log which episodes open and which are resolved; returns all episodes."""
         from tidegate.ops import alert_history
 
-        history = alert_history.episodes(layout, judged.pipeline)
+        history = alert_history.episodes(PipelinePlace(layout, judged.pipeline))
         flows = sorted({each.flow for each in history if each.resolved_at is None})
         self._record_events(layout, judged.pipeline, transitions(history, judged.findings_including(flows), now))
-        episodes = alert_history.episodes(layout, judged.pipeline)
+        episodes = alert_history.episodes(PipelinePlace(layout, judged.pipeline))
         open_episodes = [each for each in episodes if each.resolved_at is None]
         self.log.info("%s: %s", judged.pipeline, formatting.count(len(open_episodes), "open alert"))
         gauges.send_lags(judged.pipeline, judged.lags)
@@ -120,9 +121,9 @@ class EvaluateAlerts(BaseOperator):
         """Resolve the open episodes of a pipeline that is no longer declared."""
         from tidegate.ops import alert_history
 
-        events = transitions(alert_history.episodes(layout, pipeline), (), now)
+        events = transitions(alert_history.episodes(PipelinePlace(layout, pipeline)), (), now)
         self._record_events(layout, pipeline, events)
-        return alert_history.episodes(layout, pipeline) if events else ()
+        return alert_history.episodes(PipelinePlace(layout, pipeline)) if events else ()
 
     def _record_events(self, layout: Layout, pipeline: str, events: Sequence[Event]) -> None:
         """Log the events and append them to the history."""
@@ -132,7 +133,7 @@ class EvaluateAlerts(BaseOperator):
             name = f"{pipeline}/{event.flow}" if event.flow else pipeline
             write_log = self.log.warning if event.kind == "opened" else self.log.info
             write_log("%s: %s %s: %s", name, event.rule, event.kind, event.message)
-        alert_history.append(layout, pipeline, events)
+        alert_history.append(PipelinePlace(layout, pipeline), events)
 
     def _send_notifications(
         self, layout: Layout, histories: Mapping[str, tuple[Episode, ...]], now: datetime, context: Context
@@ -183,7 +184,7 @@ class EvaluateAlerts(BaseOperator):
             message=episode.message,
             channel=str(connection.conn_type),
         )
-        alert_history.append(layout, notification.pipeline, [sent])
+        alert_history.append(PipelinePlace(layout, notification.pipeline), [sent])
         self.log.info("sent to %s: %s", connection.conn_type, notification.title)
 
 
@@ -191,6 +192,6 @@ def _pipelines_with_alerts(layout: Layout) -> set[str]:
     """Pipelines with an alert history in the lake, declared or not."""
     return {
         folder.name
-        for folder in entries(layout.ops("any", "alerts").parent.parent)
-        if layout.ops(folder.name, "alerts").exists()
+        for folder in entries(PipelinePlace(layout, "any").ops("alerts").parent.parent)
+        if PipelinePlace(layout, folder.name).ops("alerts").exists()
     }

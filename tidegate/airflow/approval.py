@@ -20,6 +20,7 @@ from tidegate.airflow.failure import plain_failures
 from tidegate.airflow.retry import RETRIES, RETRY_DELAY, FailureRetryPolicy
 from tidegate.errors import ContractRefusedError, RequestError
 from tidegate.ops import evolution
+from tidegate.place import PipelinePlace
 from tidegate.schema.contract import Answer
 from tidegate.spec.checks import NAME
 
@@ -59,13 +60,13 @@ class AskPerson(HITLOperator):
             )
         pipeline, flow, schema_change_id = (str(context["params"][name]) for name in _PARAMS)
         layout = attempt.layout()
-        refused = evolution.refusals(layout, pipeline, schema_change_id)
+        refused = evolution.refusals(PipelinePlace(layout, pipeline), schema_change_id)
         if (refused_by := refused[0].flow) != flow:
             raise RequestError(
                 f"schema change {schema_change_id!r} is of flow {refused_by!r} and not of {flow!r}",
                 Edit("correct the name of the flow", "request"),
             )
-        if answered := evolution.answers(layout, pipeline, schema_change_id):
+        if answered := evolution.answers(PipelinePlace(layout, pipeline), schema_change_id):
             raise AirflowSkipException(f"{answered[0].decided_by or 'A person'} answered {answered[0].decision!r}.")
         self.subject = f"{pipeline}: {flow} waits for a schema change"
         self.body = question(pipeline, refused)
@@ -105,7 +106,7 @@ class RecordAnswer(BaseOperator):
         by = str(user.get("name") or user.get("id") or "")
         params = context["params"]
         (answer,) = response["chosen_options"]
-        evolution.answer(attempt.layout(), params["pipeline"], params["schema_change_id"], answer, by)
+        evolution.answer(PipelinePlace(attempt.layout(), params["pipeline"]), params["schema_change_id"], answer, by)
         self.log.info(
             "%s answered %r; the next run of %s applies it", by or "an unknown user", answer, params["pipeline"]
         )

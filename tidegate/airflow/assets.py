@@ -21,6 +21,7 @@ from tidegate.airflow.attempt import attempt_id
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
 from tidegate.layout import Layout
+from tidegate.place import PipelinePlace
 from tidegate.spec import Flow, Pipeline
 from tidegate.status import topic_intervals
 
@@ -81,7 +82,7 @@ def pending_update(context: Context, layout: Layout, pipeline: Pipeline, flow: F
     # Imported in the task's process: the threads of delta-rs do not survive a fork of a process that imported it before.
     from tidegate.probes import delta_table
 
-    ledger = delta_table.find(layout.ops(pipeline.name, "ledger"))
+    ledger = delta_table.find(PipelinePlace(layout, pipeline.name).ops("ledger"))
     if ledger is None:
         return None
     ledger_id = str(ledger.metadata().id)

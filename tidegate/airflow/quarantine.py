@@ -24,6 +24,7 @@ from tidegate.environment import Environment
 from tidegate.errors import RequestError
 from tidegate.formatting import count
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.planning.extent import with_size
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import AGE, RULE, Selection
@@ -109,7 +110,7 @@ class PlanQuarantine(BaseOperator, SkipMixin):
         dry_run = params["dry_run"]
         environment = Environment.read()
         resolve(pipeline, environment.project).check_runnable([flow])
-        replayable = decision.check_replay(layout, pipeline.name, flow.name, selection, dry_run=dry_run)
+        replayable = decision.check_replay(FlowPlace(layout, pipeline.name, flow.name), selection, dry_run=dry_run)
         if not replayable.entries and not replayable.interrupted:
             return None, f"{flow.name}: no open entries"
         request = RunRequest.of_replay(
@@ -167,11 +168,11 @@ def decide(
         batch_id = decision.decide_batch(layout, pipeline, flow, by=by, reason=reason, action=action)
         done = f"quarantine the whole batch {batch_id}" if action == "take" else f"let batch {batch_id} pass"
         return f"{flow.name}: the next run will {done}"
-    names = (pipeline.name, flow.name)
+    place = FlowPlace(layout, pipeline.name, flow.name)
     if action == "waive":
-        closed = decision.waive(layout, *names, selection, by=by, reason=reason, dry_run=dry_run)
+        closed = decision.waive(place, selection, by=by, reason=reason, dry_run=dry_run)
     else:
-        closed = decision.expire(layout, *names, selection, by=by, dry_run=dry_run)
+        closed = decision.expire(place, selection, by=by, dry_run=dry_run)
     if dry_run:
         return f"{flow.name}: {count(closed.entries, 'open entry', 'open entries')} would be changed"
     summary = f"{flow.name}: {closed.entries:,} {'waived' if action == 'waive' else 'expired'}"

@@ -27,6 +27,7 @@ from tidegate.environment import Environment
 from tidegate.errors import RequestError, TidegateError
 from tidegate.layout import Layout
 from tidegate.ops import evolution, metrics, plans
+from tidegate.place import PipelinePlace
 from tidegate.planning import rewrites
 from tidegate.planning.extent import with_size
 from tidegate.planning.preview import Preview, preview
@@ -153,9 +154,9 @@ class PlanRun(BaseOperator, SkipMixin):
                 check_compatible(layout, self._resolved.flow(flow.name))
             increment_plan = decide(environment, self._resolved, flows)
         except TidegateError:
-            plans.record_failure(layout, self._pipeline.name)
+            plans.record_failure(PipelinePlace(layout, self._pipeline.name))
             raise
-        plans.record(layout, self._pipeline.name, increment_plan.lags)
+        plans.record(PipelinePlace(layout, self._pipeline.name), increment_plan.lags)
         # The run that found the schema change may not have asked: a run of the command line, or a task that was killed.
         for schema_change_id, lines in evolution.open_schema_changes(layout, self._resolved).items():
             message = approval.ask(pipeline=self._pipeline.name, flow=lines[0].flow, schema_change_id=schema_change_id)
@@ -232,7 +233,7 @@ class ShowFlow(BaseOperator):
         progress: list[dict[str, Any]] = []
         try:
             if report.batches:
-                path = attempt.layout().ops(self._pipeline.name, "progress")
+                path = PipelinePlace(attempt.layout(), self._pipeline.name).ops("progress")
                 progress = metrics.read(path, report.flow, attempt.attempt_id(context) or "")
         except Exception as error:
             # A metric never fails a task.

@@ -12,6 +12,7 @@ from tidegate.cli import console, project
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import evolution
+from tidegate.place import PipelinePlace
 from tidegate.schema.ddl import Column, parse_ddl
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
@@ -27,7 +28,7 @@ def show(
     """Print the history of a pipeline's schemas, oldest first, and which schema change waits for an answer. Starts no JVM."""
     environment = project.read()
     layout, resolved = Layout.of(environment), project.resolve(environment, name)
-    lines, waiting = evolution.read(layout, name), evolution.open_schema_changes(layout, resolved)
+    lines, waiting = evolution.read(PipelinePlace(layout, name)), evolution.open_schema_changes(layout, resolved)
     if as_json:
         changes = [dataclasses.asdict(line) for line in lines]
         console.print_json({"format": 1, "pipeline": name, "changes": changes, "waiting": list(waiting)})
@@ -73,7 +74,7 @@ def answer(
     """Answer a schema change that a frozen contract refused, as in Airflow; the next run applies it. Starts no JVM."""
     layout = Layout.of(project.read())
     project.load(name)
-    lines = evolution.answer(layout, name, schema_change_id, answer, by or project.current_user())
+    lines = evolution.answer(PipelinePlace(layout, name), schema_change_id, answer, by or project.current_user())
     if not lines:
         console.echo(f"Schema change {schema_change_id} already has that answer.")
         return
@@ -91,9 +92,11 @@ def promote(
     """Print the edits that make a field a declared column, with its history from bronze. Changes no file. Starts no JVM."""
     environment = project.read()
     layout, resolved = Layout.of(environment), project.resolve(environment, name)
-    changes = [line for line in evolution.read(layout, name) if line.change.field == field]
+    changes = [line for line in evolution.read(PipelinePlace(layout, name)) if line.change.field == field]
     if not changes:
-        fields = sorted({line.change.field for line in evolution.read(layout, name) if line.event != "declared"})
+        fields = sorted(
+            {line.change.field for line in evolution.read(PipelinePlace(layout, name)) if line.event != "declared"}
+        )
         names = ", ".join(fields) or "none"
         raise RequestError(
             f"no record of {name!r} has an undeclared field {field!r}",

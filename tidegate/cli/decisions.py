@@ -12,6 +12,7 @@ import typer
 
 from tidegate.cli import console, project
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.quarantine import decision
 from tidegate.quarantine.decision import Closed
 from tidegate.quarantine.selection import Selection
@@ -47,7 +48,7 @@ def waive(
     selection = Selection.check(rule=rule, since=since, until=until)
     layout, (only,) = selected_flows(name, flow)
     by = project.current_user()
-    closed = decision.waive(layout, name, only.name, selection, by=by, reason=reason, dry_run=dry_run)
+    closed = decision.waive(FlowPlace(layout, name, only.name), selection, by=by, reason=reason, dry_run=dry_run)
     _print(only.name, "waived", closed, dry_run)
 
 
@@ -103,7 +104,9 @@ def expire(
     selection = Selection.check(rule=rule, older_than=older_than)
     layout, flows = selected_flows(name, flow)
     for each in flows:
-        closed = decision.expire(layout, name, each.name, selection, by=project.current_user(), dry_run=dry_run)
+        closed = decision.expire(
+            FlowPlace(layout, name, each.name), selection, by=project.current_user(), dry_run=dry_run
+        )
         _print(each.name, "expired", closed, dry_run)
 
 

@@ -10,6 +10,7 @@ import typer
 from tidegate.cli import console, project
 from tidegate.layout import Layout
 from tidegate.pages import site
+from tidegate.place import PipelinePlace
 from tidegate.status import flow_status
 
 
@@ -38,5 +39,5 @@ def docs(
     environment = project.read()
     layout, pipeline = Layout.of(environment), project.load(name)
     statuses = {each.flow: each.status for each in project.statuses(environment, name, flow_status.PATIENCE)}
-    folder = out.resolve() if out else layout.docs(pipeline.name)
+    folder = out.resolve() if out else PipelinePlace(layout, pipeline.name).docs
     console.echo(str(site.export(layout, pipeline, folder, newest, statuses)))

@@ -14,6 +14,7 @@ from tidegate.layout import Layout
 from tidegate.ops import store
 from tidegate.ops.ledger import COUNTS
 from tidegate.ops.query import query
+from tidegate.place import PipelinePlace
 from tidegate.report import BatchRecord
 
 _HEADERS = (
@@ -54,7 +55,7 @@ def ledger(
     """
     environment = project.read()
     project.load(name)
-    lines = _read(Layout.of(environment), name, last)
+    lines = _read(PipelinePlace(Layout.of(environment), name), last)
     if as_json:
         console.print_json({"format": 1, "batches": lines})
     elif lines:
@@ -69,9 +70,9 @@ def ledger(
     raise typer.Exit(EX_SOFTWARE if any(line["imbalance"] for line in lines) else 0)
 
 
-def _read(layout: Layout, pipeline: str, last: int) -> list[dict[str, Any]]:
+def _read(place: PipelinePlace, last: int) -> list[dict[str, Any]]:
     """The newest lines, in chronological order, each with its ``imbalance``."""
-    path, wanted = layout.ops(pipeline, "ledger"), (*_COLUMNS_BEFORE_COUNTS, *COUNTS, *_COLUMNS_AFTER_COUNTS)
+    path, wanted = place.ops("ledger"), (*_COLUMNS_BEFORE_COUNTS, *COUNTS, *_COLUMNS_AFTER_COUNTS)
     ordering = store.ordering(path)
     sql = _NEWEST.format(newest_first=store.newest_first(ordering), oldest_first=store.oldest_first(ordering))
     lines = query(path, tuple(dict.fromkeys((*wanted, *ordering))), sql, [last])

@@ -13,7 +13,6 @@ from tidegate import file_id, formatting
 from tidegate.advice import Edit
 from tidegate.cli import console, decisions, lazy, project
 from tidegate.errors import RequestError
-from tidegate.layout import Layout
 from tidegate.ops.query import query
 from tidegate.place import FlowPlace
 from tidegate.quarantine import lifecycle
@@ -56,7 +55,7 @@ def list_open(
     An entry that broke several rules is counted under each; the total counts it once.
     """
     layout, flows = decisions.selected_flows(name, flow)
-    counted = [(each.name, *_count(layout, name, each.name)) for each in flows]
+    counted = [(each.name, *_count(FlowPlace(layout, name, each.name))) for each in flows]
     counts = {each.name: lifecycle.entry_counts(FlowPlace(layout, name, each.name).quarantine) for each in flows}
     if as_json:
         output = [
@@ -128,9 +127,9 @@ def show(
         console.echo(f"{nothing} in flow {only.name!r} of {name!r}.")
 
 
-def _count(layout: Layout, pipeline: str, flow: str) -> tuple[int, list[dict[str, Any]]]:
+def _count(place: FlowPlace) -> tuple[int, list[dict[str, Any]]]:
     """The number of open entries, and the counts by level, rule and source."""
-    path = FlowPlace(layout, pipeline, flow).quarantine
+    path = place.quarantine
     total = query(path, ["_row_id"], "SELECT count(DISTINCT _row_id) AS entries FROM delta_table", where=_OPEN)
     if not total or not total[0]["entries"]:
         return 0, []

@@ -48,7 +48,7 @@ def replay(
     (only,) = project.choose(pipeline, [flow])
     layout = Layout.of(environment)
     resolved.check_runnable([only])
-    replayable = decision.check_replay(layout, name, only.name, selection, dry_run=dry_run)
+    replayable = decision.check_replay(FlowPlace(layout, name, only.name), selection, dry_run=dry_run)
     if not replayable.entries and not replayable.interrupted:
         console.echo(
             f"{only.name}: nothing {f'{selection.summary()} ' if selection.summary() else ''}is open; no JVM was started"

@@ -14,7 +14,7 @@ from tidegate.cli.plan import conclusion, decide, print_plan
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.ops import plans
-from tidegate.place import AttemptPlace
+from tidegate.place import AttemptPlace, PipelinePlace
 from tidegate.planning import rewrites
 from tidegate.planning.extent import with_size
 from tidegate.report import RunReport
@@ -70,7 +70,7 @@ def run(
         console.echo(f"{name}: {request.summary()}")
         raise typer.Exit(attempt(environment, with_size(environment, pipeline, request)))
     run_plan = decide(environment, resolved, flows)
-    plans.record(Layout.of(environment), name, run_plan.lags)
+    plans.record(PipelinePlace(Layout.of(environment), name), run_plan.lags)
     print_plan(run_plan.lags)
     if not run_plan.work and not force and not accept:
         if run_plan.errors:

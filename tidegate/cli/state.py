@@ -13,7 +13,7 @@ from tidegate.cli.run import execute, print_report
 from tidegate.errors import EX_SOFTWARE
 from tidegate.layout import Layout
 from tidegate.ops import metrics
-from tidegate.place import AttemptPlace
+from tidegate.place import AttemptPlace, PipelinePlace
 from tidegate.planning.extent import with_size
 from tidegate.report import now
 from tidegate.request import RunRequest
@@ -52,7 +52,7 @@ def show(
         resolved.pipeline, flow, f"cli__{now()}", requested_by=project.current_user(), limit=limit, keys=key or ()
     )
     layout = Layout.of(environment)
-    figures = metrics.state_figures(layout.ops(name, "progress"), chosen.name)
+    figures = metrics.state_figures(PipelinePlace(layout, name).ops("progress"), chosen.name)
     extent = Extent(what="state", rows=None, size=figures[0].state_bytes if figures else None)
     returned, report, log = execute(environment, with_size(environment, resolved.pipeline, request, [extent]))
     code = run_result.exit_code(report, returned, log)

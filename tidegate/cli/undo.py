@@ -15,6 +15,7 @@ from tidegate.errors import RequestError
 from tidegate.folders import entries
 from tidegate.formatting import count
 from tidegate.layout import Layout
+from tidegate.place import PipelinePlace
 from tidegate.planning import undo as planning
 from tidegate.report import now
 from tidegate.request import RunRequest
@@ -64,7 +65,9 @@ def undo(
 def _pipeline_of(layout: Layout, run_id: str) -> str:
     """The pipeline whose ledger has the run."""
     owners = [
-        name for name in registry.names() if planning.find(planning.read(layout, name, run_id), run_id) is not None
+        name
+        for name in registry.names()
+        if planning.find(planning.read(PipelinePlace(layout, name), run_id), run_id) is not None
     ]
     if len(owners) == 1:
         return owners[0]
@@ -81,7 +84,7 @@ def _pipeline_of(layout: Layout, run_id: str) -> str:
 
 def _print_keys(layout: Layout, request: RunRequest, flow: str) -> None:
     """Print some keys of the rows that were put back and left, from the file that the last attempt wrote."""
-    attempts = entries(layout.reports(request.dag_id) / request.run_key)
+    attempts = entries(PipelinePlace(layout, request.dag_id).reports / request.run_key)
     files = [file for attempt in attempts if attempt.is_dir() for file in entries(attempt, f"undo-{flow}.json")]
     if not files:
         return

@@ -11,25 +11,24 @@ from typing import TYPE_CHECKING
 
 from tidegate.alerting.episodes import Episode, Event, episodes_of
 from tidegate.ops import store
+from tidegate.place import PipelinePlace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     import pyarrow
 
-    from tidegate.layout import Layout
 
-
-def episodes(layout: Layout, pipeline: str) -> tuple[Episode, ...]:
+def episodes(place: PipelinePlace) -> tuple[Episode, ...]:
     """All episodes of a pipeline, oldest first."""
     columns = ", ".join(("flow", "rule", "kind", "opened_at", "recorded_at", "message", "channel"))
-    rows = store.select(_path(layout, pipeline), f"SELECT {columns} FROM delta_table")
+    rows = store.select(_path(place), f"SELECT {columns} FROM delta_table")
     return episodes_of(
         Event(**{name: row[name] for name in row if name != "recorded_at"}, at=row["recorded_at"]) for row in rows
     )
 
 
-def append(layout: Layout, pipeline: str, events: Iterable[Event]) -> None:
+def append(place: PipelinePlace, events: Iterable[Event]) -> None:
     """Append lines in one commit; without ``events`` there is no commit."""
     lines = [
         {
@@ -44,7 +43,7 @@ def append(layout: Layout, pipeline: str, events: Iterable[Event]) -> None:
         for event in events
     ]
     if lines:
-        store.append(_path(layout, pipeline), schema(), lines)
+        store.append(_path(place), schema(), lines)
 
 
 def schema() -> pyarrow.Schema:
@@ -65,5 +64,5 @@ def schema() -> pyarrow.Schema:
     )
 
 
-def _path(layout: Layout, pipeline: str) -> Path:
-    return layout.ops(pipeline, "alerts")
+def _path(place: PipelinePlace) -> Path:
+    return place.ops("alerts")

@@ -5,14 +5,11 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tidegate import lateness
 from tidegate.ops import store
+from tidegate.place import FlowPlace
 from tidegate.probes import delta_table
-
-if TYPE_CHECKING:
-    from tidegate.layout import Layout
 
 _PLANNING = 600
 """Seconds that may pass between the plan of a batch and its begin, and between its end and its line."""
@@ -42,14 +39,14 @@ class Commit:
     """None in lines of earlier releases."""
 
 
-def read(layout: Layout, pipeline: str, flow: str, writers: Collection[str]) -> list[Commit]:
+def read(place: FlowPlace, writers: Collection[str]) -> list[Commit]:
     """The commits of a landing flow's batches and reingests, in order.
 
     Args:
         flow: A validated name.
         writers: The transaction ids in the table: a table that was deleted and derived again has no other commits.
     """
-    path = layout.ops(pipeline, "ledger")
+    path = place.of_pipeline.ops("ledger")
     table = delta_table.find(path)
     if table is None:
         return []
@@ -58,7 +55,7 @@ def read(layout: Layout, pipeline: str, flow: str, writers: Collection[str]) -> 
     lines = store.select(
         path,
         f"SELECT app_id, batch_id, target_version, recorded_at, seconds, {planned} FROM delta_table "
-        f"WHERE flow = '{flow}' AND kind = 'append' AND target_version IS NOT NULL AND written > 0",
+        f"WHERE flow = '{place.flow}' AND kind = 'append' AND target_version IS NOT NULL AND written > 0",
     )
     commits = [
         Commit(

@@ -20,6 +20,7 @@ from tidegate.checkpoints import checkpoint, progress, refusal
 from tidegate.errors import RequestError
 from tidegate.fingerprints import fingerprint
 from tidegate.ops import store
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.report import now
 from tidegate.schema.changes import Change
 from tidegate.schema.contract import Action, Answer, Terms
@@ -75,35 +76,35 @@ class Line:
         return dataclasses.replace(self, **ignored) == dataclasses.replace(other, **ignored)
 
 
-def read(layout: Layout, pipeline: str) -> list[Line]:
+def read(place: PipelinePlace) -> list[Line]:
     """All lines, oldest first; none before the first change."""
-    rows = store.select(_path(layout, pipeline), "SELECT * FROM delta_table")
+    rows = store.select(_path(place), "SELECT * FROM delta_table")
     # Not in SQL: this sort is stable, so the lines of one commit keep the order in which they were written.
     return [_line(row) for row in sorted(rows, key=_recorded)]
 
 
-def record(layout: Layout, pipeline: str, lines: Iterable[Line]) -> list[Line]:
+def record(place: PipelinePlace, lines: Iterable[Line]) -> list[Line]:
     """Append the lines that the table does not have yet, in one commit, and return them."""
     wanted = list(lines)
-    existing = read(layout, pipeline) if wanted else []
+    existing = read(place) if wanted else []
     new: list[Line] = []
     for line in wanted:
         if not any(line.same_as(other) for other in [*existing, *new]):
             new.append(line)
     if new:
-        store.append(_path(layout, pipeline), table_schema(), [_row(line) for line in new])
+        store.append(_path(place), table_schema(), [_row(line) for line in new])
     return new
 
 
-def terms(layout: Layout, pipeline: str, flow: str, source: LandingSource) -> Terms:
+def terms(place: FlowPlace, source: LandingSource) -> Terms:
     """The contract of a flow's landing source, with the decisions about earlier schema changes."""
     columns = parse_ddl("schema", source.schema)
     declared = {column.name.lower() for column in columns}
     evolved: dict[str, str] = {}
     added: set[str] = set()
     answers: dict[str, Answer] = {}
-    for line in read(layout, pipeline):
-        if line.flow != flow:
+    for line in read(place.of_pipeline):
+        if line.flow != place.flow:
             continue
         name = line.change.field
         if line.event == "observed" and line.decision == "evolve" and name.lower() not in declared:
@@ -119,7 +120,7 @@ def open_schema_changes(layout: Layout, resolved: ResolvedPipeline) -> dict[str,
     """The refused schema changes for whose answer a batch waits: id to the lines of the change."""
     ids = {open_schema_change(layout, flow) for flow in resolved.flows} - {None}
     lines: dict[str, list[Line]] = {}
-    for line in read(layout, resolved.pipeline.name) if ids else ():
+    for line in read(PipelinePlace(layout, resolved.pipeline.name)) if ids else ():
         if line.event == "refused" and line.schema_change_id in ids:
             lines.setdefault(line.schema_change_id, []).append(line)
     return {schema_change_id: _newest(each) for schema_change_id, each in lines.items()}
@@ -143,21 +144,21 @@ def open_schema_change(layout: Layout, resolved: ResolvedFlow) -> str | None:
     if resolved.landing is None or recorded.get("declared") != declared_fingerprint(resolved.landing):
         return None
     schema_change_id = str(recorded["schema_change_id"])
-    return None if is_answered(layout, resolved.pipeline.name, schema_change_id) else schema_change_id
+    return None if is_answered(PipelinePlace(layout, resolved.pipeline.name), schema_change_id) else schema_change_id
 
 
-def is_answered(layout: Layout, pipeline: str, schema_change_id: str) -> bool:
+def is_answered(place: PipelinePlace, schema_change_id: str) -> bool:
     """Whether a person has answered a schema change."""
-    return bool(answers(layout, pipeline, schema_change_id))
+    return bool(answers(place, schema_change_id))
 
 
-def answers(layout: Layout, pipeline: str, schema_change_id: str) -> list[Line]:
+def answers(place: PipelinePlace, schema_change_id: str) -> list[Line]:
     """The answer to a schema change, one line for each of its changes; none before a person has answered."""
-    lines = read(layout, pipeline)
+    lines = read(place)
     return [line for line in lines if line.event == "answered" and line.schema_change_id == schema_change_id]
 
 
-def answer(layout: Layout, pipeline: str, schema_change_id: str, decision: Answer, by: str) -> Sequence[Line]:
+def answer(place: PipelinePlace, schema_change_id: str, decision: Answer, by: str) -> Sequence[Line]:
     """Record a person's answer to a refused schema change; the flow's next run applies it.
 
     Args:
@@ -169,21 +170,20 @@ def answer(layout: Layout, pipeline: str, schema_change_id: str, decision: Answe
     Raises:
         RequestError: There is no such schema change, or it already has a different answer.
     """
-    earlier = answers(layout, pipeline, schema_change_id)
+    earlier = answers(place, schema_change_id)
     if any(line.decision != decision for line in earlier):
         decided_by, at = earlier[0].decided_by or "a person", earlier[0].recorded_at[:16]
         raise RequestError(
-            f"schema change {schema_change_id!r} of {pipeline!r} has been answered: {decided_by} answered "
+            f"schema change {schema_change_id!r} of {place.pipeline!r} has been answered: {decided_by} answered "
             f"{earlier[0].decision!r} on {at}.",
             Edit("to decide differently, change the source's contract", "request"),
         )
     if earlier:
         return []
-    refused = refusals(layout, pipeline, schema_change_id)
+    refused = refusals(place, schema_change_id)
     recorded_at = now()
     return record(
-        layout,
-        pipeline,
+        place,
         [
             dataclasses.replace(line, event="answered", decision=decision, decided_by=by, recorded_at=recorded_at)
             for line in refused
@@ -191,13 +191,13 @@ def answer(layout: Layout, pipeline: str, schema_change_id: str, decision: Answe
     )
 
 
-def refusals(layout: Layout, pipeline: str, schema_change_id: str) -> list[Line]:
+def refusals(place: PipelinePlace, schema_change_id: str) -> list[Line]:
     """The changes of a refused schema change, as a contract recorded them.
 
     Raises:
         RequestError: No batch was refused for it; the message names those that wait for an answer.
     """
-    lines = read(layout, pipeline)
+    lines = read(place)
     refused = [line for line in lines if line.event == "refused" and line.schema_change_id == schema_change_id]
     if not refused:
         answered = {line.schema_change_id for line in lines if line.event == "answered"}
@@ -207,7 +207,7 @@ def refusals(layout: Layout, pipeline: str, schema_change_id: str) -> list[Line]
             if line.event == "refused" and line.schema_change_id not in answered
         }
         raise RequestError(
-            f"no batch of {pipeline!r} was refused for schema change {schema_change_id!r}",
+            f"no batch of {place.pipeline!r} was refused for schema change {schema_change_id!r}",
             Edit(f"schema changes without an answer: {', '.join(open_ids) or 'none'}", "request"),
         )
     return _newest(refused)
@@ -251,8 +251,8 @@ def table_schema() -> pyarrow.Schema:
     )
 
 
-def _path(layout: Layout, pipeline: str) -> Path:
-    return layout.ops(pipeline, "evolution")
+def _path(place: PipelinePlace) -> Path:
+    return place.ops("evolution")
 
 
 def _row(line: Line) -> dict[str, Any]:

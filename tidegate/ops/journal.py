@@ -19,7 +19,7 @@ from tidegate.ops.ledger import COUNTS
 from tidegate.ops.query import query
 from tidegate.ops.store import SEQUENCE
 from tidegate.ops.table_cache import TableCache
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.report import STATISTIC, BatchRecord
 
 if TYPE_CHECKING:
@@ -254,7 +254,7 @@ class Journal:
         """Update a cached table for several pipelines, two at a time: the work is done without Python's lock."""
         with ThreadPoolExecutor(2) as threads:
             for done in [
-                threads.submit(self._tables.refresh, kind, pipeline, self._layout.ops(pipeline, table))
+                threads.submit(self._tables.refresh, kind, pipeline, PipelinePlace(self._layout, pipeline).ops(table))
                 for pipeline in pipelines
             ]:
                 done.result()
@@ -282,7 +282,7 @@ class Journal:
             offset: Number of newer lines to skip.
         """
         for kind in ("ledger", "verdicts", "evolution"):
-            self._tables.refresh(kind, pipeline, self._layout.ops(pipeline, kind))
+            self._tables.refresh(kind, pipeline, PipelinePlace(self._layout, pipeline).ops(kind))
         parameters = {
             **{"pipeline": pipeline, "flow": flow, "run_key": run_key, "page": page, "until": until},
             **{"batches": batches, "limit": limit, "offset": offset},
@@ -291,19 +291,19 @@ class Journal:
 
     def versions(self, pipeline: str, flow: str) -> list[Version]:
         """The checkpoints with recorded batches of a flow, the newest first."""
-        self._tables.refresh("ledger", pipeline, self._layout.ops(pipeline, "ledger"))
+        self._tables.refresh("ledger", pipeline, PipelinePlace(self._layout, pipeline).ops("ledger"))
         return [Version(**row) for row in self._tables.query(_VERSIONS, [pipeline, flow])]
 
 
-def quarantine_counts(layout: Layout, pipeline: str, flow: str) -> list[QuarantineCount]:
+def quarantine_counts(place: FlowPlace) -> list[QuarantineCount]:
     """A flow's quarantine entries by rule and state, the highest count first."""
     columns = ("_row_id", "level", "rules", "state")
-    return [QuarantineCount(**row) for row in query(FlowPlace(layout, pipeline, flow).quarantine, columns, _BY_RULE)]
+    return [QuarantineCount(**row) for row in query(place.quarantine, columns, _BY_RULE)]
 
 
-def open_entries(layout: Layout, pipeline: str, flow: str) -> int:
+def open_entries(place: FlowPlace) -> int:
     """The number of open entries in a flow's quarantine; each counts once."""
-    rows = store.select(FlowPlace(layout, pipeline, flow).quarantine, _OPEN)
+    rows = store.select(place.quarantine, _OPEN)
     return int(rows[0]["entries"]) if rows else 0
 
 

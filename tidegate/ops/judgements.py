@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING
 from tidegate import json_codec
 from tidegate.ops import store
 from tidegate.ops.query import query
+from tidegate.place import PipelinePlace
 from tidegate.report import ExpectationResult, Verdict
 
 if TYPE_CHECKING:
-    from tidegate.layout import Layout
     from tidegate.ops.journal import Line
 
 _COLUMNS = ("flow", "batch_id", "app_id", "suite", "suite_fingerprint", "code_fingerprint", "outcome", "results")
@@ -34,13 +34,13 @@ class Judgement:
         return tuple(result for result in self.verdict.results if not result.success)
 
 
-def read(layout: Layout, pipeline: str, lines: Sequence[Line]) -> dict[tuple[str, int], list[Judgement]]:
+def read(place: PipelinePlace, lines: Sequence[Line]) -> dict[tuple[str, int], list[Judgement]]:
     """The judgements of each of these batches, by `Line.key`, the oldest first. A swap has none."""
     keys = {line.key for line in lines if not line.is_swap}
     if not keys:
         return {}
     ids, numbers = sorted({app_id for app_id, _ in keys}), [number for _, number in keys]
-    path = layout.ops(pipeline, "verdicts")
+    path = place.ops("verdicts")
     ordering = store.ordering(path)
     rows = query(
         path,

@@ -14,7 +14,7 @@ import pendulum
 from tidegate import identity, json_codec
 from tidegate.checkpoints import overrides
 from tidegate.ops import store
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.probes import delta_table
 from tidegate.report import BatchRecord, Verdict, now
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     import pyarrow
 
-    from tidegate.layout import Layout
     from tidegate.place import Place
 
 COUNTS = (
@@ -38,7 +37,7 @@ NO_RUN: dict[str, Any] = dict.fromkeys(("run_key", "mode", "requested_by", "atte
 """The columns about the run and the checkpoint of a line, all None; a decision has neither."""
 
 
-def record(layout: Layout, pipeline: str, batch: BatchRecord, run_columns: Mapping[str, Any]) -> None:
+def record(place: PipelinePlace, batch: BatchRecord, run_columns: Mapping[str, Any]) -> None:
     """Append a line; recording the same line again has no effect.
 
     Args:
@@ -48,16 +47,16 @@ def record(layout: Layout, pipeline: str, batch: BatchRecord, run_columns: Mappi
     app_id = f"{batch.app_id}/swap" if batch.kind == "swap" else batch.app_id
     times = {"watermark": batch.watermark, "planned_at": batch.planned_at}
     line = {**json_codec.to_plain(batch), **times, **NO_RUN, **run_columns}
-    _append(layout.ops(pipeline, "ledger"), schema(), line, (app_id, batch.batch_id))
+    _append(place.ops("ledger"), schema(), line, (app_id, batch.batch_id))
 
 
-def record_gaps(layout: Layout, pipeline: str, flow: str) -> None:
+def record_gaps(place: FlowPlace) -> None:
     """Append a line for each accepted gap or loss that has none, in the order of the decisions.
 
     Args:
-        layout: The lake; the caller holds the flow's lease.
+        place.layout: The lake; the caller holds the flow's lease.
     """
-    accepted = (each for each in overrides.history(FlowPlace(layout, pipeline, flow)) if each.act in ("gap", "loss"))
+    accepted = (each for each in overrides.history(place) if each.act in ("gap", "loss"))
     for number, decision in enumerate(accepted):
         lost = {
             f"{identity.GAP}({decision.topic} {partition}:{first}-{last})": last - first + 1
@@ -66,30 +65,30 @@ def record_gaps(layout: Layout, pipeline: str, flow: str) -> None:
         if decision.lost is not None:
             lost = {f"{identity.GAP}({decision.what})": decision.lost}
         line = BatchRecord(
-            flow=flow,
+            flow=place.flow,
             batch_id=number,
-            app_id=f"{pipeline}/{flow}/{identity.GAP}",
+            app_id=f"{place.pipeline}/{place.flow}/{identity.GAP}",
             kind="gap",
             read=sum(lost.values()),
             filtered=lost,
         )
-        record(layout, pipeline, line, {"mode": line.kind, "requested_by": decision.by})
+        record(place.of_pipeline, line, {"mode": line.kind, "requested_by": decision.by})
 
 
-def record_verdict(layout: Layout, pipeline: str, verdict: Verdict, run_columns: Mapping[str, Any]) -> None:
+def record_verdict(place: PipelinePlace, verdict: Verdict, run_columns: Mapping[str, Any]) -> None:
     """Append a verdict. Every attempt at a batch has its own, so the commit carries no transaction id.
 
     With the batch's id, a recorded refusal would suppress the verdict of a later attempt at the same batch.
     """
     results = json_codec.encode(verdict.results)
     line = {**json_codec.to_plain(verdict), "results": results, **NO_RUN, **run_columns}
-    _append(layout.ops(pipeline, "verdicts"), verdict_schema(), line)
+    _append(place.ops("verdicts"), verdict_schema(), line)
 
 
-def rows_read(layout: Layout, pipeline: str, app_id: str) -> int:
+def rows_read(place: PipelinePlace, app_id: str) -> int:
     """Rows that the batches of a transaction id have read; no swap is among them, which counts groups."""
     sql = f"SELECT coalesce(sum(read), 0)::BIGINT AS read FROM delta_table WHERE app_id = '{app_id}'"
-    return sum(int(line["read"]) for line in store.select(layout.ops(pipeline, "ledger"), sql))
+    return sum(int(line["read"]) for line in store.select(place.ops("ledger"), sql))
 
 
 def watermark(place: Place, before: int | None = None) -> datetime | None:
@@ -98,7 +97,7 @@ def watermark(place: Place, before: int | None = None) -> datetime | None:
     Args:
         before: Only batches before this number.
     """
-    path = place.layout.ops(place.pipeline, "ledger")
+    path = place.of_pipeline.ops("ledger")
     table = delta_table.find(path)
     if table is None or "watermark" not in (column.name for column in table.schema().fields):
         return None

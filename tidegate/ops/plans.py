@@ -16,11 +16,11 @@ import pendulum
 
 from tidegate import atomic, json_codec
 from tidegate.alerting.facts import PlannedLag
+from tidegate.place import FlowPlace, PipelinePlace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tidegate.layout import Layout
     from tidegate.status.lag import Lag
 
 MAX_LINES = 500
@@ -36,36 +36,36 @@ class _Plan:
     """Fields of a `PlannedLag` by flow; None if the plan failed."""
 
 
-def record(layout: Layout, pipeline: str, lags: Iterable[Lag]) -> None:
+def record(place: PipelinePlace, lags: Iterable[Lag]) -> None:
     """Record the result of a plan."""
-    _append(layout.plans(pipeline), {lag.flow: _entry(lag) for lag in lags})
+    _append(place.plans, {lag.flow: _entry(lag) for lag in lags})
 
 
-def record_failure(layout: Layout, pipeline: str) -> None:
+def record_failure(place: PipelinePlace) -> None:
     """Record that a plan failed."""
-    _append(layout.plans(pipeline), None)
+    _append(place.plans, None)
 
 
-def record_watched(layout: Layout, pipeline: str) -> None:
+def record_watched(place: PipelinePlace) -> None:
     """Record that alerts watch the pipeline, if nothing is recorded yet, so that a pipeline without any plan raises an alert."""
-    if not layout.plans(pipeline).exists():
-        _append(layout.plans(pipeline), {})
+    if not place.plans.exists():
+        _append(place.plans, {})
 
 
-def last_activity(layout: Layout, pipeline: str) -> datetime | None:
+def last_activity(place: PipelinePlace) -> datetime | None:
     """Time of a pipeline's last plan; before the first plan, the time since which alerts watch the pipeline."""
-    plans = list(_plans(layout, pipeline))
+    plans = list(_plans(place))
     return plans[-1].at if plans else None
 
 
-def read(layout: Layout, pipeline: str, flow: str) -> tuple[PlannedLag, ...]:
+def read(place: FlowPlace) -> tuple[PlannedLag, ...]:
     """The results of a flow's plans, oldest first, including failed ones."""
     results = []
-    for plan in _plans(layout, pipeline):
+    for plan in _plans(place.of_pipeline):
         if plan.flows is None:
             results.append(PlannedLag(at=plan.at, behind=None, rows=None))
-        elif flow in plan.flows:
-            results.append(json_codec.from_plain({"at": plan.at, **plan.flows[flow]}, PlannedLag))
+        elif place.flow in plan.flows:
+            results.append(json_codec.from_plain({"at": plan.at, **plan.flows[place.flow]}, PlannedLag))
     return tuple(results)
 
 
@@ -74,10 +74,10 @@ def _entry(lag: Lag) -> dict[str, Any]:
     return {"behind": behind, "rows": lag.rows, "first_offsets": lag.first_offsets}
 
 
-def _plans(layout: Layout, pipeline: str) -> Iterator[_Plan]:
+def _plans(place: PipelinePlace) -> Iterator[_Plan]:
     """The recorded plans, the oldest first."""
     try:
-        text = layout.plans(pipeline).read_text(encoding="utf-8")
+        text = place.plans.read_text(encoding="utf-8")
     except FileNotFoundError:
         return
     for line in text.splitlines():

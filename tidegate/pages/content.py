@@ -14,7 +14,7 @@ from tidegate.ops.journal import Journal, Line, Summary
 from tidegate.ops.journal_tables import TREND
 from tidegate.ops.judgements import Judgement
 from tidegate.pages import shares, state_trend, trend
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.spec import Flow, Pipeline
 
 PER_PAGE = 50
@@ -40,7 +40,7 @@ class Content:
         return {
             "pipeline": name,
             "lines": self.journal.lines(name, limit=PER_PAGE),
-            "alerts": alerts(self.layout, name, present=present),
+            "alerts": alerts(PipelinePlace(self.layout, name), present=present),
         }
 
     def flow(self, pipeline: Pipeline, name: str, page: int, present: Present | None = None) -> Values:
@@ -92,15 +92,17 @@ class Content:
             return values
         kept = []
         if declared is not None and declared.kind.stateful:
-            kept = metrics.state_figures(self.layout.ops(pipeline.name, "progress"), name, TREND)
+            kept = metrics.state_figures(PipelinePlace(self.layout, pipeline.name).ops("progress"), name, TREND)
         return values | {
             "trend": trend.draw(self.journal.lines(pipeline.name, flow=name, batches=True, limit=TREND)),
             "kept": kept,
             "kept_trend": state_trend.draw(kept),
             "versions": list(self._versions(pipeline.name, name, declared)),
-            "changes": changes(each for each in evolution.read(self.layout, pipeline.name) if each.flow == name),
-            "alerts": alerts(self.layout, pipeline.name, name, present),
-            "by_rule": journal.quarantine_counts(self.layout, pipeline.name, name),
+            "changes": changes(
+                each for each in evolution.read(PipelinePlace(self.layout, pipeline.name)) if each.flow == name
+            ),
+            "alerts": alerts(PipelinePlace(self.layout, pipeline.name), name, present),
+            "by_rule": journal.quarantine_counts(FlowPlace(self.layout, pipeline.name, name)),
         }
 
     def batch(self, pipeline: Pipeline, flow: str, page: str) -> Values | None:
@@ -110,8 +112,8 @@ class Content:
             return None
         (line,) = matching
         recent = self.journal.lines(pipeline.name, flow=flow, batches=True, until=line.at, limit=TREND)
-        judged = judgements.read(self.layout, pipeline.name, matching)
-        return batch(pipeline, line, recent, judged, evolution.read(self.layout, pipeline.name))
+        judged = judgements.read(PipelinePlace(self.layout, pipeline.name), matching)
+        return batch(pipeline, line, recent, judged, evolution.read(PipelinePlace(self.layout, pipeline.name)))
 
     def _versions(self, pipeline: str, name: str, declared: Flow | None) -> Iterator[Values]:
         """Checkpoint versions, the newest first: those with a sidecar or with ledger lines, one per refresh."""
@@ -190,19 +192,19 @@ def changes(lines: Iterable[evolution.Line]) -> list[dict[str, str]]:
 
 
 def alerts(
-    layout: Layout, pipeline: str, flow: str | None = None, present: Present | None = None
+    place: PipelinePlace, flow: str | None = None, present: Present | None = None
 ) -> list[dict[str, str]] | None:
     """Episodes, open ones first, then the newest first; None when alerts have not been evaluated yet.
 
     Args:
-        layout: The lake.
-        pipeline: The pipeline.
+        place.layout: The lake.
+        place.pipeline: The place.pipeline.
         flow: Only those of this flow.
         present: The open ones whose cause is there, or unknown, in the reading that the page shows; None without a reading.
     """
-    if not layout.ops(pipeline, "alerts").is_dir():
+    if not place.ops("alerts").is_dir():
         return None
-    episodes = [each for each in alert_history.episodes(layout, pipeline) if flow in (None, each.flow)]
+    episodes = [each for each in alert_history.episodes(place) if flow in (None, each.flow)]
     newest = sorted(episodes, key=lambda each: (_end(each, present) == "open", each.opened_at), reverse=True)
     return [
         {

@@ -14,6 +14,7 @@ from tidegate.ops import evolution, journal, judgements
 from tidegate.ops.journal_tables import TREND
 from tidegate.pages import content, render
 from tidegate.pages.content import PER_PAGE, Content
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.spec import Pipeline
 from tidegate.states import Status
 
@@ -104,10 +105,10 @@ def _pages(
     targets = declared | {flow: "" for _, flow in sorted(summaries) if flow not in declared}
     lines = {flow: source.journal.lines(name, flow=flow, limit=newest + TREND) for flow in targets}
     exported = frozenset((flow, line.page) for flow in lines for line in lines[flow][:newest] if line.page)
-    history = evolution.read(source.layout, name)
+    history = evolution.read(PipelinePlace(source.layout, name))
     rows = [
         content.flow_row(
-            name, flow, target, summaries.get((name, flow)), journal.open_entries(source.layout, name, flow)
+            name, flow, target, summaries.get((name, flow)), journal.open_entries(FlowPlace(source.layout, name, flow))
         )
         | {"state": statuses.get(flow)}
         for flow, target in targets.items()
@@ -120,7 +121,7 @@ def _pages(
     )
     for flow, all_lines in lines.items():
         own = all_lines[:newest]
-        judged = judgements.read(source.layout, name, own)
+        judged = judgements.read(PipelinePlace(source.layout, name), own)
         for page, start in enumerate(range(0, max(len(own), 1), PER_PAGE), start=1):
             listed, more = own[start : start + PER_PAGE], start + PER_PAGE < len(own)
             values = source.flow_list(pipeline, flow, page, listed, more=more)

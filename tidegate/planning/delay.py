@@ -125,7 +125,7 @@ def _commits(layout: Layout, flow: ResolvedFlow) -> dict[int, int]:
         return {}
     app_id = checkpoint.current(layout, flow.pipeline, writer).app_id
     writers = delta.writers(layout.table(writer.target.name), app_id)
-    commits = arrivals.read(layout, flow.pipeline.name, writer.name, writers)
+    commits = arrivals.read(FlowPlace(layout, flow.pipeline.name, writer.name), writers)
     return {commit.planned: commit.version for commit in commits if commit.planned is not None}
 
 

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING
 
 from tidegate import identity
 from tidegate.ops import store
+from tidegate.place import FlowPlace
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from tidegate.layout import Layout
 
 _MAX_LINES = 50
 """How many of the newest ledger lines are used; older ones may be of another machine or other code."""
@@ -62,7 +62,7 @@ class Estimate:
         return f"about {self.seconds:,.0f} s by earlier {self.source}"
 
 
-def estimate(layout: Layout, pipeline: str, flow: str, mode: str, rows: int | None) -> Estimate | None:
+def estimate(place: FlowPlace, mode: str, rows: int | None) -> Estimate | None:
     """The estimated duration of a flow; None without earlier batches, or if the number of rows is unknown.
 
     Args:
@@ -70,10 +70,10 @@ def estimate(layout: Layout, pipeline: str, flow: str, mode: str, rows: int | No
     """
     if rows is None:
         return None
-    ledger = layout.ops(pipeline, "ledger")
-    if mode in _BY_MODE and (alike := _points(ledger, _BY_MODE[mode], flow)):
+    ledger = place.of_pipeline.ops("ledger")
+    if mode in _BY_MODE and (alike := _points(ledger, _BY_MODE[mode], place.flow)):
         return Estimate(seconds=_duration(alike, rows), source="runs of the same mode")
-    if not (increments := _points(ledger, _INCREMENTS, flow)):
+    if not (increments := _points(ledger, _INCREMENTS, place.flow)):
         return None
     seconds = _duration(increments, rows)
     if mode != "backfill":

@@ -11,7 +11,7 @@ from tidegate.file_id import FileId
 from tidegate.formatting import count
 from tidegate.impact import acceptance
 from tidegate.ops import store
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.probes import delta_history, delta_table, files, kafka
 from tidegate.spec import FileSource, KafkaSource
 from tidegate.status import changed_files
@@ -146,7 +146,7 @@ def _of_changes(layout: Layout, resolved: ResolvedFlow) -> Loss | None:
     """Rows of a table that has one for each change of a keyed table: of earlier changes, the keyed table has no rows any more."""
     pipeline, flow = resolved.pipeline.name, resolved.flow
     sql = f"SELECT coalesce(sum(written), 0)::BIGINT AS written FROM delta_table WHERE flow = '{flow.name}' AND kind = 'append'"
-    written = sum(int(row["written"]) for row in store.select(layout.ops(pipeline, "ledger"), sql))
+    written = sum(int(row["written"]) for row in store.select(PipelinePlace(layout, pipeline).ops("ledger"), sql))
     (table,) = flow.source_tables
     present = sum(
         int(row["rows"]) for row in _rows(layout.table(table), "SELECT count(*) AS rows FROM delta_table", set())

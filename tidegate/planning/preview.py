@@ -13,6 +13,7 @@ from tidegate.checkpoints import derivation, lease
 from tidegate.errors import TableUnreadableError, TidegateError
 from tidegate.formatting import count
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.planning import rewrites
 from tidegate.planning.backfill import Commands, commands
 from tidegate.planning.estimate import Estimate, estimate
@@ -176,7 +177,7 @@ def _of_increment(layout: Layout, resolved: ResolvedPipeline, lag: Lag, lags: tu
         before=lag.unfinished,
         downstream=downstream_of(flow.target.name, resolved.declared),
         lease_holder=_lease_holder(layout, pipeline, flow),
-        time=estimate(layout, pipeline.name, flow.name, "incremental", rows),
+        time=estimate(FlowPlace(layout, pipeline.name, flow.name), "incremental", rows),
         derivation=derivation.summary(layout, resolved.flow(flow.name)),
     )
 
@@ -222,7 +223,7 @@ def _of_mode(
         before=_before(environment, resolved.flow(flow.name), whole=request.window is None and not request.gaps),
         downstream=downstream_of(flow.target.name, resolved.declared),
         lease_holder=_lease_holder(layout, pipeline, flow),
-        time=estimate(layout, pipeline.name, flow.name, request.mode, rows),
+        time=estimate(FlowPlace(layout, pipeline.name, flow.name), request.mode, rows),
         derivation=derivation.summary(layout, resolved.flow(flow.name)),
     )
 

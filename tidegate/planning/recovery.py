@@ -324,7 +324,7 @@ def _planned(
             PlannedStep(
                 step=step,
                 reads=reads,
-                time=estimate(layout, pipeline.name, flow.name, mode, number),
+                time=estimate(FlowPlace(layout, pipeline.name, flow.name), mode, number),
                 loss=loss,
                 off="" if off is None else off.summary(),
             )

@@ -18,7 +18,7 @@ from tidegate.errors import RequestError
 from tidegate.formatting import count
 from tidegate.layout import Layout, run_key
 from tidegate.ops import store
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.probes import delta
 from tidegate.quarantine.lifecycle import quoted
 from tidegate.report import BatchRecord
@@ -81,7 +81,7 @@ def plan(layout: Layout, pipeline: Pipeline, request: RunRequest) -> tuple[RunRe
         RequestError: The ledger has no such run, nothing that it wrote can be put back, or it was undone already.
     """
     assert request.undoes is not None
-    lines = read(layout, pipeline.name, request.undoes)
+    lines = read(PipelinePlace(layout, pipeline.name), request.undoes)
     key = find(lines, request.undoes)
     if key is None:
         raise RequestError(
@@ -110,11 +110,11 @@ def plan(layout: Layout, pipeline: Pipeline, request: RunRequest) -> tuple[RunRe
     return request, [*done, *texts]
 
 
-def read(layout: Layout, pipeline: str, run: str) -> list[Line]:
+def read(place: PipelinePlace, run: str) -> list[Line]:
     """The ledger lines of a run, by its id or its key, and those of all undos; oldest first."""
     keys = ", ".join(quoted(key) for key in _keys(run))
     # All columns, because a ledger that no newer run has written to lacks `undoes`.
-    path = layout.ops(pipeline, "ledger")
+    path = place.ops("ledger")
     rows = store.select(
         path,
         f"SELECT * FROM delta_table WHERE run_key IN ({keys}) OR kind = '{identity.UNDO}' "

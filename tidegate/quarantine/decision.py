@@ -61,9 +61,7 @@ class Replayable:
     """Entries of an interrupted replay, which are finished first; 0 for a dry run, which does not finish it."""
 
 
-def waive(
-    layout: Layout, pipeline: str, flow: str, selection: Selection, *, by: str, reason: str, dry_run: bool = False
-) -> Closed:
+def waive(place: FlowPlace, selection: Selection, *, by: str, reason: str, dry_run: bool = False) -> Closed:
     """Close open entries as ``waived``, in one commit, under the flow's lease.
 
     Args:
@@ -76,10 +74,10 @@ def waive(
     """
     if not (reason.strip() or dry_run):
         raise RequestError("waiving needs a reason", Edit("say why these records will not be corrected", "request"))
-    return _close(layout, pipeline, flow, "waive", selection, by=by, reason=reason.strip(), dry_run=dry_run)
+    return _close(place, "waive", selection, by=by, reason=reason.strip(), dry_run=dry_run)
 
 
-def expire(layout: Layout, pipeline: str, flow: str, selection: Selection, *, by: str, dry_run: bool = False) -> Closed:
+def expire(place: FlowPlace, selection: Selection, *, by: str, dry_run: bool = False) -> Closed:
     """Close old entries as ``expired``, in one commit, under the flow's lease. The arguments are those of `waive`.
 
     Raises:
@@ -91,7 +89,7 @@ def expire(layout: Layout, pipeline: str, flow: str, selection: Selection, *, by
             "expiring needs an age", Edit("give the minimum age of an entry, for example 30d", "request")
         )
     reason = f"older than {selection.older_than}"
-    return _close(layout, pipeline, flow, "expire", selection, by=by, reason=reason, dry_run=dry_run)
+    return _close(place, "expire", selection, by=by, reason=reason, dry_run=dry_run)
 
 
 def decide_batch(
@@ -103,19 +101,19 @@ def decide_batch(
         RequestError, CheckpointCorruptError: See `refusal.decide`.
         LeaseHeldError: A run of the flow is in progress. Transient.
     """
-    with _lease(layout, pipeline.name, flow.name, action, by):
+    with _lease(FlowPlace(layout, pipeline.name, flow.name), action, by):
         place = checkpoint.current(layout, pipeline, flow)
         return refusal.decide(place, flow, by=by, reason=reason, action=action)
 
 
-def check_replay(layout: Layout, pipeline: str, flow: str, selection: Selection, *, dry_run: bool) -> Replayable:
+def check_replay(place: FlowPlace, selection: Selection, *, dry_run: bool) -> Replayable:
     """Check, before a JVM starts, that a replay is allowed, and count what it would process.
 
     Raises:
         RequestError: The flow is switched off.
     """
-    overrides.check_on(FlowPlace(layout, pipeline, flow))
-    path = FlowPlace(layout, pipeline, flow).quarantine
+    overrides.check_on(place)
+    path = place.quarantine
     claim = None if dry_run else claims.unfinished_claim(path)
     return Replayable(
         entries=lifecycle.count_unclaimed(path, selection), interrupted=0 if claim is None else claim.entries
@@ -138,7 +136,7 @@ def retire(place: Place) -> int:
     """
     of_others = f"level = 'row' AND (_checkpoint_version <> {place.version} OR _refresh <> {place.refresh})"
     reason = f"judged again by checkpoint v{place.version}/{place.refresh}"
-    decisions = _Decisions(place.layout, place.pipeline, place.flow)
+    decisions = _Decisions(place)
     own = f"{lifecycle.UNCLAIMED} AND _checkpoint_version = {place.version} AND _refresh = {place.refresh}"
     of_persons = f"{of_others} AND changed_by <> 'tidegate'"
     for (by, why), ids in lifecycle.waived_ids(decisions.entries, of_persons).items():
@@ -164,14 +162,12 @@ def retire_batches_before(place: Place, batch_id: int, what: str) -> int:
         How many entries were closed as ``expired``.
     """
     where = f"state = 'open' AND level = 'row' AND _app_id = '{place.app_id}' AND _batch_id < {batch_id}"
-    decisions = _Decisions(place.layout, place.pipeline, place.flow)
+    decisions = _Decisions(place)
     return decisions.close_entries("retire", where, by="tidegate", reason=f"{what} takes its place")
 
 
 def _close(
-    layout: Layout,
-    pipeline: str,
-    flow: str,
+    place: FlowPlace,
     kind: Literal["waive", "expire"],
     selection: Selection,
     *,
@@ -179,30 +175,30 @@ def _close(
     reason: str,
     dry_run: bool,
 ) -> Closed:
-    path = FlowPlace(layout, pipeline, flow).quarantine
+    path = place.quarantine
     if dry_run or not path.exists():
         entries = lifecycle.count_unclaimed(path, selection)
         return Closed(entries=entries, counts=lifecycle.entry_counts(path))
     where = f"{lifecycle.UNCLAIMED} AND {selection.condition()}"
-    with _lease(layout, pipeline, flow, kind, by):
-        entries = _Decisions(layout, pipeline, flow).close_entries(kind, where, by=by, reason=reason)
+    with _lease(place, kind, by):
+        entries = _Decisions(place).close_entries(kind, where, by=by, reason=reason)
     return Closed(entries=entries, counts=lifecycle.entry_counts(path))
 
 
-def _lease(layout: Layout, pipeline: str, flow: str, action: str, by: str) -> AbstractContextManager[None]:
-    resource = lease.checkpoint_resource(pipeline, flow)
-    return lease.hold(layout, (resource,), what=f"{action} of {pipeline}/{flow} in quarantine, by {by}")
+def _lease(place: FlowPlace, action: str, by: str) -> AbstractContextManager[None]:
+    resource = lease.checkpoint_resource(place.pipeline, place.flow)
+    return lease.hold(
+        place.layout, (resource,), what=f"{action} of {place.pipeline}/{place.flow} in quarantine, by {by}"
+    )
 
 
 class _Decisions:
     """The decisions of one flow, numbered under their own transaction id."""
 
-    def __init__(self, layout: Layout, pipeline: str, flow: str) -> None:
-        self.layout = layout
-        self.pipeline = pipeline
-        self.flow = flow
-        self.entries = FlowPlace(layout, pipeline, flow).quarantine
-        self.app_id = f"{pipeline}/{flow}/{identity.DECISION}"
+    def __init__(self, place: FlowPlace) -> None:
+        self.place = place
+        self.entries = place.quarantine
+        self.app_id = f"{place.pipeline}/{place.flow}/{identity.DECISION}"
 
     def close_entries(self, kind: _Kind, where: str, *, by: str, reason: str) -> int:
         """Close the entries that match an SQL condition, record the decision and return their number.
@@ -217,7 +213,7 @@ class _Decisions:
             return 0
         previous = delta.transaction_version(self.entries, self.app_id)
         prepared = BatchRecord(
-            flow=self.flow,
+            flow=self.place.flow,
             batch_id=0 if previous is None else previous + 1,
             app_id=self.app_id,
             kind=kind,
@@ -236,7 +232,7 @@ class _Decisions:
     def _record_unfinished(self) -> None:
         """Write the missing ledger line of a decision that crashed between its two commits."""
         number = delta.transaction_version(self.entries, self.app_id)
-        recorded = delta.transaction_version(self.layout.ops(self.pipeline, "ledger"), self.app_id)
+        recorded = delta.transaction_version(self.place.of_pipeline.ops("ledger"), self.app_id)
         if number is None or (recorded is not None and recorded >= number):
             return
         for info in delta_table.open_table(self.entries).history():
@@ -248,7 +244,7 @@ class _Decisions:
 
     def _record(self, prepared: BatchRecord, closed: int, by: str) -> None:
         line = dataclasses.replace(prepared, closed=closed)
-        ledger.record(self.layout, self.pipeline, line, {"mode": prepared.kind, "requested_by": by})
+        ledger.record(self.place.of_pipeline, line, {"mode": prepared.kind, "requested_by": by})
 
 
 def _by_rule(entries: Path, where: str) -> dict[str, int]:

@@ -213,7 +213,7 @@ def _check_target_exists(context: FlowContext, has_history: bool, transactions: 
         return
     if transactions and tables.exists(swap.staging(context)):
         return
-    lines = context.layout.ops(context.pipeline.name, "ledger")
+    lines = context.place.of_pipeline.ops("ledger")
     if delta.transaction_version(lines, context.app_id) is not None:
         raise CheckpointCorruptError(
             f"flow {context.flow.name!r}: the checkpoint at {context.checkpoint} has written to table "

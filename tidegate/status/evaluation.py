@@ -14,6 +14,7 @@ from tidegate.alerting.rules import RULES
 from tidegate.errors import TableUnreadableError, TidegateError
 from tidegate.layout import Layout
 from tidegate.ops import alert_history
+from tidegate.place import PipelinePlace
 from tidegate.status import flow_status
 from tidegate.status.downstream import downstream_of
 from tidegate.status.observation import observe
@@ -106,9 +107,9 @@ def _evaluate_flow(
         return Findings(flow=flow.name, alerts=(alert,), undecided=frozenset(RULES) - {"unreadable"}), None
 
 
-def _open_episodes(layout: Layout, pipeline: str) -> dict[tuple[str, str], Episode]:
+def _open_episodes(place: PipelinePlace) -> dict[tuple[str, str], Episode]:
     """The recorded episodes of a pipeline that are open, by flow and rule."""
-    history = alert_history.episodes(layout, pipeline)
+    history = alert_history.episodes(place)
     return {(each.flow, each.rule): each for each in history if each.resolved_at is None}
 
 
@@ -134,7 +135,7 @@ def add_alerts(
         recorded: Collection[tuple[str, str]] = ()
         # A history that cannot be read must not hide the status of the flows; `tidegate alerts` shows the error.
         with contextlib.suppress(Exception):
-            recorded = _open_episodes(layout, name)
+            recorded = _open_episodes(PipelinePlace(layout, name))
         for status in own:
             if isinstance(resolved, TidegateError):
                 status.alerts = tuple(sorted(rule for _, rule in recorded))
@@ -169,7 +170,7 @@ def open_alerts(layout: Layout, evaluation: PipelineAlerts, now: datetime) -> li
     Args:
         evaluation: The result of `evaluate_pipelines` for one pipeline.
     """
-    open_episodes = _open_episodes(layout, evaluation.pipeline)
+    open_episodes = _open_episodes(PipelinePlace(layout, evaluation.pipeline))
     alerts = []
     for finding in evaluation.findings_including([flow for flow, _ in open_episodes]):
         messages = {alert.rule: alert.message for alert in finding.alerts}

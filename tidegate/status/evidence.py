@@ -70,7 +70,7 @@ def _lost_batch(place: Place, flow: Flow) -> Doubt | None:
     *_, staging, live = own_tables(place, flow)
     batches = [delta.transaction_version(path, place.app_id) for path in (staging, live)]
     written = max((batch for batch in batches if batch is not None), default=-1)
-    ledger = delta.transaction_version(place.layout.ops(place.pipeline, "ledger"), place.app_id)
+    ledger = delta.transaction_version(place.of_pipeline.ops("ledger"), place.app_id)
     note = LAST_WRITTEN.read(place)
     known = {"the ledger has": ledger, "the checkpoint has written": None if note is None else note.batch}
     lost = {says: batch for says, batch in known.items() if batch is not None and batch > written}

@@ -16,7 +16,7 @@ import pendulum
 
 from tidegate.advice import OutsideAct
 from tidegate.errors import SourceUnavailableError, TableInDoubtError, TidegateError, classify
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.states import Facts, Status, status_of
 from tidegate.status.sources import source
 
@@ -271,7 +271,7 @@ def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow, n
         status.quarantine = lifecycle.entry_counts(FlowPlace(layout, pipeline.name, flow.name).quarantine)
         status.warnings = lifecycle.warnings(pipeline.thresholds_of(flow), status.quarantine, pendulum.now("UTC"))
         if flow.kind.stateful:
-            figures = metrics.state_figures(layout.ops(pipeline.name, "progress"), flow.name, limit=2)
+            figures = metrics.state_figures(PipelinePlace(layout, pipeline.name).ops("progress"), flow.name, limit=2)
             status.operator_state = next(iter(figures), None)
             status.earlier_state = next((each for each in figures[1:] if each.app_id == figures[0].app_id), None)
         state = progress.read(place.checkpoint)

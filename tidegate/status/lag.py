@@ -18,7 +18,7 @@ from tidegate.errors import SourceUnavailableError, TableInDoubtError, TidegateE
 from tidegate.formatting import count, span
 from tidegate.layout import Layout
 from tidegate.ops import plans
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.probes import delta, delta_log
 from tidegate.report import describe_error
 from tidegate.states import Facts, RefusedBy
@@ -221,7 +221,7 @@ def _check_logs(layout: Layout, resolved: ResolvedFlow) -> None:
     pipeline, flow = resolved.pipeline.name, resolved.flow
     place = FlowPlace(layout, pipeline, flow.name)
     own = (layout.table(flow.target.name), place.quarantine, place.late)
-    for path in (*own, layout.ops(pipeline, "ledger"), layout.ops(pipeline, "verdicts")):
+    for path in (*own, PipelinePlace(layout, pipeline).ops("ledger"), PipelinePlace(layout, pipeline).ops("verdicts")):
         delta_log.check(path)
 
 
@@ -261,7 +261,7 @@ def _expiry_warning(layout: Layout, resolved: ResolvedFlow, pending: Backlog) ->
         return ""
     now = pendulum.now("UTC")
     remaining = expiry.time_to_expiry(
-        plans.read(layout, pipeline.name, flow.name),
+        plans.read(FlowPlace(layout, pipeline.name, flow.name)),
         pending.first_offsets,
         pending.unread,
         now,

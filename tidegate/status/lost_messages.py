@@ -60,7 +60,7 @@ def accept_gap(
         decision = gap.accept(
             FlowPlace(layout, pipeline.name, flow.name), flow.source.topic, topic_id, missing, by=by, reason=reason
         )
-        ledger.record_gaps(layout, pipeline.name, flow.name)
+        ledger.record_gaps(FlowPlace(layout, pipeline.name, flow.name))
     return decision
 
 

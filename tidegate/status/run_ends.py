@@ -21,6 +21,7 @@ from tidegate import errors
 from tidegate.alerting.facts import RunEnds
 from tidegate.checkpoints import lease
 from tidegate.errors import LeaseHeldError, TidegateError
+from tidegate.place import PipelinePlace
 from tidegate.report import RunReport
 from tidegate.request import RunRequest
 from tidegate.runs import RUNS
@@ -64,7 +65,7 @@ def read(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) ->
     caught_up: dict[str, datetime] = {}
     # Runs exclude each other, so of several without an end only the newest can be alive.
     may_run = True
-    for path, request_id in _newest(layout.reports(pipeline.name), now):
+    for path, request_id in _newest(PipelinePlace(layout, pipeline.name).reports, now):
         report, cause = _report(path)
         has_end = report is not None and report.ended_at is not None
         if cause is None and not has_end:
@@ -258,9 +259,9 @@ _ENDS = {
 }
 
 
-def attempts(layout: Layout, pipeline: str, run_key: str, now: datetime) -> list[Attempt]:
+def attempts(place: PipelinePlace, run_key: str, now: datetime) -> list[Attempt]:
     """The attempts of one run, the newest first."""
-    folder = layout.reports(pipeline) / run_key
+    folder = place.reports / run_key
     reports: list[tuple[datetime | None, Path, RunReport | None]] = []
     for path in folder.iterdir() if folder.is_dir() else ():
         if path.is_dir():
@@ -269,7 +270,7 @@ def attempts(layout: Layout, pipeline: str, run_key: str, now: datetime) -> list
             reports.append((started_at, path, report))
     newest_first = sorted(reports, key=lambda each: _begin(each[0], each[1].name, now), reverse=True)
     return [
-        Attempt(id=path.name, report=report, end=_end(layout, pipeline, path, report, now, newest=number == 0))
+        Attempt(id=path.name, report=report, end=_end(place, path, report, now, newest=number == 0))
         for number, (_, path, report) in enumerate(newest_first)
     ]
 
@@ -280,12 +281,12 @@ def _begin(started_at: datetime | None, name: str, now: datetime) -> tuple[bool,
 
 
 def _end(
-    layout: Layout, pipeline: str, path: Path, report: RunReport | None, now: datetime, *, newest: bool
+    place: PipelinePlace, path: Path, report: RunReport | None, now: datetime, *, newest: bool
 ) -> Literal["reported", "running", "unknown", "crashed"]:
     if report is not None and report.ended_at is not None:
         return "reported"
     flows = report.flows if report is not None else ()
-    holders = [lease.holder(layout, lease.checkpoint_resource(pipeline, flow.flow)) or "" for flow in flows]
-    if any(f"{path.name} of {pipeline} " in holder for holder in holders):
+    holders = [lease.holder(place.layout, lease.checkpoint_resource(place.pipeline, flow.flow)) or "" for flow in flows]
+    if any(f"{path.name} of {place.pipeline} " in holder for holder in holders):
         return "running"
     return "unknown" if newest and may_start(path, report, now) else "crashed"

@@ -151,7 +151,9 @@ class StatusCache:
         path = FlowPlace(layout, status.pipeline, status.flow).quarantine
         if not path.is_dir():
             return 0
-        return self._unless_unchanged(path, "open", lambda: journal.open_entries(layout, status.pipeline, status.flow))
+        return self._unless_unchanged(
+            path, "open", lambda: journal.open_entries(FlowPlace(layout, status.pipeline, status.flow))
+        )
 
     def _unless_unchanged(self, table: Path, what: str, read: Callable[[], T]) -> T | None:
         """What ``read`` returns about a table, from the last reading if the table has not changed; None if it fails."""

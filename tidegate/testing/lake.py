@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Self
 from tidegate import registry
 from tidegate.environment import Environment
 from tidegate.layout import Layout
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.report import BatchRecord, RunReport
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spark.job import run_job
@@ -90,7 +90,7 @@ class Lake:
 
     def ledger(self, pipeline: str = "") -> list[dict[str, Any]]:
         """The lines of a pipeline's ledger, in the order in which they were recorded."""
-        lines = read(self.layout.ops(pipeline or self.pipeline, "ledger")).to_pylist()
+        lines = read(PipelinePlace(self.layout, pipeline or self.pipeline).ops("ledger")).to_pylist()
         return sorted(lines, key=lambda line: line["recorded_at"])
 
     def expect_a_balanced_ledger(self, pipeline: str = "") -> None:

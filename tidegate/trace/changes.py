@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate import dates, identity
 from tidegate.errors.classification import raise_machine
 from tidegate.ops import query, store
+from tidegate.place import PipelinePlace
 from tidegate.probes import delta, delta_log, delta_table
 from tidegate.trace import feed
 
@@ -78,9 +79,10 @@ class Ledger:
     def __init__(self, layout: Layout, pipeline: str, flow: str) -> None:
         self._flow = flow
         self._served: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        self._lines = self._read(layout.ops(pipeline, "ledger"), ("app_id", "batch_id", *_LINE))
+        self._lines = self._read(PipelinePlace(layout, pipeline).ops("ledger"), ("app_id", "batch_id", *_LINE))
         self._verdicts = {
-            (line["app_id"], line["batch_id"]): line for line in self._read(layout.ops(pipeline, "verdicts"), _VERDICT)
+            (line["app_id"], line["batch_id"]): line
+            for line in self._read(PipelinePlace(layout, pipeline).ops("verdicts"), _VERDICT)
         }
 
     def served(self, path: Path, first: int, last: int) -> list[tuple[int, int]]:

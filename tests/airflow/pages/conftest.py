@@ -21,7 +21,7 @@ from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.ops import alert_history
-from tidegate.place import Place
+from tidegate.place import PipelinePlace, Place
 from tidegate.report import FlowReport, now
 from tidegate.status import flow_status
 
@@ -170,7 +170,7 @@ def _set_status(lake: Lake) -> None:
     for name, flow, rule in (("flights", "silver", "refused"), ("clickstream", "bronze", "unreadable")):
         moment = datetime.now(UTC) - timedelta(minutes=4)
         event = Event(flow=flow, rule=rule, opened_at=moment, kind="opened", at=moment, message="an example")
-        alert_history.append(lake.layout, name, [event])
+        alert_history.append(PipelinePlace(lake.layout, name), [event])
     lines = "flight,origin\n" * 700
     read = lake.land("flights/2026-11-15.csv", lines)
     lake.land("flights/2026-11-17.csv", lines)

@@ -20,7 +20,7 @@ from tidegate.checkpoints import checkpoint, gap, overrides, rewrite
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.impact import Impact
 from tidegate.ops import alert_history, ledger
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
 from tidegate.report import FlowReport
@@ -170,7 +170,7 @@ def test_the_overview_counts_batches_and_no_backfills(client: Client, lake: Lake
 
 def test_a_quarantine_decision_is_shown_with_its_author_and_without_its_reason(client: Client, lake: Lake) -> None:
     lake.quarantine(3, "required(origin)")
-    decision.waive(lake.layout, "flights", "silver", Selection(), by="ada", reason="the airport's own test")
+    decision.waive(FlowPlace(lake.layout, "flights", "silver"), Selection(), by="ada", reason="the airport's own test")
     page_text = text(client().get("/tidegate/pipelines/flights/flows/silver").text)
     assert re.search(
         r"waive \d+ (?:s|min) ago waive 3 0 0 required\(origin\) 3 3 closed \S+ 0(\.0)? m?s waive by ada", page_text
@@ -188,7 +188,7 @@ def test_an_accepted_gap_is_shown_with_its_author_and_without_its_reason(client:
         by="ada",
         reason="they were tests",
     )
-    ledger.record_gaps(lake.layout, "clickstream", "bronze")
+    ledger.record_gaps(FlowPlace(lake.layout, "clickstream", "bronze"))
     page_text = text(client().get("/tidegate/pipelines/clickstream/flows/bronze").text)
     assert re.search(
         r"gap \d+ (?:s|min) ago gap 5 0 0 5 filtered by gap\(clicks 0:10-14\); .* gap by ada", page_text
@@ -279,7 +279,7 @@ def test_the_page_of_a_run_shows_its_attempts_and_links_to_spark(client: Client,
 
 def test_an_unreadable_report_does_not_break_the_page_of_a_run(client: Client, lake: Lake) -> None:
     lake.report("manual__1")
-    [torn] = lake.layout.reports("flights").glob("*/a1/report.json")
+    [torn] = PipelinePlace(lake.layout, "flights").reports.glob("*/a1/report.json")
     torn.write_text('{"format": 1, "flo')
     answer = client().get("/tidegate/pipelines/flights/runs/manual__1")
     assert answer.status_code == 200
@@ -333,7 +333,7 @@ def test_schema_changes_and_alerts_are_shown_for_their_flow(client: Client, lake
     ]
     for flow, rule, kind in events:
         event = Event(flow=flow, rule=rule, opened_at=moment, kind=kind, at=moment, message=f"too much {rule}")
-        alert_history.append(lake.layout, "flights", [event])
+        alert_history.append(PipelinePlace(lake.layout, "flights"), [event])
     viewer = client()
     flow = text(viewer.get("/tidegate/pipelines/flights/flows/silver").text)
     assert re.search(
@@ -360,7 +360,7 @@ def test_each_row_shows_its_open_alerts_and_the_tile_counts_all(client: Client, 
     ]
     for pipeline, flow, rule, kind in events:
         event = Event(flow=flow, rule=rule, opened_at=moment, kind=kind, at=moment, message="an example")
-        alert_history.append(lake.layout, pipeline, [event])
+        alert_history.append(PipelinePlace(lake.layout, pipeline), [event])
     viewer = client()
     page = viewer.get("/tidegate/").text
     page_text = text(page)

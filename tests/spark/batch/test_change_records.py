@@ -11,6 +11,7 @@ import pytest
 
 from tests.spark.batch.splits import NEW, Open, counts, refused, stored, write
 from tests.spark.flow_context import SILVER, landed, plan_batch, reading, table
+from tidegate.place import PipelinePlace
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spec import ChangeRecords, FileSource, Table, debezium
@@ -193,7 +194,7 @@ def run(context: FlowContext, lines: Sequence[str], cuts: Sequence[int], crashes
                 micro_batch.process(context, batch, number)
         micro_batch.process(context, batch, number)
     feed.unpersist()
-    ledger = sorted(table(context.layout.ops("orders", "ledger")), key=lambda line: line["batch_id"])
+    ledger = sorted(table(PipelinePlace(context.layout, "orders").ops("ledger")), key=lambda line: line["batch_id"])
     assert [line["read"] for line in ledger] == [b - a for a, b in zip([0, *cuts], [*cuts, len(lines)], strict=True)]
 
 

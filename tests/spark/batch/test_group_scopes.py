@@ -18,6 +18,7 @@ from tests.resolved import resolved_flow
 from tests.spark import flow_context
 from tests.spark.flow_context import GOLD, changes, plan_batch, table, write_table
 from tidegate.errors import LedgerImbalanceError, SpecError
+from tidegate.place import PipelinePlace
 from tidegate.spark.batch import micro_batch, time_windows
 from tidegate.spark.batch.groups import split_groups
 from tidegate.spark.batch.split import Decision
@@ -147,7 +148,7 @@ def run(context: FlowContext, states: Sequence[Clicks], crash_at: Sequence[str] 
                 micro_batch.process(context, batch, number)
         micro_batch.process(context, batch, number)
         before = state
-    ledger = sorted(table(context.layout.ops("orders", "ledger")), key=lambda line: line["batch_id"])
+    ledger = sorted(table(PipelinePlace(context.layout, "orders").ops("ledger")), key=lambda line: line["batch_id"])
     assert [line["batch_id"] for line in ledger] == list(range(len(states)))
     return [[line[name] for name in ("read", "groups", "upserted", "deleted", "unchanged")] for line in ledger]
 

@@ -12,6 +12,7 @@ import pytest
 
 from tests.spark.flow_context import GOLD, changes, flow_context, table, transaction, write_table
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
+from tidegate.place import PipelinePlace
 from tidegate.spark.batch.groups import merge_source, split_groups
 from tidegate.spark.batch.split import Decision, Split, check_commit, settle
 from tidegate.spark.lake import local
@@ -354,7 +355,7 @@ def test_a_group_that_breaks_a_rule_is_in_the_verdict_and_written(gold: Callable
     (verdict,) = context.report.verdicts
     assert verdict.outcome == "passed", "nothing is in quarantine"
     assert [(result.success, result.unexpected) for result in verdict.results] == [(False, 1), (True, 1)]
-    assert [line["outcome"] for line in table(context.layout.ops("orders", "verdicts"))] == ["passed"]
+    assert [line["outcome"] for line in table(PipelinePlace(context.layout, "orders").ops("verdicts"))] == ["passed"]
 
 
 def test_a_critical_expectation_below_its_mostly_refuses_the_batch(gold: Callable[..., FlowContext]) -> None:
@@ -364,5 +365,5 @@ def test_a_critical_expectation_below_its_mostly_refuses_the_batch(gold: Callabl
     with pytest.raises(GateRefusedError):
         split(context, (1, 1, 10), (3, 2, 30))
 
-    assert [line["outcome"] for line in table(context.layout.ops("orders", "verdicts"))] == ["refused"]
+    assert [line["outcome"] for line in table(PipelinePlace(context.layout, "orders").ops("verdicts"))] == ["refused"]
     assert not context.target.exists()

@@ -12,6 +12,7 @@ from tests.spark import flow_context
 from tests.spark.batch.splits import NEW, Open, counts, refused, write
 from tests.spark.flow_context import LATEST, changes, plan_batch, table, transaction
 from tidegate.errors import SpecError
+from tidegate.place import PipelinePlace
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.rows import BOOKKEEPING, replace_rows, split_rows
 from tidegate.spark.lake import tables, writes
@@ -241,7 +242,7 @@ def run(context: FlowContext, batches: Sequence[Sequence[Record]], crash_at: Seq
                 patch.setattr(micro_batch, crash_at[number], crash)
                 micro_batch.process(context, changes(context.spark, CUSTOMERS, *batch), number)
         micro_batch.process(context, changes(context.spark, CUSTOMERS, *batch), number)
-    ledger = sorted(table(context.layout.ops("orders", "ledger")), key=lambda line: line["batch_id"])
+    ledger = sorted(table(PipelinePlace(context.layout, "orders").ops("ledger")), key=lambda line: line["batch_id"])
     assert [(line["batch_id"], line["read"]) for line in ledger] == [(n, len(batch)) for n, batch in enumerate(batches)]
 
 

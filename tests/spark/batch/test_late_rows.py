@@ -17,6 +17,7 @@ from tidegate import lateness
 from tidegate.errors import CheckpointCorruptError, RequestError, SpecError
 from tidegate.ops import heartbeats
 from tidegate.ops.heartbeats import Heartbeat
+from tidegate.place import PipelinePlace
 from tidegate.quarantine.selection import Selection
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch
@@ -122,7 +123,7 @@ def test_rows_before_the_watermark_of_their_batch_of_bronze_go_to_the_late_table
     assert line.watermark == minute(-9)
     assert late(context) == [(4, 30.0), (6, 60.0)]
     assert written(context) == [1, 2, 3, 5, 7]
-    [recorded] = table(context.layout.ops("orders", "ledger"))
+    [recorded] = table(PipelinePlace(context.layout, "orders").ops("ledger"))
     assert (recorded["late"], recorded["watermark"]) == (2, minute(-9))
     row = next(row for row in table(context.late) if row["id"] == 4)
     assert (row["_row_id"], row["_watermark"], row["_ingested_at"]) == ("2.0#1", minute(-10), minute(2))
@@ -209,7 +210,7 @@ def test_a_rerun_after_a_crash_puts_each_row_where_the_first_attempt_did(timed: 
         assert written(context) == [*range(10, 11 + number), *range(20, 21 + number)]
         assert len(refused(context)) == 2 * (number + 1)
 
-    lines = table(context.layout.ops("orders", "ledger"))
+    lines = table(PipelinePlace(context.layout, "orders").ops("ledger"))
     assert sorted((line["batch_id"], line["late"]) for line in lines) == [(0, 1), (1, 1)]
 
 

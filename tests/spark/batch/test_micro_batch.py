@@ -23,6 +23,7 @@ from tests.spark.flow_context import (
 from tidegate import json_codec
 from tidegate.checkpoints import refusal
 from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
+from tidegate.place import PipelinePlace
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch, quarantine
 from tidegate.spark.batch.split import Decision, Split
@@ -96,7 +97,7 @@ class Batch:
             assert self.context.persisted == [], "persisted frames are released, also after a crash"
 
     def lines(self) -> list[tuple[int, int, int, int | None]]:
-        ledger = table(self.context.layout.ops("orders", "ledger"))
+        ledger = table(PipelinePlace(self.context.layout, "orders").ops("ledger"))
         return [(row["batch_id"], row["written"], row["quarantined"], row["target_version"]) for row in ledger]
 
     def rows(self) -> tuple[int, int]:
@@ -114,7 +115,7 @@ def test_a_batch_is_written_to_quarantine_target_ledger_and_report(latest: Calla
     assert batch.rows() == (2, 1)
     (entry,) = table(context.quarantine)
     assert entry["quarantined_at"] == datetime.fromtimestamp(PLANNED_MS / 1000, UTC)
-    (line,) = table(context.layout.ops("orders", "ledger"))
+    (line,) = table(PipelinePlace(context.layout, "orders").ops("ledger"))
     assert (line["read"], line["written"], line["quarantined"], line["target_version"]) == (3, 2, 1, 0)
     assert dict(line["rules"]) == {"x": 1}
     assert line["seconds"] > 1000, "the time for planning is included"
@@ -227,7 +228,7 @@ def test_an_empty_batch_writes_nothing(latest: Callable[..., FlowContext]) -> No
     micro_batch.run_steps(context, 0, lambda _: None)
 
     assert not context.target.exists() and not context.quarantine.exists()
-    assert not context.layout.ops("orders", "ledger").exists()
+    assert not PipelinePlace(context.layout, "orders").ops("ledger").exists()
     assert context.report.batches == []
 
 
@@ -263,7 +264,7 @@ def test_a_backfill_updates_the_quarantine_entries_of_its_rows(latest: Callable[
 
     (entry,) = table(context.quarantine)
     assert (entry["state"], entry["reason"]) == ("replayed", "backfill 5")
-    assert [line["app_id"] for line in table(context.layout.ops("orders", "ledger"))] == [
+    assert [line["app_id"] for line in table(PipelinePlace(context.layout, "orders").ops("ledger"))] == [
         "orders/latest/v1/0",
         "orders/latest/v1/0/window",
     ]

@@ -12,6 +12,7 @@ from tests.spark.batch.splits import NEW, ORDERS, refused
 from tests.spark.flow_context import LATEST, PLANNED_MS, changes, flow_context, plan_batch, table, transaction
 from tidegate.checkpoints import refusal
 from tidegate.errors import GateRefusedError, SpecError
+from tidegate.place import PipelinePlace
 from tidegate.spark.batch import quarantine
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spark.batch.split import Decision, Split
@@ -51,7 +52,7 @@ def decide(context: FlowContext, *rows: tuple[Any, ...], decision: Decision = NE
 
 def verdicts(context: FlowContext) -> list[str]:
     """The outcomes in the verdicts table, which are also in the report."""
-    outcomes = [line["outcome"] for line in table(context.layout.ops("orders", "verdicts"))]
+    outcomes = [line["outcome"] for line in table(PipelinePlace(context.layout, "orders").ops("verdicts"))]
     assert outcomes == [verdict.outcome for verdict in context.report.verdicts]
     return outcomes
 

@@ -11,6 +11,7 @@ from tests.spark.batch.splits import NEW, Open, counts, refused, split, stored, 
 from tests.spark.flow_context import SILVER, landed, reading
 from tidegate.errors import ContractRefusedError, LedgerImbalanceError, SpecError
 from tidegate.ops import evolution
+from tidegate.place import PipelinePlace
 from tidegate.schema.contract import Contract
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spec import FileSource
@@ -112,7 +113,7 @@ def test_an_unreadable_record_is_refused_with_its_text_and_a_new_field_is_in_the
     assert result.refused is not None
     texts = {row["_row_id"]: (row["record"], json.loads(row["source"])["line"]) for row in result.refused.collect()}
     assert texts["a#1"] == ("{not json", 1)
-    history = evolution.read(context.layout, "orders")
+    history = evolution.read(PipelinePlace(context.layout, "orders"))
     assert [(line.change.field, line.decision) for line in history] == [("gate", "rescue")]
 
 
@@ -125,4 +126,4 @@ def test_a_batch_that_a_frozen_contract_refuses_writes_no_split(spark: SparkSess
     with pytest.raises(ContractRefusedError):
         split_rows(context, landed(spark, '{"id": 1, "at": 1, "gate": "B12"}'), 0, NEW)
 
-    assert [line.event for line in evolution.read(context.layout, "orders")] == ["refused"]
+    assert [line.event for line in evolution.read(PipelinePlace(context.layout, "orders"))] == ["refused"]

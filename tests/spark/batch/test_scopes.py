@@ -15,6 +15,7 @@ from tests.spark import flow_context
 from tests.spark.batch.splits import NEW, Open, counts, refused, write
 from tests.spark.flow_context import LATEST, changes, plan_batch, table, transaction, write_table
 from tests.with_fields import with_fields
+from tidegate.place import PipelinePlace
 from tidegate.spark.batch import micro_batch, scopes
 from tidegate.spark.batch.groups import split_groups
 from tidegate.spark.batch.rows import BOOKKEEPING, replace_rows, split_rows
@@ -198,7 +199,7 @@ def run(
                 patch.setattr(micro_batch, crash_at[number], crash)
                 micro_batch.process(context, changes(context.spark, ORDERS, *rows), number)
         micro_batch.process(context, changes(context.spark, ORDERS, *rows), number)
-    ledger = sorted(table(context.layout.ops("orders", "ledger")), key=lambda line: line["batch_id"])
+    ledger = sorted(table(PipelinePlace(context.layout, "orders").ops("ledger")), key=lambda line: line["batch_id"])
     assert [line["batch_id"] for line in ledger] == list(range(len(batches)))
     names = ("written", "quarantined", "superseded", "deduplicated")
     return [

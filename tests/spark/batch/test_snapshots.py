@@ -327,6 +327,6 @@ def test_the_table_is_what_plain_python_makes_of_the_snapshots_whatever_step_cra
 
     assert newest is None
     assert compared.process(batch, transform=without_zero) is None, "every snapshot was compared"
-    lines = table(compared.context().layout.ops("orders", "ledger"))
+    lines = table(compared.context().place.of_pipeline.ops("ledger"))
     assert sorted(line["batch_id"] for line in lines) == list(range(batch))
     assert crashes and (refusals or seed != 623)

@@ -11,6 +11,7 @@ from tests.spark.batch.splits import ORDERS, Open, stored
 from tests.spark.flow_context import GOLD, LATEST, changes, plan_batch, table, write_table
 from tidegate.checkpoints import progress, refusal
 from tidegate.errors import BatchHeldError, SpecError
+from tidegate.place import PipelinePlace
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.work import Staged
 from tidegate.spark.flow import record_refusal
@@ -40,7 +41,7 @@ def orders(first: int, number: int) -> list[tuple[int, int, int]]:
 
 
 def outcomes(context: FlowContext) -> list[tuple[int, str]]:
-    lines = table(context.layout.ops("orders", "verdicts"))
+    lines = table(PipelinePlace(context.layout, "orders").ops("verdicts"))
     return [(line["batch_id"], line["outcome"]) for line in sorted(lines, key=lambda line: line["recorded_at"])]
 
 

@@ -26,6 +26,7 @@ from tests.spark.flow_context import (
 from tests.spark.orders import Declare, Orders, row
 from tidegate.checkpoints import refusal
 from tidegate.errors import SpecError, TransformRefusedError
+from tidegate.place import PipelinePlace
 from tidegate.spark.batch import quarantine, transform_errors
 from tidegate.spark.batch.groups import split_groups
 from tidegate.spark.batch.rows import split_rows
@@ -182,7 +183,7 @@ def test_a_refusal_names_flow_class_places_and_next_step_and_neither_it_nor_a_lo
     assert [result.summary() for result in verdict.refusing()] == [
         "transform_error(CAST_INVALID_INPUT) (2 of 8 rows break it)"
     ]
-    assert [line["outcome"] for line in table(context.layout.ops("orders", "verdicts"))] == ["refused"]
+    assert [line["outcome"] for line in table(PipelinePlace(context.layout, "orders").ops("verdicts"))] == ["refused"]
 
 
 def test_the_search_ends_after_a_bounded_number_of_evaluations(

@@ -15,7 +15,7 @@ from tests.deployment import Deployment
 from tests.spark import flow_context as orders
 from tests.with_fields import with_fields
 from tidegate.ops import store
-from tidegate.place import Place
+from tidegate.place import PipelinePlace, Place
 from tidegate.spark.context import FlowContext
 from tidegate.spark.driver.listener import ProgressRecorder
 from tidegate.spark.flow import run_flow
@@ -37,9 +37,11 @@ def test_every_batch_of_every_flow_has_one_line(spark: Any, tmp_path: Path) -> N
     run_flow(bronze)
     run_flow(orders.flow_context(spark, tmp_path, orders.SILVER))
 
-    path = bronze.layout.ops("orders", "progress")
+    path = PipelinePlace(bronze.layout, "orders").ops("progress")
     lines = store.select(path, "SELECT * FROM delta_table ORDER BY started_at")
-    ledger = store.select(bronze.layout.ops("orders", "ledger"), "SELECT app_id, batch_id FROM delta_table")
+    ledger = store.select(
+        PipelinePlace(bronze.layout, "orders").ops("ledger"), "SELECT app_id, batch_id FROM delta_table"
+    )
     recorded = {(line["app_id"], line["batch_id"]) for line in lines}
     assert recorded == {(line["app_id"], line["batch_id"]) for line in ledger}
     assert len(lines) == len(recorded) == 3
@@ -59,7 +61,7 @@ def test_a_flow_succeeds_if_its_metrics_cannot_be_written(
     spark: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     bronze = two_files_one_at_a_time(spark, tmp_path)
-    path = bronze.layout.ops("orders", "progress")
+    path = PipelinePlace(bronze.layout, "orders").ops("progress")
     path.parent.mkdir(parents=True)
     path.write_text("a file where a table should be")
     run_flow(bronze)
@@ -97,4 +99,4 @@ def test_progress_in_an_unknown_format_is_a_warning_without_its_text(
     assert [record.getMessage() for record in caplog.records] == [
         "bronze: metrics of its batches were not recorded: KeyError"
     ]
-    assert not deployment.layout.ops("flights", "progress").exists()
+    assert not PipelinePlace(deployment.layout, "flights").ops("progress").exists()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from tidegate.layout import Layout
+from tidegate.place import FlowPlace
 from tidegate.report import ExpectationResult, Verdict
 from tidegate.request import RunRequest
 from tidegate.spark.batch import ledger
@@ -52,7 +53,7 @@ def record(layout: Layout, batch_id: int, observed: float | None, outcome: Any =
 
 def observed(layout: Layout, batch_id: int | None = None, app_id: str = OWN) -> list[float]:
     judged = None if batch_id is None else (app_id, batch_id)
-    return [line[RULE] for line in history.read(layout, "flights", "silver", judged) if line]
+    return [line[RULE] for line in history.read(FlowPlace(layout, "flights", "silver"), judged) if line]
 
 
 @pytest.fixture

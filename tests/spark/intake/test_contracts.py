@@ -15,7 +15,7 @@ from tests.spark.orders import Declare, Orders, row
 from tidegate.checkpoints import progress
 from tidegate.ops import evolution
 from tidegate.ops.journal import Journal
-from tidegate.place import FlowPlace, Place
+from tidegate.place import FlowPlace, PipelinePlace, Place
 from tidegate.quarantine import lifecycle
 from tidegate.quarantine.selection import Selection
 from tidegate.schema.changes import compare
@@ -92,7 +92,7 @@ def test_a_frozen_contract_refuses_the_batch_until_it_is_answered(orders: Orders
     schema_change_id = silver.error["schema_change_id"]
     assert any(f"schema change {schema_change_id} needs an answer" in reason for reason in plan.reasons)
 
-    evolution.answer(orders.deployment.layout, "orders", schema_change_id, "evolve", "ada")
+    evolution.answer(PipelinePlace(orders.deployment.layout, "orders"), schema_change_id, "evolve", "ada")
     assert orders.plan().work
     assert [flow.state for flow in orders.run("bronze", "silver", "gold").flows] == ["idle", "done", "done"]
 
@@ -118,7 +118,7 @@ def test_the_answer_quarantine_sends_the_rows_with_the_schema_change_to_quaranti
     orders.land(row(1), row(2, gate="B12"))
     error = orders.run().flow("silver").error
     assert error is not None
-    evolution.answer(orders.deployment.layout, "orders", error["schema_change_id"], "quarantine", "ada")
+    evolution.answer(PipelinePlace(orders.deployment.layout, "orders"), error["schema_change_id"], "quarantine", "ada")
 
     assert orders.run().flow("silver").error is None
 
@@ -128,7 +128,7 @@ def test_the_answer_quarantine_sends_the_rows_with_the_schema_change_to_quaranti
     retyped = orders.run().flow("silver").error
     assert retyped is not None, "another schema change needs an answer of its own"
     assert retyped["changes"] == ("amount has another type: no value is double",)
-    evolution.answer(orders.deployment.layout, "orders", retyped["schema_change_id"], "evolve", "ada")
+    evolution.answer(PipelinePlace(orders.deployment.layout, "orders"), retyped["schema_change_id"], "evolve", "ada")
     assert orders.run().flow("silver").error is None
     assert [(r["id"], r["amount"], r["_rescued"]) for r in orders.silver()][-1] == (3, None, '{"amount":"much"}')
 
@@ -252,7 +252,9 @@ def test_rules_can_be_selected_by_name_and_show_only_identifiers_and_declared_na
         refused = orders.run().flow("silver").error
         assert refused is not None
         assert "Anna" not in json.dumps(refused)
-        evolution.answer(orders.deployment.layout, "orders", refused["schema_change_id"], "quarantine", "ada")
+        evolution.answer(
+            PipelinePlace(orders.deployment.layout, "orders"), refused["schema_change_id"], "quarantine", "ada"
+        )
         orders.run()
         rules |= {rule for entry_rules in orders.quarantined() for rule in entry_rules}
     shown = {rule.removeprefix("schema_change(").removesuffix(")") for rule in rules}

@@ -18,7 +18,7 @@ from tidegate import lateness
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.lease import checkpoint_resource
 from tidegate.ops import heartbeats, ledger
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.report import BatchRecord
 from tidegate.spark import flow as flows
 from tidegate.spark.driver import lease
@@ -61,7 +61,7 @@ def ingest(
         target_version=commit.version,
         planned_at=planned_at,
     )
-    ledger.record(context.layout, "orders", line, {})
+    ledger.record(PipelinePlace(context.layout, "orders"), line, {})
 
 
 def opened(

@@ -91,6 +91,6 @@ class Outbox:
         ]
 
     def ledger(self) -> list[tuple[str, int, int, int, int]]:
-        lines = orders.table(self.context().layout.ops("orders", "ledger"))
+        lines = orders.table(self.context().place.of_pipeline.ops("ledger"))
         names = ("kind", "batch_id", "read", "written", "target_version")
         return sorted(tuple(line[name] for name in names) for line in lines)

@@ -209,5 +209,5 @@ class Payments:
         )
 
     def ledger(self) -> list[dict[str, Any]]:
-        lines = orders.table(self.context().layout.ops("orders", "ledger"))
+        lines = orders.table(self.context().place.of_pipeline.ops("ledger"))
         return sorted(lines, key=lambda line: (line["app_id"], line["batch_id"]))

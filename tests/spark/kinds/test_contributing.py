@@ -16,6 +16,7 @@ from tests.spark import flow_context as orders
 from tidegate import runs as kinds_of_run
 from tidegate import spec
 from tidegate.errors import FieldError, RequestError, SourceUnavailableError
+from tidegate.place import PipelinePlace
 from tidegate.planning import preview
 from tidegate.probes import delta
 from tidegate.request import RunRequest
@@ -123,7 +124,9 @@ def test_a_new_kind_of_flow_is_planned_and_goes_through_the_six_steps(
         (1, 1, 1, 0),
     ]
     assert [
-        line["batch_id"] for line in orders.table(log.layout.ops("orders", "ledger")) if line["flow"] == "latest"
+        line["batch_id"]
+        for line in orders.table(PipelinePlace(log.layout, "orders").ops("ledger"))
+        if line["flow"] == "latest"
     ] == [0, 1]
 
 

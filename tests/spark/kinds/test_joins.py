@@ -173,7 +173,7 @@ def test_a_change_of_another_source_recomputes_the_groups_of_the_rows_that_belon
     counts = (line.read, line.groups, line.upserted, line.deleted)
     assert counts == (3, 2, 2, 0), "the orders of day 3 are of other items"
     assert dict(line.source_versions) == {"silver.orders": 1, "silver.latest": 2}
-    ledger = orders.table(lake.context().layout.ops("orders", "ledger"))
+    ledger = orders.table(lake.context().place.of_pipeline.ops("ledger"))
     assert [dict(each["source_versions"]) for each in ledger][-1:] == [{"silver.orders": 1, "silver.latest": 2}]
     assert not lake.lag().has_work
 
@@ -208,7 +208,8 @@ def test_a_drained_flow_has_what_a_full_recomputation_gives(lake: Lake, seed: in
     vectors = [
         line["source_versions"]
         for line in sorted(
-            orders.table(lake.context().layout.ops("orders", "ledger")), key=lambda line: line["batch_id"]
+            orders.table(lake.context().place.of_pipeline.ops("ledger")),
+            key=lambda line: line["batch_id"],
         )
     ]
     for table in KEYS:

@@ -22,7 +22,7 @@ from tidegate.checkpoints import rewrite
 from tidegate.errors import RewriteRefusedError, SpecError, TransformRefusedError
 from tidegate.impact import Impact
 from tidegate.ops import store
-from tidegate.place import AttemptPlace, FlowPlace
+from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
 from tidegate.spark.batch import micro_batch
@@ -336,7 +336,7 @@ def test_an_interrupted_backfill_is_finished_if_it_has_written_and_deleted_other
     again = context_of(place, SILVER, clean)
     pending_work.settle(again, backfill.Backfill)
     assert again.report.batches == [], "it was finished before"
-    path = again.layout.ops("orders", "ledger")
+    path = PipelinePlace(again.layout, "orders").ops("ledger")
     assert len(store.select(path, "SELECT batch_id FROM delta_table WHERE kind = 'backfill'")) == 1
 
 
@@ -373,7 +373,7 @@ def test_a_new_version_does_not_finish_a_half_written_backfill_and_records_what_
     half_written(place, monkeypatch, "record_batch")
     newer = dataclasses.replace(SILVER, checkpoint_version=2)
     context = context_of(place, newer, clean, version=2)
-    path = context.layout.ops("orders", "ledger")
+    path = PipelinePlace(context.layout, "orders").ops("ledger")
     assert store.select(path, "SELECT batch_id FROM delta_table WHERE kind = 'backfill'") == []
 
     run_flow(context)
@@ -411,7 +411,7 @@ def test_a_decided_split_is_kept_and_a_later_backfill_closes_the_entries_of_rows
     assert sorted(amounts(first)) == [1, 3, 6]
     entries = {row["_row_id"] for row in orders.table(first.quarantine)}
     selection = Selection.check(rule="refused_4")
-    decision.waive(first.layout, "orders", "silver", selection, by="grace", reason="No such order.")
+    decision.waive(FlowPlace(first.layout, "orders", "silver"), selection, by="grace", reason="No such order.")
 
     second = silver(place, without(5))
     backfill.backfill(second, window)

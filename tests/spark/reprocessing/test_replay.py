@@ -18,7 +18,7 @@ from tests.spark import flow_context as orders
 from tidegate.checkpoints.pending_jobs import CLAIM
 from tidegate.errors import RequestError, SourceUnavailableError, UnexpectedError
 from tidegate.ops import store
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.quarantine import claims
 from tidegate.quarantine.selection import Selection
 from tidegate.spark.batch import micro_batch
@@ -93,7 +93,7 @@ def open_ids(context: FlowContext) -> list[int]:
 
 
 def replay_lines(context: FlowContext) -> list[dict[str, Any]]:
-    path = context.layout.ops("orders", "ledger")
+    path = PipelinePlace(context.layout, "orders").ops("ledger")
     return store.select(path, "SELECT * FROM delta_table WHERE kind = 'replay' ORDER BY batch_id")
 
 

@@ -16,7 +16,7 @@ from tidegate.checkpoints import checkpoint, rewrite, vector
 from tidegate.errors import RewriteRefusedError
 from tidegate.impact import Impact
 from tidegate.ops import store
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.spark import flow as flows
 from tidegate.spark.batch.work import Staged
 from tidegate.spark.context import FlowContext
@@ -56,7 +56,9 @@ def staged(
 
 
 def ledger(context: FlowContext) -> list[dict[str, Any]]:
-    return store.select(context.layout.ops("orders", "ledger"), "SELECT * FROM delta_table ORDER BY recorded_at")
+    return store.select(
+        PipelinePlace(context.layout, "orders").ops("ledger"), "SELECT * FROM delta_table ORDER BY recorded_at"
+    )
 
 
 def test_the_swap_changes_only_rows_that_differ(spark: SparkSession, tmp_path: Path) -> None:
@@ -104,7 +106,7 @@ def test_a_swap_that_crashed_after_its_commit_is_recorded_once_and_not_repeated(
         patched.setattr(swap, "finish", lambda *_: (_ for _ in ()).throw(ConnectionError("simulated crash")))
         with pytest.raises(ConnectionError):
             swap.swap_in(context)
-    assert not context.layout.ops("orders", "ledger").exists()
+    assert not PipelinePlace(context.layout, "orders").ops("ledger").exists()
     again = orders.flow_context(spark, tmp_path, context.flow, version=2, work=Staged())
 
     swap.swap_in(again)

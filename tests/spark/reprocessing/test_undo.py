@@ -31,7 +31,7 @@ from tidegate.checkpoints.pending_jobs import UNDO
 from tidegate.errors import RequestError
 from tidegate.layout import run_key
 from tidegate.ops import store
-from tidegate.place import AttemptPlace, FlowPlace
+from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.planning import undo as planning
 from tidegate.quarantine.selection import Selection
 from tidegate.spark.batch import micro_batch
@@ -102,7 +102,7 @@ def states(context: FlowContext) -> dict[int, str]:
 
 
 def undo_lines(context: FlowContext) -> list[dict[str, Any]]:
-    path = context.layout.ops("orders", "ledger")
+    path = PipelinePlace(context.layout, "orders").ops("ledger")
     return store.select(path, "SELECT * FROM delta_table WHERE kind = 'undo' ORDER BY batch_id")
 
 

@@ -15,6 +15,7 @@ from demo import checks, flights_feed
 from tests.deployment import Deployment
 from tidegate import registry
 from tidegate.pages.site import export
+from tidegate.place import PipelinePlace
 from tidegate.report import BatchRecord
 
 pytestmark = pytest.mark.jvm
@@ -51,7 +52,7 @@ def states(flights: Deployment, flow: str = "silver") -> Counter[str]:
 
 def pages(flights: Deployment) -> dict[str, bytes]:
     """The pages of all batches."""
-    folder = export(flights.layout, registry.load("flights"), flights.layout.docs("flights")).parent
+    folder = export(flights.layout, registry.load("flights"), PipelinePlace(flights.layout, "flights").docs).parent
     contents = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("v*.html")}
     assert any("batch-0" in name for name in contents)
     return contents

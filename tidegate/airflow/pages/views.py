@@ -12,6 +12,7 @@ from fastapi import HTTPException
 from tidegate.errors import TidegateError
 from tidegate.layout import Layout, run_key
 from tidegate.pages.content import PER_PAGE, Content, Values, flow_row
+from tidegate.place import PipelinePlace
 from tidegate.resolution import ResolvedPipeline
 from tidegate.spec import Pipeline
 from tidegate.states import STALE, STATES
@@ -84,7 +85,7 @@ class Views:
             "quarantined_today": sum(summary.quarantined_today for summary in summaries.values()),
             "open": sum(row["quarantined"] or 0 for row in rows),
             "alerts": sum(len(row["state"].alerts) for row in rows)
-            if any(self._layout.ops(name, "alerts").is_dir() for name in names)
+            if any(PipelinePlace(self._layout, name).ops("alerts").is_dir() for name in names)
             else None,
             "text": text,
             "state": state,
@@ -135,7 +136,7 @@ class Views:
             flow: Only this flow.
         """
         key = run_key(run_id)
-        attempts = run_ends.attempts(self._layout, dag_id, key, datetime.now(UTC))
+        attempts = run_ends.attempts(PipelinePlace(self._layout, dag_id), key, datetime.now(UTC))
         return {
             "pipeline": dag_id,
             "run_id": run_id,

@@ -228,7 +228,7 @@ def _recorded(
     writer = context.resolved.writer
     assert writer is not None
     writers = tables.transactions(spark, context.layout.table(writer.target.name))
-    commits = arrivals.read(context.layout, context.pipeline.name, writer.name, writers.keys())
+    commits = arrivals.read(context.place.of_pipeline.flow(writer.name), writers.keys())
     return arrivals.versions(batches, commits)
 
 

@@ -13,14 +13,14 @@ if TYPE_CHECKING:
 
 def record_batch(context: FlowContext, record: BatchRecord) -> None:
     """Add the ledger line of a batch; a second call for the same batch adds nothing. ``record`` must balance."""
-    ledger.record(context.layout, context.pipeline.name, record, _run_columns(context))
+    ledger.record(context.place.of_pipeline, record, _run_columns(context))
 
 
 def record_verdict(context: FlowContext, verdict: Verdict) -> None:
     """Add a verdict; every attempt at a batch adds its own. A dry run adds none."""
     if context.request.dry_run:
         return
-    ledger.record_verdict(context.layout, context.pipeline.name, verdict, _run_columns(context))
+    ledger.record_verdict(context.place.of_pipeline, verdict, _run_columns(context))
 
 
 def _run_columns(context: FlowContext) -> dict[str, Any]:

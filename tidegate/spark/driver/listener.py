@@ -71,7 +71,7 @@ class ProgressRecorder(StreamingQueryListener):
             "mode": context.request.mode,
         }
         self._checkpoint = context.checkpoint
-        self._path = context.layout.ops(context.pipeline.name, "progress")
+        self._path = context.place.of_pipeline.ops("progress")
         self._lines: list[metrics.QueryProgress] = []
         self._written_at = time.monotonic()
         self._started: str | None = None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import SpecError
+from tidegate.place import FlowPlace
 from tidegate.spark.gate import history
 from tidegate.spark.lake import tables
 
@@ -68,7 +69,7 @@ class LakeContext:
         """
         if self._earlier is None:
             observed: defaultdict[str, list[float]] = defaultdict(list)
-            for line in history.read(self._layout, self._pipeline, self._flow, self._judged):
+            for line in history.read(FlowPlace(self._layout, self._pipeline, self._flow), self._judged):
                 # Two rules of one name observe the same measure, so a batch has one value for both.
                 for name, value in {re.sub(r"#\d+$", "", name): value for name, value in line.items()}.items():
                     observed[name].append(value)

@@ -64,7 +64,7 @@ def record_declared(context: FlowContext) -> None:
         for change in changes
     ]
     if lines:
-        evolution.record(context.layout, context.pipeline.name, lines)
+        evolution.record(context.place.of_pipeline, lines)
     checkpoint.write_schema(context.layout, context.resolved)
 
 
@@ -77,13 +77,13 @@ class SchemaChanges:
         self.source = context.resolved.landing
         self.bronze = bronze.load(self.source)
         self.columns = parse_ddl("schema", self.source.schema)
-        self.terms = evolution.terms(context.layout, context.pipeline.name, context.flow.name, self.source)
+        self.terms = evolution.terms(context.place, self.source)
         self.lines: list[evolution.Line] = []
         self.actions: dict[Change, Action] = {}
 
     def parse(self, feed: DataFrame) -> DataFrame:
         """Parse bronze rows into typed rows; see `tidegate.spark.intake.parse.parse`."""
-        folder = self.context.layout.ops(self.context.pipeline.name, "schemas")
+        folder = self.context.place.of_pipeline.ops("schemas")
         lookup = functools.partial(registry_schemas.fetch, self.context.stores.registry, folder)
         # Without a registry, JSON is read without looking at schema ids; Avro cannot be read without its schema.
         uses_schema_ids = self.context.stores.registry or self.bronze.needs_registry(self.source)
@@ -166,7 +166,7 @@ class SchemaChanges:
         """
         if self.context.request.dry_run:
             return
-        added = evolution.record(self.context.layout, self.context.pipeline.name, self.lines)
+        added = evolution.record(self.context.place.of_pipeline, self.lines)
         if added:
             summary = "; ".join(
                 f"{line.change.summary()}: {self.terms.effect(line.change, self.actions[line.change], quarantined)}"
@@ -257,7 +257,7 @@ class SchemaChanges:
             for change in frozen
         ]
         if not context.request.dry_run:
-            evolution.record(context.layout, context.pipeline.name, lines)
+            evolution.record(context.place.of_pipeline, lines)
         return ContractRefusedError(
             context.pipeline.name,
             context.flow.name,

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 def _needs_refresh(context: FlowContext) -> bool:
     """If the next messages were deleted and a person accepted the gap: a new checkpoint starts after it."""
-    ledger.record_gaps(context.layout, context.pipeline.name, context.flow.name)
+    ledger.record_gaps(context.place)
     return sources.needs_refresh_for_gap(context, sources.topic_of(context))
 
 

@@ -17,7 +17,7 @@ from tidegate.checkpoints.overrides import Override
 from tidegate.errors import LossNotAcceptedError
 from tidegate.folders import entries
 from tidegate.ops import ledger, store
-from tidegate.place import Place
+from tidegate.place import FlowPlace, Place
 from tidegate.planning import losses
 from tidegate.probes import delta, delta_history
 from tidegate.status import damage, evidence
@@ -55,7 +55,7 @@ def accept_loss(context: FlowContext, damages: Sequence[Damage]) -> int:
             context.place,
             Override(act="loss", by=by, reason=reason, lost=loss.number, what=loss.what),
         )
-    ledger.record_gaps(layout, pipeline, flow)
+    ledger.record_gaps(FlowPlace(layout, pipeline, flow))
     return loss.number
 
 
@@ -99,7 +99,7 @@ def open_refresh(context: FlowContext, damages: Sequence[Damage], lost: int) -> 
         f"SELECT coalesce(max(refresh), 0)::BIGINT AS refresh FROM delta_table WHERE flow = '{context.flow.name}' "
         f"AND checkpoint_version = {context.place.version}"
     )
-    used += [int(line["refresh"]) for line in store.select(context.layout.ops(context.pipeline.name, "ledger"), sql)]
+    used += [int(line["refresh"]) for line in store.select(context.place.of_pipeline.ops("ledger"), sql)]
     place: Place = dataclasses.replace(context.place, refresh=max(used) + 1)
     origin = {
         "mode": damage.ORIGIN,

@@ -244,7 +244,7 @@ def _report_earlier(context: FlowContext, numbers: Sequence[int]) -> None:
     if not missing:
         return
     lines = store.select(
-        context.layout.ops(context.pipeline.name, "ledger"),
+        context.place.of_pipeline.ops("ledger"),
         f"SELECT * FROM delta_table WHERE app_id = '{context.place.replays_app_id}' AND batch_id IN ({missing}) ORDER BY batch_id",
     )
     context.report.batches[:0] = [BatchRecord.of_line(line) for line in lines]

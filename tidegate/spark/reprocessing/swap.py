@@ -159,7 +159,7 @@ def _judge(context: FlowContext, rows: DataFrame, old: DataFrame) -> None:
         rows,
         keys=() if rekeyed(context) else context.flow.target.keys,
         refused=refused,
-        read=rows_read(context.layout, context.pipeline.name, context.app_id),
+        read=rows_read(context.place.of_pipeline, context.app_id),
     )
     redo = ("run", context.pipeline.name, "--mode", "full_refresh", "--flow", context.flow.name)
     what = f"swap of v{context.place.version}/{context.place.refresh}"

@@ -182,5 +182,5 @@ def _has_other_code(context: FlowContext) -> bool:
     present = context.resolved.code_fingerprint()
     ids = f"'{context.place.app_id}', '{context.place.windows_app_id}'"
     sql = f"SELECT * FROM delta_table WHERE app_id IN ({ids}) AND written + upserted > 0"
-    lines = store.select(context.layout.ops(context.pipeline.name, "ledger"), sql)
+    lines = store.select(context.place.of_pipeline.ops("ledger"), sql)
     return any(line["code_fingerprint"] not in (None, present) for line in lines)
