@@ -20,7 +20,7 @@ from tests.docs.guides import GUIDES, GuideRunner
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.ops import query
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, PipelinePlace
 
 PICTURES = Path(__file__).parent / "pictures"
 PIPELINE, FLOW = "taps", "silver"
@@ -120,7 +120,7 @@ def _rows(path: Path) -> list[dict[str, Any]]:
 
 def _attempts(layout: Layout) -> list[dict[str, Any]]:
     sql = "SELECT attempt, count(*) AS batches FROM delta_table WHERE flow = 'bronze' GROUP BY ALL ORDER BY min(recorded_at)"
-    return query.query(layout.ops(PIPELINE, "ledger"), ("flow", "attempt", "recorded_at"), sql)
+    return query.query(PipelinePlace(layout, PIPELINE).ops("ledger"), ("flow", "attempt", "recorded_at"), sql)
 
 
 def _parsed(row: Mapping[str, Any]) -> tuple[str, datetime]:

@@ -12,6 +12,7 @@ from tests.browser import launched, visit
 from tests.pages import samples
 from tidegate.layout import Layout
 from tidegate.pages.site import export
+from tidegate.place import PipelinePlace
 
 PICTURES = Path(__file__).parent / "pictures"
 SCREENSHOTS = (
@@ -30,10 +31,10 @@ def take() -> None:
         kinds = (samples.bronze, samples.batch, samples.gold)
         samples.fill(layout, *(kind(number) for number in range(130) for kind in kinds))
         samples.fill(layout, samples.bronze(130), samples.batch(130, outcome="refused"))
-        export(layout, samples.flights(), layout.docs("flights"))
+        export(layout, samples.flights(), PipelinePlace(layout, "flights").docs)
         with launched() as browser:
             for name, page, scheme, height in SCREENSHOTS:
-                url = (layout.docs("flights") / page).as_uri()
+                url = (PipelinePlace(layout, "flights").docs / page).as_uri()
                 with visit(browser, url, scheme=scheme, width=1120, height=height or 900) as tab:  # type: ignore[arg-type]
                     tab.page.screenshot(path=PICTURES / f"{name}.png", full_page=height is None)
 

@@ -208,7 +208,7 @@ class Project:
             run_key="run-1",
             request=RunRequest(dag_id=pipeline.name, run_id="run-1", **params),
             attempt="a1",
-            place=SimpleNamespace(version=1, refresh=0),
+            place=Place(self.layout, pipeline.name, record.flow, 1, 0),
         )
         record_batch(cast("FlowContext", context), record)
 

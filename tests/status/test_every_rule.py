@@ -24,7 +24,7 @@ from tidegate.checkpoints import checkpoint, refusal, rewrite
 from tidegate.impact import Impact
 from tidegate.ops import metrics
 from tidegate.ops.metrics import QueryProgress
-from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace
+from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace, Place
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
 from tidegate.report import BatchRecord, FlowReport, FlowState, RunReport, describe_error
@@ -91,7 +91,7 @@ def ran(project: Project, hours: float, rows: int, seconds: float, flow: str = "
         run_key=key,
         attempt="a1",
         request=RunRequest(dag_id="orders", run_id=key),
-        place=SimpleNamespace(version=1, refresh=0),
+        place=Place(project.layout, HOURLY.name, flow, 1, 0),
     )
     written = rows - sum(counts.values())
     record = BatchRecord(

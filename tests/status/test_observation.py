@@ -21,7 +21,7 @@ from tidegate.alerting.facts import Observation
 from tidegate.checkpoints import lease, overrides
 from tidegate.ops import metrics, plans
 from tidegate.ops.metrics import QueryProgress
-from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace
+from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace, Place
 from tidegate.report import BatchRecord, FlowReport, RunReport, now
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spec import AfterTables, ChangeFeed, Pipeline
@@ -65,7 +65,7 @@ def record(project: Project, pipeline: Pipeline, flow: str, batch_id: int, run: 
         run_key=run,
         attempt="a1",
         request=RunRequest(dag_id=pipeline.name, run_id=run),
-        place=SimpleNamespace(version=1, refresh=0),
+        place=Place(project.layout, pipeline.name, flow, 1, 0),
     )
     line = BatchRecord(flow=flow, batch_id=batch_id, app_id=f"orders/{flow}", kind="append", **counts)
     assert line.imbalance() == 0

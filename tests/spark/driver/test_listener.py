@@ -72,15 +72,15 @@ def test_a_flow_succeeds_if_its_metrics_cannot_be_written(
 def test_progress_in_an_unknown_format_is_a_warning_without_its_text(
     deployment: Deployment, caplog: pytest.LogCaptureFixture
 ) -> None:
+    place = Place(deployment.layout, "flights", "bronze", 1, 0)
     context = SimpleNamespace(
         flow=SimpleNamespace(name="bronze"),
         app_id="flights/bronze/v1/0",
         run_key="r",
         attempt="a",
         request=SimpleNamespace(mode="incremental"),
-        layout=deployment.layout,
-        checkpoint=Place(deployment.layout, "flights", "bronze", 1, 0).checkpoint,
-        pipeline=SimpleNamespace(name="flights"),
+        place=place,
+        checkpoint=place.checkpoint,
         spark=None,
     )
     listener = ProgressRecorder(cast(FlowContext, context))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from tidegate.layout import Layout
-from tidegate.place import FlowPlace
+from tidegate.place import FlowPlace, Place
 from tidegate.report import ExpectationResult, Verdict
 from tidegate.request import RunRequest
 from tidegate.spark.batch import ledger
@@ -46,7 +46,7 @@ def record(layout: Layout, batch_id: int, observed: float | None, outcome: Any =
         run_key="run-1",
         request=RunRequest(dag_id="flights", run_id="run-1", mode=other.get("mode", "incremental")),
         attempt="a1",
-        place=SimpleNamespace(version=other.get("version", 2), refresh=other.get("refresh", 0)),
+        place=Place(layout, "flights", "silver", other.get("version", 2), other.get("refresh", 0)),
     )
     ledger.record_verdict(cast("FlowContext", context), verdict)
 
