@@ -94,9 +94,9 @@ class FlowPlace:
         """The ``txnAppId`` of all undos of the flow's runs, for every checkpoint version."""
         return f"{self.pipeline}/{self.flow}/{identity.UNDO}"
 
-    def of_version(self, version: int) -> Place:
-        """The first checkpoint of a version."""
-        return Place(self.layout, self.pipeline, self.flow, version, 0)
+    def of_version(self, version: int, refresh: int = 0) -> Place:
+        """A checkpoint of a version, by default its first."""
+        return Place(self.layout, self.pipeline, self.flow, version, refresh)
 
     def of_stream(self, app_id: str) -> Place | None:
         """The checkpoint of the flow whose stream has this transaction id; None for other ids, and for those of other flows."""
@@ -104,7 +104,7 @@ class FlowPlace:
         numbers = app_id.removeprefix(first).split("/") if app_id.startswith(first) else []
         if len(numbers) != 2 or not all(number.isdigit() for number in numbers):
             return None
-        return Place(self.layout, self.pipeline, self.flow, int(numbers[0]), int(numbers[1]))
+        return self.of_version(int(numbers[0]), int(numbers[1]))
 
 
 @dataclass(frozen=True)

@@ -16,6 +16,8 @@ from tidegate import fingerprints, registry, state_code, transform_code
 from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError, TidegateError
 from tidegate.expectations import suite_file
+from tidegate.layout import Layout
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.schema.ddl import parse_ddl
 from tidegate.spec import AfterTables, FileSource, Flow, FunctionSink, LandingSource, Pipeline
 from tidegate.spec.table import no_text_order
@@ -39,6 +41,10 @@ class ResolvedFlow:
     """Why the flow cannot run."""
     declared: Mapping[str, Pipeline | TidegateError] = field(repr=False, compare=False)
     """Every pipeline of the project by name, or the error of its file."""
+
+    def place(self, layout: Layout) -> FlowPlace:
+        """The flow in a lake."""
+        return FlowPlace(layout, self.pipeline.name, self.flow.name)
 
     @property
     def source_keys(self) -> tuple[str, ...]:
@@ -81,6 +87,10 @@ class ResolvedPipeline:
     """In graph order."""
     declared: Mapping[str, Pipeline | TidegateError]
     """Every pipeline of the project by name, or the error of its file."""
+
+    def place(self, layout: Layout) -> PipelinePlace:
+        """The pipeline in a lake."""
+        return PipelinePlace(layout, self.pipeline.name)
 
     def flow(self, name: str) -> ResolvedFlow:
         """The flow of that name.

@@ -93,7 +93,7 @@ class EvaluateAlerts(BaseOperator):
                 problems.append(f"the alerts of {each.pipeline} were not recorded ({type(error).__name__})")
         for pipeline in sorted(_pipelines_with_alerts(layout) - {each.pipeline for each in judged}):
             try:
-                histories[pipeline] = self._resolve_all(layout, pipeline, now)
+                histories[pipeline] = self._resolve_all(PipelinePlace(layout, pipeline), now)
             except Exception as error:
                 problems.append(f"the alerts of {pipeline} were not resolved ({type(error).__name__})")
         problems += self._send_notifications(layout, histories, now, context)
@@ -104,10 +104,11 @@ class EvaluateAlerts(BaseOperator):
         """Record and log which episodes open and which are resolved; returns all episodes."""
         from tidegate.ops import alert_history
 
-        history = alert_history.episodes(PipelinePlace(layout, judged.pipeline))
+        place = PipelinePlace(layout, judged.pipeline)
+        history = alert_history.episodes(place)
         flows = sorted({each.flow for each in history if each.resolved_at is None})
-        self._record_events(layout, judged.pipeline, transitions(history, judged.findings_including(flows), now))
-        episodes = alert_history.episodes(PipelinePlace(layout, judged.pipeline))
+        self._record_events(place, transitions(history, judged.findings_including(flows), now))
+        episodes = alert_history.episodes(place)
         open_episodes = [each for each in episodes if each.resolved_at is None]
         self.log.info("%s: %s", judged.pipeline, formatting.count(len(open_episodes), "open alert"))
         gauges.send_lags(judged.pipeline, judged.lags)
@@ -117,23 +118,23 @@ class EvaluateAlerts(BaseOperator):
         )
         return episodes
 
-    def _resolve_all(self, layout: Layout, pipeline: str, now: datetime) -> tuple[Episode, ...]:
+    def _resolve_all(self, place: PipelinePlace, now: datetime) -> tuple[Episode, ...]:
         """Resolve the open episodes of a pipeline that is no longer declared."""
         from tidegate.ops import alert_history
 
-        events = transitions(alert_history.episodes(PipelinePlace(layout, pipeline)), (), now)
-        self._record_events(layout, pipeline, events)
-        return alert_history.episodes(PipelinePlace(layout, pipeline)) if events else ()
+        events = transitions(alert_history.episodes(place), (), now)
+        self._record_events(place, events)
+        return alert_history.episodes(place) if events else ()
 
-    def _record_events(self, layout: Layout, pipeline: str, events: Sequence[Event]) -> None:
+    def _record_events(self, place: PipelinePlace, events: Sequence[Event]) -> None:
         """Log the events and append them to the history."""
         from tidegate.ops import alert_history
 
         for event in events:
-            name = f"{pipeline}/{event.flow}" if event.flow else pipeline
+            name = f"{place.pipeline}/{event.flow}" if event.flow else place.pipeline
             write_log = self.log.warning if event.kind == "opened" else self.log.info
             write_log("%s: %s %s: %s", name, event.rule, event.kind, event.message)
-        alert_history.append(PipelinePlace(layout, pipeline), events)
+        alert_history.append(place, events)
 
     def _send_notifications(
         self, layout: Layout, histories: Mapping[str, tuple[Episode, ...]], now: datetime, context: Context

@@ -126,7 +126,7 @@ def check_compatible(layout: Layout, resolved: ResolvedFlow) -> None:
         DamagedFileError: The sidecar cannot be read.
     """
     flow = resolved.flow
-    sidecars = versions(FlowPlace(layout, resolved.pipeline.name, flow.name))
+    sidecars = versions(resolved.place(layout))
     if sidecars and flow.checkpoint_version < max(sidecars):
         newest = max(sidecars)
         raise CheckpointIncompatibleError(
@@ -227,7 +227,7 @@ def schema_changes(layout: Layout, resolved: ResolvedFlow) -> tuple[int, tuple[C
     if source is None:
         return flow.checkpoint_version, ()
     for version in range(flow.checkpoint_version, 0, -1):
-        recorded = SCHEMA.read(Place(layout, resolved.pipeline.name, flow.name, version, 0))
+        recorded = SCHEMA.read(resolved.place(layout).of_version(version))
         if recorded is not None:
             return version, compare(recorded.fields, parse_ddl("schema", source.schema))
     return flow.checkpoint_version, ()
@@ -237,7 +237,7 @@ def write_schema(layout: Layout, resolved: ResolvedFlow) -> None:
     """Write the schema that the flow parses with next to the checkpoint, after `check_compatible` has accepted it."""
     if resolved.landing is None:
         return
-    place = Place(layout, resolved.pipeline.name, resolved.flow.name, resolved.flow.checkpoint_version, 0)
+    place = resolved.place(layout).of_version(resolved.flow.checkpoint_version)
     columns = parse_ddl("schema", resolved.landing.schema)
     recorded = SCHEMA.read(place)
     if recorded is None or recorded.fields != columns:

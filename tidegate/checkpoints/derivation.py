@@ -120,4 +120,4 @@ def summary(layout: Layout, resolved: ResolvedFlow) -> str:
 
 
 def _place(layout: Layout, resolved: ResolvedFlow) -> FlowPlace:
-    return FlowPlace(layout, resolved.pipeline.name, resolved.flow.name)
+    return resolved.place(layout)

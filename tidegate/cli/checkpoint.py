@@ -12,7 +12,7 @@ from tidegate.checkpoints import progress
 from tidegate.cli import console, project
 from tidegate.errors import EX_CONFIG, TidegateError
 from tidegate.layout import Layout
-from tidegate.place import FlowPlace, Place
+from tidegate.place import FlowPlace
 from tidegate.resolution import ResolvedFlow
 
 _HEADERS = ("flow", "version", "refresh", "in use", "fingerprint", "created at", "planned", "committed", "note")
@@ -59,7 +59,7 @@ def _progress(layout: Layout, resolved: ResolvedFlow, version: int, refresh: int
 
     values: dict[str, Any] = {}
     try:
-        state = progress.read(Place(layout, resolved.pipeline.name, resolved.flow.name, version, refresh).checkpoint)
+        state = progress.read(resolved.place(layout).of_version(version, refresh).checkpoint)
         values = {"last_planned": state.last_planned, "last_committed": state.last_committed}
         if in_use or version > resolved.flow.checkpoint_version:
             checkpoints.check_compatible(layout, resolved)

@@ -28,7 +28,7 @@ def show(
     """Print the history of a pipeline's schemas, oldest first, and which schema change waits for an answer. Starts no JVM."""
     environment = project.read()
     layout, resolved = Layout.of(environment), project.resolve(environment, name)
-    lines, waiting = evolution.read(PipelinePlace(layout, name)), evolution.open_schema_changes(layout, resolved)
+    lines, waiting = evolution.read(resolved.place(layout)), evolution.open_schema_changes(layout, resolved)
     if as_json:
         changes = [dataclasses.asdict(line) for line in lines]
         console.print_json({"format": 1, "pipeline": name, "changes": changes, "waiting": list(waiting)})
@@ -92,11 +92,10 @@ def promote(
     """Print the edits that make a field a declared column, with its history from bronze. Changes no file. Starts no JVM."""
     environment = project.read()
     layout, resolved = Layout.of(environment), project.resolve(environment, name)
-    changes = [line for line in evolution.read(PipelinePlace(layout, name)) if line.change.field == field]
+    history = evolution.read(resolved.place(layout))
+    changes = [line for line in history if line.change.field == field]
     if not changes:
-        fields = sorted(
-            {line.change.field for line in evolution.read(PipelinePlace(layout, name)) if line.event != "declared"}
-        )
+        fields = sorted({line.change.field for line in history if line.event != "declared"})
         names = ", ".join(fields) or "none"
         raise RequestError(
             f"no record of {name!r} has an undeclared field {field!r}",

@@ -12,7 +12,6 @@ from rich.progress import Progress
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.ops import evolution
-from tidegate.place import FlowPlace
 from tidegate.resolution import ResolvedFlow
 from tidegate.runtime import java
 from tidegate.schema.ddl import Column, parse_ddl
@@ -101,7 +100,7 @@ def _mistyped(layout: Layout, resolved: ResolvedFlow, judged: Sequence[dict[str,
     typed = [field.name for field in _landed(resolved) if field.type.upper() != "STRING"]
     if source is None or not typed:
         return []
-    terms = evolution.terms(FlowPlace(layout, resolved.pipeline.name, resolved.flow.name), source)
+    terms = evolution.terms(resolved.place(layout), source)
     nulls = {line["column"]: line["caught_by"] for line in judged if line["change"] == "null"}
     return [
         {

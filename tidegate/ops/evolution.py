@@ -120,7 +120,7 @@ def open_schema_changes(layout: Layout, resolved: ResolvedPipeline) -> dict[str,
     """The refused schema changes for whose answer a batch waits: id to the lines of the change."""
     ids = {open_schema_change(layout, flow) for flow in resolved.flows} - {None}
     lines: dict[str, list[Line]] = {}
-    for line in read(PipelinePlace(layout, resolved.pipeline.name)) if ids else ():
+    for line in read(resolved.place(layout)) if ids else ():
         if line.event == "refused" and line.schema_change_id in ids:
             lines.setdefault(line.schema_change_id, []).append(line)
     return {schema_change_id: _newest(each) for schema_change_id, each in lines.items()}
@@ -144,7 +144,7 @@ def open_schema_change(layout: Layout, resolved: ResolvedFlow) -> str | None:
     if resolved.landing is None or recorded.get("declared") != declared_fingerprint(resolved.landing):
         return None
     schema_change_id = str(recorded["schema_change_id"])
-    return None if is_answered(PipelinePlace(layout, resolved.pipeline.name), schema_change_id) else schema_change_id
+    return None if is_answered(place.of_pipeline, schema_change_id) else schema_change_id
 
 
 def is_answered(place: PipelinePlace, schema_change_id: str) -> bool:

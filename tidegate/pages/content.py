@@ -90,19 +90,17 @@ class Content:
         }
         if page > 1:
             return values
-        kept = []
+        kept, place = [], PipelinePlace(self.layout, pipeline.name)
         if declared is not None and declared.kind.stateful:
-            kept = metrics.state_figures(PipelinePlace(self.layout, pipeline.name).ops("progress"), name, TREND)
+            kept = metrics.state_figures(place.ops("progress"), name, TREND)
         return values | {
             "trend": trend.draw(self.journal.lines(pipeline.name, flow=name, batches=True, limit=TREND)),
             "kept": kept,
             "kept_trend": state_trend.draw(kept),
             "versions": list(self._versions(pipeline.name, name, declared)),
-            "changes": changes(
-                each for each in evolution.read(PipelinePlace(self.layout, pipeline.name)) if each.flow == name
-            ),
-            "alerts": alerts(PipelinePlace(self.layout, pipeline.name), name, present),
-            "by_rule": journal.quarantine_counts(FlowPlace(self.layout, pipeline.name, name)),
+            "changes": changes(each for each in evolution.read(place) if each.flow == name),
+            "alerts": alerts(place, name, present),
+            "by_rule": journal.quarantine_counts(place.flow(name)),
         }
 
     def batch(self, pipeline: Pipeline, flow: str, page: str) -> Values | None:
@@ -112,8 +110,8 @@ class Content:
             return None
         (line,) = matching
         recent = self.journal.lines(pipeline.name, flow=flow, batches=True, until=line.at, limit=TREND)
-        judged = judgements.read(PipelinePlace(self.layout, pipeline.name), matching)
-        return batch(pipeline, line, recent, judged, evolution.read(PipelinePlace(self.layout, pipeline.name)))
+        place = PipelinePlace(self.layout, pipeline.name)
+        return batch(pipeline, line, recent, judgements.read(place, matching), evolution.read(place))
 
     def _versions(self, pipeline: str, name: str, declared: Flow | None) -> Iterator[Values]:
         """Checkpoint versions, the newest first: those with a sidecar or with ledger lines, one per refresh."""

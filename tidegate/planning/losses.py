@@ -118,7 +118,7 @@ def _of_messages(bootstrap: str, layout: Layout, resolved: ResolvedFlow, source:
     flow = resolved.flow
     bounds = kafka.offset_bounds(bootstrap, source.topic, isolation=source.isolation)
     gone: dict[int, tuple[int, int]] = {}
-    for place in checkpoint.of_flow(FlowPlace(layout, resolved.pipeline.name, flow.name)):
+    for place in checkpoint.of_flow(resolved.place(layout)):
         for partition, (first, end) in progress.offsets_read(place.checkpoint, source.topic).items():
             begin = bounds.get(partition, (end, end))[0]
             known_first, known_end = gone.get(partition, (first, first))

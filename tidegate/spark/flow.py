@@ -230,7 +230,7 @@ def _check_old_versions_finished(context: FlowContext) -> None:
         version, refresh = path.parent.name.removeprefix("v"), path.name
         if path == context.checkpoint or not (version.isdigit() and refresh.isdigit()):
             continue
-        old = Place(context.layout, context.pipeline.name, context.flow.name, int(version), int(refresh))
+        old = context.place.of_version(int(version), int(refresh))
         if _is_half_written(context, old):
             if context.kind.completed_by_target:
                 # A batch that only quarantine has is read again by the new version.

@@ -16,7 +16,6 @@ import pendulum
 
 from tidegate.advice import OutsideAct
 from tidegate.errors import SourceUnavailableError, TableInDoubtError, TidegateError, classify
-from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.states import Facts, Status, status_of
 from tidegate.status.sources import source
 
@@ -264,14 +263,14 @@ def _reading(environment: Environment, layout: Layout, resolved: ResolvedFlow, n
         from tidegate.status.lag import measure
 
         status.holder = _holder(layout, pipeline.name, flow.name, flow.target.name)
-        off = overrides.switched_off(FlowPlace(layout, pipeline.name, flow.name))
+        off = overrides.switched_off(resolved.place(layout))
         status.off = off.summary() if off is not None else None
         place = checkpoint.current(layout, pipeline, flow)
         status.refresh = place.refresh
-        status.quarantine = lifecycle.entry_counts(FlowPlace(layout, pipeline.name, flow.name).quarantine)
+        status.quarantine = lifecycle.entry_counts(place.quarantine)
         status.warnings = lifecycle.warnings(pipeline.thresholds_of(flow), status.quarantine, pendulum.now("UTC"))
         if flow.kind.stateful:
-            figures = metrics.state_figures(PipelinePlace(layout, pipeline.name).ops("progress"), flow.name, limit=2)
+            figures = metrics.state_figures(place.of_pipeline.ops("progress"), flow.name, limit=2)
             status.operator_state = next(iter(figures), None)
             status.earlier_state = next((each for each in figures[1:] if each.app_id == figures[0].app_id), None)
         state = progress.read(place.checkpoint)

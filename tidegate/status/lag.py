@@ -18,7 +18,6 @@ from tidegate.errors import SourceUnavailableError, TableInDoubtError, TidegateE
 from tidegate.formatting import count, span
 from tidegate.layout import Layout
 from tidegate.ops import plans
-from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.probes import delta, delta_log
 from tidegate.report import describe_error
 from tidegate.states import Facts, RefusedBy
@@ -156,7 +155,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
     pending = source.load(flow).backlog(environment, resolved, place, committed)
     # A newer snapshot takes the place of a refused one.
     waiting = None if flow.kind.snapshots and pending.has_data else state.pending_batch
-    judged = rewrite.refused(FlowPlace(layout, pipeline.name, flow.name))
+    judged = rewrite.refused(place)
     left = unfinished.read(place, flow, state.pending_batch)
     refused = None if waiting is None else wait.of_batch(resolved, place, waiting)
     if refused is None:
@@ -172,7 +171,7 @@ def measure(environment: Environment, resolved: ResolvedFlow) -> Lag:
         _expiry_warning(layout, resolved, pending),
         judged.summary() if judged is not None and refused is None else "",
     )
-    off = overrides.switched_off(FlowPlace(layout, pipeline.name, flow.name))
+    off = overrides.switched_off(place)
     has_work = off is None and refused is None and (pending.has_data or left.exists or beat is not None)
     return Lag(
         flow=flow.name,
@@ -218,10 +217,9 @@ def _check_logs(layout: Layout, resolved: ResolvedFlow) -> None:
     Raises:
         TableUnreadableError: One of them is damaged. A batch would find it after its first write.
     """
-    pipeline, flow = resolved.pipeline.name, resolved.flow
-    place = FlowPlace(layout, pipeline, flow.name)
-    own = (layout.table(flow.target.name), place.quarantine, place.late)
-    for path in (*own, PipelinePlace(layout, pipeline).ops("ledger"), PipelinePlace(layout, pipeline).ops("verdicts")):
+    place, ops = resolved.place(layout), resolved.place(layout).of_pipeline.ops
+    own = (layout.table(resolved.flow.target.name), place.quarantine, place.late)
+    for path in (*own, ops("ledger"), ops("verdicts")):
         delta_log.check(path)
 
 
@@ -261,7 +259,7 @@ def _expiry_warning(layout: Layout, resolved: ResolvedFlow, pending: Backlog) ->
         return ""
     now = pendulum.now("UTC")
     remaining = expiry.time_to_expiry(
-        plans.read(FlowPlace(layout, pipeline.name, flow.name)),
+        plans.read(resolved.place(layout)),
         pending.first_offsets,
         pending.unread,
         now,

@@ -9,7 +9,6 @@ from tidegate.checkpoints import checkpoint, gap, lease
 from tidegate.errors import GapError, RequestError
 from tidegate.layout import Layout
 from tidegate.ops import ledger
-from tidegate.place import FlowPlace
 from tidegate.probes import kafka
 from tidegate.spec import KafkaSource
 from tidegate.status import lag
@@ -57,10 +56,9 @@ def accept_gap(
                 Edit("accept the offsets that are missing, as the error of the run names them", "request"),
             )
         topic_id = kafka.topic_id(environment.kafka, flow.source.topic)
-        decision = gap.accept(
-            FlowPlace(layout, pipeline.name, flow.name), flow.source.topic, topic_id, missing, by=by, reason=reason
-        )
-        ledger.record_gaps(FlowPlace(layout, pipeline.name, flow.name))
+        place = resolved.place(layout)
+        decision = gap.accept(place, flow.source.topic, topic_id, missing, by=by, reason=reason)
+        ledger.record_gaps(place)
     return decision
 
 

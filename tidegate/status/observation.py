@@ -10,7 +10,7 @@ from tidegate import dates, identity
 from tidegate.alerting.facts import FlowRun, Observation
 from tidegate.checkpoints import checkpoint, lease, progress, rewrite
 from tidegate.ops import plans, store
-from tidegate.place import FlowPlace, PipelinePlace
+from tidegate.place import FlowPlace
 from tidegate.spec import FileSource
 from tidegate.status import freshness
 from tidegate.status.downstream import downstream_of
@@ -51,8 +51,8 @@ def observe(
     interval = interval_of(pipeline, now, resolved.declared)
     since = now - max(_LOOKBACK, timedelta(seconds=4 * (interval or 0)))
     quarantine, lag = status.quarantine, status.lag
-    planned = plans.read(FlowPlace(layout, pipeline.name, flow.name))
-    judged = rewrite.refused(FlowPlace(layout, pipeline.name, flow.name))
+    place = resolved.place(layout).flow(flow.name)
+    planned, judged = plans.read(place), rewrite.refused(place)
     swap_refused = lag is not None and lag.refused_by == "limits"
     return Observation(
         pipeline=pipeline.name,
@@ -62,8 +62,8 @@ def observe(
         interval_seconds=interval,
         cron=isinstance(pipeline.schedule, str),
         plans=planned,
-        last_activity=None if planned else plans.last_activity(PipelinePlace(layout, pipeline.name)),
-        runs=_runs(layout, pipeline, flow, since),
+        last_activity=None if planned else plans.last_activity(place.of_pipeline),
+        runs=_runs(place, since),
         ends=status.ends,
         running_since=_running_since(layout, pipeline, flow, status),
         behind=lag.behind if lag is not None else None,
@@ -92,12 +92,12 @@ def observe(
     )
 
 
-def _runs(layout: Layout, pipeline: Pipeline, flow: Flow, since: datetime) -> tuple[FlowRun, ...]:
+def _runs(place: FlowPlace, since: datetime) -> tuple[FlowRun, ...]:
     """Incremental runs with a batch of the flow, oldest first: counts from the ledger, times from Spark's query progress."""
-    parameters = {"flow": flow.name, "batches": identity.IS_BATCH, "since": dates.literal(since)}
-    recorded = store.select(PipelinePlace(layout, pipeline.name).ops("ledger"), _RUNS.format(**parameters))
+    parameters = {"flow": place.flow, "batches": identity.IS_BATCH, "since": dates.literal(since)}
+    recorded = store.select(place.of_pipeline.ops("ledger"), _RUNS.format(**parameters))
     batches: dict[str, list[dict[str, Any]]] = {}
-    for line in store.select(PipelinePlace(layout, pipeline.name).ops("progress"), _PROGRESS.format(**parameters)):
+    for line in store.select(place.of_pipeline.ops("progress"), _PROGRESS.format(**parameters)):
         batches.setdefault(line["run_key"], []).append(line)
     runs = [_run(line, batches.get(line["run_key"], [])) for line in recorded]
     return tuple(sorted(runs, key=lambda run: run.started_at))

@@ -10,7 +10,6 @@ from tidegate import states
 from tidegate.checkpoints import overrides
 from tidegate.errors import TidegateError, classify
 from tidegate.layout import Layout
-from tidegate.place import FlowPlace
 from tidegate.states import status_of
 from tidegate.status.lag import Lag, measure
 
@@ -95,7 +94,7 @@ def _measured(environment: Environment, resolved: ResolvedFlow) -> Lag:
     """The flow's lag; an error of the measurement is stored in it."""
     flow, off = resolved.flow, None
     try:
-        off = overrides.switched_off(FlowPlace(Layout.of(environment), resolved.pipeline.name, flow.name))
+        off = overrides.switched_off(resolved.place(Layout.of(environment)))
         return measure(environment, resolved)
     except Exception as raised:
         error = classify(raised)

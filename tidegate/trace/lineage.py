@@ -13,7 +13,6 @@ from tidegate.advice import Command, Edit
 from tidegate.errors import MachineError, RequestError, TidegateError
 from tidegate.errors.classification import raise_machine
 from tidegate.ops import query
-from tidegate.place import FlowPlace
 from tidegate.probes import delta_table
 from tidegate.trace import conditions, relation
 from tidegate.trace.changes import Change, History, Ledger, history
@@ -370,7 +369,7 @@ class Lineage:
 
     def _late(self, flow: ResolvedFlow, values: Mapping[str, str | None]) -> list[Step]:
         """The late rows of a flow that have these values, the first of them; none for a flow without a watermark."""
-        table = delta_table.find(FlowPlace(self.layout, flow.pipeline.name, flow.flow.name).late)
+        table = delta_table.find(flow.place(self.layout).late)
         if table is None:
             return []
         name, event_time = flow.flow.target.name, str(flow.flow.target.event_time)
@@ -395,7 +394,7 @@ class Lineage:
         return batch.label if batch is not None else identity.label(row["_app_id"], row["_batch_id"])
 
     def _select_entries(self, flow: ResolvedFlow, where: str) -> Iterator[dict[str, Any]]:
-        path = FlowPlace(self.layout, flow.pipeline.name, flow.flow.name).quarantine
+        path = flow.place(self.layout).quarantine
         columns = query.columns(path)
         names = [name for name in _ENTRY if name in columns]
         sql = f"FROM delta_table ORDER BY quarantined_at LIMIT {_MAX_ENTRIES}"

@@ -10,7 +10,6 @@ from tidegate.checkpoints import checkpoint, progress, refusal, vector
 from tidegate.errors import CheckpointError
 from tidegate.formatting import count
 from tidegate.ops import query
-from tidegate.place import PipelinePlace
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
@@ -84,7 +83,7 @@ class Reading:
     def _batches(self, version: int) -> list[int]:
         """The batches whose offsets include a version: from the table of progress, which keeps what Spark's log deletes."""
         rows = query.query(
-            PipelinePlace(self.layout, self.flow.pipeline.name).ops("progress"),
+            self.flow.place(self.layout).of_pipeline.ops("progress"),
             ("app_id", "batch_id", "start_offset", "end_offset", "recorded_at"),
             _OFFSETS,
             [self.app_id],

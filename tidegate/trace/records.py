@@ -12,7 +12,6 @@ from tidegate import file_id
 from tidegate.advice import Command, Edit
 from tidegate.errors import RequestError
 from tidegate.ops import query
-from tidegate.place import FlowPlace
 from tidegate.spec import FileSource, KafkaSource
 from tidegate.trace import conditions
 
@@ -145,7 +144,7 @@ def _is_offset(record: Record) -> str:
 
 def _newest_entry(lineage: Lineage, flow: ResolvedFlow, where: str) -> str:
     """The rules of the newest entry in quarantine, with its state; empty for none."""
-    path = FlowPlace(lineage.layout, flow.pipeline.name, flow.flow.name).quarantine
+    path = flow.place(lineage.layout).quarantine
     columns = query.columns(path)
     names = [name for name in _ENTRY if name in columns]
     entries = query.query(path, names, "FROM delta_table ORDER BY quarantined_at DESC LIMIT 1", where=where)

@@ -12,7 +12,6 @@ from tidegate.advice import OutsideAct
 from tidegate.checkpoints import landing_folder, snapshots
 from tidegate.formatting import count
 from tidegate.impact import Impact
-from tidegate.place import FlowPlace
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import groups, rewrite, rows, transform_errors, transform_output
 from tidegate.spark.batch.dispositions import QUARANTINED
@@ -175,7 +174,7 @@ def records(context: FlowContext, snapshot: Snapshot, batch_id: int) -> DataFram
     assert context.source_table is not None
     landing = context.pipeline.writer_of(context.flow.source_tables[0])
     assert landing is not None and isinstance(landing.source, FileSource)
-    moved = landing_folder.of(FlowPlace(context.layout, context.pipeline.name, landing.name), landing.source)
+    moved = landing_folder.of(context.place.of_pipeline.flow(landing.name), landing.source)
     files = local.from_rows(
         context.spark,
         [(name.url, name.modified_ms) for file in file_id.of_paths(snapshot.files) for name in moved.names(file)],

@@ -17,7 +17,7 @@ from tidegate.checkpoints.overrides import Override
 from tidegate.errors import LossNotAcceptedError
 from tidegate.folders import entries
 from tidegate.ops import ledger, store
-from tidegate.place import FlowPlace, Place
+from tidegate.place import Place
 from tidegate.planning import losses
 from tidegate.probes import delta, delta_history
 from tidegate.status import damage, evidence
@@ -41,7 +41,7 @@ def accept_loss(context: FlowContext, damages: Sequence[Damage]) -> int:
     Raises:
         LossNotAcceptedError: The request does not accept it. Nothing was changed.
     """
-    layout, pipeline, flow = context.layout, context.pipeline.name, context.flow.name
+    layout, pipeline = context.layout, context.pipeline.name
     loss = losses.of_flow(layout, context.stores.kafka, context.resolved, tuple(damages))
     if loss is None:
         return 0
@@ -55,7 +55,7 @@ def accept_loss(context: FlowContext, damages: Sequence[Damage]) -> int:
             context.place,
             Override(act="loss", by=by, reason=reason, lost=loss.number, what=loss.what),
         )
-    ledger.record_gaps(FlowPlace(layout, pipeline, flow))
+    ledger.record_gaps(context.place)
     return loss.number
 
 

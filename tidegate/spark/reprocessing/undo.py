@@ -24,7 +24,6 @@ from tidegate.advice import Command
 from tidegate.checkpoints.pending_jobs import UNDO, PendingUndo, Undone
 from tidegate.errors import RequestError
 from tidegate.formatting import count
-from tidegate.place import PipelinePlace
 from tidegate.planning import undo as planning
 from tidegate.quarantine import claims
 from tidegate.report import BatchRecord
@@ -90,7 +89,7 @@ def undo_run(context: FlowContext) -> None:
     with leased_flow(context, work=f"undo in flow {flow.name!r}", holder=f"undo {context.attempt} of {name}"):
         if not context.request.dry_run:
             pending_work.settle(context, Undo)
-        lines = planning.read(PipelinePlace(context.layout, name), key)
+        lines = planning.read(context.place.of_pipeline, key)
         if planning.undone_by(lines, flow.name, key) is not None:
             context.report.notes.append(ALREADY_DONE)
             return

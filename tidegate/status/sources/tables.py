@@ -11,7 +11,6 @@ from tidegate.checkpoints.progress import DeltaPosition
 from tidegate.errors import OffsetsExpiredError
 from tidegate.formatting import count
 from tidegate.layout import Layout
-from tidegate.place import FlowPlace
 from tidegate.probes import delta, delta_log
 from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource, absent
 
@@ -35,7 +34,7 @@ def backlog_of(resolved: ResolvedFlow, place: Place, committed: PlannedBatch | N
     """What a flow has not read of its tables; raises as `of_table`."""
     flow = resolved.flow
     if flow.state is not None and resolved.writer is not None:
-        beats = FlowPlace(place.layout, resolved.pipeline.name, resolved.writer.name).heartbeats
+        beats = place.of_pipeline.flow(resolved.writer.name).heartbeats
         return of_stateful(place.layout, flow.feeds[0], beats, committed)
     return of_tables(place.layout, flow.feeds, committed, vector.starts(place))
 
