@@ -32,7 +32,7 @@ from demo import flights_feed, recompute
 from tidegate.environment import Environment
 from tidegate.launch import submit_conf, submit_environment
 from tidegate.layout import Layout
-from tidegate.place import FlowPlace, Place
+from tidegate.place import FlowPlace, PipelinePlace, Place
 from tidegate.process_exit import exit_now
 from tidegate.report import RunReport
 from tidegate.spark.driver.session import SETTINGS
@@ -74,7 +74,9 @@ class Bench:
         """
         command = [str(BIN / "tidegate"), "run", "flights", *more]
         measured = cost.measure(command, self.environ, self.folder / "tidegate.log")
-        newest = max(self.layout.reports("flights").glob("*/*/report.json"), key=lambda path: path.stat().st_mtime)
+        newest = max(
+            PipelinePlace(self.layout, "flights").reports.glob("*/*/report.json"), key=lambda path: path.stat().st_mtime
+        )
         report = RunReport.read(newest)
         assert report is not None
         if ("compilation: C1 only" in report.notes) != self.small:

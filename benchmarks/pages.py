@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tidegate.place import AttemptPlace, FlowPlace, Place
+from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace, Place
 
 DECLARATION = """
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
@@ -70,9 +70,9 @@ def _create_lake(folder: Path, names: list[str], batches: int) -> None:
     for kind, line in (("ledger", _ledger_line), ("verdicts", _verdict_line)):
         # The older lines in one file, as if compacted, then one commit per line, as a job writes them.
         compacted = max(batches - _SINGLE, 0)
-        _add(layout.ops(first, kind), kind, line, range(compacted))
+        _add(PipelinePlace(layout, first).ops(kind), kind, line, range(compacted))
         for batch in range(compacted, batches):
-            _add(layout.ops(first, kind), kind, line, (batch,))
+            _add(PipelinePlace(layout, first).ops(kind), kind, line, (batch,))
     _quarantine(FlowPlace(layout, first, "silver").quarantine)
     _copy(layout, first, names)
     for name in names:
@@ -102,8 +102,8 @@ def _copy(layout: Any, first: str, names: list[str]) -> None:
     no_locks = shutil.ignore_patterns("*.lock")
     for name in names[1:]:
         for table in (
-            layout.ops(first, "ledger"),
-            layout.ops(first, "verdicts"),
+            PipelinePlace(layout, first).ops("ledger"),
+            PipelinePlace(layout, first).ops("verdicts"),
             FlowPlace(layout, first, "silver").quarantine,
         ):
             target = Path(str(table).replace(f"/{first}/", f"/{name}/"))
@@ -281,7 +281,13 @@ def _delayed(request: Any) -> float:
 def _write(folder: Path, names: list[str], stop: threading.Event) -> None:
     batch = 100_000
     while not stop.wait(1.0):
-        _add(_layout(folder).ops(names[batch % len(names)], "ledger"), "ledger", _ledger_line, (batch,), ("silver",))
+        _add(
+            PipelinePlace(_layout(folder), names[batch % len(names)]).ops("ledger"),
+            "ledger",
+            _ledger_line,
+            (batch,),
+            ("silver",),
+        )
         batch += 1
 
 

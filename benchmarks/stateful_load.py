@@ -32,6 +32,7 @@ from tidegate import formatting
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.ops import store
+from tidegate.place import PipelinePlace
 from tidegate.probes import kafka
 from tidegate.process_exit import exit_now
 from tidegate.runtime import jars
@@ -92,7 +93,7 @@ class Load:
     def batches(self) -> list[dict[str, Any]]:
         """Spark's progress of the stateful flow in the batches since the last call, oldest first."""
         sql = f"SELECT * FROM delta_table WHERE flow = '{FLOW}' ORDER BY started_at"
-        lines = store.select(self.layout.ops("payments", "progress"), sql)
+        lines = store.select(PipelinePlace(self.layout, "payments").ops("progress"), sql)
         new = [line for line in lines if (line["app_id"], line["batch_id"]) not in self.known]
         self.known |= {(line["app_id"], line["batch_id"]) for line in new}
         return new
@@ -112,7 +113,7 @@ class Load:
 
     def _ledger(self, flow: str) -> list[dict[str, Any]]:
         sql = f"SELECT * FROM delta_table WHERE flow = '{flow}'"
-        return store.select(self.layout.ops("payments", "ledger"), sql)
+        return store.select(PipelinePlace(self.layout, "payments").ops("ledger"), sql)
 
 
 def measure(load: Load, feed: Feed) -> None:
