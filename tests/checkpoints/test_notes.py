@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tidegate import json_codec
 from tidegate.checkpoints.note import AnyNote, Note, NoteLines, NumberedNotes
 from tidegate.checkpoints.notes import NOTES
 from tidegate.errors import DamagedFileError
@@ -99,3 +100,29 @@ def test_a_cleared_note_is_absent_and_may_be_cleared_again(name: str, tmp_path: 
     note.clear(at)
     note.clear(at)
     assert (note.exists(at), note.read(at)) == (False, None)
+
+
+REQUEST: dict[str, Any] = {"run_key": "r", "request_id": "q", "requested_by": None}
+CODE = {"code_fingerprint": "c"}
+
+
+@pytest.mark.parametrize(
+    ("name", "stored"),
+    [
+        ("origin", {"mode": "accept_gap", "run_key": "r", "recorded_at": "t"}),
+        ("origin", {"mode": "recover", **REQUEST, "lost": 0, "damages": [{"kind": "table"}], "recorded_at": "t"}),
+        ("origin", {"mode": "recover", **REQUEST, "lost": 1, "damages": [], "recorded_at": "t", "done": True}),
+        ("refusal", {"batch_id": 1, "suite_fingerprint": None, **CODE}),
+        ("refusal", {"batch_id": 1, "statistics_fingerprint": "s", **CODE}),
+        ("refusal", {"batch_id": 1, **CODE, "transform_error_share": 0.1}),
+        ("refusal", {"batch_id": 1, "schema_change_id": "s", "declared": "d"}),
+    ],
+)
+def test_a_note_of_an_earlier_release_with_other_fields_has_the_same_bytes(
+    name: str, stored: dict[str, Any], tmp_path: Path
+) -> None:
+    note, before, after = BY_NAME[name], place(tmp_path / "before"), place(tmp_path / "after")
+    assert isinstance(note, Note)
+    json_codec.write(note.path(before), stored)
+    copy(note, before, after)
+    assert note.path(after).read_bytes() == note.path(before).read_bytes()

@@ -360,8 +360,9 @@ def test_a_full_refresh_starts_a_new_refresh_once_per_request(spark: SparkSessio
 
     first = refreshed("q1")
     assert (first.place.refresh, first.report.refresh) == (1, 1)
-    origin = checkpoint.refresh_origin(first.place)
-    assert (origin["request_id"], origin["requested_by"], origin["mode"]) == ("q1", "ada", "full_refresh")
+    origin = checkpoint.ORIGIN.read(first.place)
+    assert origin is not None
+    assert (origin.request_id, origin.requested_by, origin.mode) == ("q1", "ada", "full_refresh")
     orders.plan_batch(first, 0)
     retried = refreshed("q1")
     assert (retried.place.refresh, retried.report.notes) == (1, []), "a retry continues with the same refresh"
@@ -405,18 +406,20 @@ def test_a_refusal_is_recorded_for_plan_while_its_batch_waits(spark: SparkSessio
     orders.plan_batch(context, 0)
     commit(context, 0)
     flow.record_refusal(context, GateRefusedError(verdict(context, 0)))
-    assert refusal.recorded(context.place) == {}, "no batch waits"
+    assert refusal.REFUSAL.read(context.place) is None, "no batch waits"
     orders.plan_batch(context, 1)
 
     flow.record_refusal(context, GateRefusedError(verdict(context, 1)))
 
-    assert refusal.recorded(context.place) == {**{"batch_id": 1, "suite_fingerprint": "s1", "code_fingerprint": "c1"}}
+    assert refusal.REFUSAL.read(context.place) == refusal.Refusal(
+        batch_id=1, suite_fingerprint="s1", code_fingerprint="c1"
+    )
     assert refusal.waiting_batch(context.place) == 1
     refused = ContractRefusedError(
         "orders", "silver", 1, schema_change_id="d1", changes=("new field x",), declared="f1"
     )
     flow.record_refusal(context, refused)
-    assert refusal.recorded(context.place) == {"batch_id": 1, "schema_change_id": "d1", "declared": "f1"}
+    assert refusal.REFUSAL.read(context.place) == refusal.Refusal(batch_id=1, schema_change_id="d1", declared="f1")
 
 
 def test_a_flow_that_is_refused_its_target_writes_nothing_and_releases_its_leases(

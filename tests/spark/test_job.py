@@ -264,7 +264,9 @@ def test_a_refused_batch_is_recorded_for_plan_and_stops_the_downstream_flows(
     place = checkpoint.current(layout, pipeline, pipeline.flow("silver"))
     error = report.flow("silver").error
     assert error is not None
-    assert refusal.recorded(place)["schema_change_id"] == error["schema_change_id"]
+    recorded = refusal.REFUSAL.read(place)
+    assert recorded is not None
+    assert recorded.schema_change_id == error["schema_change_id"]
     assert not orders.plan().work
 
 

@@ -17,7 +17,7 @@ import pytest
 from tests.cli.project import Project, append, orders, quarantined, state_progress, stateful_orders
 from tests.resolved import resolved
 from tests.spark_files import delta_offset
-from tidegate import fingerprints
+from tidegate import fingerprints, json_codec
 from tidegate.alerting.alerts import Findings, evaluate
 from tidegate.alerting.rules import RULES
 from tidegate.checkpoints import checkpoint, refusal, rewrite
@@ -162,7 +162,7 @@ def refused(project: Project) -> Steps:
         "suite_fingerprint": fingerprints.suite_fingerprint(resolved_flow.suite),
         "code_fingerprint": resolved_flow.code_fingerprint(),
     }
-    refusal.record(checkpoint.current(project.layout, HOURLY, flow), note)
+    refusal.record(checkpoint.current(project.layout, HOURLY, flow), json_codec.from_plain(note, refusal.Refusal))
     yield Step("silver")
     resolved_flow.suite.write_text(json.dumps({"name": "orders/silver", "expectations": []}))
     yield Step("silver")

@@ -238,7 +238,7 @@ def test_a_crash_after_a_newer_snapshot_took_the_place_of_a_refused_one_leaves_w
         what="snapshot 2026-01-06", app_id=place.app_id, impact=loss, reasons=(loss.phrase("deleted"),)
     )
     rewrite.record(place, judged)
-    refusal.record(place, {"batch_id": 1})
+    refusal.record(place, refusal.Refusal(batch_id=1))
     refused = snapshots.compared(place)
     assert refused is not None
     snapshots.choose(place, 1, refused.snapshot)
@@ -255,7 +255,7 @@ def test_a_crash_after_a_newer_snapshot_took_the_place_of_a_refused_one_leaves_w
     assert rewrite.recorded(FlowPlace(project.layout, "trips", "silver")) is None, (
         "nor is a number accepted for the newer one"
     )
-    assert refusal.recorded(place) == {}
+    assert refusal.REFUSAL.read(place) is None
 
 
 def test_a_manifest_that_is_replaced_while_it_is_read_makes_no_smaller_snapshot(

@@ -28,7 +28,7 @@ from tests.pages import samples
 from tests.spark_files import delta_offset, write_refused_schema_change
 from tests.waiting import TIMEOUT_SECONDS
 from tests.with_fields import with_fields
-from tidegate import fingerprints, resolution
+from tidegate import fingerprints, json_codec, resolution
 from tidegate.airflow.pages.views import NEEDS_PERSON, Views
 from tidegate.alerting.episodes import Event
 from tidegate.checkpoints import checkpoint, history, overrides, refusal, rewrite
@@ -221,7 +221,7 @@ def refuse(project: Project) -> None:
         "suite_fingerprint": fingerprints.suite_fingerprint(project.folder / "expectations/orders/silver.json"),
         "code_fingerprint": fingerprints.code_fingerprint(project.folder / "spark_jobs/orders.py"),
     }
-    refusal.record(checkpoint.current(project.layout, ORDERS, SILVER), note)
+    refusal.record(checkpoint.current(project.layout, ORDERS, SILVER), json_codec.from_plain(note, refusal.Refusal))
 
 
 @case
@@ -233,7 +233,7 @@ def on_hold(project: Project) -> Iterator[Case]:
         "statistics_fingerprint": fingerprints.fingerprint({}),
         "code_fingerprint": fingerprints.code_fingerprint(project.folder / "spark_jobs/orders.py"),
     }
-    refusal.record(checkpoint.current(project.layout, ORDERS, SILVER), note)
+    refusal.record(checkpoint.current(project.layout, ORDERS, SILVER), json_codec.from_plain(note, refusal.Refusal))
     yield "orders", "silver", "batch 1 is held, because a statistic of it breaks its rule"
 
 

@@ -6,6 +6,8 @@ from collections.abc import Collection
 from dataclasses import dataclass, replace
 from typing import Any
 
+from msgspec import UNSET, UnsetType
+
 from tidegate import __version__
 from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then, new_version
 from tidegate.checkpoints.note import Note
@@ -91,10 +93,41 @@ SCHEMA: Note[_Schema, Place] = Note(
         OutsideAct("remove it: the schema declared now then counts as the recorded one"),
     ),
 )
-ORIGIN: Note[dict[str, Any], Place] = Note(
+
+
+@dataclass(frozen=True, kw_only=True)
+class Origin:
+    """What opened a refresh. A field that does not apply is not stored."""
+
+    mode: str
+    """Of the request; ``accept_gap`` or ``accept_move`` where a decision of a person did."""
+    run_key: str | UnsetType = UNSET
+    request_id: str | UnsetType = UNSET
+    """Of a request: further attempts at it go on with the refresh."""
+    requested_by: str | UnsetType | None = UNSET
+    lost: int | UnsetType = UNSET
+    """Of a recovery: the rows that no source has any more, which its swap may delete."""
+    damages: tuple[dict[str, Any], ...] | UnsetType = UNSET
+    """Of a recovery: what was damaged, for people."""
+    recorded_at: str | UnsetType = UNSET
+    done: bool | UnsetType = UNSET
+    """Of a recovery: that its flow has read everything."""
+
+    @property
+    def may_delete(self) -> int:
+        """How many rows its swap may delete without an acceptance of their number."""
+        return 0 if isinstance(self.lost, UnsetType) else self.lost
+
+    @property
+    def recovers(self) -> bool:
+        """Whether a recovery opened it, and is not finished."""
+        return self.mode == "recover" and self.done is not True
+
+
+ORIGIN: Note[Origin, Place] = Note(
     name="origin",
     file="v{version}-{refresh}.origin.json",
-    content=dict[str, Any],
+    content=Origin,
     says="the request that opened the refresh",
     absent="no request opened it: it is the first of its version",
     written="a run of the flow, before the folder of the refresh exists, which makes it the current one; a recovery again at its end",
@@ -198,19 +231,15 @@ def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
     SIDECAR.write(place, sidecar)
 
 
-def record_refresh_origin(place: Place, origin: dict[str, Any]) -> None:
+def record_refresh_origin(place: Place, origin: Origin) -> None:
     """Record what started a refresh, before its folder exists and so makes it the current one."""
-    ORIGIN.write(place, {**origin, "recorded_at": now()})
-
-
-def refresh_origin(place: Place) -> dict[str, Any]:
-    """What `record_refresh_origin` recorded; empty for a checkpoint that no request started."""
-    return ORIGIN.read(place) or {}
+    ORIGIN.write(place, replace(origin, recorded_at=now()))
 
 
 def reads_again(place: Place) -> bool:
     """Whether a refresh of a landing flow was opened to read the whole source again, and not to go on after what was read."""
-    return refresh_origin(place).get("mode") in ("reingest", "recover")
+    origin = ORIGIN.read(place)
+    return origin is not None and origin.mode in ("reingest", "recover")
 
 
 def schema_changes(layout: Layout, resolved: ResolvedFlow) -> tuple[int, tuple[Change, ...]]:

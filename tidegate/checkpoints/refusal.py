@@ -7,9 +7,10 @@ it, with who and why. A decision applies to one batch and is deleted when that b
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from msgspec import UNSET, UnsetType
 
 from tidegate.advice import Command, Edit, Either, OutsideAct
 from tidegate.checkpoints import progress
@@ -39,10 +40,37 @@ class BatchDecision:
     action: Action = "take"
 
 
-REFUSAL: Note[Mapping[str, Any], Place] = Note(
+@dataclass(frozen=True, kw_only=True)
+class Refusal:
+    """A refused batch, and what its error waits for (`tidegate.errors.RefusedError.waits_for`). What does not apply is not stored."""
+
+    batch_id: int
+    suite_fingerprint: str | UnsetType | None = UNSET
+    """Of a gate's refusal: the batch is tried again with another suite or code."""
+    statistics_fingerprint: str | UnsetType = UNSET
+    """Of a statistic's: with other statistics or code, or when a person accepts it."""
+    code_fingerprint: str | UnsetType | None = UNSET
+    transform_error_share: float | UnsetType | None = UNSET
+    """Of a transform that raises: with another share or code."""
+    schema_change_id: str | UnsetType = UNSET
+    """Of a contract's: when a person has answered, or with another declaration."""
+    declared: str | UnsetType = UNSET
+
+    @property
+    def is_held(self) -> bool:
+        """Whether a statistic holds the batch."""
+        return self.statistics_fingerprint is not UNSET
+
+    @property
+    def is_of_contract(self) -> bool:
+        """Whether a contract refused the batch."""
+        return self.schema_change_id is not UNSET
+
+
+REFUSAL: Note[Refusal, Place] = Note(
     name="refusal",
     file="v{version}-{refresh}.refused.json",
-    content=dict[str, Any],
+    content=Refusal,
     says="the batch that a gate, a statistic, a transform or a contract refused last, and what has to change before it is tried again",
     absent="no batch was refused; so it is also if the refused batch is no longer the pending one",
     written="a run of the flow, when its pending batch is refused",
@@ -59,25 +87,14 @@ DECISION: Note[BatchDecision, Place] = Note(
 )
 
 
-def record(place: Place, refusal: Mapping[str, Any]) -> None:
+def record(place: Place, refusal: Refusal) -> None:
     """Record the refusal of the pending batch. The batch is not tried again until one of the fingerprints changes.
 
     Args:
         place: The flow's checkpoint; the caller holds its lease.
-        refusal: See `tidegate.errors.RefusedError.waits_for`.
     """
-    if progress.read(place.checkpoint).pending_batch == refusal["batch_id"]:
+    if progress.read(place.checkpoint).pending_batch == refusal.batch_id:
         REFUSAL.write(place, refusal)
-
-
-def recorded(place: Place) -> Mapping[str, Any]:
-    """The last recorded refusal, as given to `record`; empty when there is none."""
-    return REFUSAL.read(place) or {}
-
-
-def clear(place: Place) -> None:
-    """Delete the recorded refusal, if there is one: the batch will read something else."""
-    REFUSAL.clear(place)
 
 
 def waiting_batch(place: Place) -> int | None:
@@ -86,15 +103,10 @@ def waiting_batch(place: Place) -> int | None:
     Raises:
         CheckpointCorruptError: A file of the checkpoint cannot be read.
     """
-    refusal = recorded(place)
+    refusal = REFUSAL.read(place)
     pending = progress.read(place.checkpoint).pending_batch
-    may_be_taken = refusal.get("batch_id") == pending and "schema_change_id" not in refusal
-    return pending if pending is not None and may_be_taken else None
-
-
-def is_held(refusal: Mapping[str, Any]) -> bool:
-    """Whether a recorded refusal is that of a statistic."""
-    return "statistics_fingerprint" in refusal
+    may_be_taken = refusal is not None and refusal.batch_id == pending and not refusal.is_of_contract
+    return pending if may_be_taken else None
 
 
 def decide(place: Place, flow: Flow, *, by: str, reason: str, action: Action = "take") -> int:
@@ -134,7 +146,8 @@ def decide(place: Place, flow: Flow, *, by: str, reason: str, action: Action = "
             f"flow {place.flow!r} has no refused batch",
             Command.tidegate("status", place.pipeline, says="`{}` shows what each flow waits for"),
         )
-    if action == "accept" and not is_held(recorded(place)):
+    held = REFUSAL.read(place)
+    if action == "accept" and not (held is not None and held.is_held):
         raise RequestError(
             f"batch {batch_id} of flow {place.flow!r} is not held by a statistic, so it cannot be accepted",
             Either(

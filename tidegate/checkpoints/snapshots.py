@@ -93,6 +93,6 @@ def choose(place: Place, batch_id: int, snapshot: Snapshot) -> None:
         judged = rewrite.recorded(place)
         if judged is not None and judged.app_id == place.app_id:
             rewrite.clear(place)
-        refusal.clear(place)
+        refusal.REFUSAL.clear(place)
     before = None if newest is None else newest.by(batch_id - 1)
     COMPARED.write(place, Compared(batch_id=batch_id, snapshot=snapshot, before=before))

@@ -13,10 +13,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pendulum
+from msgspec import UnsetType
 
 from tidegate import json_codec
 from tidegate.advice import Edit
-from tidegate.checkpoints import checkpoint, progress, refusal
+from tidegate.checkpoints import checkpoint, progress
+from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.errors import RequestError
 from tidegate.fingerprints import fingerprint
 from tidegate.ops import store
@@ -138,12 +140,14 @@ def open_schema_change(layout: Layout, resolved: ResolvedFlow) -> str | None:
     The refusal is recorded in a small file, so the check is cheap when nothing waits.
     """
     place = checkpoint.current(layout, resolved.pipeline, resolved.flow)
-    recorded = refusal.recorded(place)
-    if "schema_change_id" not in recorded or recorded.get("batch_id") != progress.read(place.checkpoint).pending_batch:
+    refused = REFUSAL.read(place)
+    if refused is None or isinstance(refused.schema_change_id, UnsetType):
         return None
-    if resolved.landing is None or recorded.get("declared") != declared_fingerprint(resolved.landing):
+    if refused.batch_id != progress.read(place.checkpoint).pending_batch:
         return None
-    schema_change_id = str(recorded["schema_change_id"])
+    if resolved.landing is None or refused.declared != declared_fingerprint(resolved.landing):
+        return None
+    schema_change_id = refused.schema_change_id
     return None if is_answered(place.of_pipeline, schema_change_id) else schema_change_id
 
 

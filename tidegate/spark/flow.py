@@ -10,6 +10,7 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from tidegate import json_codec
 from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.checkpoints import checkpoint, progress, refusal, rewrite
 from tidegate.errors import (
@@ -123,7 +124,8 @@ def refresh_once(context: FlowContext) -> FlowContext:
     request = context.request
     if swap.is_past_replacement(context) or progress.read(context.checkpoint).last_planned is None:
         return context
-    if checkpoint.refresh_origin(context.place).get("request_id") == request.request_id:
+    opened = checkpoint.ORIGIN.read(context.place)
+    if opened is not None and opened.request_id == request.request_id:
         # A refreshed bronze table has the id of its writes before it is complete.
         if context.flow.is_staged and context.app_id in tables.transactions(context.spark, context.live):
             context.report.notes.append(backfill.ALREADY_DONE)
@@ -136,12 +138,12 @@ def refresh_once(context: FlowContext) -> FlowContext:
             # Its split is decided and partly written: only its own checkpoint can complete it.
             _drain(context)
     place = swap.next_refresh(context.place)
-    origin = {
-        "mode": request.mode,
-        "run_key": context.run_key,
-        "request_id": request.request_id,
-        "requested_by": request.requested_by,
-    }
+    origin = checkpoint.Origin(
+        mode=request.mode,
+        run_key=context.run_key,
+        request_id=request.request_id,
+        requested_by=request.requested_by,
+    )
     checkpoint.record_refresh_origin(place, origin)
     return context.refreshed(place)
 
@@ -172,7 +174,7 @@ def _refresh_if_needed(context: FlowContext) -> FlowContext:
         _record_written(context, context.place)
     place = swap.next_refresh(context.place)
     mode = "accept_gap" if isinstance(context.flow.source, KafkaSource) else "accept_move"
-    checkpoint.record_refresh_origin(place, {"mode": mode, "run_key": context.run_key})
+    checkpoint.record_refresh_origin(place, checkpoint.Origin(mode=mode, run_key=context.run_key))
     return context.refreshed(place)
 
 
@@ -285,4 +287,4 @@ def _drain(context: FlowContext) -> None:
 
 def record_refusal(context: FlowContext, error: RefusedError) -> None:
     """Record for `plan` which batch waits, and the fingerprints of what must change before it is tried again."""
-    refusal.record(context.place, error.waits_for())
+    refusal.record(context.place, json_codec.from_plain(error.waits_for(), refusal.Refusal))

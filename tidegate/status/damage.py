@@ -26,9 +26,6 @@ if TYPE_CHECKING:
     from tidegate.spec import Flow
     from tidegate.table_history import Position
 
-ORIGIN = "recover"
-"""The ``mode`` of a refresh that a recovery opened."""
-
 Kind = Literal["table", "checkpoint", "source", "unfinished"]
 """``table``: one that the flow writes. ``source``: one that it reads, of which it has read what is no longer there.
 ``unfinished``: nothing new; an earlier recovery of the flow was interrupted."""
@@ -126,11 +123,9 @@ def _damages(resolved: ResolvedFlow, place: Place) -> Iterator[Damage]:
         except TableUnreadableError:
             # The damage of the flow that writes it.
             pass
-    origin = checkpoint.refresh_origin(place)
-    if origin.get("mode") == ORIGIN and not origin.get("done"):
-        yield damage(
-            "unfinished", flow.target.name, f"its recovery, begun at {origin.get('recorded_at')}, is not finished"
-        )
+    origin = checkpoint.ORIGIN.read(place)
+    if origin is not None and origin.recovers:
+        yield damage("unfinished", flow.target.name, f"its recovery, begun at {origin.recorded_at}, is not finished")
 
 
 def own_paths(place: Place, flow: Flow) -> tuple[Path, ...]:

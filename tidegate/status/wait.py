@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from msgspec import UNSET
 
 from tidegate import fingerprints
 from tidegate.checkpoints import refusal
+from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.ops import evolution
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from tidegate.checkpoints.rewrite import JudgedRewrite
     from tidegate.place import Place
     from tidegate.resolution import ResolvedFlow
@@ -32,38 +33,34 @@ def of_batch(resolved: ResolvedFlow, place: Place, batch_id: int) -> Wait | None
     decision = refusal.decision(place, batch_id)
     if decision is not None and decision.action == "take":
         return None
-    note = refusal.recorded(place)
-    if note.get("batch_id") != batch_id:
+    refused = REFUSAL.read(place)
+    if refused is None or refused.batch_id != batch_id:
         return None
     flow, waits = resolved.flow, f"waits: batch {batch_id}"
     try:
-        if "schema_change_id" in note:
+        if refused.is_of_contract:
             schema_change_id = evolution.open_schema_change(place.layout, resolved)
             reason = f"{waits} was refused by its frozen contract; schema change {schema_change_id} needs an answer"
             return Wait(by="contract", reason=reason) if schema_change_id is not None else None
-        code = {"code_fingerprint": resolved.code_fingerprint()}
-        if refusal.is_held(note):
+        same_code = refused.code_fingerprint == resolved.code_fingerprint()
+        if refused.is_held:
             take = "send it to quarantine" if flow.kind.takes_batches else "correct the source"
             reason = f"{waits} is held, because a statistic of it breaks its rule; accept it, or {take}"
-            same = decision is None and _has(note, code | {"statistics_fingerprint": resolved.statistics_fingerprint()})
-            return Wait(by="statistic", reason=reason) if same else None
-        if "transform_error_share" in note:
+            same = same_code and refused.statistics_fingerprint == resolved.statistics_fingerprint()
+            return Wait(by="statistic", reason=reason) if decision is None and same else None
+        if refused.transform_error_share is not UNSET:
             share = resolved.pipeline.thresholds_of(flow).transform_error_share
             reason = f"{waits} was refused, because transform {flow.transform} raises; correct the transform"
-            return Wait(by="gate", reason=reason) if _has(note, code | {"transform_error_share": share}) else None
+            same = same_code and refused.transform_error_share == share
+            return Wait(by="gate", reason=reason) if same else None
         if flow.gate is None or resolved.suite is None:
             return None
-        suite = {"suite_fingerprint": fingerprints.suite_fingerprint(resolved.suite)}
+        same = same_code and refused.suite_fingerprint == fingerprints.suite_fingerprint(resolved.suite)
     except (FileNotFoundError, ValueError):
         # A file changed after the flow was resolved: the next plan has the error.
         return None
     reason = f"{waits} was refused by {flow.gate.suite}; fix the suite, the transform or the data"
-    return Wait(by="gate", reason=reason) if _has(note, code | suite) else None
-
-
-def _has(note: Mapping[str, Any], current: Mapping[str, Any]) -> bool:
-    """Whether what refused a batch is as it was then."""
-    return all(note.get(name) == value for name, value in current.items())
+    return Wait(by="gate", reason=reason) if same else None
 
 
 def of_limits(

@@ -237,7 +237,7 @@ def test_the_decision_to_take_a_batch_out_is_cleared_once_the_batch_is_recorded(
 ) -> None:
     context = latest()
     plan_batch(context, 1)
-    refusal.record(context.place, {"batch_id": 1})
+    refusal.record(context.place, refusal.Refusal(batch_id=1))
     refusal.decide(context.place, LATEST, by="ada", reason="of another airport")
 
     Batch(context).run()

@@ -123,7 +123,7 @@ def test_entries_of_a_batch_that_was_taken_out_have_the_person_and_the_reason(
 ) -> None:
     context = flow_context(spark, tmp_path, LATEST)
     plan_batch(context, 0)
-    refusal.record(context.place, {"batch_id": 0})
+    refusal.record(context.place, refusal.Refusal(batch_id=0))
     refusal.decide(context.place, LATEST, by="ada", reason="of another airport")
 
     append(context, ("a", ["x"]))

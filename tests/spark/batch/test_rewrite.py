@@ -107,5 +107,5 @@ def test_a_table_to_which_rows_are_only_added_may_not_lose_one_unless_its_recove
     )
     with pytest.raises(RewriteRefusedError, match=r"delete 1 of 100 rows \(1.0%\), more than 0.0%"):
         rewrite.check(log, counted, "swap", instead=OutsideAct("wait"))
-    checkpoint.record_refresh_origin(log.place, {"mode": "recover", "lost": 1})
+    checkpoint.record_refresh_origin(log.place, checkpoint.Origin(mode="recover", lost=1))
     rewrite.check(log, counted, "swap", instead=OutsideAct("wait"))

@@ -31,6 +31,7 @@ from tidegate.spark.batch import quarantine, transform_errors
 from tidegate.spark.batch.groups import split_groups
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spark.batch.split import Decision
+from tidegate.spark.flow import record_refusal
 from tidegate.spark.reprocessing.replay import Replay
 from tidegate.spec import Thresholds
 
@@ -292,7 +293,7 @@ def test_a_batch_that_a_person_takes_out_needs_no_transform_and_no_gate(latest: 
     plan_batch(context, 0)
     with pytest.raises(TransformRefusedError) as caught:
         split(context, *numbered(4, 1, 2))
-    refusal.record(context.place, caught.value.waits_for())
+    record_refusal(context, caught.value)
     refusal.decide(context.place, LATEST, by="ada", reason="of another airport")
 
     result = split(context, *numbered(4, 1, 2))

@@ -70,9 +70,9 @@ def test_each_partition_starts_after_the_highest_offset_in_bronze(
     rows = [(topic, topic_id, partition, offset) for partition, offset in ((0, 7), (0, 3), (2, 0))]
     orders.write_table(context.target, COLUMNS, *rows)
     assert json.loads(sources._starting_offsets(context, source)) == {topic: {"0": 8, "1": -2, "2": 1, "3": -2}}
-    checkpoint.record_refresh_origin(context.place, {"mode": "full_refresh"})
+    checkpoint.record_refresh_origin(context.place, checkpoint.Origin(mode="full_refresh"))
     assert sources._starting_offsets(context, source) != "earliest"
-    checkpoint.record_refresh_origin(context.place, {"mode": "reingest"})
+    checkpoint.record_refresh_origin(context.place, checkpoint.Origin(mode="reingest"))
     assert sources._starting_offsets(context, source) == "earliest"
 
 
@@ -118,12 +118,12 @@ def test_a_partition_starts_after_deleted_messages_only_if_the_gap_was_accepted(
     orders.write_table(context.target, COLUMNS, (topic, topic_id, 0, 3), (topic, topic_id, 1, 9))
     topics.delete_before(broker, topic, 6)
     for mode in ("full_refresh", "reingest"):
-        checkpoint.record_refresh_origin(context.place, {"mode": mode})
+        checkpoint.record_refresh_origin(context.place, checkpoint.Origin(mode=mode))
         with pytest.raises(GapError, match=r"accept-gap orders clicks 0:4-5 "):
             sources._starting_offsets(context, source)
     gap.accept(FlowPlace(context.layout, "orders", "clicks"), topic, topic_id, {0: (4, 5)}, by="ada", reason="tests")
     assert sources._starting_offsets(context, source) == "earliest"
-    checkpoint.record_refresh_origin(context.place, {"mode": "full_refresh"})
+    checkpoint.record_refresh_origin(context.place, checkpoint.Origin(mode="full_refresh"))
 
     starts = json.loads(sources._starting_offsets(context, source))
 

@@ -126,7 +126,8 @@ def check(
     if earlier is not None and earlier.app_id == context.app_id and instead is not None:
         accepted |= set(earlier.accepted)
     # What a recovery loses was accepted before it began.
-    if impact.deleted <= checkpoint.refresh_origin(context.place).get("lost", 0):
+    origin = checkpoint.ORIGIN.read(context.place)
+    if impact.deleted <= (0 if origin is None else origin.may_delete):
         accepted.add(acceptance(flow, "deleted", impact.deleted))
     reasons = tuple(reason for name, reason in needed.items() if name not in accepted)
     accepting = _accepting(context, tuple(needed), is_begun=instead is not None or judged is not None)

@@ -101,20 +101,20 @@ def open_refresh(context: FlowContext, damages: Sequence[Damage], lost: int) -> 
     )
     used += [int(line["refresh"]) for line in store.select(context.place.of_pipeline.ops("ledger"), sql)]
     place: Place = dataclasses.replace(context.place, refresh=max(used) + 1)
-    origin = {
-        "mode": damage.ORIGIN,
-        "run_key": context.run_key,
-        "request_id": context.request.request_id,
-        "requested_by": context.request.requested_by,
-        "lost": lost,
-        "damages": [json_codec.to_plain(each) for each in damages],
-    }
+    origin = checkpoint.Origin(
+        mode="recover",
+        run_key=context.run_key,
+        request_id=context.request.request_id,
+        requested_by=context.request.requested_by,
+        lost=lost,
+        damages=tuple(json_codec.to_plain(each) for each in damages),
+    )
     checkpoint.record_refresh_origin(place, origin)
     return context.refreshed(place)
 
 
 def finish(context: FlowContext) -> None:
     """Note that the recovery of the flow is done, so that it is not continued any more."""
-    origin = checkpoint.refresh_origin(context.place)
-    if origin.get("mode") == damage.ORIGIN and not origin.get("done"):
-        checkpoint.ORIGIN.write(context.place, {**origin, "done": True})
+    origin = checkpoint.ORIGIN.read(context.place)
+    if origin is not None and origin.recovers:
+        checkpoint.ORIGIN.write(context.place, dataclasses.replace(origin, done=True))
