@@ -146,8 +146,8 @@ def decide(place: Place, flow: Flow, *, by: str, reason: str, action: Action = "
             f"flow {place.flow!r} has no refused batch",
             Command.tidegate("status", place.pipeline, says="`{}` shows what each flow waits for"),
         )
-    held = REFUSAL.read(place)
-    if action == "accept" and not (held is not None and held.is_held):
+    refused = REFUSAL.read(place)
+    if action == "accept" and not (refused is not None and refused.is_held):
         raise RequestError(
             f"batch {batch_id} of flow {place.flow!r} is not held by a statistic, so it cannot be accepted",
             Either(
