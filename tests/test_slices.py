@@ -70,7 +70,7 @@ def test_no_slice_of_the_present_tests_takes_longer_than_ten_minutes() -> None:
 
 def test_every_file_with_nightly_tests_is_found_and_some_are_measured() -> None:
     files = slices.nightly_files()
-    assert {"tests/hunt/test_hunt.py", "tests/live/test_outages.py", "tests/docs/test_guides.py"} <= set(files)
+    assert {"tests/hunt/test_hunt.py", "tests/live/test_outages.py", "tests/spark/test_flow.py"} <= set(files)
     assert all((PROJECT / file).exists() for file in files)
     assert set(slices.recorded_seconds()) & set(files), "run `make nightly-seconds`"
 
@@ -95,9 +95,9 @@ def test_the_report_of_a_run_replaces_the_seconds_of_its_files(tmp_path: Path) -
         '<testsuites><testsuite><testcase classname="tests.hunt.test_hunt" name="a" time="1.5"/>'
         '<testcase classname="tests.hunt.test_hunt" name="b" time="2"/></testsuite></testsuites>'
     )
-    into.write_text(json.dumps({"tests/hunt/test_hunt.py": 9, "tests/docs/test_guides.py": 7, "tests/test_gone.py": 1}))
+    into.write_text(json.dumps({"tests/hunt/test_hunt.py": 9, "tests/spark/test_flow.py": 7, "tests/test_gone.py": 1}))
     slices.record([report], into)
-    assert json.loads(into.read_text()) == {"tests/docs/test_guides.py": 7, "tests/hunt/test_hunt.py": 3.5}
+    assert json.loads(into.read_text()) == {"tests/spark/test_flow.py": 7, "tests/hunt/test_hunt.py": 3.5}
 
 
 def test_the_command_prints_the_files_of_the_slice_of_the_commit(capsys: pytest.CaptureFixture[str]) -> None:

@@ -76,15 +76,20 @@ def scaffold(folder: Path) -> dict[str, str]:
     return shell_of(folder)
 
 
-def shell_of(folder: Path) -> dict[str, str]:
-    """The environment of a shell for this copy of the project, without other settings of Airflow and Tidegate."""
+def shell_of(folder: Path, commands: Path | None = None) -> dict[str, str]:
+    """The environment of a shell for this copy of the project, without other settings of Airflow and Tidegate.
+
+    Args:
+        folder: The copy.
+        commands: A folder of programs that are found before all others.
+    """
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(("AIRFLOW", "TIDEGATE_"))}
-    commands = Path(sys.executable).parent
+    folders = [commands, Path(sys.executable).parent, os.environ.get("PATH", os.defpath)]
     return {
         **inherited,
         "TIDEGATE_PROJECT": str(folder),
         "TIDEGATE_KAFKA": "127.0.0.1:9",
-        "PATH": os.pathsep.join([str(commands), os.environ.get("PATH", os.defpath)]),
+        "PATH": os.pathsep.join(str(each) for each in folders if each is not None),
     }
 
 
@@ -109,12 +114,14 @@ class GuideRunner:
     Args:
         folder: An empty folder.
         guides: All guides that will be run.
+        commands: A folder of programs that the other commands find before all others; None for none.
         variables: Additional environment variables.
     """
 
-    def __init__(self, folder: Path, guides: Iterable[Path], **variables: str) -> None:
+    def __init__(self, folder: Path, guides: Iterable[Path], commands: Path | None = None, **variables: str) -> None:
         self.project = folder / "working" / "project"
         self._copies = folder / "copies"
+        self._commands = commands
         self._variables = variables
         self._shared = common_prefixes([step.command for step in steps(guide)] for guide in guides)
         self._outputs: dict[Prefix, list[str]] = {}
@@ -133,8 +140,9 @@ class GuideRunner:
         results = [StepResult(*each) for each in zip(pending, self._outputs.get(prefix, ()), strict=False)]
         for result in results:
             check(guide, result.step, 0, result.output)
+        common = max((len(each) for each in self._shared if commands[: len(each)] == each), default=0)
         for number, step in enumerate(pending[len(results) :], start=len(results) + 1):
-            code, output = self._execute(step, environment)
+            code, output = self._execute(step, environment | self._path(None if number <= common else self._commands))
             check(guide, step, code, output)
             results.append(StepResult(step, output))
             if commands[:number] in self._shared:
@@ -156,6 +164,9 @@ class GuideRunner:
             scaffold(self.project)
             self._exported.touch()
         return shell_of(self.project) | {"SPARK_SUBMIT_OPTS": _INTERPRETED} | self._variables
+
+    def _path(self, commands: Path | None) -> dict[str, str]:
+        return {"PATH": shell_of(self.project, commands)["PATH"]}
 
     def _store(self, prefix: Prefix, outputs: list[str]) -> None:
         self._outputs[prefix] = outputs

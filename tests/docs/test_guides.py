@@ -1,107 +1,133 @@
-"""Runs the console blocks of guides and compares their output.
+"""Every shell block of the guides runs once: `console` blocks with their output, `bash` blocks on one lake that they share.
 
-This is also the end-to-end test of the command line: the real command starts the real Spark.
+The first commands, which several guides have in common, are the end-to-end test of the command line: the real command starts the
+real Spark. The processes of the others are forked (`tests.docs.fork_server`). A block that cannot run says why in a comment before it,
+``<!-- not run: it needs a topic -->``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import re
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from demo import flights_feed
 from docs import draw_stateful
 from tests.canaries import contains_any, files_containing, tables_containing
-from tests.docs import guides
+from tests.cli.project import append, quarantined
+from tests.docs import fork_server, guides
+from tests.docs.fork_server import ForkServer
 from tests.docs.guides import GuideRunner, StepResult
 from tidegate.environment import Environment
 from tidegate.layout import Layout
-from tidegate.place import PipelinePlace
+from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.report import BatchRecord
 
-NIGHTLY = ("backfill.md", "quarantine.md", "schema-changes.md", "verify.md")
-"""Run nightly, because each starts several Spark applications. Per merge, tests of the same modules run."""
-NIGHTLY_ELSEWHERE = (
-    "keep-history.md",
-    "windows-and-sessions.md",
-    "change-data-capture.md",
-    "inspect-batches.md",
-    "complete-intervals.md",
-    "stateful.md",
-)
-"""The others, in ``test_more_guides.py``: all of them would be too long for one file of a slice."""
-RUNNABLE = [guides.GUIDES / name for name in ("alerts.md", *NIGHTLY, *NIGHTLY_ELSEWHERE)]
+NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
+MOST_NOT_RUN = 7
+LIVE = guides.GUIDES / "scheduling.md"
+"""`tests/live/test_guides.py` runs its console blocks in a real Airflow."""
 
 
-def test_a_guide_is_parsed_into_commands_and_their_output(tmp_path: Path) -> None:
-    guide = tmp_path / "guide.md"
-    guide.write_text(
-        "Text.\n\n```console\n$ cat <<END\n> one\n>\n>   two\n> END\none\n$ true\n```\n\n```bash\n$ rm -rf all\n```\n"
-    )
-    first, second = guides.steps(guide)
-    assert (first.line, first.command, first.printed) == (4, "cat <<END\none\n\n  two\nEND", ["one"])
-    assert (second.command, second.printed) == ("true", [])
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a guide."""
+
+    guide: Path
+    line: int
+    language: str
+    text: str
+    not_run: str
+    """Why it does not run; empty if it does."""
+
+    def __str__(self) -> str:
+        return f"{self.guide.name}:{self.line}"
 
 
-@pytest.mark.parametrize(
-    ("expected", "missing"),
-    [
-        (["rows   8 read"], None),
-        (["done, … s", "8 read"], "8 read"),
-        (["rows 8 read", "done, 1.5 s"], "done, 1.5 s"),
-        (["rows 8 …", "end"], None),
-    ],
-)
-def test_expected_lines_must_be_in_order_and_other_lines_may_be_left_out(
-    expected: list[str], missing: str | None
-) -> None:
-    assert guides.missing_line(expected, "done, 1.5 s\n  rows  8  read\nmore\nend\n") == missing
+def blocks(guide: Path) -> Iterator[Block]:
+    lines = guide.read_text(encoding="utf-8").splitlines()
+    fences = [number for number, line in enumerate(lines) if line.lstrip().startswith("```")]
+    for first, last in zip(fences[::2], fences[1::2], strict=True):
+        before = next((line for line in reversed(lines[:first]) if line.strip()), "")
+        reason = NOT_RUN.fullmatch(before.strip())
+        language = lines[first].strip().removeprefix("```")
+        yield Block(guide, first + 1, language, "\n".join(lines[first + 1 : last]), reason[1] if reason else "")
 
 
-def test_a_command_that_fails_or_prints_something_else_fails_the_guide(tmp_path: Path) -> None:
-    for number, block in enumerate(("$ false", "$ echo a\nb")):
-        guide = tmp_path / "guide.md"
-        guide.write_text(f"```console\n{block}\n```\n")
-        with pytest.raises(AssertionError, match=r"guide\.md, line 2"):
-            GuideRunner(tmp_path / str(number), [guide]).run(guide)
+BLOCKS = [block for guide in sorted(guides.GUIDES.glob("*.md")) for block in blocks(guide)]
+SHELL = [block for block in BLOCKS if block.language == "bash"]
+RUNNABLE = sorted({block.guide for block in BLOCKS if block.language == "console"} - {LIVE})
 
 
-def test_exported_variables_are_available_to_the_next_command_and_exit_codes_are_not_changed(tmp_path: Path) -> None:
-    guide = tmp_path / "guide.md"
-    blocks = "$ export ONE='one 1'\n$ echo $ONE, $TWO\none 1, two\n$ (exit 3); echo $?\n3\n$ export ONE=no; exit 4"
-    guide.write_text(f"```console\n{blocks}\n```\n")
-    with pytest.raises(AssertionError, match=r"exit code 4: guide\.md, line 7"):
-        GuideRunner(tmp_path / "runner", [guide], TWO="two").run(guide)
+def test_few_blocks_do_not_run_and_each_says_why() -> None:
+    not_run = [f"{block}: {block.not_run}" for block in BLOCKS if block.not_run]
+    assert len(not_run) <= MOST_NOT_RUN, not_run
+    assert all(block.language in ("bash", "json") for block in BLOCKS if block.not_run)
 
 
-def test_common_first_commands_run_once_and_each_guide_continues_from_their_result(tmp_path: Path) -> None:
-    prefix = f"$ echo run >> {tmp_path}/runs\n$ export NAME=ada; echo made > made; echo it is made\nit is made\n"
-    ends = ("$ cat made; echo $NAME; rm made\nmade\nada\n", "$ cat made; echo $NAME\nmade\nada\n", "$ cat made\nlost\n")
-    written = [tmp_path / f"{number}.md" for number in range(len(ends))]
-    for guide, end in zip(written, ends, strict=True):
-        guide.write_text(f"```console\n{prefix}{end}```\n")
-    runner = GuideRunner(tmp_path / "runner", written)
-    for guide in written[:2]:
-        assert [result.output for result in runner.run(guide)] == ["", "it is made\n", "made\nada\n"]
-    with pytest.raises(AssertionError, match="not printed: 'lost'"):
-        runner.run(written[2])
-    assert (tmp_path / "runs").read_text() == "run\n"
-
-
-def test_the_output_of_a_shared_command_is_compared_with_each_guide(tmp_path: Path) -> None:
-    written = [tmp_path / "right.md", tmp_path / "wrong.md"]
-    for guide, line in zip(written, ("a", "b"), strict=True):
-        guide.write_text(f"```console\n$ echo a\n{line}\n```\n")
-    runner = GuideRunner(tmp_path / "runner", written)
-    runner.run(written[0])
-    with pytest.raises(AssertionError, match=r"not printed: 'b': wrong\.md, line 2"):
-        runner.run(written[1])
+def test_every_block_has_a_language_that_is_tested() -> None:
+    languages = {block.language.split(" ")[0] for block in BLOCKS}
+    assert languages <= {"bash", "console", "python", "json", ""}, languages
 
 
 @pytest.fixture(scope="module")
-def runner(tmp_path_factory: pytest.TempPathFactory) -> GuideRunner:
-    return GuideRunner(tmp_path_factory.mktemp("guides"), [guides.GUIDES / name for name in ("alerts.md", *NIGHTLY)])
+def server(tmp_path_factory: pytest.TempPathFactory, spark: Any) -> Iterator[ForkServer]:
+    with fork_server.running(tmp_path_factory.mktemp("server"), spark) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def runner(tmp_path_factory: pytest.TempPathFactory, server: ForkServer) -> GuideRunner:
+    return GuideRunner(tmp_path_factory.mktemp("guides"), RUNNABLE, server.commands)
+
+
+def in_shell(command: str, project: Path, commands: Path | None) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["bash", "-e", "-c", command],
+        cwd=project,
+        env=guides.shell_of(project, commands),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.mark.jvm
+def test_a_forked_command_ends_and_prints_as_the_real_one(tmp_path: Path, server: ForkServer) -> None:
+    guides.scaffold(tmp_path / "project")
+    real, forked = (in_shell("tidegate plan flight", tmp_path / "project", each) for each in (None, server.commands))
+    assert (forked.returncode, forked.stdout, forked.stderr) == (real.returncode, real.stdout, real.stderr)
+    assert (forked.returncode, forked.stdout) == (64, "")
+    assert "there is no pipeline 'flight'" in forked.stderr
+
+
+@pytest.mark.jvm
+def test_an_edit_within_a_second_that_keeps_the_size_of_a_file_is_read(tmp_path: Path, server: ForkServer) -> None:
+    guides.scaffold(tmp_path / "project")
+    edit = (
+        "tidegate plan flights | grep -c 'nothing is new'; sed -i 's/schema=SCHEMA/schema=SHEMAC/' pipelines/flights.py"
+    )
+    done = in_shell(f"{edit}; tidegate plan flights", tmp_path / "project", server.commands)
+    assert (done.returncode, done.stdout.strip()) == (78, "1"), done.stderr
+    assert "name 'SHEMAC' is not defined" in done.stderr
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("block", ["$ tidegate plan flight", "$ tidegate new orders\nmade pipelines/customers.py"])
+def test_a_forked_command_that_fails_or_prints_something_else_fails_the_guide(
+    block: str, tmp_path: Path, server: ForkServer
+) -> None:
+    guide = tmp_path / "guide.md"
+    guide.write_text(f"```console\n{block}\n```\n")
+    with pytest.raises(AssertionError, match=r"guide\.md, line 2"):
+        GuideRunner(tmp_path / "runner", [guide], server.commands).run(guide)
 
 
 def layout_of(runner: GuideRunner) -> Layout:
@@ -145,16 +171,9 @@ def check_every_batch_balances(layout: Layout) -> None:
 
 
 @pytest.mark.jvm
-@pytest.mark.timeout(1800)
-@pytest.mark.parametrize(
-    "guide",
-    ["alerts.md", *(pytest.param(guide, marks=pytest.mark.nightly) for guide in NIGHTLY)],
-)
-def test_a_guide_prints_what_it_shows_and_no_value_leaves_the_tables(guide: str, runner: GuideRunner) -> None:
-    check_guide(guides.GUIDES / guide, runner)
-
-
-def check_guide(guide: Path, runner: GuideRunner) -> None:
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("guide", RUNNABLE, ids=lambda guide: guide.name)
+def test_a_guide_prints_what_it_shows_and_no_value_leaves_the_tables(guide: Path, runner: GuideRunner) -> None:
     results = runner.run(guide)
     layout = layout_of(runner)
     check_no_value_leaves_the_tables(layout, results)
@@ -181,3 +200,55 @@ def check_rows_of_every_layer(layout: Layout) -> None:
     }
     gold = {str(row["day"]): (row["orders"], str(row["amount"])) for row in rows(layout.table("gold.orders"))}
     assert gold == {"2026-01-05": (3, "232.40"), "2026-01-06": (1, "42.00")}
+
+
+def without_a_suite(project: Path) -> None:
+    """`tidegate expectations propose --write` replaces none."""
+    (project / "expectations" / "flights" / "silver.json").unlink()
+
+
+def with_an_export(project: Path) -> None:
+    (project / "exports").mkdir()
+    (project / "exports" / "orders.csv").write_text("order_id,amount,ordered_at\nA-1,19.90,2026-01-05T10:00:00Z\n")
+
+
+BEFORE: dict[str, Callable[[Path], None]] = {
+    "expectations propose": without_a_suite,
+    "exports/orders.csv": with_an_export,
+}
+"""What a block needs, by a part of its text."""
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory, server: ForkServer) -> Path:
+    """A copy of the project with a lake of the pipeline `flights`, an entry in quarantine, and a bronze table of orders."""
+    folder = tmp_path_factory.mktemp("shell") / "project"
+    environment = Environment.read({"TIDEGATE_PROJECT": guides.scaffold(folder)["TIDEGATE_PROJECT"]})
+    flights_feed.land_day(environment.landing, date(2013, 3, 10))
+    done = in_shell("tidegate run flights", folder, server.commands)
+    assert done.returncode == 0, done.stdout + done.stderr
+    order = {
+        "_path": "file:///1.csv",
+        "_line_number": 2,
+        "line": "A-1",
+        "_ingested_at": datetime(2026, 1, 5, tzinfo=UTC),
+    }
+    layout = Layout.of(environment)
+    append(layout.table("bronze.orders"), [order])
+    source = {"path": "file:///flights/flights_2013-03-10.csv", "line": 7}
+    append(
+        FlowPlace(layout, "flights", "silver").quarantine,
+        [quarantined("flights.csv#7", ["required(origin)"], source, "2013")],
+    )
+    return folder
+
+
+@pytest.mark.jvm
+@pytest.mark.parametrize("block", [block for block in SHELL if not block.not_run], ids=str)
+def test_a_shell_block_runs_without_an_error(project: Path, server: ForkServer, block: Block) -> None:
+    for part, prepare in BEFORE.items():
+        if part in block.text:
+            prepare(project)
+    done = in_shell(block.text, project, server.commands)
+    assert done.returncode == 0, f"{block}\n{block.text}\n{done.stdout}{done.stderr}"
+    assert "Traceback" not in done.stderr
