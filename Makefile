@@ -54,13 +54,14 @@ benchmark-gate: setup ## Measure the cost of a gate in a flow of a million rows.
 	@$(BIN)/python benchmarks/gate_cost.py
 
 # Without a cache: import-linter's cache misses changes in folders without an __init__.py (dags, plugins).
-lint: setup-python ## Check style, types, the direction of imports, the words of identifiers and the advice of errors.
+lint: setup-python ## Check style, types, the direction of imports, the words of identifiers, the advice of errors and calls on files.
 	@$(BIN)/ruff check .
 	@$(BIN)/ruff format --check .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 	@$(BIN)/python scripts/retired_words.py
 	@$(BIN)/python scripts/typed_advice.py
+	@$(BIN)/python scripts/file_calls.py
 
 format: setup-python ## Sort imports and format the code.
 	@$(BIN)/ruff check --fix-only --quiet .

@@ -36,6 +36,7 @@ from tidegate.place import FlowPlace, PipelinePlace, Place
 from tidegate.process_exit import exit_now
 from tidegate.report import RunReport
 from tidegate.spark.driver.session import SETTINGS
+from tidegate.store import Address
 
 PROJECT = Path(__file__).parents[1]
 BIN = Path(sys.executable).parent
@@ -75,9 +76,10 @@ class Bench:
         command = [str(BIN / "tidegate"), "run", "flights", *more]
         measured = cost.measure(command, self.environ, self.folder / "tidegate.log")
         newest = max(
-            PipelinePlace(self.layout, "flights").reports.glob("*/*/report.json"), key=lambda path: path.stat().st_mtime
+            Path(PipelinePlace(self.layout, "flights").reports).glob("*/*/report.json"),
+            key=lambda path: path.stat().st_mtime,
         )
-        report = RunReport.read(newest)
+        report = RunReport.read(Address.local(newest))
         assert report is not None
         if ("compilation: C1 only" in report.notes) != self.small:
             raise SystemExit("the two programs ran with different JVM flags")
@@ -102,7 +104,7 @@ class Bench:
         """The number of batches of each of the three flows, with Tidegate and by hand."""
         ours = [Place(self.layout, "flights", flow, 1, 0).checkpoint for flow in ("bronze", "silver", "gold")]
         theirs = [self.by_hand / "checkpoints" / flow for flow in ("bronze", "silver", "gold")]
-        counts = [[len(list((path / "commits").glob("[0-9]*"))) for path in side] for side in (ours, theirs)]
+        counts = [[len(list(Path(path / "commits").glob("[0-9]*"))) for path in side] for side in (ours, theirs)]
         return counts[0], counts[1]
 
     def compare(self) -> str:

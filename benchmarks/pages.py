@@ -205,8 +205,8 @@ def _reports(layout: Any, name: str) -> None:
     ).write(first)
     for number in range(1, _RUNS):
         path = AttemptPlace(layout, name, f"run-{number}", first.parent.name).report
-        path.parent.mkdir(parents=True)
-        path.hardlink_to(first)
+        Path(path.parent).mkdir(parents=True)
+        Path(path).hardlink_to(first)
 
 
 def _layout(folder: Path) -> Any:

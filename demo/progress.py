@@ -15,6 +15,7 @@ from tidegate.formatting import count
 from tidegate.layout import Layout
 from tidegate.place import PipelinePlace
 from tidegate.report import FlowReport, RunReport
+from tidegate.store import Address
 
 POLL_SECONDS = 0.25
 _ENDED = ("done", "idle", "refused", "failed", "skipped")
@@ -22,13 +23,13 @@ _ENDED = ("done", "idle", "refused", "failed", "skipped")
 
 def existing_reports(layout: Layout, dag_id: str) -> frozenset[Path]:
     """The report files of all attempts of a DAG."""
-    return frozenset(PipelinePlace(layout, dag_id).reports.glob("*/*/report.json"))
+    return frozenset(Path(PipelinePlace(layout, dag_id).reports).glob("*/*/report.json"))
 
 
 def newest_report(layout: Layout, dag_id: str, earlier: frozenset[Path]) -> RunReport | None:
     """The newest report that is not among the earlier ones."""
     new = existing_reports(layout, dag_id) - earlier
-    return RunReport.read(max(new, key=lambda path: path.stat().st_mtime)) if new else None
+    return RunReport.read(Address.local(max(new, key=lambda path: path.stat().st_mtime))) if new else None
 
 
 @dataclass

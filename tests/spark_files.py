@@ -16,6 +16,7 @@ from tidegate.checkpoints import checkpoint, history
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.ops import evolution
 from tidegate.place import Place
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
@@ -27,22 +28,27 @@ TABLE_ID = "2d387700-574d-43c5-aba8-d8192076f9c3"
 class Checkpoint:
     """A checkpoint folder that a test fills batch by batch."""
 
-    def __init__(self, path: Path) -> None:
-        self.path = path
+    def __init__(self, folder: Address | Path) -> None:
+        self.address = folder if isinstance(folder, Address) else Address.local(folder)
         for part in ("offsets", "commits"):
-            (path / part).mkdir(parents=True, exist_ok=True)
-        (path / "metadata").write_text('{"id":"164d8d61-967a-47c7-a6e9-87cd0a2c4a4b"}')
+            (self.address / part).make_folder()
+        (self.address / "metadata").put(b'{"id":"164d8d61-967a-47c7-a6e9-87cd0a2c4a4b"}')
+
+    @property
+    def path(self) -> Path:
+        """The folder, if it is local."""
+        return Path(self.address)
 
     def plan(self, batch_id: int, *offsets: dict[str, Any] | None) -> None:
         """``offsets/N``, with a line for each source; None for one without an offset."""
         lines = ["-" if offset is None else json.dumps(offset) for offset in offsets]
         metadata = {"batchWatermarkMs": 0, "batchTimestampMs": 1795256131973 + batch_id, "conf": {}}
-        leave_note(self.path, batch_id)
-        (self.path / "offsets" / str(batch_id)).write_text("\n".join(["v1", json.dumps(metadata), *lines]))
+        leave_note(self.address, batch_id)
+        (self.address / "offsets" / str(batch_id)).put("\n".join(["v1", json.dumps(metadata), *lines]).encode())
 
     def commit(self, batch_id: int) -> None:
         """``commits/N``."""
-        (self.path / "commits" / str(batch_id)).write_text('v1\n{"nextBatchWatermarkMs":0}')
+        (self.address / "commits" / str(batch_id)).put(b'v1\n{"nextBatchWatermarkMs":0}')
 
     def run(self, batch_id: int, *offsets: dict[str, Any] | None) -> None:
         """A batch that was planned and committed."""
@@ -59,15 +65,14 @@ class Checkpoint:
         self._log(f"{batch_id}.compact", entries)
 
     def _log(self, name: str, entries: list[str]) -> None:
-        folder = self.path / "sources" / "0"
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text("\n".join(["v1", *entries]))
+        (self.address / "sources" / "0" / name).put("\n".join(["v1", *entries]).encode("utf-8", "surrogateescape"))
 
 
-def leave_note(checkpoint: Path, batch_id: int) -> None:
+def leave_note(checkpoint: Address, batch_id: int) -> None:
     """The note of a run that began a batch of a checkpoint folder, and knows no table: the test need not write what the batch did."""
     note = history.History(batch=batch_id)
-    json_codec.write(checkpoint.parent.with_name(f"{checkpoint.parent.name}-{checkpoint.name}.history.json"), note)
+    version = checkpoint.parent
+    json_codec.write(version.parent / f"{version.name}-{checkpoint.name}.history.json", note)
 
 
 def write_refused_schema_change(
@@ -84,7 +89,7 @@ def write_refused_schema_change(
         "schema_change_id": schema_change_id,
         "declared": evolution.declared_fingerprint(source),
     }
-    REFUSAL.path(Place(layout, pipeline.name, flow, place.version, place.refresh)).write_text(json.dumps(refusal))
+    Path(REFUSAL.path(Place(layout, pipeline.name, flow, place.version, place.refresh))).write_text(json.dumps(refusal))
 
 
 def delta_offset(version: int, index: int = -1, *, snapshot: bool = False, table_id: str = TABLE_ID) -> dict[str, Any]:

@@ -14,6 +14,7 @@ import pytest
 from tidegate import json_codec
 from tidegate.advice import OutsideAct
 from tidegate.errors import DamagedFileError
+from tidegate.store import Address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,8 +37,8 @@ WHOLE = Whole(parts=(Part(number=1), Part(number=2, kind="topic", offsets={0: 7}
 
 def test_a_dataclass_survives_a_round_trip_through_a_file(tmp_path: Path) -> None:
     path = tmp_path / "deep" / "whole.json"
-    json_codec.write(path, WHOLE)
-    assert json_codec.read(path, Whole) == WHOLE
+    json_codec.write(Address.local(path), WHOLE)
+    assert json_codec.read(Address.local(path), Whole) == WHOLE
 
 
 def test_keys_of_a_newer_version_are_ignored_and_missing_ones_get_their_defaults() -> None:
@@ -74,14 +75,14 @@ def test_a_damaged_file_is_refused_with_its_path_and_the_repair_or_counts_as_mis
     path = tmp_path / "whole.json"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
     with pytest.raises(DamagedFileError, match=r"whole\.json is damaged: .+\. Restore it\.") as damaged:
-        json_codec.read(path, Whole, OutsideAct("restore it"))
+        json_codec.read(Address.local(path), Whole, OutsideAct("restore it"))
     assert damaged.value.path == str(path)
-    assert json_codec.read(path, Whole) is None
+    assert json_codec.read(Address.local(path), Whole) is None
 
 
 def test_a_missing_file_is_none_and_one_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    assert json_codec.read(tmp_path / "whole.json", Whole, OutsideAct("restore it")) is None
+    assert json_codec.read(Address.local(tmp_path / "whole.json"), Whole, OutsideAct("restore it")) is None
     with pytest.raises(IsADirectoryError):
-        json_codec.read(tmp_path, Whole, OutsideAct("restore it"))
+        json_codec.read(Address.local(tmp_path), Whole, OutsideAct("restore it"))
     with pytest.raises(IsADirectoryError):
-        json_codec.read(tmp_path, Whole)
+        json_codec.read(Address.local(tmp_path), Whole)

@@ -14,6 +14,7 @@ from tidegate.environment import Environment
 from tidegate.errors import LakeVersionError, RequestError
 from tidegate.layout import LAKE_FORMAT, Layout, run_key
 from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace, Place, RunPlace
+from tidegate.store import Address
 
 
 @pytest.fixture
@@ -22,20 +23,21 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def test_paths_are_those_of_the_documentation(layout: Layout) -> None:
-    lake, landing = layout.lake, layout.landing_root
+    lake, landing, root = layout.lake, layout.landing_root, layout.root
+    assert Path(root) == lake
     assert layout.landing("shop/orders") == landing / "shop" / "orders"
     assert layout.table("silver.flights") == lake / "tables/silver/flights"
     assert FlowPlace(layout, "flights", "silver").quarantine == lake / "quarantine/flights/silver"
     assert FlowPlace(layout, "flights", "silver").late == lake / "late/flights/silver"
     assert FlowPlace(layout, "flights", "silver").heartbeats == lake / "heartbeats/flights/silver"
     assert Place(layout, "flights", "silver", 2, 1).staging == lake / "staging/flights/silver/v2-1"
-    assert Place(layout, "flights", "silver", 2, 1).checkpoint == lake / "checkpoints/flights/silver/v2/1"
-    assert SIDECAR.path(Place(layout, "flights", "silver", 2, 0)) == lake / "checkpoints/flights/silver/v2.json"
+    assert Place(layout, "flights", "silver", 2, 1).checkpoint == root / "checkpoints/flights/silver/v2/1"
+    assert SIDECAR.path(Place(layout, "flights", "silver", 2, 0)) == root / "checkpoints/flights/silver/v2.json"
     assert (
-        REFUSAL.path(Place(layout, "flights", "silver", 2, 1)) == lake / "checkpoints/flights/silver/v2-1.refused.json"
+        REFUSAL.path(Place(layout, "flights", "silver", 2, 1)) == root / "checkpoints/flights/silver/v2-1.refused.json"
     )
-    assert AttemptPlace(layout, "flights", "k", "a1").report == lake / "reports/flights/k/a1/report.json"
-    assert RunPlace(layout, "flights", "k").request("q1") == lake / "reports/flights/k/q1.request.json"
+    assert AttemptPlace(layout, "flights", "k", "a1").report == root / "reports/flights/k/a1/report.json"
+    assert RunPlace(layout, "flights", "k").request("q1") == root / "reports/flights/k/q1.request.json"
     assert PipelinePlace(layout, "flights").docs == lake / "docs/flights"
     assert PipelinePlace(layout, "flights").ops("ledger") == lake / "_ops/flights/ledger"
 
@@ -68,7 +70,7 @@ def test_the_roots_come_from_the_environment(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "..", "a/b", "../a", "a b", "a\n", "-a", "x" * 129, "a\0", "ä"])
 def test_an_invalid_id_is_refused(layout: Layout, text: str) -> None:
-    makers: tuple[Callable[[], Path], ...] = (
+    makers: tuple[Callable[[], Address], ...] = (
         lambda: AttemptPlace(layout, "flights", text, "a1").report,
         lambda: AttemptPlace(layout, "flights", "k", text).report,
         lambda: RunPlace(layout, "flights", "k").request(text),
@@ -84,7 +86,7 @@ def test_run_keys_are_readable_valid_and_unique(layout: Layout) -> None:
     assert one != two
     reports = PipelinePlace(layout, "flights").reports
     for run_id in ("", "../../etc", "manual__" + "x" * 300, "ä/ö"):
-        assert AttemptPlace(layout, "flights", run_key(run_id), "a1").report.parents[2] == reports
+        assert AttemptPlace(layout, "flights", run_key(run_id), "a1").report.parent.parent.parent == reports
         assert len(run_key(run_id)) < 80
 
 

@@ -15,6 +15,7 @@ from tests.with_fields import with_fields
 from tidegate import json_codec
 from tidegate.errors import LakeVersionError
 from tidegate.report import FORMAT, BatchRecord, ExpectationResult, FlowReport, RunReport, Verdict, now
+from tidegate.store import Address
 
 BROKEN = ExpectationResult(
     expectation="expect_column_values_to_be_between",
@@ -117,37 +118,37 @@ def whole_report() -> RunReport:
 
 def test_a_report_survives_a_round_trip(tmp_path: Path) -> None:
     report, path = whole_report(), tmp_path / "deep" / "report.json"
-    report.write(path)
-    assert RunReport.read(path) == report
+    report.write(Address.local(path))
+    assert RunReport.read(Address.local(path)) == report
     assert [entry.name for entry in path.parent.iterdir()] == ["report.json"], "the temporary file is removed"
 
 
 def test_a_missing_report_is_none(tmp_path: Path) -> None:
-    assert RunReport.read(tmp_path / "report.json") is None
+    assert RunReport.read(Address.local(tmp_path / "report.json")) is None
 
 
 def test_unknown_fields_are_ignored_and_a_newer_format_is_refused(tmp_path: Path) -> None:
     report, path = whole_report(), tmp_path / "report.json"
     plain = json.loads(json_codec.encode(report))
     path.write_text(json.dumps({**plain, "added": 1, "flows": [{**flow, "added": 1} for flow in plain["flows"]]}))
-    assert RunReport.read(path) == report
+    assert RunReport.read(Address.local(path)) == report
     path.write_text(json.dumps({**plain, "format": FORMAT + 1}))
     with pytest.raises(LakeVersionError, match="upgrade"):
-        RunReport.read(path)
+        RunReport.read(Address.local(path))
 
 
 def test_a_reader_never_sees_an_incomplete_report(tmp_path: Path) -> None:
     report, path = whole_report(), tmp_path / "report.json"
-    report.write(path)
+    report.write(Address.local(path))
 
     def write_often() -> None:
         for _ in range(200):
-            report.write(path)
+            report.write(Address.local(path))
 
     thread = threading.Thread(target=write_often)
     thread.start()
     while thread.is_alive():
-        assert RunReport.read(path) == report
+        assert RunReport.read(Address.local(path)) == report
     thread.join()
 
 

@@ -127,7 +127,7 @@ def test_a_stored_request_is_read_back_unchanged(layout: Layout) -> None:
     request = check({"flows": ["silver"]})
     request_id = request.write(layout)
     assert RunRequest.read(layout, "flights", request.run_key, request_id) == request
-    assert [path.suffix for path in PipelinePlace(layout, "flights").reports.rglob("*.*")] == [".json"], (
+    assert [path.suffix for path in Path(PipelinePlace(layout, "flights").reports).rglob("*.*")] == [".json"], (
         "no temporary file is left"
     )
 

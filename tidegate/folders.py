@@ -5,6 +5,8 @@ from __future__ import annotations
 import fnmatch
 from pathlib import Path
 
+from tidegate.store import Address
+
 
 def entries(folder: Path, pattern: str = "*") -> list[Path]:
     """What a folder has, sorted by name; nothing if it does not exist.
@@ -20,3 +22,9 @@ def entries(folder: Path, pattern: str = "*") -> list[Path]:
         return sorted(entry for entry in folder.iterdir() if fnmatch.fnmatchcase(entry.name, pattern))
     except FileNotFoundError:
         return []
+
+
+def numbers(folder: Address, suffix: str = "") -> list[int]:
+    """The numbers that name what a folder has, with a suffix, ascending; none if it does not exist. Raises as `Address.list`."""
+    names = (entry.name.removesuffix(suffix) for entry in folder.list() if entry.name.endswith(suffix))
+    return sorted(int(name) for name in names if name.isdigit())

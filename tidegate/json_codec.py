@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
-from tidegate import atomic
 from tidegate.advice import Advice
 from tidegate.errors import DamagedFileError
-from tidegate.errors.classification import accessing
-
-if TYPE_CHECKING:
-    from pathlib import Path
+from tidegate.store import Address
 
 T = TypeVar("T")
 
@@ -46,16 +42,16 @@ def decode(text: str | bytes, kind: type[T]) -> T:
     return from_plain(json.loads(text), kind)
 
 
-def write(path: Path, value: Any) -> None:
-    """Replace a file with the JSON of a value, atomically."""
-    atomic.write_text(path, encode(value, indent=1) + "\n")
+def write(address: Address, value: Any) -> None:
+    """Replace a file with the JSON of a value, as `Address.put`."""
+    address.put((encode(value, indent=1) + "\n").encode())
 
 
-def read(path: Path, kind: type[T], repair: Advice | None = None) -> T | None:
+def read(address: Address, kind: type[T], repair: Advice | None = None) -> T | None:
     """The value in a file; None when there is no file.
 
     Args:
-        path: A file that `write` made.
+        address: Of a file that `write` made.
         repair: What to do about a damaged file. Without it, a damaged file counts as missing.
 
     Raises:
@@ -63,15 +59,13 @@ def read(path: Path, kind: type[T], repair: Advice | None = None) -> T | None:
         OSError: The file cannot be read. It never counts as missing: what it says would be forgotten.
     """
     try:
-        with accessing(path, "read"):
-            content = path.read_bytes()
-        return decode(content, kind)
+        return decode(address.read().data, kind)
     except FileNotFoundError:
         return None
     except ValueError as error:
         if repair is None:
             return None
-        raise DamagedFileError(path, str(error), repair) from None
+        raise DamagedFileError(address, str(error), repair) from None
 
 
 def _plain(value: Any) -> Any:

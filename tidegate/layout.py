@@ -35,7 +35,7 @@ from urllib.parse import quote
 from tidegate.advice import OutsideAct
 from tidegate.environment import Environment
 from tidegate.errors import LakeVersionError
-from tidegate.folders import entries
+from tidegate.store import Address, LocalStore
 
 LAKE_FORMAT = 1
 
@@ -52,6 +52,16 @@ class Layout:
         """The layout of an environment."""
         return cls(environment.lake, environment.landing)
 
+    @property
+    def root(self) -> Address:
+        """The folder of everything in the lake."""
+        return Address(LocalStore(self.lake))
+
+    @property
+    def marker(self) -> Address:
+        """Says which format the lake has; absent until the lake is opened for the first time."""
+        return self.root / "lake.json"
+
     def landing(self, source_path: str) -> Path:
         """The folder in which a file source's files arrive."""
         return self.landing_root / source_path
@@ -67,14 +77,20 @@ class Layout:
         ``<layer>.<table>``, ``quarantine.<pipeline>.<flow>``, likewise ``late`` and ``heartbeats``, and ``ops.<pipeline>.<table>``.
         Those in staging are left out.
         """
-        names = {"quarantine": "quarantine", "late": "late", "heartbeats": "heartbeats", "ops": "_ops"}
-        roots = {"": self.lake / "tables", **{f"{name}.": self.lake / folder for name, folder in names.items()}}
+        folders = {
+            "": "tables",
+            "quarantine.": "quarantine",
+            "late.": "late",
+            "heartbeats.": "heartbeats",
+            "ops.": "_ops",
+        }
         return {
-            f"{prefix}{log.parent.parent.name}.{log.parent.name}": log.parent
-            for prefix, root in roots.items()
-            for layer in entries(root)
-            for table in (entries(layer) if layer.is_dir() else ())
-            if (log := table / "_delta_log").is_dir()
+            f"{prefix}{layer.name}.{table.name}": self.lake / table.key
+            for prefix, folder in folders.items()
+            for layer in (self.root / folder).list()
+            if layer.is_folder
+            for table in (self.root / layer.key).list()
+            if (self.root / table.key / "_delta_log").exists()
         }
 
     def aside(self, table: Path, at: str) -> Path:
@@ -95,12 +111,10 @@ class Layout:
         Raises:
             LakeVersionError: A newer Tidegate wrote the lake.
         """
-        marker = self.lake / "lake.json"
         try:
-            lake_format = int(json.loads(marker.read_text())["format"])
+            lake_format = int(json.loads(self.marker.read().data)["format"])
         except FileNotFoundError:
-            self.lake.mkdir(parents=True, exist_ok=True)
-            marker.write_text(json.dumps({"format": LAKE_FORMAT}) + "\n")
+            self.marker.put((json.dumps({"format": LAKE_FORMAT}) + "\n").encode())
             return
         if lake_format > LAKE_FORMAT:
             raise LakeVersionError(

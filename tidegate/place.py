@@ -15,6 +15,7 @@ from tidegate import identity
 from tidegate.advice import Edit
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
+from tidegate.store import Address
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ class PipelinePlace:
     pipeline: str
 
     @property
-    def reports(self) -> Path:
+    def reports(self) -> Address:
         """The folder of all runs."""
-        return self.layout.lake / "reports" / self.pipeline
+        return self.layout.root / "reports" / self.pipeline
 
     @property
     def docs(self) -> Path:
@@ -35,15 +36,17 @@ class PipelinePlace:
         return self.layout.lake / "docs" / self.pipeline
 
     @property
-    def plans(self) -> Path:
+    def plans(self) -> Address:
         """Results of `plan`, one line of JSON each."""
-        return self.ops("plans.jsonl")
+        return self.layout.root / "_ops" / self.pipeline / "plans.jsonl"
+
+    @property
+    def schemas(self) -> Address:
+        """The folder of the writers' schemas from the schema registry, by id."""
+        return self.layout.root / "_ops" / self.pipeline / "schemas"
 
     def ops(self, table: str) -> Path:
-        """A table of Tidegate's own about the pipeline.
-
-        There are the Delta tables ``ledger``, ``verdicts``, ``evolution``, ``progress`` and ``alerts``, and the folder ``schemas``.
-        """
+        """A Delta table of Tidegate's own about the pipeline: ``ledger``, ``verdicts``, ``evolution``, ``progress`` or ``alerts``."""
         return self.layout.lake / "_ops" / self.pipeline / table
 
     def flow(self, name: str) -> FlowPlace:
@@ -65,9 +68,9 @@ class FlowPlace:
         return PipelinePlace(self.layout, self.pipeline)
 
     @property
-    def checkpoints(self) -> Path:
+    def checkpoints(self) -> Address:
         """The folder of the flow's checkpoints and of the notes beside them (`tidegate.checkpoints.notes`)."""
-        return self.layout.lake / "checkpoints" / self.pipeline / self.flow
+        return self.layout.root / "checkpoints" / self.pipeline / self.flow
 
     @property
     def quarantine(self) -> Path:
@@ -115,7 +118,7 @@ class Place(FlowPlace):
     refresh: int
 
     @property
-    def checkpoint(self) -> Path:
+    def checkpoint(self) -> Address:
         """Spark's checkpoint folder."""
         return self.checkpoints / f"v{self.version}" / str(self.refresh)
 
@@ -143,7 +146,7 @@ class RunPlace:
     pipeline: str
     run_key: str
 
-    def request(self, request_id: str) -> Path:
+    def request(self, request_id: str) -> Address:
         """The request of the run, as JSON."""
         return (
             PipelinePlace(self.layout, self.pipeline).reports
@@ -151,9 +154,10 @@ class RunPlace:
             / f"{_valid_id(request_id)}.request.json"
         )
 
-    def claims(self, request_id: str) -> Path:
+    def claims(self, request_id: str) -> Address:
         """The numbers of a replay's claims, as JSON, for its next attempt."""
-        return self.request(request_id).with_suffix(".claims.json")
+        request = self.request(request_id)
+        return request.parent / f"{request.stem}.claims.json"
 
 
 @dataclass(frozen=True)
@@ -166,28 +170,28 @@ class AttemptPlace:
     attempt: str
 
     @property
-    def folder(self) -> Path:
+    def folder(self) -> Address:
         """The folder of the attempt's report."""
         return PipelinePlace(self.layout, self.pipeline).reports / _valid_id(self.run_key) / _valid_id(self.attempt)
 
     @property
-    def report(self) -> Path:
+    def report(self) -> Address:
         """The run report."""
         return self.folder / "report.json"
 
-    def sample(self, flow: str) -> Path:
+    def sample(self, flow: str) -> Address:
         """Keys of some rows that a rewrite of the flow deletes, changes or quarantines, as JSON."""
         return self.folder / f"sample-{flow}.json"
 
-    def differences(self, flow: str) -> Path:
+    def differences(self, flow: str) -> Address:
         """Keys of rows that a verification of the flow found to differ, as JSON."""
         return self.folder / f"differences-{flow}.json"
 
-    def stored_state(self, flow: str) -> Path:
+    def stored_state(self, flow: str) -> Address:
         """Rows of the flow's state, as JSON."""
         return self.folder / f"state-{flow}.json"
 
-    def undone_keys(self, flow: str) -> Path:
+    def undone_keys(self, flow: str) -> Address:
         """Keys of rows that an undo puts back or leaves, as JSON."""
         return self.folder / f"undo-{flow}.json"
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Self
 
 from tidegate import json_codec
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     import psutil
@@ -44,7 +45,7 @@ class Process:
     @classmethod
     def read(cls, path: Path) -> Self | None:
         """The process that ``write`` stored in a file, or None when the file is missing or cannot be parsed."""
-        return json_codec.read(path, cls)
+        return json_codec.read(Address.local(path), cls)
 
     def write(self, path: Path) -> None:
         """Store the process in a file, atomically."""

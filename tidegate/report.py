@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Literal, Self
 
 import pendulum
@@ -19,6 +18,7 @@ from tidegate.advice import OutsideAct
 from tidegate.balance import Balance, balances_of
 from tidegate.errors import EX_SOFTWARE, LakeVersionError, TidegateError, UnexpectedError, classify
 from tidegate.impact import Impact
+from tidegate.store import Address
 from tidegate.verification import Verification
 
 FORMAT = 1
@@ -287,25 +287,25 @@ class RunReport:
                 return flow
         raise KeyError(name)
 
-    def write(self, path: Path) -> None:
+    def write(self, address: Address) -> None:
         """Replace the report atomically: a reader sees the old one or the new one."""
-        json_codec.write(path, self)
+        json_codec.write(address, self)
 
     @classmethod
-    def read(cls, path: Path) -> Self | None:
-        """The report at ``path``; None when there is none, because the job stopped before it wrote one.
+    def read(cls, address: Address) -> Self | None:
+        """The report at an address; None when there is none, because the job stopped before it wrote one.
 
         Raises:
             LakeVersionError: A newer Tidegate wrote it.
             DamagedFileError: It does not have the content of a report.
         """
-        version = json_codec.read(path, _Version, _REPAIR)
+        version = json_codec.read(address, _Version, _REPAIR)
         if version is not None and version.format > FORMAT:
             raise LakeVersionError(
-                f"{path.name} has format {version.format}; this Tidegate reads formats up to {FORMAT}",
+                f"{address.name} has format {version.format}; this Tidegate reads formats up to {FORMAT}",
                 OutsideAct("upgrade Tidegate"),
             )
-        return json_codec.read(path, cls, _REPAIR)
+        return json_codec.read(address, cls, _REPAIR)
 
 
 @dataclass(frozen=True)

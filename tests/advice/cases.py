@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,7 +165,7 @@ def tear_log(shop: Shop) -> None:
 
 
 def tear_offsets(shop: Shop) -> None:
-    offsets = max((Place(shop.layout, "shop", "silver", 1, 0).checkpoint / "offsets").glob("[0-9]*"))
+    offsets = max(Path(Place(shop.layout, "shop", "silver", 1, 0).checkpoint / "offsets").glob("[0-9]*"))
     offsets.write_bytes(offsets.read_bytes()[:-9])
 
 

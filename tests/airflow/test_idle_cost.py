@@ -35,7 +35,7 @@ def long_lake(project_dir: Path) -> Lake:
     lake.batch("flights", "gold", 0, read=10, groups=4, upserted=4, target_version=0)
     _lengthen(PipelinePlace(lake.layout, "flights").ops("ledger"))
     bronze, silver, gold = (
-        Checkpoint(Place(lake.layout, "flights", flow, 1, 0).checkpoint) for flow in ("bronze", "silver", "gold")
+        Checkpoint(Path(Place(lake.layout, "flights", flow, 1, 0).checkpoint)) for flow in ("bronze", "silver", "gold")
     )
     ids = {name: append(lake.layout.table(name), [{"id": 1}]) for name in ("bronze.flights", "silver.flights")}
     for number in range(BATCHES):

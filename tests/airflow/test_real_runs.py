@@ -17,6 +17,7 @@ from demo import flights_feed
 from tidegate.layout import Layout, run_key
 from tidegate.place import PipelinePlace
 from tidegate.report import RunReport
+from tidegate.store import Address
 
 pytestmark = [pytest.mark.nightly, pytest.mark.airflow, pytest.mark.jvm]
 
@@ -30,8 +31,8 @@ def test_a_missing_suite_fails_its_flow_without_a_retry(runs: Any, project_dir: 
     run = runs.start(dag)
     states = runs.states(run)
     assert (states["run"], states["bronze"], states["silver"]) == ("success", "success", "failed")
-    (path,) = PipelinePlace(layout, "flights").reports.glob(f"{run_key(run.run_id)}/*/report.json")
-    report = RunReport.read(path)
+    (path,) = Path(PipelinePlace(layout, "flights").reports).glob(f"{run_key(run.run_id)}/*/report.json")
+    report = RunReport.read(Address.local(path))
     assert report is not None
     silver = report.flow("silver")
     assert silver.error is not None

@@ -22,6 +22,7 @@ from tidegate.place import FlowPlace, PipelinePlace, Place
 from tidegate.report import RunReport
 from tidegate.request import RunRequest
 from tidegate.spec import FileSource, Intervals
+from tidegate.store import Address
 
 pytestmark = pytest.mark.airflow
 
@@ -150,8 +151,8 @@ sys.exit(75 if nth == 1 else 0)
     )
     run = runs.start(dag)
     assert runs.states(run)["bronze"] == "success"
-    paths = PipelinePlace(layout, "flights").reports.glob(f"{run_key(run.run_id)}/*/report.json")
-    reports = [RunReport.read(path) for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns)]
+    paths = Path(PipelinePlace(layout, "flights").reports).glob(f"{run_key(run.run_id)}/*/report.json")
+    reports = [RunReport.read(Address.local(path)) for path in sorted(paths, key=lambda path: path.stat().st_mtime_ns)]
     assert [report is not None and report.error is None for report in reports] == [False, True]
 
 

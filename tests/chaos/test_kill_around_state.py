@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -65,7 +66,7 @@ def stored(deployment: Deployment, batch_id: int) -> Stored:
     checkpoint = Place(deployment.layout, "payments", "decisions", 1, 0).checkpoint
     written = delta.transaction_version(deployment.layout.table("silver.decisions"), APP_ID)
     return Stored(
-        partitions=len(list(checkpoint.glob(f"state/0/*/{batch_id + 1}.changelog"))),
+        partitions=len(list(Path(checkpoint).glob(f"state/0/*/{batch_id + 1}.changelog"))),
         target=written is not None and written >= batch_id,
         ledger=(APP_ID, batch_id) in {(line["app_id"], line["batch_id"]) for line in deployment.ledger()},
         commit=(checkpoint / "commits" / str(batch_id)).exists(),

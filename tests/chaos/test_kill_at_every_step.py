@@ -6,6 +6,8 @@ each of these steps.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.chaos.sample import WAITING, StartState, expect_everything_once, in_bronze, landed
@@ -67,7 +69,7 @@ def test_a_lost_entry_of_the_commit_log_is_written_again_and_nothing_else(start_
     }
     for flow in ("bronze", "silver", "gold"):
         for name in ("0", ".0.crc"):
-            (Place(deployment.layout, "flights", flow, 1, 0).checkpoint / "commits" / name).unlink()
+            Path(Place(deployment.layout, "flights", flow, 1, 0).checkpoint / "commits" / name).unlink()
 
     report = deployment.run()
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
+from tests.memory import MemoryLayout
 from tests.resolved import resolved, resolved_flow
 from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint
@@ -27,8 +27,8 @@ SILVER = Flow(
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "lake", tmp_path / "landing")
+def layout() -> MemoryLayout:
+    return MemoryLayout()
 
 
 def of(flow: Flow) -> Pipeline:
@@ -58,8 +58,8 @@ def test_the_current_checkpoint_is_the_highest_refresh_of_the_declared_version(l
 
     assert current(SILVER) == (1, 0)
     for refresh in (0, 2, 10):
-        Place(layout, "trips", "silver", 1, refresh).checkpoint.mkdir(parents=True)
-    (FlowPlace(layout, "trips", "silver").checkpoints / "v1" / "draft").mkdir()
+        Place(layout, "trips", "silver", 1, refresh).checkpoint.make_folder()
+    (FlowPlace(layout, "trips", "silver").checkpoints / "v1" / "draft").make_folder()
     assert current(SILVER) == (1, 10)
     assert current(replace(SILVER, checkpoint_version=2)) == (2, 0)
 
@@ -67,18 +67,18 @@ def test_the_current_checkpoint_is_the_highest_refresh_of_the_declared_version(l
 def test_a_flow_that_never_ran_is_compatible(layout: Layout) -> None:
     check(layout, SILVER)
     assert checkpoint.versions(FlowPlace(layout, "trips", "silver")) == {}
-    assert not layout.lake.exists()
+    assert not layout.root.exists()
 
 
 def test_an_unchanged_declaration_is_compatible_and_the_sidecar_is_written_once(layout: Layout) -> None:
     write_sidecar(layout, SILVER)
     path = SIDECAR.path(Place(layout, "trips", "silver", 1, 0))
-    before = path.read_text()
+    before = path.read().data
     write_sidecar(layout, replace(SILVER, transform="trips:other"))
-    assert path.read_text() == before
+    assert path.read().data == before
     check(layout, SILVER)
     assert json.loads(before)["remembered"] == SILVER.remembered()
-    assert list(path.parent.iterdir()) == [path], "no temporary file remains"
+    assert [entry.name for entry in path.parent.list()] == [path.name]
 
 
 def test_fields_that_are_not_in_the_sidecar_may_change(layout: Layout) -> None:
@@ -134,7 +134,7 @@ def test_a_version_below_the_highest_existing_one_is_refused(layout: Layout) -> 
 def test_versions_are_ordered_numerically(layout: Layout) -> None:
     for version in (10, 9, 1):
         write_sidecar(layout, replace(SILVER, checkpoint_version=version))
-    REFUSAL.path(Place(layout, "trips", "silver", 9, 0)).write_text("{}")
+    REFUSAL.path(Place(layout, "trips", "silver", 9, 0)).put(b"{}")
     assert list(checkpoint.versions(FlowPlace(layout, "trips", "silver"))) == [1, 9, 10]
 
 
@@ -144,7 +144,7 @@ def test_versions_are_ordered_numerically(layout: Layout) -> None:
 def test_a_damaged_sidecar_is_an_error_and_not_treated_as_missing(layout: Layout, content: str) -> None:
     write_sidecar(layout, SILVER)
     path = SIDECAR.path(Place(layout, "trips", "silver", 1, 0))
-    path.write_text(content)
+    path.put(content.encode())
     with pytest.raises(DamagedFileError, match="backup") as raised:
         check(layout, SILVER)
     assert raised.value.path == str(path)
@@ -219,7 +219,7 @@ def test_the_error_for_a_breaking_schema_change_names_the_new_version_the_steps_
 def test_an_unreadable_schema_file_is_a_corrupt_checkpoint(layout: Layout) -> None:
     pipeline = landing("id INT")
     begin(layout, pipeline)
-    SCHEMA.path(Place(layout, "trips", "silver", 1, 0)).write_text("{}")
+    SCHEMA.path(Place(layout, "trips", "silver", 1, 0)).put(b"{}")
 
     with pytest.raises(DamagedFileError, match=r"schema\.json is damaged.* remove it"):
         check_all(layout, pipeline)

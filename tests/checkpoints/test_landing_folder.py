@@ -38,10 +38,10 @@ def place_of(tmp_path: Path, *paths: str) -> Place:
     """A checkpoint whose stream has read these files, one a batch."""
     place = Place(Layout(tmp_path / "lake", tmp_path / "landing"), "shop", "bronze", 1, 0)
     log = place.checkpoint / "sources" / "0"
-    log.mkdir(parents=True)
+    Path(log).mkdir(parents=True)
     for number, path in enumerate(paths):
         entry = {"path": f"file://{path}", "timestamp": 5, "batchId": number}
-        (log / str(number)).write_text(f"v1\n{json.dumps(entry)}")
+        Path(log / str(number)).write_text(f"v1\n{json.dumps(entry)}")
     return place
 
 

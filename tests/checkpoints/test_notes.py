@@ -27,9 +27,9 @@ def place(lake: Path) -> Place:
 
 def files(note: AnyNote, at: Place) -> list[Path]:
     if isinstance(note, NumberedNotes):
-        return [note.path(at, number) for number in note.numbers(at)]
+        return [Path(note.path(at, number)) for number in note.numbers(at)]
     assert isinstance(note, Note | NoteLines)
-    return [note.path(at)]
+    return [Path(note.path(at))]
 
 
 def copy(note: AnyNote, before: Place, after: Place) -> list[Any]:
@@ -62,7 +62,7 @@ def test_the_table_names_each_kind_once() -> None:
 
 def test_the_kept_lake_has_no_note_that_the_table_does_not_name() -> None:
     named = {path for each in NOTES for path in files(each, place(KEPT))}
-    assert named == {path for path in place(KEPT).checkpoints.rglob("*") if path.is_file()}
+    assert named == {path for path in Path(place(KEPT).checkpoints).rglob("*") if path.is_file()}
 
 
 # Those of a backfill have more fields: `tests/spark/reprocessing/test_pending_work.py` writes them.
@@ -125,4 +125,4 @@ def test_a_note_of_an_earlier_release_with_other_fields_has_the_same_bytes(
     assert isinstance(note, Note)
     json_codec.write(note.path(before), stored)
     copy(note, before, after)
-    assert note.path(after).read_bytes() == note.path(before).read_bytes()
+    assert note.path(after).read() == note.path(before).read()

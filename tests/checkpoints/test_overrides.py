@@ -94,7 +94,7 @@ def test_a_file_can_be_skipped_until_it_is_read(project: Project, pipeline: Pipe
 
 def test_a_damaged_file_of_overrides_is_an_error_and_not_treated_as_empty(project: Project, pipeline: Pipeline) -> None:
     path = OVERRIDES.path(FlowPlace(project.layout, "orders", "bronze"))
-    path.write_text('{"act": "off", "by"')
+    Path(path).write_text('{"act": "off", "by"')
     with pytest.raises(DamagedFileError, match=r"overrides\.jsonl"):
         measure(project.environment, resolved(pipeline).flow("bronze"))
 

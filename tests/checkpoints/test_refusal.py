@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -33,7 +34,7 @@ def place(project: Project) -> Place:
 
 def refuse(project: Project, batch_id: int) -> None:
     path = REFUSAL.path(Place(project.layout, "orders", "silver", 1, 0))
-    path.write_text(json.dumps({"batch_id": batch_id, "suite_fingerprint": "a", "code_fingerprint": "b"}))
+    Path(path).write_text(json.dumps({"batch_id": batch_id, "suite_fingerprint": "a", "code_fingerprint": "b"}))
 
 
 def test_only_a_pending_refused_batch_can_be_quarantined_as_a_whole(project: Project, place: Place) -> None:
@@ -60,7 +61,7 @@ def test_only_a_held_batch_can_be_accepted_also_one_of_groups(project: Project, 
     with pytest.raises(RequestError, match="not held by a statistic"):
         refusal.decide(place, SILVER, by="ada", reason="test", action="accept")
     note = {"batch_id": 1, "statistics_fingerprint": "a", "code_fingerprint": "b"}
-    REFUSAL.path(Place(project.layout, "orders", "silver", 1, 0)).write_text(json.dumps(note))
+    Path(REFUSAL.path(Place(project.layout, "orders", "silver", 1, 0))).write_text(json.dumps(note))
 
     output = project.run("quarantine", "accept", "orders", "silver", "--reason", "a holiday")
 

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
+from tests.memory import MemoryLayout
 from tidegate.checkpoints import snapshots
-from tidegate.layout import Layout
 from tidegate.place import FlowPlace, Place
 
 
-def test_the_last_announced_snapshot_is_the_newest_of_many(tmp_path: Path) -> None:
-    layout = Layout(tmp_path / "lake", tmp_path / "landing")
+def test_the_last_announced_snapshot_is_the_newest_of_many() -> None:
+    layout = MemoryLayout()
     place = Place(layout, "shop", "silver", 1, 0)
     assert snapshots.announced(FlowPlace(layout, "shop", "silver")) is None
 
@@ -22,8 +20,8 @@ def test_the_last_announced_snapshot_is_the_newest_of_many(tmp_path: Path) -> No
     assert (newest.number, newest.name, newest.files) == (10, "2026-01-11", {"/11.csv": 11})
 
 
-def test_the_table_has_the_snapshot_before_until_the_batch_is_committed(tmp_path: Path) -> None:
-    layout = Layout(tmp_path / "lake", tmp_path / "landing")
+def test_the_table_has_the_snapshot_before_until_the_batch_is_committed() -> None:
+    layout = MemoryLayout()
     place = Place(layout, "shop", "silver", 1, 0)
     names = []
     for batch_id, day in ((0, 1), (1, 2), (1, 3)):

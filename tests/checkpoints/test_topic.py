@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tests.memory import MemoryLayout
 from tests.spark_files import Checkpoint
 from tidegate.checkpoints import topic
 from tidegate.checkpoints.topic import TOPIC
@@ -15,8 +14,8 @@ from tidegate.place import Place
 
 
 @pytest.fixture
-def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "lake", tmp_path / "landing")
+def layout() -> Layout:
+    return MemoryLayout()
 
 
 def place(layout: Layout, version: int = 1, refresh: int = 0) -> Place:
@@ -57,9 +56,8 @@ def test_a_version_keeps_the_topic_that_was_recorded_first(layout: Layout) -> No
 
 def test_a_damaged_topic_file_is_an_error(layout: Layout) -> None:
     path = TOPIC.path(place(layout))
-    path.parent.mkdir(parents=True)
     for text in ("{", "[]", '{"topic": "clicks"}', '{"topic":"t","topic_id":"\'","cluster_id":""}'):
-        path.write_text(text)
+        path.put(text.encode())
         with pytest.raises(DamagedFileError, match=r"v1\.topic\.json"):
             check(layout, "A")
 
@@ -69,7 +67,7 @@ def test_a_new_checkpoint_continues_after_all_older_ones_of_its_topic(layout: La
     write_batch(place(layout, 1, 1), 4)
     damaged = Checkpoint(place(layout, 1, 2).checkpoint)
     damaged.plan(0, {"clicks": {"0": 99}})
-    (damaged.path / "commits" / "0").write_text("")
+    (damaged.address / "commits" / "0").put(b"")
     same, other = of_version(place(layout, 2), "A"), of_version(place(layout, 2), "B")
     topic.record(place(layout), of_version(place(layout), "A"))
 

@@ -2,22 +2,20 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
+from tests.memory import MemoryLayout
 from tests.spark_files import Checkpoint, delta_offset
 from tidegate.checkpoints import vector
 from tidegate.errors import CheckpointCorruptError
-from tidegate.layout import Layout
 from tidegate.place import Place
 
 TABLES = ("silver.trips", "silver.weather")
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
-    return Place(Layout(tmp_path / "lake", tmp_path / "landing"), "trips", "gold", 1, 0)
+def place() -> Place:
+    return Place(MemoryLayout(), "trips", "gold", 1, 0)
 
 
 def test_a_version_counts_once_something_of_it_was_read(place: Place) -> None:

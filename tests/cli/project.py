@@ -26,6 +26,7 @@ from tidegate.place import Place
 from tidegate.report import BatchRecord
 from tidegate.request import RunRequest
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, State, Table, Watermark
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext
@@ -194,9 +195,9 @@ class Project:
     def checkpoint(self, pipeline: Pipeline, flow: Flow) -> Checkpoint:
         checkpoint.write_sidecar(self.layout, pipeline, flow)
         folder = Place(self.layout, pipeline.name, flow.name, flow.checkpoint_version, 0).checkpoint
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "metadata").write_text('{"id":"0b7e6f0e-6d5a-4a55-9a35-0d8a9b5b6c11"}')
-        return Checkpoint(folder)
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        Path(folder / "metadata").write_text('{"id":"0b7e6f0e-6d5a-4a55-9a35-0d8a9b5b6c11"}')
+        return Checkpoint(Path(folder))
 
     def record(self, pipeline: Pipeline, record: BatchRecord, **params: Any) -> None:
         """Add a ledger line as a job does; ``params`` are fields of the run's request if it is not an increment."""
@@ -228,7 +229,7 @@ class Checkpoint:
     def plan(self, batch_id: int, *offsets: dict[str, Any] | None) -> Checkpoint:
         """Log the position in each source; None for one of which nothing was read."""
         metadata = {"batchWatermarkMs": 0, "batchTimestampMs": 1_767_607_200_000, "conf": {}}
-        leave_note(self.folder, batch_id)
+        leave_note(Address.local(self.folder), batch_id)
         lines = ["-" if offset is None else json.dumps(offset) for offset in offsets]
         self._write("offsets", batch_id, "v1", json.dumps(metadata), *lines)
         return self

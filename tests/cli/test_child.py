@@ -17,6 +17,7 @@ from tidegate.cli import child
 from tidegate.errors import StoppedError
 from tidegate.processes import Process
 from tidegate.report import FlowReport, RunReport
+from tidegate.store import Address
 
 STUBBORN = "trap '' TERM; sleep 600 & echo $! >$0; wait"
 """A shell script that ignores SIGTERM, with a child that ignores it too; it writes the child's pid to a file."""
@@ -50,13 +51,13 @@ def test_the_last_report_and_the_exit_code_are_returned(tmp_path: Path) -> None:
         reports.append(report)
         shown.touch()
 
-    assert child.watch(begin, path, show) == (3, report)
+    assert child.watch(begin, Address.local(path), show) == (3, report)
     assert reports[0] is None
     assert reports[-1] == report
 
 
 def test_without_a_report_none_is_returned(tmp_path: Path) -> None:
-    assert child.watch(lambda: start("false"), tmp_path / "report.json", lambda _: None) == (1, None)
+    assert child.watch(lambda: start("false"), Address.local(tmp_path / "report.json"), lambda _: None) == (1, None)
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
@@ -77,7 +78,7 @@ def test_a_signal_ends_the_whole_group_even_processes_that_ignore_sigterm(
 
     threading.Thread(target=stop).start()
     with pytest.raises(StoppedError) as stopped:
-        child.watch(begin, tmp_path / "report.json", lambda _: None)
+        child.watch(begin, Address.local(tmp_path / "report.json"), lambda _: None)
     assert stopped.value.exit_code == code
     assert "the next run finishes the pending batch" in stopped.value.message
     assert not is_alive(started[0])
@@ -108,7 +109,9 @@ def test_a_second_ctrl_c_skips_the_grace_period(tmp_path: Path, monkeypatch: pyt
     sender.start()
     with pytest.raises(StoppedError):
         child.watch(
-            lambda: start("bash", "-c", STUBBORN, str(tmp_path / "pid")), tmp_path / "report.json", lambda _: None
+            lambda: start("bash", "-c", STUBBORN, str(tmp_path / "pid")),
+            Address.local(tmp_path / "report.json"),
+            lambda _: None,
         )
     ended.set()
     sender.join()
@@ -117,7 +120,7 @@ def test_a_second_ctrl_c_skips_the_grace_period(tmp_path: Path, monkeypatch: pyt
 
 def test_the_previous_signal_handler_is_restored_after_the_job(tmp_path: Path) -> None:
     before = signal.getsignal(signal.SIGINT)
-    child.watch(lambda: start("true"), tmp_path / "report.json", lambda _: None)
+    child.watch(lambda: start("true"), Address.local(tmp_path / "report.json"), lambda _: None)
     assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -133,5 +136,5 @@ def test_an_error_while_showing_the_report_ends_the_job(tmp_path: Path) -> None:
         raise OSError("the terminal is gone")
 
     with pytest.raises(OSError, match="terminal"):
-        child.watch(begin, tmp_path / "report.json", show)
+        child.watch(begin, Address.local(tmp_path / "report.json"), show)
     assert not is_alive(started[0])

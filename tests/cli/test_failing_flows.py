@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -97,7 +98,7 @@ def test_a_run_in_which_no_flow_could_run_has_the_error_and_starts_no_jvm(
     result = declared.run("run", "orders", *mode)
 
     assert (result.code, message in result.err) == (78, True), result.out + result.err
-    assert not list(PipelinePlace(declared.layout, "orders").reports.glob("*/*"))
+    assert not list(Path(PipelinePlace(declared.layout, "orders").reports).glob("*/*"))
     planned = declared.run("plan", "orders", *mode)
     assert (planned.code, message in planned.out) == (78, True)
 

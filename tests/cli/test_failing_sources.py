@@ -12,6 +12,7 @@ from tests.cli.project import Project, orders
 from tidegate.place import PipelinePlace
 from tidegate.report import RunReport
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
+from tidegate.store import Address
 
 pytestmark = pytest.mark.jvm
 
@@ -36,8 +37,8 @@ def test_a_folder_that_is_a_file_and_an_unavailable_broker_do_not_stop_other_flo
     assert result.row("below -> silver.lost: skipped")
     assert result.row("clicks -> bronze.visits: failed")
     assert result.row("bronze -> bronze.orders: done")
-    (path,) = PipelinePlace(project.layout, "mixed").reports.glob("*/*/report.json")
-    report = RunReport.read(path)
+    (path,) = Path(PipelinePlace(project.layout, "mixed").reports).glob("*/*/report.json")
+    report = RunReport.read(Address.local(path))
     assert report is not None and report.error is None
     errors = {flow.flow: flow.error and (flow.error["kind"], flow.error["exit_code"]) for flow in report.flows}
     assert errors == {
@@ -48,7 +49,7 @@ def test_a_folder_that_is_a_file_and_an_unavailable_broker_do_not_stop_other_flo
     }
     again = project.run("run", "mixed")
     assert (again.code, "landing folder" in again.err) == (78, True)
-    assert len(list(PipelinePlace(project.layout, "mixed").reports.glob("*/*/report.json"))) == 1, (
+    assert len(list(Path(PipelinePlace(project.layout, "mixed").reports).glob("*/*/report.json"))) == 1, (
         "nothing to do, so no JVM was started"
     )
     status = project.run("status", "mixed")

@@ -131,7 +131,7 @@ def ran(project: Project) -> Result:
 
 
 def report_of(project: Project) -> dict[str, Any]:
-    (path,) = PipelinePlace(project.layout, "sample").reports.rglob("report.json")
+    (path,) = Path(PipelinePlace(project.layout, "sample").reports).rglob("report.json")
     report: dict[str, Any] = json.loads(path.read_text())
     return report
 
@@ -182,11 +182,11 @@ def test_no_page_log_report_or_platform_table_contains_a_value(project: Project,
     }
     assert pages == {f"{flow}/v1-0-batch-0.html" for flow in ("bronze", "silver", "raising", "landing", "frozen")}
     contents = (layout.lake / "tables", layout.lake / "quarantine", project.folder / "landing")
-    (log,) = PipelinePlace(layout, "sample").reports.rglob("driver.log")
+    (log,) = Path(PipelinePlace(layout, "sample").reports).rglob("driver.log")
     assert "raising: refused" in log.read_text()
     # The transform did raise on canaries. Only the class of its exception is stored.
     assert "ValueError" in ran.out + ran.err
-    assert not list(PipelinePlace(layout, "sample").reports.rglob("failure-*.txt"))
+    assert not list(Path(PipelinePlace(layout, "sample").reports).rglob("failure-*.txt"))
     assert files_containing(project.folder, CANARIES, excluding=contents) == set()
     assert all(
         rows(PipelinePlace(layout, "sample").ops(name))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+from pathlib import Path
 
 import pytest
 
@@ -154,7 +155,7 @@ def test_checkpoints_show_versions_refreshes_and_batches(project: Project) -> No
     )
     new = project.declare(orders(version=2))
     project.checkpoint(new, new.flow("silver")).plan(0, {"reservoirVersion": 0})
-    (FlowPlace(project.layout, "orders", "silver").checkpoints / "v2" / "1").mkdir()
+    Path(FlowPlace(project.layout, "orders", "silver").checkpoints / "v2" / "1").mkdir()
     result = project.run("checkpoint", "orders", "--json").json["checkpoints"]
     assert [(line["version"], line["refresh"], line["in_use"]) for line in result] == [
         (1, 0, False),

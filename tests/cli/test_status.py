@@ -6,6 +6,7 @@ import json
 import socket
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -102,7 +103,7 @@ def test_the_holder_of_the_lease_is_shown(project: Project, running: Pipeline) -
 
 
 def test_a_pending_batch_is_unfinished(project: Project, running: Pipeline) -> None:
-    Checkpoint(Place(project.layout, "orders", "bronze", 1, 0).checkpoint).listed(
+    Checkpoint(Path(Place(project.layout, "orders", "bronze", 1, 0).checkpoint)).listed(
         1, project.folder / "landing/orders/2.csv"
     ).plan(1, {"logOffset": 1})
     assert "unfinished" in project.run("status").row("orders/bronze ")

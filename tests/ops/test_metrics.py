@@ -10,6 +10,7 @@ from typing import Any
 
 from tidegate.ops import metrics, store
 from tidegate.ops.metrics import QueryProgress
+from tidegate.store import Address
 
 PROGRESS: dict[str, Any] = {
     "id": "e1c1",
@@ -34,13 +35,15 @@ NOW = datetime(2026, 1, 5, 10, 1, tzinfo=UTC)
 
 
 def line(**changed: Any) -> QueryProgress:
-    return QueryProgress.from_spark(copy.deepcopy(PROGRESS) | changed, Path("missing"), recorded_at=NOW, **OF_RUN)
+    return QueryProgress.from_spark(
+        copy.deepcopy(PROGRESS) | changed, Address.local(Path("missing")), recorded_at=NOW, **OF_RUN
+    )
 
 
 def line_of_state(number: int, checkpoint: Path = Path("missing"), **of_run: str) -> QueryProgress:
     """One of two recorded batches of a query with a window: the first has rows, the second closes windows."""
     recorded = json.loads(Path(__file__).with_name("state_progress.json").read_text())
-    return QueryProgress.from_spark(recorded[number], checkpoint, recorded_at=NOW, **OF_RUN | of_run)
+    return QueryProgress.from_spark(recorded[number], Address.local(checkpoint), recorded_at=NOW, **OF_RUN | of_run)
 
 
 def test_a_line_has_rates_durations_and_lag() -> None:

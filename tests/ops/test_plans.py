@@ -41,15 +41,14 @@ def test_before_the_first_plan_there_are_no_results(layout: Layout) -> None:
 
 def test_an_incomplete_line_is_skipped(layout: Layout) -> None:
     plans.record_failure(PipelinePlace(layout, "orders"))
-    with PipelinePlace(layout, "orders").plans.open("a") as file:
-        file.write('{"at": "2026-01-05T1\n[]\n')
+    PipelinePlace(layout, "orders").plans.append(b'{"at": "2026-01-05T1\n[]\n')
     plans.record_failure(PipelinePlace(layout, "orders"))
     assert len(plans.read(FlowPlace(layout, "orders", "bronze"))) == 2
 
 
 def test_the_file_has_a_maximum_length(layout: Layout) -> None:
     plans.record_failure(PipelinePlace(layout, "orders"))
-    path = PipelinePlace(layout, "orders").plans
+    path = Path(PipelinePlace(layout, "orders").plans)
     path.write_text(path.read_text() * 2 * plans.MAX_LINES)
     plans.record_failure(PipelinePlace(layout, "orders"))
     assert len(path.read_text().splitlines()) == plans.MAX_LINES

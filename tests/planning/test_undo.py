@@ -106,7 +106,7 @@ def test_a_run_before_a_new_version_or_a_replaced_table_is_refused(project: Proj
     backfilled(project)
     commit(project, "silver.orders", "orders/silver/v1/1", 0, replaced=True)
     assert "were made before version 1 replaced all rows and the schema" in refused(project)
-    Place(project.layout, "orders", "silver", 1, 1).checkpoint.mkdir(parents=True)
+    Path(Place(project.layout, "orders", "silver", 1, 1).checkpoint).mkdir(parents=True)
     assert "a new version derives the table again, in another checkpoint" in refused(project)
 
 

@@ -14,6 +14,7 @@ from tidegate.errors import SourceError
 from tidegate.probes.files import estimate_rows, glob_pattern, is_hidden, list_files
 from tidegate.spec import FileSource
 from tidegate.spec.sources import MAX_FILE_AGE_DAYS
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -172,14 +173,16 @@ def test_a_stream_lists_the_same_files(spark: SparkSession, tmp_path: Path) -> N
         land(landing, f"later{number}.csv")
     _run_stream(spark, landing, checkpoint)
 
-    listing, read = list_files(landing, CSV), progress.source_files(checkpoint)
+    listing, read = list_files(landing, CSV), progress.source_files(Address.local(checkpoint))
     listed = {file.path: file.modified_ms for file in listing.files}
     assert {file.path: file.modified_ms for file in read} == listed
     assert (len(listed), listing.ignored) == (len(READ) + 11, len(IGNORED))
     assert (checkpoint / "sources" / "0" / "9.compact").exists()
-    last = progress.read(checkpoint).last_committed
+    last = progress.read(Address.local(checkpoint)).last_committed
     assert last is not None
-    assert [file for batch in range(last + 1) for file in progress.batch_files(checkpoint, batch)] == read
+    assert [
+        file for batch in range(last + 1) for file in progress.batch_files(Address.local(checkpoint), batch)
+    ] == read
 
 
 def _run_stream(spark: SparkSession, landing: Path, checkpoint: Path) -> None:

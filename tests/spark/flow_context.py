@@ -158,9 +158,9 @@ def plan_batch(context: FlowContext, batch_id: int, offset: Mapping[str, Any] | 
     unread = ["-"] * len(context.query_paths) or ["{}"]
     offsets = unread if offset is None else [json.dumps(dict(offset))]
     path = context.checkpoint / "offsets" / str(batch_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(["v1", json.dumps({"batchTimestampMs": PLANNED_MS}), *offsets]))
-    (context.checkpoint / "metadata").write_text('{"id":"7"}')
+    Path(path.parent).mkdir(parents=True, exist_ok=True)
+    Path(path).write_text("\n".join(["v1", json.dumps({"batchTimestampMs": PLANNED_MS}), *offsets]))
+    Path(context.checkpoint / "metadata").write_text('{"id":"7"}')
 
 
 def changes(

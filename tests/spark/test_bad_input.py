@@ -15,6 +15,7 @@ from tests.deployment import Deployment
 from tidegate.errors import EX_CONFIG, EX_TEMPFAIL, LakeVersionError, RequestError
 from tidegate.place import Place
 from tidegate.report import RunReport
+from tidegate.store import Address
 
 
 def expect_no_table(deployment: Deployment) -> None:
@@ -24,7 +25,7 @@ def expect_no_table(deployment: Deployment) -> None:
 
 def deployment_parts(deployment: Deployment) -> dict[str, float]:
     (path,) = deployment.environment.lake.glob("reports/*/*/*/report.json")
-    report = RunReport.read(path)
+    report = RunReport.read(Address.local(path))
     assert report is not None
     return report.parts
 
@@ -105,7 +106,7 @@ def test_a_truncated_offset_log_is_an_error_that_names_the_file(content: str, de
     checkpoint = Place(deployment.layout, "flights", "bronze", 1, 0).checkpoint
     files = {"offsets/0": content, "metadata": '{"id":"7"}'}
     for name, text in files.items():
-        path: Path = checkpoint / name
+        path: Path = Path(checkpoint / name)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text)
     flights_feed.land_day(deployment.environment.landing, date(2013, 1, 1))
@@ -115,7 +116,7 @@ def test_a_truncated_offset_log_is_an_error_that_names_the_file(content: str, de
     assert error is not None
     assert (error["kind"], error["transient"]) == ("CheckpointCorruptError", False)
     assert str(checkpoint / "offsets" / "0") in error["message"]
-    assert (checkpoint / "offsets" / "0").read_text() == content
+    assert Path(checkpoint / "offsets" / "0").read_text() == content
     expect_no_table(deployment)
 
 

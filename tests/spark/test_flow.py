@@ -77,8 +77,8 @@ def write_batch(context: FlowContext, path: Path, batch_id: int, app_id: str | N
 
 def commit(context: FlowContext, batch_id: int) -> None:
     path = context.checkpoint / "commits" / str(batch_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("v1\n{}")
+    Path(path.parent).mkdir(parents=True, exist_ok=True)
+    Path(path).write_text("v1\n{}")
 
 
 def test_a_flow_whose_source_table_does_not_exist_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:

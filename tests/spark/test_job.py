@@ -37,7 +37,7 @@ def states(report: RunReport) -> dict[str, str]:
 def report_in_lake(orders: Orders, report: RunReport) -> dict[str, Any]:
     """The report as written to the lake."""
     path = AttemptPlace(orders.deployment.layout, "orders", report.run_key, report.attempt).report
-    written: dict[str, Any] = json.loads(path.read_text())
+    written: dict[str, Any] = json.loads(Path(path).read_text())
     return written
 
 
@@ -90,8 +90,8 @@ def test_an_unreadable_source_does_not_fail_a_flow_that_is_switched_off_and_dama
     flows = resolution.load("orders", environment.project).flows
     overrides.switch(FlowPlace(layout, "orders", "bronze"), on=False, by="ada", reason="the folder has moved")
     damaged = OVERRIDES.path(FlowPlace(layout, "orders", "gold"))
-    damaged.parent.mkdir(parents=True)
-    damaged.write_text('{"act": "off", "by"')
+    Path(damaged.parent).mkdir(parents=True)
+    Path(damaged).write_text('{"act": "off", "by"')
     job = _Job(environment, orders.deployment.request("orders"), "a1")
     job.report.flows = [FlowReport(flow=each.flow.name, target="", checkpoint_version=1) for each in flows]
 
@@ -107,7 +107,9 @@ def test_an_error_of_the_whole_run_is_in_its_report(orders: Orders) -> None:
     with pytest.raises(RequestError, match="there is no pipeline 'unknown'"):
         run_job(orders.deployment.environment, request, "a1")
 
-    written = json.loads(AttemptPlace(orders.deployment.layout, "unknown", request.run_key, "a1").report.read_text())
+    written = json.loads(
+        Path(AttemptPlace(orders.deployment.layout, "unknown", request.run_key, "a1").report).read_text()
+    )
     assert (written["error"]["kind"], written["ended_at"] is None) == ("RequestError", False)
 
 
@@ -135,7 +137,7 @@ def test_an_unwritable_report_is_a_transient_error_and_hides_no_other_error(
 def test_the_traceback_is_written_next_to_the_report_unless_the_error_has_no_cause(orders: Orders) -> None:
     job = _Job(orders.deployment.environment, orders.deployment.request("orders"), "a1")
     job.write_report()
-    path = job.path.with_name("failure-silver.txt")
+    path = Path(job.path).with_name("failure-silver.txt")
 
     job._write_failure("silver", SpecError("fix it"))
     assert not path.exists()
@@ -151,7 +153,7 @@ def test_the_traceback_is_written_next_to_the_report_unless_the_error_has_no_cau
 @pytest.mark.jvm
 def test_the_context_has_the_current_refresh_and_the_imported_transform(orders: Orders) -> None:
     layout, environment = orders.deployment.layout, orders.deployment.environment
-    Place(layout, "orders", "silver", 1, 3).checkpoint.mkdir(parents=True)
+    Path(Place(layout, "orders", "silver", 1, 3).checkpoint).mkdir(parents=True)
     silver = resolution.load("orders", environment.project).flow("silver")
     spark: Any = None
     report = FlowReport(flow="silver", target="", checkpoint_version=1)
@@ -290,4 +292,4 @@ def test_a_failed_flow_writes_its_traceback_to_the_lake_and_stops_only_its_downs
     assert error is not None and error["kind"] == "UnexpectedError"
     assert "secret" not in json.dumps(report_in_lake(orders, report))
     attempt = AttemptPlace(orders.deployment.layout, "orders", report.run_key, report.attempt).folder
-    assert "secret@example.org" in (attempt / "failure-silver.txt").read_text()
+    assert "secret@example.org" in Path(attempt / "failure-silver.txt").read_text()

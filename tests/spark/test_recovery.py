@@ -28,7 +28,7 @@ Act = Callable[[Layout, Path, str], None]
 def tear_offsets(layout: Layout, older: Path, flow: str) -> None:
     """The newest offsets of a checkpoint end in the middle."""
     offsets = max(
-        (Place(layout, "orders", flow, 1, 0).checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name)
+        Path(Place(layout, "orders", flow, 1, 0).checkpoint / "offsets").glob("[0-9]*"), key=lambda path: int(path.name)
     )
     offsets.write_bytes(offsets.read_bytes()[:-9])
 

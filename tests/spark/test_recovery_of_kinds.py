@@ -127,7 +127,7 @@ def restore(layout: Layout, rng: random.Random) -> str:
 def tear_offsets(layout: Layout, rng: random.Random) -> str:
     flow = rng.choice(FLOWS)
     offsets = max(
-        (Place(layout, "kinds", flow, 1, 0).checkpoint / "offsets").glob("[0-9]*"), key=lambda file: int(file.name)
+        Path(Place(layout, "kinds", flow, 1, 0).checkpoint / "offsets").glob("[0-9]*"), key=lambda file: int(file.name)
     )
     offsets.write_bytes(offsets.read_bytes()[:-9])
     return f"the offsets of {flow} are torn"

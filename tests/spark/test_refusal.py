@@ -17,6 +17,7 @@ from tidegate.pages.site import export
 from tidegate.place import PipelinePlace, Place
 from tidegate.report import RunReport
 from tidegate.status.plan import decide
+from tidegate.store import Address
 
 pytestmark = pytest.mark.jvm
 
@@ -49,7 +50,9 @@ def flights(start_state: Callable[[Callable[[Deployment], None]], Deployment]) -
 
 def last_report(flights: Deployment) -> RunReport:
     """The report of the last run."""
-    reports = [RunReport.read(path) for path in flights.environment.lake.glob("reports/flights/*/*/report.json")]
+    reports = [
+        RunReport.read(Address.local(path)) for path in flights.environment.lake.glob("reports/flights/*/*/report.json")
+    ]
     return max((report for report in reports if report is not None), key=lambda report: report.started_at)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -205,8 +206,8 @@ def test_a_checkpoint_older_than_its_table_is_refused(flights: Deployment) -> No
     land_some_of(flights, date(2013, 1, 3))
     flights.run(flows=["bronze"])
     for log in ("offsets/1", "commits/1", "sources/0/1"):
-        (checkpoint / log).unlink()
-        (checkpoint / log).with_name(f".{log.rpartition('/')[2]}.crc").unlink(missing_ok=True)
+        Path(checkpoint / log).unlink()
+        Path(checkpoint / log).with_name(f".{log.rpartition('/')[2]}.crc").unlink(missing_ok=True)
     before = flights.table("bronze.flights").num_rows
 
     report = flights.run(flows=["bronze"])

@@ -89,7 +89,7 @@ class SampleProject:
             "code_fingerprint": fingerprints.code_fingerprint(PROJECT / "spark_jobs" / "flights.py"),
             **(waits_for or {"suite_fingerprint": fingerprints.suite_fingerprint(self.suite)}),
         }
-        path.write_text(json.dumps(note))
+        Path(path).write_text(json.dumps(note))
 
     def refuse_silver(self) -> None:
         """Silver's first batch was written; the gate refused the second."""

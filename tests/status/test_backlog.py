@@ -11,6 +11,7 @@ from tidegate.checkpoints import progress
 from tidegate.probes import delta
 from tidegate.spec import ChangeFeed
 from tidegate.status.sources import tables
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,13 +56,13 @@ def test_the_backlog_after_each_batch_equals_the_rows_of_later_batches(spark: Sp
     DeltaTable.forPath(spark, str(table)).optimize().executeCompaction()
     _drain(spark, table, checkpoint, read)
 
-    last = progress.read(checkpoint).last_committed
+    last = progress.read(Address.local(checkpoint)).last_committed
     assert last is not None
     assert last >= 6, "several batches, so that some positions are within a version"
     newest = delta.current_version(table)
     assert newest is not None
     for batch in range(last + 1):
-        planned = progress.planned_batch(checkpoint, batch)
+        planned = progress.planned_batch(Address.local(checkpoint), batch)
         if planned.delta.of_snapshot or planned.delta.version <= 1:
             continue  # the later commits did not exist when the first load was read
         remaining = tables.of_table(table, SOURCE, planned)
@@ -82,10 +83,10 @@ def test_a_feed_without_backlog_reads_no_rows_when_it_runs_again(spark: SparkSes
     _drain(spark, table, checkpoint, read)
     DeltaTable.forPath(spark, str(table)).update("id = 2", {"n": "n + 1"})
     _drain(spark, table, checkpoint, read)
-    state = progress.read(checkpoint)
+    state = progress.read(Address.local(checkpoint))
     assert state.last_committed is not None
-    remaining = tables.of_table(table, SOURCE, progress.planned_batch(checkpoint, state.last_committed))
-    assert remaining.has_data is False, progress.planned_batch(checkpoint, state.last_committed).offset
+    remaining = tables.of_table(table, SOURCE, progress.planned_batch(Address.local(checkpoint), state.last_committed))
+    assert remaining.has_data is False, progress.planned_batch(Address.local(checkpoint), state.last_committed).offset
     before = sum(read)
     _drain(spark, table, checkpoint, read)
     assert sum(read) == before

@@ -70,7 +70,7 @@ def limited(**limits: Any) -> Pipeline:
 
 def planned(project: Project, *lines: tuple[float, int], flow: str = "bronze", **fields: Any) -> None:
     """Plans as `plan` records them: hours ago, and the rows that waited."""
-    path = PipelinePlace(project.layout, "orders").plans
+    path = Path(PipelinePlace(project.layout, "orders").plans)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         for hours, rows in lines:

@@ -299,7 +299,7 @@ def test_a_pipeline_that_follows_another_is_warned_by_the_interval_of_that_one(
     clicks: Clicks, broker: Broker, topic: str, schedule: str, warns: bool
 ) -> None:
     topics.send(broker, topic, range(10, 30))
-    path = PipelinePlace(clicks.project.layout, "clicks").plans
+    path = Path(PipelinePlace(clicks.project.layout, "clicks").plans)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("a") as file:
         for days, first in ((6, 0), (5, 3)):
@@ -329,7 +329,7 @@ def test_the_alert_opens_before_retention_deletes_unread_messages_and_afterwards
     topics.send(broker, retained, range(5))
     clicks.flow = replace(clicks.flow, source=KafkaSource(topic=retained, schema="a INT"))
     clicks.project.checkpoint("bronze", dag="clicks").run(1, {retained: {"0": 15}})
-    TOPIC.path(Place(clicks.project.layout, "clicks", "bronze", 1, 0)).unlink()
+    Path(TOPIC.path(Place(clicks.project.layout, "clicks", "bronze", 1, 0))).unlink()
     clicks.note(retained)
 
     def opened() -> dict[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -87,8 +88,8 @@ def test_a_corrupt_file_of_one_flow_blocks_no_other(project: SampleProject) -> N
     project.layout.landing("lost").unlink()
     project.layout.landing("lost").mkdir()
     path = OVERRIDES.path(FlowPlace(project.layout, "trips", "lost"))
-    path.parent.mkdir(parents=True)
-    path.write_text('{"act": "off", "by"')
+    Path(path.parent).mkdir(parents=True)
+    Path(path).write_text('{"act": "off", "by"')
     plan = project.plan(LOST, BRONZE, pipeline=PIPELINE)
     assert [type(error) for error in plan.errors] == [DamagedFileError]
     assert [lag.has_work for lag in plan.lags] == [False, True]

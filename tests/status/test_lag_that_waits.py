@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -100,7 +101,7 @@ def test_a_held_batch_waits_for_a_decision_or_for_other_statistics(project: Samp
 @pytest.mark.parametrize("content", ["", "[]", '{"batch_id": 0}', "{"])
 def test_an_invalid_refusal_note_does_not_block_the_flow(project: SampleProject, content: str) -> None:
     project.refuse_silver()
-    REFUSAL.path(Place(project.layout, "trips", "silver", 1, 0)).write_text(content)
+    Path(REFUSAL.path(Place(project.layout, "trips", "silver", 1, 0))).write_text(content)
     assert project.measure(SILVER).has_work is True
 
 

@@ -17,6 +17,7 @@ from tidegate.place import AttemptPlace, PipelinePlace, RunPlace
 from tidegate.report import FlowReport, FlowState, RunReport, Verdict, describe_error
 from tidegate.request import RunRequest
 from tidegate.status import run_ends
+from tidegate.store import Address
 
 NOW = pendulum.datetime(2026, 3, 1, 12)
 PIPELINE = orders()
@@ -36,7 +37,7 @@ def request(layout: Layout, hours_ago: float, **fields: Any) -> RunRequest:
     """The request of a run, as `plan` stores it."""
     made = RunRequest(dag_id="orders", run_id=f"run {hours_ago:g} h ago", request_id=id_of("q", hours_ago), **fields)
     made.write(layout)
-    written(RunPlace(layout, "orders", made.run_key).request(made.request_id), ago(hours_ago))
+    written(Path(RunPlace(layout, "orders", made.run_key).request(made.request_id)), ago(hours_ago))
     return made
 
 
@@ -77,8 +78,8 @@ def report(
     )
     path = AttemptPlace(layout, "orders", key, made.attempt).report
     made.write(path)
-    written(path, at)
-    return path
+    written(Path(path), at)
+    return Path(path)
 
 
 def failures(layout: Layout, now: datetime = NOW, *, running: bool = False) -> dict[str, str | None]:
@@ -146,10 +147,10 @@ def test_a_crash_stays_one_while_the_next_run_works(layout: Layout) -> None:
 def test_a_flow_that_found_its_lease_held_ends_as_the_job_that_held_it(layout: Layout) -> None:
     attempt(layout, 3, silver="done")
     path = attempt(layout, 2, silver="failed")
-    refused = RunReport.read(path)
+    refused = RunReport.read(Address.local(path))
     assert refused is not None
     refused.flows[0].error = describe_error(LeaseHeldError("checkpoint:orders/silver", "the run of three hours ago"))
-    refused.write(path)
+    refused.write(Address.local(path))
     assert failures(layout) == {"silver": None}
 
 
@@ -158,7 +159,7 @@ def test_a_refused_backfill_is_a_failure_and_a_refused_batch_is_an_alert_of_its_
     layout: Layout, of_backfill: bool
 ) -> None:
     path = report(layout, request(layout, 1, mode="backfill").run_key, 1, silver="refused", gold="skipped")
-    refused = RunReport.read(path)
+    refused = RunReport.read(Address.local(path))
     assert refused is not None
     verdict = Verdict(
         flow="silver",
@@ -171,7 +172,7 @@ def test_a_refused_backfill_is_a_failure_and_a_refused_batch_is_an_alert_of_its_
     )
     refused.flows[0].verdicts.append(verdict)
     refused.flows[0].error = describe_error(GateRefusedError(verdict))
-    refused.write(path)
+    refused.write(Address.local(path))
 
     ends = run_ends.read(layout, PIPELINE, NOW, running=False)
 
@@ -189,15 +190,15 @@ def test_a_job_that_has_just_written_its_report_may_be_starting(layout: Layout) 
 def test_an_attempt_without_a_report_is_a_crash(layout: Layout) -> None:
     key = request(layout, 1).run_key
     folder = AttemptPlace(layout, "orders", key, id_of("a", 0.9)).folder
-    folder.mkdir()
-    (folder / "driver.log").touch()
-    written(folder / "driver.log", ago(0.9))
+    Path(folder).mkdir()
+    Path(folder / "driver.log").touch()
+    written(Path(folder / "driver.log"), ago(0.9))
     assert "crashed" in (failures(layout)["bronze"] or "")
 
 
 def test_folders_of_other_programs_are_no_runs(layout: Layout) -> None:
     attempt(layout, 1, bronze="failed")
-    (PipelinePlace(layout, "orders").reports / "old runs" / "lost+found").mkdir(parents=True)
+    Path(PipelinePlace(layout, "orders").reports / "old runs" / "lost+found").mkdir(parents=True)
     assert "no broker answers" in (failures(layout)["bronze"] or "")
 
 
@@ -241,12 +242,12 @@ def test_however_many_runs_there_are_only_the_newest_are_opened(
 ) -> None:
     for hours in range(200, 0, -1):
         attempt(layout, hours, bronze="failed")
-    opened: list[Path] = []
+    opened: list[Address] = []
     read = RunReport.read
 
-    def counted(path: Path) -> RunReport | None:
-        opened.append(path)
-        return read(path)
+    def counted(address: Address) -> RunReport | None:
+        opened.append(address)
+        return read(address)
 
     monkeypatch.setattr(RunReport, "read", counted)
     assert set(failures(layout)) == {"bronze"}

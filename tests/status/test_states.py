@@ -17,6 +17,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from html import unescape
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -86,7 +87,7 @@ def pending(project: Project, flow: str = "silver") -> Checkpoint:
     """A second batch of a flow is planned; its source has it."""
     project.table("bronze.orders", [{"line": "A-2,2.0"}])
     table_id = append(project.layout.table("bronze.orders"), [{"line": "A-3,3.0"}])
-    return Checkpoint(Place(project.layout, "orders", flow, 1, 0).checkpoint).plan(
+    return Checkpoint(Path(Place(project.layout, "orders", flow, 1, 0).checkpoint)).plan(
         1, delta_offset(3, table_id=table_id)
     )
 
@@ -142,11 +143,11 @@ def not_read(project: Project) -> Iterator[Case]:
     """A file that is read first does not come."""
     caught_up(project)
     path = OVERRIDES.path(FlowPlace(project.layout, "orders", "silver"))
-    path.parent.mkdir(parents=True, exist_ok=True)
+    Path(path.parent).mkdir(parents=True, exist_ok=True)
     os.mkfifo(path)
     yield "orders", "silver", f"its source did not answer within {SHORT:g} s"
     # The threads that wait end.
-    path.write_bytes(b"")
+    Path(path).write_bytes(b"")
 
 
 @case

@@ -22,6 +22,7 @@ OPERATIONS: dict[str, Any] = {
     "append": lambda store: store.append("f/a", NEW),
     "delete": lambda store: store.delete("f/a"),
     "delete_folder": lambda store: store.delete_folder("f"),
+    "make_folder": lambda store: store.make_folder("h/i"),
     "move": lambda store: store.move("f", "h/f"),
     "list": lambda store: b" ".join(b"%s %d" % (each.key.encode(), each.size) for each in store.list("f")),
     "stat": lambda store: b"%d" % store.stat("f/a").size,

@@ -181,6 +181,24 @@ def test_a_folder_is_deleted_with_all_of_its_keys(store: Store) -> None:
     assert keys(store, "a") == {"a/b": b"again"}
 
 
+def test_a_folder_may_be_made_before_it_has_keys(store: Store) -> None:
+    store.make_folder("a/b")
+    store.make_folder("a/b")
+    assert (shape(store), shape(store, "a"), shape(store, "a/b")) == ([("a", True)], [("a/b", True)], [])
+    assert store.exists("a/b")
+    assert keys(store) == {}
+    store.put("a/b/c", b"1")
+    store.make_folder("a/b")
+    store.move("a/b", "d")
+    assert keys(store) == {"d/c": b"1"}
+    store.make_folder("e")
+    store.delete_folder("e")
+    assert not store.exists("e")
+    for key in ("d/c", "d/c/f"):
+        with pytest.raises(NotADirectoryError):
+            store.make_folder(key)
+
+
 def test_of_many_that_make_or_update_a_key_at_once_one_succeeds(store: Store) -> None:
     def succeeds(number: int, tag: str | None, barrier: threading.Barrier) -> bool:
         barrier.wait()

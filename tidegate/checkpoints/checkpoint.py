@@ -13,7 +13,7 @@ from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then, new
 from tidegate.checkpoints.note import Note
 from tidegate.errors import CheckpointIncompatibleError, DeclarationConflictError, SchemaChangedError
 from tidegate.fingerprints import fingerprint
-from tidegate.folders import entries
+from tidegate.folders import numbers
 from tidegate.layout import Layout
 from tidegate.place import FlowPlace, Place
 from tidegate.report import now
@@ -35,14 +35,14 @@ def current(layout: Layout, pipeline: Pipeline, flow: Flow) -> Place:
 
 def of_version(place: Place) -> list[Place]:
     """The checkpoints that a version has, the first refresh first; none before its first run."""
-    refreshes = sorted(int(entry.name) for entry in entries(place.checkpoint.parent) if entry.name.isdigit())
-    return [replace(place, refresh=refresh) for refresh in refreshes]
+    return [replace(place, refresh=refresh) for refresh in numbers(place.checkpoint.parent)]
 
 
 def of_flow(place: FlowPlace) -> list[Place]:
     """The checkpoints that a flow has, of all versions, whether these have a sidecar or not."""
-    names = (entry.name.removeprefix("v") for entry in entries(place.checkpoints, "v*") if entry.is_dir())
-    return [each for name in names if name.isdigit() for each in of_version(place.of_version(int(name)))]
+    names = (entry.name for entry in place.checkpoints.list() if entry.is_folder and entry.name.startswith("v"))
+    versions = (int(name[1:]) for name in names if name[1:].isdigit())
+    return [each for version in versions for each in of_version(place.of_version(version))]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -141,11 +141,12 @@ def versions(place: FlowPlace) -> dict[int, Sidecar]:
         DamagedFileError: A sidecar does not have the content that Tidegate writes.
     """
     sidecars = {}
-    for entry in entries(place.checkpoints, "v*.json"):
-        number = entry.stem.removeprefix("v")
-        sidecar = SIDECAR.read(place.of_version(int(number))) if number.isdigit() else None
-        if sidecar is not None:
-            sidecars[int(number)] = sidecar
+    for entry in place.checkpoints.list():
+        number = entry.name.removeprefix("v").removesuffix(".json")
+        if number.isdigit() and entry.name == f"v{number}.json":
+            sidecar = SIDECAR.read(place.of_version(int(number)))
+            if sidecar is not None:
+                sidecars[int(number)] = sidecar
     return dict(sorted(sidecars.items()))
 
 

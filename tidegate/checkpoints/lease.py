@@ -26,6 +26,7 @@ from tidegate import json_codec
 from tidegate.errors import LeaseHeldError
 from tidegate.layout import Layout
 from tidegate.report import now
+from tidegate.store import Address
 
 _FLOCK = "hhqqi4x"
 """``struct flock`` of 64-bit Linux: type, whence, start, length, pid."""
@@ -104,12 +105,12 @@ def hold(layout: Layout, resources: tuple[str, ...], *, what: str) -> Iterator[N
 def write_owner(layout: Layout, resource: str, *, what: str, pid: int) -> None:
     """Write down which process has just acquired a lease."""
     owner = _Owner(what=what, pid=pid, host=socket.gethostname(), since=now())
-    json_codec.write(layout.lease_owner(resource), owner)
+    json_codec.write(Address.local(layout.lease_owner(resource)), owner)
 
 
 def describe_holder(layout: Layout, resource: str, pid: int = 0) -> str:
     """The process that holds a lease, for messages; ``pid`` where its id is known."""
-    owner = json_codec.read(layout.lease_owner(resource), _Owner)
+    owner = json_codec.read(Address.local(layout.lease_owner(resource)), _Owner)
     # Between lock and write the file still names the previous owner.
     if owner is not None and (pid <= 0 or owner.pid == pid):
         return f"{owner.what} (pid {owner.pid} on {owner.host}, since {owner.since})"
@@ -118,7 +119,7 @@ def describe_holder(layout: Layout, resource: str, pid: int = 0) -> str:
 
 def last_acquired(layout: Layout, resource: str) -> datetime | None:
     """When a lease was acquired last by a process that holds it or was killed; None if that is unknown."""
-    owner = json_codec.read(layout.lease_owner(resource), _Owner)
+    owner = json_codec.read(Address.local(layout.lease_owner(resource)), _Owner)
     acquired = None if owner is None else pendulum.parse(owner.since)
     return acquired if isinstance(acquired, datetime) else None
 

@@ -7,14 +7,14 @@ as a whole: a reader sees what was before or what is after.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 from tidegate import json_codec
 from tidegate.advice import Advice
 from tidegate.errors import DamagedFileError
-from tidegate.folders import entries
+from tidegate.folders import numbers
 from tidegate.place import FlowPlace
+from tidegate.store import Address
 
 T = TypeVar("T")
 K = TypeVar("K")
@@ -39,7 +39,7 @@ class NoteKind(Generic[T, P]):
     repair: Advice | None = None
     """What to do about a damaged one. Without it, a damaged one counts as absent."""
 
-    def _path(self, place: FlowPlace, **numbers: int) -> Path:
+    def _path(self, place: FlowPlace, **numbers: int) -> Address:
         return place.checkpoints / self.file.format(**vars(place), **numbers)
 
 
@@ -47,7 +47,7 @@ class NoteKind(Generic[T, P]):
 class Note(NoteKind[T, P]):
     """A note that a flow, a version or a checkpoint has once."""
 
-    def path(self, place: P) -> Path:
+    def path(self, place: P) -> Address:
         """Its file."""
         return self._path(place)
 
@@ -74,24 +74,24 @@ class Note(NoteKind[T, P]):
 
     def clear(self, place: P) -> None:
         """Delete it, if there is one."""
-        self.path(place).unlink(missing_ok=True)
+        self.path(place).delete()
 
 
 @dataclass(frozen=True, kw_only=True)
 class NumberedNotes(NoteKind[T, P]):
     """Notes of one kind with numbers from 0, each a file of its own; the name of the file is ``{number}.json``."""
 
-    def folder(self, place: P) -> Path:
+    def folder(self, place: P) -> Address:
         """The folder of their files."""
         return self.path(place, 0).parent
 
-    def path(self, place: P, number: int) -> Path:
+    def path(self, place: P, number: int) -> Address:
         """The file of one."""
         return self._path(place, number=number)
 
     def numbers(self, place: P) -> list[int]:
         """Those that there are, ascending."""
-        return sorted(int(path.stem) for path in entries(self.folder(place), "*.json") if path.stem.isdigit())
+        return numbers(self.folder(place), ".json")
 
     def read(self, place: P, number: int) -> T | None:
         """What one says; None without it. Raises as `Note.read`."""
@@ -107,14 +107,14 @@ class NumberedNotes(NoteKind[T, P]):
 
     def clear(self, place: P, number: int) -> None:
         """Delete one, if it exists."""
-        self.path(place, number).unlink(missing_ok=True)
+        self.path(place, number).delete()
 
 
 @dataclass(frozen=True, kw_only=True)
 class NoteLines(NoteKind[T, P]):
     """A note of lines of JSON, to which lines are only appended."""
 
-    def path(self, place: P) -> Path:
+    def path(self, place: P) -> Address:
         """Its file."""
         return self._path(place)
 
@@ -125,7 +125,7 @@ class NoteLines(NoteKind[T, P]):
             DamagedFileError: A line is damaged.
         """
         try:
-            return [json_codec.decode(line, self.content) for line in self.path(place).read_bytes().splitlines()]
+            return [json_codec.decode(line, self.content) for line in self.path(place).read().data.splitlines()]
         except FileNotFoundError:
             return []
         except ValueError as error:
@@ -134,10 +134,7 @@ class NoteLines(NoteKind[T, P]):
 
     def append(self, place: P, value: T) -> None:
         """Append a line."""
-        path = self.path(place)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(json_codec.encode(value) + "\n")
+        self.path(place).append((json_codec.encode(value) + "\n").encode())
 
 
 AnyNote = NoteKind[Any, Any]

@@ -11,15 +11,14 @@ import json
 import zlib
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.errors import CheckpointCorruptError
-from tidegate.errors.classification import accessing
 from tidegate.file_id import FileId
-from tidegate.folders import entries
+from tidegate.folders import numbers
+from tidegate.store import Address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +56,7 @@ class PlannedBatch:
     offsets: tuple[dict[str, Any] | None, ...]
     """The end offset of each source, in the order of the query: ``logOffset`` of files, topic to partition to offset of Kafka,
     ``reservoirVersion`` and ``index`` of a Delta table; None for one that nothing was read of."""
-    path: Path
+    path: Address
     """The file of the offset log, for error messages."""
     watermark_ms: int = 0
     """The watermark of the query in this batch, in milliseconds since 1970; 0 without one."""
@@ -152,7 +151,7 @@ class ListedFile:
         return FileId(self.path, self.modified_ms)
 
 
-def read(checkpoint: Path) -> Progress:
+def read(checkpoint: Address) -> Progress:
     """Last planned and last committed batch; both None for a checkpoint that was never used.
 
     Raises:
@@ -171,7 +170,7 @@ def read(checkpoint: Path) -> Progress:
     return Progress(last_planned=planned, last_committed=committed)
 
 
-def planned_batch(checkpoint: Path, batch_id: int) -> PlannedBatch:
+def planned_batch(checkpoint: Address, batch_id: int) -> PlannedBatch:
     """The offsets of one batch.
 
     Raises:
@@ -195,16 +194,15 @@ def planned_batch(checkpoint: Path, batch_id: int) -> PlannedBatch:
     )
 
 
-def oldest_planned(checkpoint: Path, since: int) -> int:
+def oldest_planned(checkpoint: Address, since: int) -> int:
     """The first batch from ``since`` on whose offsets are still there: Spark keeps those of the last 100 batches.
 
     ``since`` itself if there is none.
     """
-    kept = (int(file.name) for file in entries(checkpoint / "offsets") if file.name.isdecimal())
-    return min((number for number in kept if number >= since), default=since)
+    return min((number for number in numbers(checkpoint / "offsets") if number >= since), default=since)
 
 
-def batch_offsets(checkpoint: Path, batch_id: int, topic: str) -> dict[int, tuple[int, int]]:
+def batch_offsets(checkpoint: Address, batch_id: int, topic: str) -> dict[int, tuple[int, int]]:
     """The messages of one batch of a Kafka source: partition to the first offset and the offset after the last one.
 
     Raises:
@@ -221,7 +219,7 @@ def batch_offsets(checkpoint: Path, batch_id: int, topic: str) -> dict[int, tupl
     return {partition: (first, end) for partition, (first, end) in ranges.items() if first < end}
 
 
-def _initial_offsets(checkpoint: Path, topic: str) -> dict[int, int]:
+def _initial_offsets(checkpoint: Address, topic: str) -> dict[int, int]:
     """Where the stream began. Spark writes a zero byte first, for its version 2.1 (``KafkaSourceInitialOffsetWriter.scala``)."""
     path = checkpoint / "sources" / "0" / "0"
     lines = _lines(path, 2)
@@ -233,7 +231,7 @@ def _initial_offsets(checkpoint: Path, topic: str) -> dict[int, int]:
         raise _corrupt(path, f"it does not hold offsets of topic {topic!r}") from None
 
 
-def batch_files(checkpoint: Path, batch_id: int) -> list[ListedFile]:
+def batch_files(checkpoint: Address, batch_id: int) -> list[ListedFile]:
     """The files of one batch of a file source.
 
     Raises:
@@ -244,16 +242,17 @@ def batch_files(checkpoint: Path, batch_id: int) -> list[ListedFile]:
     return source_files(checkpoint, after=after, up_to=up_to)
 
 
-def source_files(checkpoint: Path, *, after: int = -1, up_to: int | None = None) -> list[ListedFile]:
+def source_files(checkpoint: Address, *, after: int = -1, up_to: int | None = None) -> list[ListedFile]:
     """The files that the source logged for batches ``after`` < batch <= ``up_to``.
 
     Raises:
         CheckpointCorruptError: A log file is missing or incomplete.
     """
     folder = checkpoint / "sources" / "0"
-    logs = {int(entry.name): entry for entry in entries(folder) if entry.name.isdigit()}
-    compacted = {int(entry.stem): entry for entry in entries(folder, "*.compact") if entry.stem.isdigit()}
-    newest = max([*logs, *compacted], default=-1)
+    names = {entry.name for entry in folder.list()}
+    logs = {int(name) for name in names if name.isdigit()}
+    compacted = {int(stem) for name in names if (stem := name.removesuffix(".compact")).isdigit() and stem != name}
+    newest = max(logs | compacted, default=-1)
     last = newest if up_to is None else up_to
     if last > newest:
         raise _corrupt(folder, f"it goes up to {newest}, the offset log needs {last}")
@@ -263,20 +262,20 @@ def source_files(checkpoint: Path, *, after: int = -1, up_to: int | None = None)
         base = -1
     files: list[ListedFile] = []
     if base >= 0:
-        files = [file for file in _read_log(compacted[base]) if after < file.log_batch <= last]
+        files = [file for file in _read_log(folder / f"{base}.compact") if after < file.log_batch <= last]
     for number in range(max(base, after) + 1, last + 1):
         if number not in logs:
             raise _corrupt(folder / str(number), "it is missing")
-        files += [file for file in _read_log(logs[number]) if after < file.log_batch <= last]
+        files += [file for file in _read_log(folder / str(number)) if after < file.log_batch <= last]
     return files
 
 
-def newest_source_files(checkpoint: Path) -> list[ListedFile]:
+def newest_source_files(checkpoint: Address) -> list[ListedFile]:
     """The files that the source logged last; none if it never logged any. Raises as `source_files`."""
     return source_files(checkpoint, after=newest_log_batch(checkpoint) - 1)
 
 
-def _read_log(path: Path) -> list[ListedFile]:
+def _read_log(path: Address) -> list[ListedFile]:
     files = []
     lines = _lines(path, 1)
     if lines[0] != "v1":
@@ -294,47 +293,45 @@ def _read_log(path: Path) -> list[ListedFile]:
     return files
 
 
-def readable_source_files(checkpoint: Path) -> list[ListedFile]:
+def readable_source_files(checkpoint: Address) -> list[ListedFile]:
     """The files that the source logged, of all logs that can be read: of a damaged checkpoint."""
     files: list[ListedFile] = []
-    for log in entries(checkpoint / "sources" / "0"):
+    folder = checkpoint / "sources" / "0"
+    for log in folder.list():
         if log.name.removesuffix(".compact").isdigit():
             with suppress(CheckpointCorruptError):
-                files += _read_log(log)
+                files += _read_log(folder / log.name)
     return files
 
 
-def offsets_read(checkpoint: Path, topic: str) -> dict[int, tuple[int, int]]:
+def offsets_read(checkpoint: Address, topic: str) -> dict[int, tuple[int, int]]:
     """The messages that a checkpoint of a Kafka source has committed, as far as its files can be read.
 
     Partition to the first offset and the offset after the last one.
     """
-    committed = sorted(
-        (int(each.name) for each in entries(checkpoint / "commits") if each.name.isdigit()), reverse=True
-    )
     first: dict[int, int] = {}
     with suppress(CheckpointCorruptError):
         first = _initial_offsets(checkpoint, topic)
-    for batch in committed:
+    for batch in reversed(numbers(checkpoint / "commits")):
         with suppress(CheckpointCorruptError):
             ends = planned_batch(checkpoint, batch).kafka_offsets(topic)
             return {partition: (first.get(partition, 0), end) for partition, end in ends.items()}
     return {}
 
 
-def pending_by_name(checkpoint: Path) -> int | None:
+def pending_by_name(checkpoint: Address) -> int | None:
     """The batch that was planned and not committed, by the names of Spark's files alone; None when there is none."""
     planned, committed = _newest(checkpoint / "offsets"), _newest(checkpoint / "commits")
     return None if planned is None or planned == committed else planned
 
 
-def newest_log_batch(checkpoint: Path) -> int:
+def newest_log_batch(checkpoint: Address) -> int:
     """The last batch in the file source's own log; -1 when the log is empty.
 
     After a crash between listing and planning it is higher than the last planned batch's ``log_offset``.
     """
     folder = checkpoint / "sources" / "0"
-    names = (entry.name.removesuffix(".compact") for entry in entries(folder))
+    names = (entry.name.removesuffix(".compact") for entry in folder.list())
     return max((int(name) for name in names if name.isdigit()), default=-1)
 
 
@@ -347,14 +344,13 @@ def decoded(uri: str) -> str:
     return unquote(path.removeprefix("//") if path.startswith("///") else path)
 
 
-def _newest(folder: Path) -> int | None:
-    return max((int(entry.name) for entry in entries(folder) if entry.name.isdigit()), default=None)
+def _newest(folder: Address) -> int | None:
+    return max(numbers(folder), default=None)
 
 
-def _lines(path: Path, at_least: int) -> list[str]:
+def _lines(path: Address, at_least: int) -> list[str]:
     try:
-        with accessing(path, "read"):
-            raw = path.read_bytes()
+        raw = path.read().data
         lines = raw.decode("utf-8").split("\n")
     except FileNotFoundError:
         raise _corrupt(path, "it is missing") from None
@@ -367,13 +363,13 @@ def _lines(path: Path, at_least: int) -> list[str]:
     return lines
 
 
-def _fits_checksum(path: Path, raw: bytes) -> bool:
+def _fits_checksum(path: Address, raw: bytes) -> bool:
     """Whether the file matches the checksums that Hadoop writes next to it (``ChecksumFileSystem``).
 
     A list of files that was cut at the end of a line can still be parsed. A file without checksums counts as complete.
     """
     try:
-        sums = (path.parent / f".{path.name}.crc").read_bytes()
+        sums = (path.parent / f".{path.name}.crc").read().data
     except FileNotFoundError:
         return True
     if sums[:4] != b"crc\0" or len(sums) < 8:
@@ -383,7 +379,7 @@ def _fits_checksum(path: Path, raw: bytes) -> bool:
     return step > 0 and written == [zlib.crc32(raw[at : at + step]) for at in range(0, len(raw), step)]
 
 
-def _json(path: Path, line: str) -> dict[str, Any]:
+def _json(path: Address, line: str) -> dict[str, Any]:
     try:
         entry = json.loads(line)
     except ValueError:
@@ -393,7 +389,7 @@ def _json(path: Path, line: str) -> dict[str, Any]:
     return entry
 
 
-def _corrupt(path: Path, why: str) -> CheckpointCorruptError:
+def _corrupt(path: Address, why: str) -> CheckpointCorruptError:
     return CheckpointCorruptError(
         f"checkpoint file {path} cannot be used: {why}.",
         Either(

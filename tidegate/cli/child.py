@@ -7,12 +7,12 @@ import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import FrameType
 
 from tidegate.errors import StoppedError
 from tidegate.processes import end_group
 from tidegate.report import RunReport
+from tidegate.store import Address
 
 POLL_SECONDS = 0.2
 GRACE_SECONDS = 4.0
@@ -20,13 +20,13 @@ GRACE_SECONDS = 4.0
 
 
 def watch(
-    start: Callable[[], subprocess.Popen[bytes]], path: Path, show: Callable[[RunReport | None], None]
+    start: Callable[[], subprocess.Popen[bytes]], address: Address, show: Callable[[RunReport | None], None]
 ) -> tuple[int, RunReport | None]:
     """Start the job, show its report while it runs, and return its exit code and last report.
 
     Args:
         start: Starts the job as the leader of its own process group.
-        path: The file to which the job writes its report.
+        address: To which the job writes its report.
         show: Called several times a second with the current report; None while there is none.
 
     Raises:
@@ -36,7 +36,7 @@ def watch(
         process = start()
         try:
             while process.poll() is None and not signals:
-                show(RunReport.read(path))
+                show(RunReport.read(address))
                 time.sleep(POLL_SECONDS)
         finally:
             # Also after its normal end, because descendants may remain.
@@ -44,7 +44,7 @@ def watch(
             process.wait()
         if signals:
             raise StoppedError(signals[0])
-    report = RunReport.read(path)
+    report = RunReport.read(address)
     show(report)
     return process.returncode, report
 

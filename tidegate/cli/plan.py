@@ -88,7 +88,7 @@ def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Fl
         TidegateError: An error that would stop the whole run before its first batch.
     """
     layout = Layout.of(environment)
-    if (layout.lake / "lake.json").exists():
+    if layout.marker.exists():
         layout.open()
     for flow in flows:
         checkpoint.check_compatible(layout, resolved.flow(flow.name))

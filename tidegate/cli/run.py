@@ -96,7 +96,7 @@ def execute(environment: Environment, request: RunRequest) -> tuple[int, RunRepo
     layout = Layout.of(environment)
     layout.open()
     attempt_id, request_id = fresh_id("a"), request.write(layout)
-    log = AttemptPlace(layout, request.dag_id, request.run_key, attempt_id).folder / "driver.log"
+    log = Path(AttemptPlace(layout, request.dag_id, request.run_key, attempt_id).folder / "driver.log")
     with progress_view.viewer() as show:
         returned, report = child.watch(
             lambda: launch.start(environment, request, request_id, attempt_id, log),

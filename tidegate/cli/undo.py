@@ -12,7 +12,6 @@ from tidegate.advice import Command, Edit
 from tidegate.cli import console, project
 from tidegate.cli.run import attempt
 from tidegate.errors import RequestError
-from tidegate.folders import entries
 from tidegate.formatting import count
 from tidegate.layout import Layout
 from tidegate.place import PipelinePlace
@@ -84,11 +83,12 @@ def _pipeline_of(layout: Layout, run_id: str) -> str:
 
 def _print_keys(layout: Layout, request: RunRequest, flow: str) -> None:
     """Print some keys of the rows that were put back and left, from the file that the last attempt wrote."""
-    attempts = entries(PipelinePlace(layout, request.dag_id).reports / request.run_key)
-    files = [file for attempt in attempts if attempt.is_dir() for file in entries(attempt, f"undo-{flow}.json")]
+    run = PipelinePlace(layout, request.dag_id).reports / request.run_key
+    files = [run / attempt.name / f"undo-{flow}.json" for attempt in run.list() if attempt.is_folder]
+    files = [file for file in files if file.exists()]
     if not files:
         return
-    keys: dict[str, Any] = json.loads(files[-1].read_text(encoding="utf-8"))
+    keys: dict[str, Any] = json.loads(files[-1].read().data)
     for name, words in (
         ("put_back", "to put back" if request.dry_run else "put back"),
         ("left", "left, changed since"),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
-import stat
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -19,6 +18,7 @@ import pendulum
 
 from tidegate import formatting
 from tidegate.ops import store
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -70,7 +70,7 @@ class QueryProgress:
     """From the watermark to the start of the batch."""
 
     @classmethod
-    def from_spark(cls, progress: Mapping[str, Any], checkpoint: Path, **of_run: Any) -> Self:
+    def from_spark(cls, progress: Mapping[str, Any], checkpoint: Address, **of_run: Any) -> Self:
         """Convert Spark's progress.
 
         Args:
@@ -190,7 +190,7 @@ def _instant(text: str) -> datetime:
     return instant
 
 
-def _of_state(progress: Mapping[str, Any], checkpoint: Path) -> dict[str, Any]:
+def _of_state(progress: Mapping[str, Any], checkpoint: Address) -> dict[str, Any]:
     """The columns about state. A flow has one stateful operator; of several the numbers are added up."""
     operators = progress.get("stateOperators") or []
     if not operators:
@@ -210,13 +210,12 @@ def _of_state(progress: Mapping[str, Any], checkpoint: Path) -> dict[str, Any]:
     }
 
 
-def _size(folder: Path) -> int:
+def _size(folder: Address) -> int:
     """Bytes of all files in a folder; Spark may delete some meanwhile."""
     size = 0
-    for path in folder.rglob("*"):
+    for entry in folder.walk():
         with contextlib.suppress(FileNotFoundError):
-            status = path.stat()
-            size += status.st_size if stat.S_ISREG(status.st_mode) else 0
+            size += entry.size
     return size
 
 

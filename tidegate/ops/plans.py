@@ -14,13 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import pendulum
 
-from tidegate import atomic, json_codec
+from tidegate import json_codec
 from tidegate.alerting.facts import PlannedLag
 from tidegate.place import FlowPlace, PipelinePlace
+from tidegate.store import Address
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tidegate.status.lag import Lag
 
 MAX_LINES = 500
@@ -77,25 +76,23 @@ def _entry(lag: Lag) -> dict[str, Any]:
 def _plans(place: PipelinePlace) -> Iterator[_Plan]:
     """The recorded plans, the oldest first."""
     try:
-        text = place.plans.read_text(encoding="utf-8")
+        lines = place.plans.read().data.splitlines()
     except FileNotFoundError:
         return
-    for line in text.splitlines():
+    for line in lines:
         # An incomplete line was written when the disk was full.
         with contextlib.suppress(ValueError):
             yield json_codec.decode(line, _Plan)
 
 
-def _append(path: Path, flows: Mapping[str, Any] | None) -> None:
+def _append(address: Address, flows: Mapping[str, Any] | None) -> None:
     """Append a line. An I/O error is logged and does not fail the plan."""
     line = json_codec.encode(_Plan(at=pendulum.now("UTC"), flows=flows)) + "\n"
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with path.open("a", encoding="utf-8") as file:
-            file.write(line)
-        lines = path.read_text(encoding="utf-8").splitlines(keepends=True)
+        address.append(line.encode())
+        lines = address.read().data.splitlines(keepends=True)
         if len(lines) > 2 * MAX_LINES:
-            atomic.write_text(path, "".join(lines[-MAX_LINES:]))
+            address.put(b"".join(lines[-MAX_LINES:]))
     except OSError as error:
         log.warning(
             "the result of the plan could not be recorded for alerts: %s", error.strerror or type(error).__name__

@@ -11,13 +11,12 @@ import json
 import urllib.parse
 from contextlib import suppress
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
-from tidegate import atomic
 from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import SetupError, SourceError, SourceUnavailableError
 from tidegate.schema.ddl import Column
+from tidegate.store import Address
 
 HEADER_BYTES = 5
 """Length of the wire format's header: a zero byte and the id."""
@@ -47,7 +46,7 @@ class WriterSchema:
         )
 
 
-def fetch(registry: str, folder: Path, schema_id: int) -> WriterSchema | None:
+def fetch(registry: str, folder: Address, schema_id: int) -> WriterSchema | None:
     """The schema of an id; None when the registry has no such id.
 
     It is cached with the registry's address and fetched again when the address changes: an id is valid in one registry.
@@ -60,9 +59,9 @@ def fetch(registry: str, folder: Path, schema_id: int) -> WriterSchema | None:
         SourceUnavailableError: The registry does not answer, or answers 429 or 5xx. Transient.
         SourceError: The registry refuses the request, its response cannot be parsed, or the id had another schema before.
     """
-    path = folder / f"{schema_id}.json"
+    address = folder / f"{schema_id}.json"
     try:
-        cached = json.loads(path.read_text())
+        cached = json.loads(address.read().data)
     except FileNotFoundError:
         cached = None
     if cached is not None and (not registry or cached[_FROM] == _without_credentials(registry)):
@@ -82,7 +81,7 @@ def fetch(registry: str, folder: Path, schema_id: int) -> WriterSchema | None:
             f"{schema_id} of {cached[_FROM]}: ids are valid in one registry only.",
             Edit("set TIDEGATE_REGISTRY to the registry that the messages were written with", "setting"),
         )
-    atomic.write_text(path, json.dumps({**response, _FROM: _without_credentials(registry)}))
+    address.put(json.dumps({**response, _FROM: _without_credentials(registry)}).encode())
     return schema
 
 

@@ -16,6 +16,7 @@ from tidegate.report import BatchRecord, FlowReport, Verdict
 from tidegate.request import RunRequest
 from tidegate.resolution import ResolvedFlow
 from tidegate.spec import Flow, Pipeline
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -152,7 +153,7 @@ class FlowContext:
         return self.work.target(self)
 
     @property
-    def checkpoint(self) -> Path:
+    def checkpoint(self) -> Address:
         """Spark's checkpoint folder."""
         return self.place.checkpoint
 
@@ -179,7 +180,7 @@ class FlowContext:
     def refreshed(self, place: Place) -> FlowContext:
         """The flow with a new refresh of its checkpoint, whose folder makes it the current one after a crash as well."""
         context = replace(self, place=place)
-        context.checkpoint.mkdir(parents=True, exist_ok=True)
+        context.checkpoint.make_folder()
         self.report.refresh = place.refresh
         return context
 

@@ -19,7 +19,6 @@ from tidegate.errors import (
     NotDeliveredError,
     RefusedError,
 )
-from tidegate.folders import entries
 from tidegate.place import Place
 from tidegate.probes import delta
 from tidegate.quarantine import decision
@@ -227,20 +226,15 @@ def _check_target_exists(context: FlowContext, has_history: bool, transactions: 
 
 def _check_old_versions_finished(context: FlowContext) -> None:
     """Refuse a new checkpoint version while an earlier one has a half-written batch, which only its declaration can complete."""
-    versions = [version for version in entries(context.place.checkpoints, "v*") if version.is_dir()]
-    for path in (refresh for version in versions for refresh in entries(version)):
-        version, refresh = path.parent.name.removeprefix("v"), path.name
-        if path == context.checkpoint or not (version.isdigit() and refresh.isdigit()):
-            continue
-        old = context.place.of_version(int(version), int(refresh))
-        if _is_half_written(context, old):
+    for old in checkpoint.of_flow(context.place):
+        if old != context.place and _is_half_written(context, old):
             if context.kind.completed_by_target:
                 # A batch that only quarantine has is read again by the new version.
                 if _is_in_target(context, old):
                     _record_written(context, old)
                 continue
             try:
-                pending = progress.read(path).pending_batch
+                pending = progress.read(old.checkpoint).pending_batch
             except CheckpointCorruptError:
                 # Nothing can finish it, so that its rows are judged again.
                 context.report.notes.append(

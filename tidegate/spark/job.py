@@ -272,10 +272,10 @@ class _Job:
         """Write the traceback next to the report. It may quote data, so it is not logged."""
         if isinstance(error, TidegateError) and error.__cause__ is None:
             return
-        path = self.path.with_name(f"failure-{flow}.txt")
+        address = self.path.parent / f"failure-{flow}.txt"
         with contextlib.suppress(OSError):
-            path.write_text("".join(traceback.format_exception(error)))
-            log.error("%s: the traceback is in %s", flow, path)
+            address.put("".join(traceback.format_exception(error)).encode("utf-8", "backslashreplace"))
+            log.error("%s: the traceback is in %s", flow, address)
 
     def _measure_lag_after(self, resolved: ResolvedFlow, flow_report: FlowReport) -> None:
         from tidegate.status import lag

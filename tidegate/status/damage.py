@@ -15,6 +15,7 @@ from tidegate.probes import delta_history, delta_log
 from tidegate.spec import FileSource, KafkaSource
 from tidegate.status import evidence, proofs
 from tidegate.status.sources import tables
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -147,7 +148,7 @@ def _has_read_behind(path: Path, position: Position | None) -> bool:
     return readable is None or position.version > readable
 
 
-def _read_checkpoint(resolved: ResolvedFlow, folder: Path) -> progress.Progress:
+def _read_checkpoint(resolved: ResolvedFlow, folder: Address) -> progress.Progress:
     """The state of a checkpoint, of which all files that the next run needs are read.
 
     Raises:

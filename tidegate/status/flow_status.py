@@ -188,7 +188,7 @@ def gather(
 
     now = now or pendulum.now("UTC")
     layout = Layout.of(environment)
-    if (layout.lake / "lake.json").exists():
+    if layout.marker.exists():
         layout.open()
     readings = []
     for name, pipeline in pipelines:

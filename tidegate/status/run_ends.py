@@ -7,14 +7,12 @@ runs. A clock orders them, which may be set back: an attempt of the future was b
 from __future__ import annotations
 
 import heapq
-import os
 import re
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidegate import errors
@@ -26,6 +24,7 @@ from tidegate.report import RunReport
 from tidegate.request import RunRequest
 from tidegate.runs import RUNS
 from tidegate.status import freshness
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
@@ -44,7 +43,7 @@ _HANDOVER = timedelta(minutes=1)
 """A flow whose report says that it is running takes its lease first, and returns it last, within this time."""
 _LISTED_AGAIN = 60.0
 """Seconds after which all runs are listed again, for an old run that was cleared."""
-_listed: dict[Path, tuple[int, float, list[str]]] = {}
+_listed: dict[Address, tuple[int, float, list[str]]] = {}
 """By folder of reports: its modification time, when its runs were listed, and the newest of them."""
 _REQUEST = ".request.json"
 
@@ -80,7 +79,7 @@ def read(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) ->
         if request is not None and (request.dry_run or not RUNS[request.mode].increments):
             continue
         for flow, failure in _failures(pipeline, request, report, cause).items():
-            where = path.relative_to(layout.lake)
+            where = path.key
             if flow not in failures:
                 failures[flow] = f"{failure.rstrip('.')} ({where})" if failure is not None else None
                 if failure is not None and not has_end:
@@ -110,43 +109,41 @@ def read(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) ->
     }
 
 
-def may_start(attempt: Path, report: RunReport | None, now: datetime) -> bool:
+def may_start(attempt: Address, report: RunReport | None, now: datetime) -> bool:
     """Whether an attempt that reported no end, and holds no lease, may still be waiting, starting, or between two flows.
 
     Args:
         attempt: Its folder, or the file of a request that has no attempt yet.
     """
     quiet = _HANDOVER if report is not None and any(flow.state == "running" for flow in report.flows) else _QUIET
-    return abs(now - datetime.fromtimestamp(attempt.stat().st_mtime, UTC)) < quiet
+    return abs(now - datetime.fromtimestamp(attempt.stat().modified_ns / 1e9, UTC)) < quiet
 
 
-def _newest_runs(reports: Path, now: datetime) -> list[str]:
-    """The folders of the runs about which something was written last.
+def _newest_runs(reports: Address, now: datetime) -> list[str]:
+    """The names of the runs about which something was written last.
 
     Each of thousands of folders costs a system call, so they are listed again only after a new run, and once a minute.
     """
-    changed = reports.stat().st_mtime_ns
+    changed = reports.stat().modified_ns
     known = _listed.get(reports)
     if known is None or known[0] != changed or time.monotonic() - known[1] > _LISTED_AGAIN:
-        with os.scandir(reports) as entries:
-            runs = (entry for entry in entries if entry.is_dir())
-            latest = int((now + freshness.SKEW).timestamp() * 1_000_000_000)
-            times = ((entry.stat().st_mtime_ns, entry.path) for entry in runs)
-            newest = heapq.nlargest(_RUNS, times, key=lambda time: (time[0] <= latest, time))
-        known = _listed[reports] = (changed, time.monotonic(), [path for _, path in newest])
+        latest = int((now + freshness.SKEW).timestamp() * 1_000_000_000)
+        times = ((entry.modified_ns, entry.name) for entry in reports.list() if entry.is_folder)
+        newest = heapq.nlargest(_RUNS, times, key=lambda time: (time[0] <= latest, time))
+        known = _listed[reports] = (changed, time.monotonic(), [name for _, name in newest])
     return known[2]
 
 
-def _newest(reports: Path, now: datetime) -> list[tuple[Path, str | None]]:
+def _newest(reports: Address, now: datetime) -> list[tuple[Address, str | None]]:
     """The newest attempts, the newest first: each attempt's folder and the id of its request; a request without one is a file."""
     try:
         newest = _newest_runs(reports, now)
     except FileNotFoundError:
         return []
-    attempts: list[tuple[Path, str | None]] = []
+    attempts: list[tuple[Address, str | None]] = []
     latest = (now + freshness.SKEW).astimezone(UTC).strftime(_TIME)
     for run in newest:
-        names = filter(_NAME.fullmatch, (path.name for path in Path(run).iterdir()))
+        names = filter(_NAME.fullmatch, (entry.name for entry in (reports / run).list()))
         request = None
         last = ""
         for last in sorted(names, key=partial(_order, latest=latest)):
@@ -154,9 +151,9 @@ def _newest(reports: Path, now: datetime) -> list[tuple[Path, str | None]]:
                 # A run that is cleared has several.
                 request = last.removesuffix(_REQUEST)
             else:
-                attempts.append((Path(run, last), request))
+                attempts.append((reports / run / last, request))
         if last.endswith(_REQUEST):
-            attempts.append((Path(run, last), request))
+            attempts.append((reports / run / last, request))
     return sorted(attempts, key=lambda attempt: _order(attempt[0].name, latest), reverse=True)
 
 
@@ -170,16 +167,16 @@ def _order(name: str, latest: str) -> tuple[bool, str, bool]:
     return time <= latest, time, not name.endswith(_REQUEST)
 
 
-def _report(attempt: Path) -> tuple[RunReport | None, str | None]:
+def _report(attempt: Address) -> tuple[RunReport | None, str | None]:
     """The report of an attempt, if there is one, and what failed apart from its flows."""
     try:
-        report = RunReport.read(attempt / "report.json") if attempt.is_dir() else None
+        report = RunReport.read(attempt / "report.json")
     except TidegateError as error:
         return None, f"the report of the last run cannot be read: {error.message}"
     return report, _described(report.error) if report is not None and report.error is not None else None
 
 
-def _request(layout: Layout, pipeline: Pipeline, attempt: Path, request_id: str | None) -> RunRequest | None:
+def _request(layout: Layout, pipeline: Pipeline, attempt: Address, request_id: str | None) -> RunRequest | None:
     try:
         return None if request_id is None else RunRequest.read(layout, pipeline.name, attempt.parent.name, request_id)
     except TidegateError:
@@ -262,16 +259,16 @@ _ENDS = {
 def attempts(place: PipelinePlace, run_key: str, now: datetime) -> list[Attempt]:
     """The attempts of one run, the newest first."""
     folder = place.reports / run_key
-    reports: list[tuple[datetime | None, Path, RunReport | None]] = []
-    for path in folder.iterdir() if folder.is_dir() else ():
-        if path.is_dir():
-            report, _ = _report(path)
+    reports: list[tuple[datetime | None, str, RunReport | None]] = []
+    for entry in folder.list():
+        if entry.is_folder:
+            report, _ = _report(folder / entry.name)
             started_at = datetime.fromisoformat(report.started_at) if report is not None else None
-            reports.append((started_at, path, report))
-    newest_first = sorted(reports, key=lambda each: _begin(each[0], each[1].name, now), reverse=True)
+            reports.append((started_at, entry.name, report))
+    newest_first = sorted(reports, key=lambda each: _begin(each[0], each[1], now), reverse=True)
     return [
-        Attempt(id=path.name, report=report, end=_end(place, path, report, now, newest=number == 0))
-        for number, (_, path, report) in enumerate(newest_first)
+        Attempt(id=name, report=report, end=_end(place, folder / name, report, now, newest=number == 0))
+        for number, (_, name, report) in enumerate(newest_first)
     ]
 
 
@@ -281,7 +278,7 @@ def _begin(started_at: datetime | None, name: str, now: datetime) -> tuple[bool,
 
 
 def _end(
-    place: PipelinePlace, path: Path, report: RunReport | None, now: datetime, *, newest: bool
+    place: PipelinePlace, path: Address, report: RunReport | None, now: datetime, *, newest: bool
 ) -> Literal["reported", "running", "unknown", "crashed"]:
     if report is not None and report.ended_at is not None:
         return "reported"

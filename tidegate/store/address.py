@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import BinaryIO
 
+from tidegate.store.local import LocalStore
 from tidegate.store.store import Content, Entry, Store, below
 
 
@@ -16,6 +18,11 @@ class Address:
 
     store: Store
     key: str = ""
+
+    @classmethod
+    def local(cls, path: Path) -> Address:
+        """A local file or folder, as a key in the folder that it is in."""
+        return cls(LocalStore(path.parent), path.name)
 
     def __truediv__(self, key: str) -> Address:
         return Address(self.store, below(self.key, key))
@@ -83,6 +90,10 @@ class Address:
     def delete_folder(self) -> None:
         """As `Store.delete_folder`."""
         self.store.delete_folder(self.key)
+
+    def make_folder(self) -> None:
+        """As `Store.make_folder`."""
+        self.store.make_folder(self.key)
 
     def move(self, target: Address) -> None:
         """As `Store.move`; both are in one store."""

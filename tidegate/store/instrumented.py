@@ -94,6 +94,10 @@ class InstrumentedStore(Store):
         """A request."""
         self._request("delete_folder", key, lambda: self.store.delete_folder(key))
 
+    def make_folder(self, key: str) -> None:
+        """A request."""
+        self._request("make_folder", key, lambda: self.store.make_folder(key))
+
     def move(self, source: str, target: str) -> None:
         """A request, of the source."""
         self._request("move", source, lambda: self.store.move(source, target))

@@ -101,7 +101,7 @@ class LocalStore(Store):
     def append(self, key: str, line: bytes) -> None:
         """Appends with one system call."""
         path = self._file(key)
-        _create_folder(path)
+        _create_folder(path.parent)
         with accessing(path, "write"), path.open("ab", buffering=0) as file:
             if (written := file.write(line)) != len(line):
                 raise OSError(errno.ENOSPC, f"only {written} of {len(line)} bytes were written", str(path))
@@ -122,6 +122,10 @@ class LocalStore(Store):
                 folder.rename(hidden)
                 shutil.rmtree(hidden)
 
+    def make_folder(self, key: str) -> None:
+        """Makes it."""
+        _create_folder(self._file(key))
+
     def move(self, source: str, target: str) -> None:
         """Renames."""
         checked_move(source, target)
@@ -130,7 +134,7 @@ class LocalStore(Store):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(after))
         if not before.exists():
             raise missing(str(before))
-        _create_folder(after)
+        _create_folder(after.parent)
         before.rename(after)
 
     def list(self, key: str = "") -> list[Entry]:
@@ -188,7 +192,7 @@ def _lock(descriptor: int) -> bool:
 @contextlib.contextmanager
 def _temporary(path: Path, data: bytes, temporary: Path | None = None) -> Iterator[Path]:
     """A whole file of its own beside a path, which is gone afterwards: it has the path's name, or is removed."""
-    _create_folder(path)
+    _create_folder(path.parent)
     # The random number tells processes of different machines apart.
     temporary = temporary or path.with_name(f".{path.name}.{os.getpid()}-{random.getrandbits(64)}.tmp")
     try:
@@ -211,12 +215,11 @@ def _naming(path: Path, operation: str) -> Iterator[None]:
         raise
 
 
-def _create_folder(path: Path) -> None:
-    """Create the folder of a file."""
+def _create_folder(folder: Path) -> None:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=True, exist_ok=True)
     except FileExistsError:
-        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path)) from None
+        raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder)) from None
 
 
 @contextlib.contextmanager

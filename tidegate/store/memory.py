@@ -63,6 +63,12 @@ class MemoryStore(Store):
             for each in self._below(checked(key)):
                 del self._keys[each]
 
+    def make_folder(self, key: str) -> None:
+        """Sets a key that is not listed."""
+        with self._lock:
+            self._expect_folder(checked(key))
+            self._keys.setdefault(f"{key}/", (b"", time.time_ns()))
+
     def move(self, source: str, target: str) -> None:
         """Renames the keys at once."""
         checked_move(source, target)
@@ -80,7 +86,7 @@ class MemoryStore(Store):
         with self._lock:
             self._expect_folder(checked(key, of_folder=True))
             start = len(key) + 1 if key else 0
-            names = sorted({each[start:].partition("/")[0] for each in self._below(key)})
+            names = sorted({each[start:].partition("/")[0] for each in self._below(key)} - {""})
             return [self.stat(below(key, name)) for name in names]
 
     def stat(self, key: str) -> Entry:

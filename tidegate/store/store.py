@@ -66,8 +66,8 @@ class Store(ABC):
     """Contents by keys.
 
     A key is one or more names with ``/`` between them, none of them empty, ``.`` or ``..``. Keys form a tree: a key with keys below it
-    (a folder) has no content of its own. Folders are not made and not removed by themselves; whether one without keys is listed is not
-    defined. The empty key is the folder of all keys.
+    (a folder) has no content of its own. Folders need not be made; whether one whose last key was deleted is still listed is
+    not defined. The empty key is the folder of all keys.
 
     **Errors.** A key that does not exist is FileNotFoundError, in each operation that needs it. Whatever else the storage refuses is an
     OSError that names the key's address, and says with `tidegate.errors.classification` whether another attempt may succeed. So what cannot
@@ -122,6 +122,13 @@ class Store(ABC):
 
         A local store deletes all at once: after an interruption the folder is whole or gone. An object store deletes one key after the
         other, and an interruption leaves some: the next call deletes them.
+        """
+
+    @abstractmethod
+    def make_folder(self, key: str) -> None:
+        """Make a folder without keys, for a program that expects one, or as a sign that something begins; nothing if it exists.
+
+        Only such a folder is sure to be listed. An object store writes an empty object with the name ``<key>/``, as S3A does.
         """
 
     @abstractmethod

@@ -175,7 +175,7 @@ def _set_status(lake: Lake) -> None:
     read = lake.land("flights/2026-11-15.csv", lines)
     lake.land("flights/2026-11-17.csv", lines)
     bronze, silver, gold = (
-        Checkpoint(Place(lake.layout, "flights", flow.name, 1, 0).checkpoint) for flow in pipeline.flows
+        Checkpoint(Path(Place(lake.layout, "flights", flow.name, 1, 0).checkpoint)) for flow in pipeline.flows
     )
     for each in (bronze, silver, gold):
         each.folder.mkdir(parents=True)
@@ -189,4 +189,4 @@ def _set_status(lake: Lake) -> None:
         "suite_fingerprint": fingerprints.suite_fingerprint(PROJECT / "expectations/flights/silver.json"),
         "code_fingerprint": fingerprints.code_fingerprint(PROJECT / "spark_jobs/flights.py"),
     }
-    REFUSAL.path(Place(lake.layout, "flights", "silver", 1, 0)).write_text(json.dumps(refusal))
+    Path(REFUSAL.path(Place(lake.layout, "flights", "silver", 1, 0))).write_text(json.dumps(refusal))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from datetime import UTC, date, datetime, timedelta
 from html import unescape
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pytest
@@ -279,7 +280,7 @@ def test_the_page_of_a_run_shows_its_attempts_and_links_to_spark(client: Client,
 
 def test_an_unreadable_report_does_not_break_the_page_of_a_run(client: Client, lake: Lake) -> None:
     lake.report("manual__1")
-    [torn] = PipelinePlace(lake.layout, "flights").reports.glob("*/a1/report.json")
+    [torn] = Path(PipelinePlace(lake.layout, "flights").reports).glob("*/a1/report.json")
     torn.write_text('{"format": 1, "flo')
     answer = client().get("/tidegate/pipelines/flights/runs/manual__1")
     assert answer.status_code == 200

@@ -279,8 +279,8 @@ def test_no_replay_begins_while_a_batch_is_half_written(timed: Callable[..., Flo
         replay_entries(context, Selection())
 
     run(context, 0, (1.0, [record(1, 0), record(2, None)]))
-    (context.checkpoint / "commits").mkdir()
-    (context.checkpoint / "commits" / "0").write_text("v1\n{}")
+    Path(context.checkpoint / "commits").mkdir()
+    Path(context.checkpoint / "commits" / "0").write_text("v1\n{}")
     replay_entries(context, Selection(rule="none"))
 
 

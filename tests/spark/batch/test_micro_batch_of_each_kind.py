@@ -81,12 +81,12 @@ def list_files(context: FlowContext, batch_id: int, *files: Path) -> None:
     """Write the log of the file source, as Spark does before it plans the batch."""
     plan_batch(context, batch_id, {"logOffset": batch_id})
     log = context.checkpoint / "sources" / "0" / str(batch_id)
-    log.parent.mkdir(parents=True, exist_ok=True)
+    Path(log.parent).mkdir(parents=True, exist_ok=True)
     listed = [
         json.dumps({"path": file.as_uri(), "timestamp": file.stat().st_mtime_ns // 1_000_000, "batchId": batch_id})
         for file in files
     ]
-    log.write_text("\n".join(["v1", *listed]))
+    Path(log).write_text("\n".join(["v1", *listed]))
 
 
 def test_the_ledger_line_of_a_replay_has_the_kind_replay(latest: Callable[..., FlowContext]) -> None:

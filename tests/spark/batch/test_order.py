@@ -6,6 +6,7 @@ import json
 import random
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,8 +24,6 @@ from tidegate.spark.batch.rows import split_rows
 from tidegate.spec import Table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.jvm
@@ -124,9 +123,9 @@ def test_of_files_with_equal_times_the_one_with_the_higher_number_is_newer(
     checkpoint.write_sidecar(context.layout, context.pipeline, context.flow)
     if earlier:
         path = SIDECAR.path(Place(context.layout, "orders", context.flow.name, 1, 0))
-        written = json.loads(path.read_text())
+        written = json.loads(Path(path).read_text())
         assert written.pop("paths_by_numbers") is True
-        path.write_text(json.dumps(written))
+        Path(path).write_text(json.dumps(written))
     lines = [json.dumps({"id": 1, "at": 1, "amount": number}) for number in (9, 10)]
     feed = flow_context.landed(spark, *lines).withColumn(
         "_path", F.concat(F.lit("file:///orders/part-"), F.get_json_object("line", "$.amount"), F.lit(".json"))

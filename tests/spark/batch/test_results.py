@@ -58,7 +58,7 @@ def ids(payments: Payments, rows: list[tuple[Any, ...]]) -> list[str]:
     plan_batch(context, 0)
     path = context.checkpoint / "offsets" / "0"
     # No position, of heartbeats and of rows.
-    path.write_text("\n".join([*path.read_text().split("\n")[:2], "-", "-"]))
+    Path(path).write_text("\n".join([*Path(path).read_text().split("\n")[:2], "-", "-"]))
     split = results.split_results(
         context, payments.spark.createDataFrame(rows, COLUMNS), 0, StateMetrics(operators=1, dropped=0, rows=0, bytes=0)
     )
@@ -87,9 +87,9 @@ def test_a_checkpoint_version_of_an_earlier_release_keeps_its_ids(spark: SparkSe
     context = payments.context()
     checkpoint.write_sidecar(context.layout, context.pipeline, context.flow)
     path = SIDECAR.path(Place(context.layout, "orders", context.flow.name, 1, 0))
-    written = json.loads(path.read_text())
+    written = json.loads(Path(path).read_text())
     assert written.pop("exact_ids") is True
-    path.write_text(json.dumps(written))
+    Path(path).write_text(json.dumps(written))
     row = near(random.Random(1), None)
     [expected] = (
         spark.createDataFrame([row], COLUMNS).select(F.sha2(F.to_json(F.struct("*")), 256).alias("id")).collect()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -32,8 +33,8 @@ def measuring(latest: Open, *statistics: Statistic, **more: Any) -> FlowContext:
 def process(context: FlowContext, batch_id: int, *rows: tuple[Any, ...]) -> None:
     plan_batch(context, batch_id)
     micro_batch.process(context, changes(context.spark, ORDERS, *rows), batch_id)
-    (context.checkpoint / "commits").mkdir(exist_ok=True)
-    (context.checkpoint / "commits" / str(batch_id)).write_text("v1\n{}")
+    Path(context.checkpoint / "commits").mkdir(exist_ok=True)
+    Path(context.checkpoint / "commits" / str(batch_id)).write_text("v1\n{}")
 
 
 def orders(first: int, number: int) -> list[tuple[int, int, int]]:

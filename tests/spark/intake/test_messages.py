@@ -17,6 +17,7 @@ from tidegate.schema import registry_schemas
 from tidegate.schema.ddl import Column
 from tidegate.spark.intake.parse import Parsed, parse
 from tidegate.spec import KafkaSource, ValueFormat, debezium
+from tidegate.store import Address
 
 pytestmark = pytest.mark.jvm
 
@@ -52,7 +53,9 @@ def parsed(
     rows = [(str(number), b"k", value, "t", 0, number, AT, AT) for number, value in enumerate(values)]
     source = source or KafkaSource(topic="t", schema=SCHEMA, format=kind)
     return parse(
-        spark.createDataFrame(rows, bronze), source, lookup=partial(registry_schemas.fetch, registry.address, folder)
+        spark.createDataFrame(rows, bronze),
+        source,
+        lookup=partial(registry_schemas.fetch, registry.address, Address.local(folder)),
     )
 
 

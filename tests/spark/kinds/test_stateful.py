@@ -287,7 +287,7 @@ def test_lost_or_changed_state_is_named_and_a_new_version_makes_it_again(spark: 
 
     with pytest.raises(StateSchemaChangedError, match="raise checkpoint_version"):
         payments.run(transform=counted)
-    for file in (payments.context().checkpoint / "state").rglob("*.changelog"):
+    for file in Path(payments.context().checkpoint / "state").rglob("*.changelog"):
         file.unlink()
     with pytest.raises(StateLostError, match="Restore the checkpoint"):
         payments.run()
@@ -305,13 +305,15 @@ def test_a_lost_file_of_a_snapshot_is_replaced_by_the_changes_and_without_them_n
     state = payments.context().checkpoint / "state"
 
     def snapshot_is_stored(_context: object) -> None:
-        wait_until(lambda: len(list(state.rglob("*.zip"))) == 2, "maintenance stores a snapshot of both partitions")
+        wait_until(
+            lambda: len(list(Path(state).rglob("*.zip"))) == 2, "maintenance stores a snapshot of both partitions"
+        )
 
     def lose(names: str) -> None:
         # A process that runs on has the state in memory, the next one has not.
         jvm: Any = spark._jvm
         jvm.org.apache.spark.sql.execution.streaming.state.StateStore.stop()
-        lost = list(state.rglob(names))
+        lost = list(Path(state).rglob(names))
         assert lost
         for file in lost:
             file.unlink()

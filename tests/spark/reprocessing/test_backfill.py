@@ -221,7 +221,7 @@ def test_a_backfill_applies_the_new_code_to_the_window_only_and_once_per_request
     assert (line.read, line.filtered) == (4, {"no_order_1": 2})
     stored = pending_work.read(context, 0, backfill.Backfill)
     assert (stored.done, stored.requested_by, stored.window) == (True, "ada", dataclasses.asdict(FIRST_DAYS))
-    assert [path.name for path in pending_work.folder(context).iterdir()] == ["0.json"], "the keys are deleted"
+    assert [path.name for path in Path(pending_work.folder(context)).iterdir()] == ["0.json"], "the keys are deleted"
     assert [row["_order"]["at"] for row in orders.table(context.live) if row["id"] == 2] == [2]
 
     retried = silver(place, clean, request_id=request)
@@ -262,7 +262,7 @@ def test_a_backfill_that_deletes_too_many_rows_is_refused_until_exactly_that_num
     assert (dry.report.impact, dry.report.batches, commits(place)) == (loss, [], before), "nothing was written"
     assert any("--accept silver:deleted=1" in note for note in dry.report.notes)
     sample = AttemptPlace(dry.layout, "orders", dry.run_key, dry.attempt).sample("silver")
-    assert json.loads(sample.read_text()) == {"deleted": ['{"id":1}'], "changed": ['{"id":2}', '{"id":5}']}
+    assert json.loads(Path(sample).read_text()) == {"deleted": ['{"id":1}'], "changed": ['{"id":2}', '{"id":5}']}
     for accept in ((), ("silver:deleted=2",)):
         refused = limited(place, new_code, accept=accept)
         with pytest.raises(RewriteRefusedError) as raised:
@@ -521,7 +521,7 @@ def test_rows_without_a_key_because_the_transform_raises_leave_the_table_only_if
     assert amounts(later) == {number: amount for number, amount in before.items() if number != 2}
     (entry,) = orders.table(later.quarantine)
     assert (json.loads(entry["record"])["id"], entry["rules"]) == (2, ["transform_error(DIVIDE_BY_ZERO)"])
-    assert [path.name for path in pending_work.folder(later).iterdir()] == ["0.json"]
+    assert [path.name for path in Path(pending_work.folder(later)).iterdir()] == ["0.json"]
 
     corrected = silver(place, clean)
     backfill.backfill(corrected, FIRST_DAYS)

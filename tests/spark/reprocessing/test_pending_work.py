@@ -48,7 +48,7 @@ def test_a_refresh_opens_when_the_half_written_backfill_of_its_checkpoint_is_fin
     finished = []
 
     def run(of: FlowContext, pending: backfill.Backfill) -> None:
-        finished.append((of.place.refresh, [path.name for path in context.checkpoint.parent.iterdir()]))
+        finished.append((of.place.refresh, [path.name for path in Path(context.checkpoint.parent).iterdir()]))
         pending_work.write(of, dataclasses.replace(pending, done=True))
 
     monkeypatch.setattr(backfill, "_run", run)
@@ -111,7 +111,7 @@ def test_what_an_earlier_release_stored_is_read_and_written_with_the_same_bytes(
     stored = WINDOWS.read_as(kept, 0, kind)
     assert stored is not None
     WINDOWS.write(copied, 0, stored)
-    assert WINDOWS.path(copied, 0).read_bytes() == WINDOWS.path(kept, 0).read_bytes()
+    assert Path(WINDOWS.path(copied, 0)).read_bytes() == Path(WINDOWS.path(kept, 0)).read_bytes()
 
 
 def test_an_undo_of_an_earlier_release_is_read_and_written_with_the_same_bytes(tmp_path: Path) -> None:
@@ -119,7 +119,7 @@ def test_an_undo_of_an_earlier_release_is_read_and_written_with_the_same_bytes(t
     stored = UNDO.read_as(kept, undo.Undo)
     assert stored is not None
     UNDO.write(copied, stored)
-    assert UNDO.path(copied).read_bytes() == UNDO.path(kept).read_bytes()
+    assert Path(UNDO.path(copied)).read_bytes() == Path(UNDO.path(kept)).read_bytes()
 
 
 JOBS: dict[str, pending_work.Job] = {

@@ -31,7 +31,7 @@ def shown(payments: Payments, *keys: str, limit: int = 20) -> StoredState:
 
 def files(payments: Payments) -> dict[str, int]:
     checkpoint = payments.context().checkpoint
-    return {str(path): path.stat().st_mtime_ns for path in checkpoint.rglob("*")}
+    return {str(path): path.stat().st_mtime_ns for path in Path(checkpoint).rglob("*")}
 
 
 def rows(table: StateTable) -> list[dict[str, Any]]:

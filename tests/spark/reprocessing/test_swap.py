@@ -276,8 +276,8 @@ def position(context: FlowContext, batch_id: int, version: int, *, of_snapshot: 
 
 def committed(context: FlowContext, batch_id: int) -> None:
     path = context.checkpoint / "commits" / str(batch_id)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("v1\n{}")
+    Path(path.parent).mkdir(parents=True, exist_ok=True)
+    Path(path).write_text("v1\n{}")
 
 
 def replaced_at_two(spark: SparkSession, folder: Path) -> FlowContext:
@@ -325,7 +325,7 @@ def test_a_replacement_of_a_joined_source_of_which_nothing_was_read_is_detected(
         orders.write_table(context.source_table, "id int", (1,))
         vector.note_starts(context.place, {"silver.latest": 0, "silver.orders": began})
         position(context, 0, 3)
-        with (context.checkpoint / "offsets" / "0").open("a") as offsets:
+        with Path(context.checkpoint / "offsets" / "0").open("a") as offsets:
             offsets.write("\n-")
         past[began] = swap.is_past_replacement(context)
 

@@ -176,7 +176,9 @@ def test_a_backfill_is_undone_where_its_rows_are_still_what_it_made_and_gold_fol
     (recorded,) = undo_lines(done)
     assert (recorded["undoes"], recorded["run_key"]) == (run_key("b1"), run_key("u1"))
     assert (recorded["requested_by"], recorded["mode"], recorded["target_version"]) == ("ada", "undo", version + 1)
-    listed = json.loads(AttemptPlace(done.layout, "orders", run_key("u1"), "a1").undone_keys("silver").read_text())
+    listed = json.loads(
+        Path(AttemptPlace(done.layout, "orders", run_key("u1"), "a1").undone_keys("silver")).read_text()
+    )
     assert (listed["put_back"], listed["left"]) == ([{"id": 1}, {"id": 2}], [{"id": 5}])
     assert any("1 row of silver.orders changed after run" in note for note in done.report.notes)
     run_flow(context_of(place, orders.GOLD, daily))
@@ -322,7 +324,7 @@ def test_the_rows_of_a_record_with_an_entry_are_put_back_or_left_together_also_a
         with pytest.raises(Exception, match="ConnectionError"):
             undo_as("u1", legs_of(place), "b1")
     assert states(legs_of(place)) == {2: "replayed", 4: "open"}
-    (left,) = json.loads(UNDO.path(FlowPlace(legs_of(place).layout, "orders", "latest")).read_text())["left"]
+    (left,) = json.loads(Path(UNDO.path(FlowPlace(legs_of(place).layout, "orders", "latest"))).read_text())["left"]
     (entry,) = (row for row in orders.table(legs_of(place).quarantine) if row["state"] == "replayed")
     assert left == entry["_row_id"], "decided before the first write"
     done = run_as("next", legs_of(place))
@@ -332,7 +334,9 @@ def test_the_rows_of_a_record_with_an_entry_are_put_back_or_left_together_also_a
     counts = [(line.groups, line.deleted, line.unchanged, line.quarantined) for line in done.report.batches]
     assert counts == [(4, 2, 2, 1)]
     assert [(line.groups, line.deleted, line.unchanged, line.quarantined) for line in tried.report.batches] == counts
-    listed = json.loads(AttemptPlace(done.layout, "orders", run_key("u1"), "a1").undone_keys("latest").read_text())
+    listed = json.loads(
+        Path(AttemptPlace(done.layout, "orders", run_key("u1"), "a1").undone_keys("latest")).read_text()
+    )
     assert listed["left"] == [{"id": 2, "leg": 1}, {"id": 2, "leg": 2}]
     assert any(note.startswith("1 row left with them") for note in done.report.notes)
 

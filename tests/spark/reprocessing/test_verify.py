@@ -256,7 +256,7 @@ def test_batches_that_changed_no_row_count_as_read(place: Path) -> None:
     by_hand(bronze).delete("line LIKE '%\"id\": 6%'", commit_properties=orders.by_writer(bronze.live))
     run_flow(silver(place))
     backfill_as("b1", silver(place))
-    for file in (silver(place).checkpoint / "offsets").glob("*0*"):
+    for file in Path(silver(place).checkpoint / "offsets").glob("*0*"):
         # Spark removes the files of a batch that is older than the last hundred.
         file.unlink()
 

@@ -106,12 +106,12 @@ def check(
     Raises:
         RewriteRefusedError: It exceeds a limit, and the request does not accept that number.
     """
-    layout, flow, impact = context.layout, context.flow.name, measured.impact
+    flow, impact = context.flow.name, measured.impact
     context.report.impact = impact
     if measured.sample:
         path = context.attempt_place.sample(flow)
         json_codec.write(path, measured.sample)
-        context.report.notes.append(f"keys of some of these rows: {path.relative_to(layout.lake)} in the lake")
+        context.report.notes.append(f"keys of some of these rows: {path.key} in the lake")
     context.run.publish()
     limits = context.pipeline.rewrite_limits_of(context.flow)
     if context.flow.keeps_rows:

@@ -83,7 +83,7 @@ class SchemaChanges:
 
     def parse(self, feed: DataFrame) -> DataFrame:
         """Parse bronze rows into typed rows; see `tidegate.spark.intake.parse.parse`."""
-        folder = self.context.place.of_pipeline.ops("schemas")
+        folder = self.context.place.of_pipeline.schemas
         lookup = functools.partial(registry_schemas.fetch, self.context.stores.registry, folder)
         # Without a registry, JSON is read without looking at schema ids; Avro cannot be read without its schema.
         uses_schema_ids = self.context.stores.registry or self.bronze.needs_registry(self.source)

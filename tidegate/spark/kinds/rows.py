@@ -22,10 +22,9 @@ from tidegate.spark.intake import parse, source_records, sources, whole_commits
 from tidegate.spark.kinds.kind import Kind, Sides
 from tidegate.spark.lake import tables
 from tidegate.status import idle
+from tidegate.store import Address
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
 
     from tidegate.spark.batch.split import Split
@@ -106,7 +105,7 @@ def source_rows(context: FlowContext, keys: DataFrame, pending: Backfill) -> Dat
     return parse.of_changes(feed, context.resolved.source_keys, ids, "left_semi")
 
 
-def _raising_path(context: FlowContext, pending: Backfill) -> Path:
+def _raising_path(context: FlowContext, pending: Backfill) -> Address:
     return WINDOWS.folder(context.place) / f"{pending.number}.raising"
 
 

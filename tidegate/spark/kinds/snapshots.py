@@ -43,7 +43,7 @@ def _read_stream(context: FlowContext) -> DataFrame:
     if candidates.newest is not None:
         snapshots.announce(context.place, candidates.newest.name, candidates.files)
     folder = snapshots.SNAPSHOTS.folder(context.place)
-    folder.mkdir(parents=True, exist_ok=True)
+    folder.make_folder()
     return context.spark.readStream.format("text").option("maxFileAge", "3650000d").load(str(folder))
 
 

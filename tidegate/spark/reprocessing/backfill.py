@@ -12,8 +12,8 @@ backfill first.
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-import shutil
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -24,7 +24,6 @@ import pendulum
 from tidegate import json_codec
 from tidegate.checkpoints import checkpoint
 from tidegate.checkpoints.pending_jobs import last_window
-from tidegate.folders import entries
 from tidegate.impact import Impact
 from tidegate.spark.batch import groups, micro_batch, quarantine, rewrite, transform_errors
 from tidegate.spark.batch.split import Decision, check_balance
@@ -32,11 +31,10 @@ from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import pending_work, swap
 from tidegate.spark.reprocessing.pending_work import PendingWork
+from tidegate.store import Address
 from tidegate.window import Window
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.spark.batch.split import Split
@@ -252,10 +250,11 @@ def _write_keys(context: FlowContext, window: Window | None, pending: Backfill) 
 
 def _remove_files(context: FlowContext, number: int) -> None:
     """Remove the keys, and what the kind of the flow stored beside them."""
-    for path in entries(pending_work.folder(context), f"{number}.*"):
-        if path.is_dir():
-            shutil.rmtree(path, ignore_errors=True)
+    for entry in pending_work.folder(context).list():
+        if entry.is_folder and entry.name.startswith(f"{number}."):
+            with contextlib.suppress(OSError):
+                (pending_work.folder(context) / entry.name).delete_folder()
 
 
-def _keys_path(context: FlowContext, number: int) -> Path:
+def _keys_path(context: FlowContext, number: int) -> Address:
     return pending_work.folder(context) / f"{number}.keys"

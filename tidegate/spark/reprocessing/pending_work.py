@@ -17,10 +17,9 @@ from tidegate.spark.batch import ledger, micro_batch
 from tidegate.spark.batch.split import check_not_ahead, last_batches
 from tidegate.spark.batch.work import Work
 from tidegate.spark.lake import tables
+from tidegate.store import Address
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tidegate.spark.context import FlowContext
 
 
@@ -147,6 +146,6 @@ def record_superseded(context: FlowContext, work: PendingWork) -> None:
                 context.report.notes.append(note)
 
 
-def folder(context: FlowContext) -> Path:
+def folder(context: FlowContext) -> Address:
     """The folder of the flow's files, and of the keys of its backfills."""
     return WINDOWS.folder(context.place)

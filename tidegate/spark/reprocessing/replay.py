@@ -44,6 +44,7 @@ from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import pending_work, undo
 from tidegate.spark.reprocessing.pending_work import Job
 from tidegate.spec import FileSource
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -228,7 +229,7 @@ def claim(context: FlowContext, selection: Selection, *, number: int, first: int
     return created
 
 
-def _claims_file(context: FlowContext) -> Path:
+def _claims_file(context: FlowContext) -> Address:
     return RunPlace(context.layout, context.pipeline.name, context.request.run_key).claims(context.request.request_id)
 
 

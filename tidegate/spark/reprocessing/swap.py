@@ -12,7 +12,6 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tidegate import atomic
 from tidegate.advice import Command
 from tidegate.checkpoints import checkpoint, progress, vector
 from tidegate.ops.ledger import rows_read
@@ -21,6 +20,7 @@ from tidegate.spark.batch import ledger, proofs, quarantine, rewrite
 from tidegate.spark.batch.work import Staged, Stream
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables, writes
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -106,7 +106,7 @@ def finish(context: FlowContext, seconds: float = 0.0) -> FlowContext:
         ledger.record_batch(context, record)
         context.record_batch(record)
     # With those of earlier refreshes that were refused: nothing reads them again.
-    atomic.remove_folder(folder.parent)
+    Address.local(folder.parent).delete_folder()
     return context.doing(Stream())
 
 

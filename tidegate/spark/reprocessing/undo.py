@@ -241,7 +241,7 @@ def _report_rows(context: FlowContext, pending: Undo, state: DataFrame, counts: 
     if changed := counts.get("changed", 0):
         context.report.notes.append(
             f"{count(changed, 'row')} of {context.flow.target.name} changed after run {pending.undoes} and left as they are; "
-            f"their keys: {path.relative_to(context.layout.lake)}"
+            f"their keys: {path.key}"
         )
     if kept := counts.get("kept", 0):
         context.report.notes.append(

@@ -6,7 +6,8 @@ import importlib
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidegate.folders import entries
+from tidegate.checkpoints import checkpoint
+from tidegate.folders import numbers
 from tidegate.formatting import approximate, count
 from tidegate.formatting import size as size_told
 from tidegate.probes import delta
@@ -101,9 +102,7 @@ def _has_read(place: Place, target: Path) -> bool:
     """Whether a landing flow has its table, or any checkpoint of it has planned a batch."""
     if delta.current_version(target) is not None:
         return True
-    versions = entries(place.checkpoints, "v*")
-    refreshes = [path for version in versions if version.is_dir() for path in entries(version) if path.is_dir()]
-    return any(entry.name.isdecimal() for refresh in refreshes for entry in entries(refresh / "offsets"))
+    return any(numbers(each.checkpoint / "offsets") for each in checkpoint.of_flow(place))
 
 
 @dataclass(frozen=True, kw_only=True)

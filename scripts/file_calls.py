@@ -1,0 +1,174 @@
+"""Refuses calls on files outside of `tidegate.store`, through which the platform reads and writes lake and landing zones.
+
+``python scripts/file_calls.py`` checks the modules of the platform, lists the calls, and then exits with 1. It knows no types: `stat`,
+`exists` and `open` are also operations of a store, and count as calls on files only where the module names ``Path``, and not of what is
+called an address, a store or a root.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+ELSEWHERE = {
+    "tidegate/store/": "the store itself",
+    "tidegate/testing/": "tests of users, on local folders",
+    "tidegate/runtime/": "the installation of Java, jars and archives",
+    "tidegate/cli/draft.py": "templates of the package",
+    "tidegate/cli/expectations.py": "suites of the project",
+    "tidegate/cli/project.py": "the project",
+    "tidegate/cli/sample.py": "a file that a person names",
+    "tidegate/cli/scaffold.py": "a new pipeline of the project, and a file that a person names",
+    "tidegate/pages/site.py": "an export of pages to any folder",
+    "tidegate/airflow/pages/": "style sheets of the package",
+    "tidegate/errors/classification.py": "why a folder cannot be written",
+    "tidegate/expectations/suite_file.py": "suites of the project",
+    "tidegate/fingerprints.py": "code and suites of the project",
+    "tidegate/registry.py": "declarations of the project",
+    "tidegate/transform_code.py": "transforms of the project",
+    "tidegate/processes.py": "processes of this machine",
+    "tidegate/launch.py": "the log of a child process",
+    "tidegate/run_result.py": "the log of a child process",
+    "tidegate/trace/feed.py": "a table log in a temporary folder, for delta-rs",
+    "tidegate/spark/intake/reader.py": "executors, which read landed files by themselves",
+    "tidegate/spark/intake/records.py": "executors, which read landed files by themselves",
+    "tidegate/spark/intake/text_stream.py": "executors, which read landed files by themselves",
+    "tidegate/checkpoints/lease.py": "a lock of the operating system",
+    "tidegate/spark/driver/lease.py": "a lock of the operating system",
+}
+"""Files that are not in a lake or a landing zone, and locks: path or folder, and what its files are."""
+REMAINING = frozenset(
+    [
+        "tidegate/checkpoints/overrides.py",
+        "tidegate/folders.py",
+        "tidegate/ops/heartbeats.py",
+        "tidegate/ops/store.py",
+        "tidegate/ops/table_cache.py",
+        "tidegate/pages/content.py",
+        "tidegate/probes/delta.py",
+        "tidegate/probes/delta_history.py",
+        "tidegate/probes/delta_log.py",
+        "tidegate/probes/delta_table.py",
+        "tidegate/probes/files.py",
+        "tidegate/quarantine/decision.py",
+        "tidegate/spark/batch/groups.py",
+        "tidegate/spark/flow.py",
+        "tidegate/spark/intake/landing.py",
+        "tidegate/spark/lake/tables.py",
+        "tidegate/spark/reprocessing/recovery.py",
+        "tidegate/spark/reprocessing/replay.py",
+        "tidegate/spark/reprocessing/swap.py",
+        "tidegate/status/intervals.py",
+        "tidegate/status/proofs.py",
+        "tidegate/status/status_cache.py",
+        "tidegate/status/unfinished.py",
+        "tidegate/trace/records.py",
+    ]
+)
+"""Modules that do not use the store yet. None is added."""
+_OF_PATHS = frozenset(
+    [
+        "read_text",
+        "read_bytes",
+        "write_text",
+        "write_bytes",
+        "mkdir",
+        "unlink",
+        "rmdir",
+        "rename",
+        "iterdir",
+        "glob",
+        "rglob",
+        "touch",
+        "hardlink_to",
+        "symlink_to",
+        "is_dir",
+        "is_file",
+        "is_symlink",
+        "lstat",
+        "samefile",
+        "chmod",
+    ]
+)
+_OF_BOTH = frozenset(("stat", "exists", "open"))
+_OF_OS = frozenset(
+    [
+        "open",
+        "listdir",
+        "scandir",
+        "walk",
+        "stat",
+        "lstat",
+        "rename",
+        "replace",
+        "remove",
+        "unlink",
+        "mkdir",
+        "makedirs",
+        "rmdir",
+        "link",
+        "symlink",
+        "truncate",
+        "fsync",
+        "statvfs",
+    ]
+)
+_OF_STORES = re.compile(r"\b(?:address|store|root)\b|\blayout$")
+"""What has the operations of a store, or the method `open` of a layout."""
+_MODULES = frozenset(("shutil", "fcntl"))
+
+
+def calls(source: str) -> list[tuple[int, str]]:
+    """The calls on files in a module: line and call."""
+    tree = ast.parse(source)
+    imported = {alias.asname or alias.name.partition(".")[0] for alias in _imports(tree)}
+    made_calls: list[tuple[int, str]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and _is_on_files(node.func, imported):
+            made_calls.append((node.lineno, ast.unparse(node.func)))
+    return sorted(made_calls)
+
+
+def _imports(tree: ast.Module) -> Iterator[ast.alias]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import | ast.ImportFrom):
+            yield from node.names
+
+
+def _is_on_files(function: ast.expr, imported: set[str]) -> bool:
+    if isinstance(function, ast.Name):
+        return function.id == "open"
+    if not isinstance(function, ast.Attribute):
+        return False
+    name, receiver = function.attr, function.value
+    if name in _OF_BOTH and _OF_STORES.search(ast.unparse(receiver)):
+        return False
+    if isinstance(receiver, ast.Name) and receiver.id in imported - {"Path"}:
+        return receiver.id in _MODULES or (receiver.id == "os" and name in _OF_OS)
+    return name in _OF_PATHS or (name in _OF_BOTH and "Path" in imported)
+
+
+def problems() -> list[str]:
+    """What is wrong, a line each."""
+    lines, remaining = [], set()
+    for path in sorted((ROOT / "tidegate").rglob("*.py")):
+        module = path.relative_to(ROOT).as_posix()
+        if any(module == place or (place.endswith("/") and module.startswith(place)) for place in ELSEWHERE):
+            continue
+        made = calls(path.read_text(encoding="utf-8"))
+        if module not in REMAINING:
+            lines += [
+                f"{module}:{line}: {call} is a call on files; use the store (tidegate/store)" for line, call in made
+            ]
+        elif made:
+            remaining.add(module)
+    return lines + [f"{module}: uses the store; remove it from REMAINING" for module in sorted(REMAINING - remaining)]
+
+
+if __name__ == "__main__":
+    print("\n".join(wrong := problems()), end="\n" if wrong else "")
+    sys.exit(bool(wrong))
