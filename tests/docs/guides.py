@@ -142,7 +142,7 @@ class GuideRunner:
             check(guide, result.step, 0, result.output)
         common = max((len(each) for each in self._shared if commands[: len(each)] == each), default=0)
         for number, step in enumerate(pending[len(results) :], start=len(results) + 1):
-            code, output = self._execute(step, environment | self._path(None if number <= common else self._commands))
+            code, output = self._execute(step, environment, None if number <= common else self._commands)
             check(guide, step, code, output)
             results.append(StepResult(step, output))
             if commands[:number] in self._shared:
@@ -165,9 +165,6 @@ class GuideRunner:
             self._exported.touch()
         return shell_of(self.project) | {"SPARK_SUBMIT_OPTS": _INTERPRETED} | self._variables
 
-    def _path(self, commands: Path | None) -> dict[str, str]:
-        return {"PATH": shell_of(self.project, commands)["PATH"]}
-
     def _store(self, prefix: Prefix, outputs: list[str]) -> None:
         self._outputs[prefix] = outputs
         shutil.copytree(self.project.parent, self._copy_of(prefix), symlinks=True)
@@ -175,9 +172,9 @@ class GuideRunner:
     def _copy_of(self, prefix: Prefix) -> Path:
         return self._copies / str(list(self._outputs).index(prefix))
 
-    def _execute(self, step: Step, environment: dict[str, str]) -> tuple[int, str]:
-        exported = shlex.quote(str(self._exported))
-        export = f"source {exported}; trap {shlex.quote(f'export -p >{exported}')} EXIT\n"
+    def _execute(self, step: Step, environment: dict[str, str], commands: Path | None) -> tuple[int, str]:
+        exported, path = (shlex.quote(each) for each in (str(self._exported), shell_of(self.project, commands)["PATH"]))
+        export = f"source {exported}; export PATH={path}; trap {shlex.quote(f'export -p >{exported}')} EXIT\n"
         done = subprocess.run(
             ["bash", "-c", export + step.command],
             env=environment,

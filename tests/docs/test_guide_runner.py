@@ -73,3 +73,17 @@ def test_the_output_of_a_shared_command_is_compared_with_each_guide(tmp_path: Pa
     runner.run(written[0])
     with pytest.raises(AssertionError, match=r"not printed: 'b': wrong\.md, line 2"):
         runner.run(written[1])
+
+
+def test_the_commands_after_the_common_ones_find_the_given_programs_first(tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "tidegate"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho given\n")
+    program.chmod(0o755)
+    written = [tmp_path / f"{number}.md" for number in range(2)]
+    for guide in written:
+        guide.write_text(f"```console\n$ type tidegate\n$ echo {guide.name}; tidegate\n$ tidegate\n```\n")
+    runner = GuideRunner(tmp_path / "runner", written, program.parent)
+    common, *others = [result.output for result in runner.run(written[1])]
+    assert str(program) not in common
+    assert others == ["1.md\ngiven\n", "given\n"]
