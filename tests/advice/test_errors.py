@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from tests import slices
 from tests import typed_advice as script
 from tests.advice.cases import CASES, D2, SAMPLE, two_runs
 from tests.advice.shop import Part, Shop, follow, settle, ways
@@ -58,6 +59,10 @@ NOT_FOLLOWED = {
 """Classes with a command or an edit that no test follows, and why."""
 
 
+OF_WEEK = {*SAMPLE, *sorted(CASES)[slices.week_of_commit() % 2 :: 2]}
+"""The cases that run: at night half of them, the others a week later."""
+
+
 def test_every_class_with_a_command_or_an_edit_has_a_case_or_a_reason() -> None:
     typed_advice = script.load()
     written = typed_advice.advices(typed_advice.sources())
@@ -97,7 +102,8 @@ def shop(deployment: Deployment, spark: Any, monkeypatch: pytest.MonkeyPatch) ->
 @pytest.mark.jvm
 @pytest.mark.gx
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.nightly) for name in CASES]
+    "name",
+    [pytest.param(name, marks=() if name in SAMPLE else pytest.mark.nightly) for name in CASES if name in OF_WEEK],
 )
 def test_every_way_that_an_error_advises_ends_well(name: str, shop: Shop) -> None:
     case = CASES[name]

@@ -1,4 +1,4 @@
-"""Every shell block of the guides runs once: `console` blocks with their output, `bash` blocks on one lake that they share.
+"""Every shell block of the guides runs: `console` blocks with their output, `bash` blocks on one lake that they share.
 
 The first commands, which several guides have in common, are the end-to-end test of the command line: the real command starts the
 real Spark. The processes of the others are forked (`tests.docs.fork_server`). A block that cannot run says why in a comment before it,
@@ -62,6 +62,8 @@ def blocks(guide: Path) -> Iterator[Block]:
 
 BLOCKS = [block for guide in sorted(guides.GUIDES.glob("*.md")) for block in blocks(guide)]
 SHELL = [block for block in BLOCKS if block.language == "bash"]
+PER_MERGE = ("alerts.md", "inspect-batches.md", "keep-history.md", "quarantine.md")
+"""Of the guides with console blocks, those that run in `make test`; the others take three minutes more, and run at night."""
 RUNNABLE = sorted({block.guide for block in BLOCKS if block.language == "console"} - {LIVE})
 
 
@@ -172,7 +174,13 @@ def check_every_batch_balances(layout: Layout) -> None:
 
 @pytest.mark.jvm
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("guide", RUNNABLE, ids=lambda guide: guide.name)
+@pytest.mark.parametrize(
+    "guide",
+    [
+        pytest.param(each, marks=() if each.name in PER_MERGE else pytest.mark.nightly, id=each.name)
+        for each in RUNNABLE
+    ],
+)
 def test_a_guide_prints_what_it_shows_and_no_value_leaves_the_tables(guide: Path, runner: GuideRunner) -> None:
     results = runner.run(guide)
     layout = layout_of(runner)

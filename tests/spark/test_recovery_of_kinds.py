@@ -202,7 +202,7 @@ def kinds(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kind
 
 
 def seeds() -> list[int]:
-    return [int(seed) for seed in os.environ.get("KIND_SEEDS", "").split(",") if seed] or list(range(8))
+    return [int(seed) for seed in os.environ.get("KIND_SEEDS", "").split(",") if seed] or list(range(3))
 
 
 @pytest.fixture
