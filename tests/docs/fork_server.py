@@ -16,6 +16,7 @@ import json
 import os
 import pkgutil
 import runpy
+import select
 import socket
 import subprocess
 import sys
@@ -79,7 +80,7 @@ class ForkServer:
                 [sys.executable, "-m", __name__, str(listening.fileno()), str(self.commands)],
                 cwd=Path(__file__).parents[2],
                 env={**os.environ, **jvm, "GX_ANALYTICS_ENABLED": "false"},
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.PIPE,
                 stdout=subprocess.DEVNULL,
                 pass_fds=[listening.fileno()],
                 start_new_session=True,
@@ -88,7 +89,7 @@ class ForkServer:
     def stop(self) -> None:
         """End the server with all that it has forked; the session is again as it was, and the JVM calls this process."""
         end_group(self._process.pid, grace=0)
-        self._process.wait()
+        self._process.communicate()
         for name, value in self._settings.items():
             self._spark.conf.set(name, value)
         if self._gateway.__dict__.get("_callback_server") is not None:
@@ -117,7 +118,8 @@ def _serve(listening: socket.socket, commands: Path) -> NoReturn:
     # What is compiled here is in no file: an edit within a second that keeps the size of a file is read again.
     sys.dont_write_bytecode = True
     jvm = {name: os.environ[name] for name in _JVM}
-    while True:
+    # Standard input ends with the process of the tests, also if that is killed.
+    while sys.stdin not in select.select([listening, sys.stdin], [], [])[0]:
         connection, _ = listening.accept()
         with connection:
             if os.fork() == 0:
@@ -126,6 +128,7 @@ def _serve(listening: socket.socket, commands: Path) -> NoReturn:
         with suppress(ChildProcessError):
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
+    os._exit(0)
 
 
 def _answer(connection: socket.socket, jvm: dict[str, str]) -> NoReturn:
