@@ -29,7 +29,7 @@ class Checkpoint:
     """A checkpoint folder that a test fills batch by batch."""
 
     def __init__(self, folder: Address | Path) -> None:
-        self.address = folder if isinstance(folder, Address) else Address.local(folder)
+        self.address = folder if isinstance(folder, Address) else address_of(folder)
         for part in ("offsets", "commits"):
             (self.address / part).make_folder()
         (self.address / "metadata").put(b'{"id":"164d8d61-967a-47c7-a6e9-87cd0a2c4a4b"}')
@@ -66,6 +66,11 @@ class Checkpoint:
 
     def _log(self, name: str, entries: list[str]) -> None:
         (self.address / "sources" / "0" / name).put("\n".join(["v1", *entries]).encode("utf-8", "surrogateescape"))
+
+
+def address_of(checkpoint: Path) -> Address:
+    """A checkpoint folder in the folder of its flow, where the notes about it are."""
+    return Address.local(checkpoint.parents[1]) / checkpoint.parent.name / checkpoint.name
 
 
 def leave_note(checkpoint: Address, batch_id: int) -> None:

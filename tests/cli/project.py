@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pyarrow
 
-from tests.spark_files import leave_note
+from tests.spark_files import address_of, leave_note
 from tidegate.checkpoints import checkpoint
 from tidegate.environment import Environment
 from tidegate.layout import Layout
@@ -26,7 +26,6 @@ from tidegate.place import Place
 from tidegate.report import BatchRecord
 from tidegate.request import RunRequest
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, State, Table, Watermark
-from tidegate.store import Address
 
 if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext
@@ -229,7 +228,7 @@ class Checkpoint:
     def plan(self, batch_id: int, *offsets: dict[str, Any] | None) -> Checkpoint:
         """Log the position in each source; None for one of which nothing was read."""
         metadata = {"batchWatermarkMs": 0, "batchTimestampMs": 1_767_607_200_000, "conf": {}}
-        leave_note(Address.local(self.folder), batch_id)
+        leave_note(address_of(self.folder), batch_id)
         lines = ["-" if offset is None else json.dumps(offset) for offset in offsets]
         self._write("offsets", batch_id, "v1", json.dumps(metadata), *lines)
         return self

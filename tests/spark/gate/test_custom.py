@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -175,11 +176,11 @@ def record(layout: Layout, verdict: Verdict) -> None:
         """The attributes that `ledger.record_verdict` reads."""
 
         pipeline = type("Pipeline", (), {"name": "flights"})
-        place, run_key, attempt = REF, "run", "a"
+        run_key, attempt = "run", "a"
         request = RunRequest(dag_id="flights", run_id="run")
 
     context: Any = Context()
-    context.layout = layout
+    context.place = dataclasses.replace(REF, layout=layout)
     ledger.record_verdict(context, verdict)
 
 
