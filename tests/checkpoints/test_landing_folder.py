@@ -64,7 +64,7 @@ def test_a_moved_folder_is_named_and_the_command_of_the_error_accepts_it(
 ) -> None:
     place = place_of(tmp_path, *paths)
     with pytest.raises(MovedLandingFolderError) as refused:
-        landing_folder.check(place, SOURCE, progress.source_files(place.checkpoint))
+        landing_folder.checked(place, SOURCE, progress.source_files(place.checkpoint))
     assert f"--from {before} " in refused.value.message
 
     landing_folder.accept_move(place, FLOW, f"{before}/", by="ada", reason="a new disk")

@@ -88,12 +88,12 @@ def fingerprint_of(resolved: ResolvedFlow) -> str:
 
 def record(layout: Layout, resolved: ResolvedFlow, finding: Finding) -> None:
     """Record a finding in place of an earlier one; the caller holds the flow's lease."""
-    DERIVATION.write(_place(layout, resolved), finding)
+    DERIVATION.write(resolved.place(layout), finding)
 
 
 def recorded(layout: Layout, resolved: ResolvedFlow) -> Finding | None:
     """The finding about the present code and declaration; None if they are not checked yet."""
-    finding = DERIVATION.read(_place(layout, resolved))
+    finding = DERIVATION.read(resolved.place(layout))
     return finding if finding is not None and finding.fingerprint == fingerprint_of(resolved) else None
 
 
@@ -117,7 +117,3 @@ def summary(layout: Layout, resolved: ResolvedFlow) -> str:
     if not resolved.flow.kind.has_groups and (finding is None or not finding.doubts):
         return ""
     return NOT_CHECKED if finding is None else finding.summary()
-
-
-def _place(layout: Layout, resolved: ResolvedFlow) -> FlowPlace:
-    return resolved.place(layout)

@@ -64,23 +64,24 @@ def is_moved(place: Place, source: FileSource) -> bool:
         MovedLandingFolderError: Nobody has recorded that the folder was moved.
         CheckpointCorruptError: The log of files cannot be read.
     """
-    return check(place, source, progress.newest_source_files(place.checkpoint))
+    read = progress.newest_source_files(place.checkpoint)
+    folder = checked(place, source, read)
+    return bool(read) and not folder.has(read[-1].path)
 
 
-def check(place: Place, source: FileSource, read: Sequence[progress.ListedFile]) -> bool:
-    """As `is_moved`, for files that the stream has read.
+def checked(place: Place, source: FileSource, read: Sequence[progress.ListedFile]) -> LandingFolder:
+    """The landing folder of a flow whose stream has read these files.
 
     All files of a stream are below one folder, because the flow stops when that is moved; so the last one tells.
+
+    Raises:
+        MovedLandingFolderError: Nobody has recorded that the folder was moved.
     """
-    if not read:
-        return False
-    newest, folder = read[-1].path, of(place, source)
-    if folder.has(newest):
-        return False
-    if folder.present_path(newest) == newest:
+    folder = of(place, source)
+    if read and not folder.has(folder.present_path(read[-1].path)):
         before = _root([file.path for file in read if not folder.has(file.path)], source.path)
         raise MovedLandingFolderError(place.pipeline, place.flow, before=before, now=folder.path)
-    return True
+    return folder
 
 
 def accept_move(place: Place, flow: Flow, before: str, *, by: str, reason: str) -> Override:

@@ -69,12 +69,14 @@ def _of_files(layout: Layout, resolved: ResolvedFlow, source: FileSource) -> Los
     """The files that were read, that bronze has lost, and that are not landed any more as they were read."""
     pipeline, flow = resolved.pipeline.name, resolved.flow
     place = FlowPlace(layout, pipeline, flow.name)
-    moved = landing_folder.of(place, source)
-    read = set(map(moved.present, _read_files(place)))
+    source_folder = landing_folder.of(place, source)
+    read = set(map(source_folder.present, _read_files(place)))
     landed = {file.id for file in files.list_files(layout.landing(source.path), source.glob).files}
     gone = read - landed
     if gone:
-        gone -= set(map(moved.present, _stored(layout.table(flow.target.name)) | _quarantined(place.quarantine)))
+        gone -= set(
+            map(source_folder.present, _stored(layout.table(flow.target.name)) | _quarantined(place.quarantine))
+        )
     lost = sorted(gone)
     if not lost:
         return None

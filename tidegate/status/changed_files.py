@@ -48,12 +48,12 @@ def unread(
     left = set(changed)
     if left:
         assert isinstance(flow.source, FileSource)
-        moved = landing_folder.of(place, flow.source)
-        left -= set(map(moved.present, reingested.read(place)))
+        source_folder = landing_folder.of(place, flow.source)
+        left -= set(map(source_folder.present, reingested.read(place)))
     if left:
         times = [_EPOCH + timedelta(milliseconds=file.modified_ms) for file in left]
         since_until = (min(times), max(times) + timedelta(milliseconds=1))
-        left -= set(map(moved.present, stored(layout.table(flow.target.name), since_until)))
+        left -= set(map(source_folder.present, stored(layout.table(flow.target.name), since_until)))
     return left
 
 

@@ -236,14 +236,14 @@ class _Bronze:
         up_to = progress.planned_batch(folder, committed).log_offset
         place = FlowPlace(layout, pipeline.name, flow.name)
         assert isinstance(flow.source, FileSource)
-        moved = landing_folder.of(place, flow.source)
+        source_folder = landing_folder.of(place, flow.source)
         refused = store.select(
             place.quarantine,
             "SELECT _row_id FROM delta_table WHERE level = 'file' AND state = 'open'",
         )
         return cls(
-            read_files=dict(moved.present(file.id) for file in progress.source_files(folder, up_to=up_to)),
-            quarantined=frozenset(moved.present(FileId.parse(row["_row_id"])).path for row in refused),
+            read_files=dict(source_folder.present(file.id) for file in progress.source_files(folder, up_to=up_to)),
+            quarantined=frozenset(source_folder.present(FileId.parse(row["_row_id"])).path for row in refused),
         )
 
     def to_read(self, landed: Sequence[LandedFile]) -> tuple[LandedFile, ...]:

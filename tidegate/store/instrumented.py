@@ -123,11 +123,11 @@ class InstrumentedStore(Store):
         return result
 
     def _next_fault(self, operation: str, key: str) -> Fault | None:
-        due = None
+        of_this_call = None
         for fault in self._faults:
             if not fault.fired and fault.operation == operation and fault.key in (None, key):
                 fault.call -= 1
-                if not fault.call and due is None:
-                    due = fault
+                if not fault.call and of_this_call is None:
+                    of_this_call = fault
                     fault.fired = True
-        return due
+        return of_this_call

@@ -239,8 +239,8 @@ def _unread_files(context: FlowContext, spark: SparkSession, listed: dict[str, i
     if context.work.is_first_read(context):
         return listed
     assert isinstance(context.flow.source, FileSource)
-    moved = landing_folder.of(context.place, context.flow.source)
-    names = [(str(name),) for file in file_id.of_paths(listed) for name in moved.names(file)]
+    source_folder = landing_folder.of(context.place, context.flow.source)
+    names = [(str(name),) for file in file_id.of_paths(listed) for name in source_folder.names(file)]
     candidates = local.from_rows(spark, names, "_file_id string")
     existing: set[str] = set()
     if tables.exists(context.target):
@@ -254,7 +254,7 @@ def _unread_files(context: FlowContext, spark: SparkSession, listed: dict[str, i
         )
         ids = entries.select(F.col("_row_id").alias("_file_id"))
         existing |= {row["_file_id"] for row in ids.join(F.broadcast(candidates), "_file_id", "left_semi").collect()}
-    return dict(file for file in file_id.of_paths(listed) if existing.isdisjoint(map(str, moved.names(file))))
+    return dict(file for file in file_id.of_paths(listed) if existing.isdisjoint(map(str, source_folder.names(file))))
 
 
 def _apply_earlier_split(

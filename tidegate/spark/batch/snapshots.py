@@ -174,10 +174,14 @@ def records(context: FlowContext, snapshot: Snapshot, batch_id: int) -> DataFram
     assert context.source_table is not None
     landing = context.pipeline.writer_of(context.flow.source_tables[0])
     assert landing is not None and isinstance(landing.source, FileSource)
-    moved = landing_folder.of(context.place.of_pipeline.flow(landing.name), landing.source)
+    source_folder = landing_folder.of(context.place.of_pipeline.flow(landing.name), landing.source)
     files = local.from_rows(
         context.spark,
-        [(name.url, name.modified_ms) for file in file_id.of_paths(snapshot.files) for name in moved.names(file)],
+        [
+            (name.url, name.modified_ms)
+            for file in file_id.of_paths(snapshot.files)
+            for name in source_folder.names(file)
+        ],
         "_of_path string, _of_ms bigint",
     )
     # Of an empty snapshot no row of bronze is read.

@@ -59,16 +59,16 @@ def _in_gaps(context: FlowContext, window: Window | None) -> tuple[LandedFile, .
 
 def _returned(context: FlowContext, rules: Mapping[str, Any], entries: Entries) -> Mapping[str, Any]:
     """By path, because a corrected file has another modification time than its entry."""
-    moved = landing_folder.of(context.place, _source(context))
+    source_folder = landing_folder.of(context.place, _source(context))
     by_path = {FileId.parse(name).path: broken for name, broken in rules.items()}
-    paths = {entry["_row_id"]: moved.present(FileId.parse(entry["_row_id"])).path for entry in entries}
+    paths = {entry["_row_id"]: source_folder.present(FileId.parse(entry["_row_id"])).path for entry in entries}
     return {name: by_path[path] for name, path in paths.items() if path in by_path}
 
 
 def _sides(context: FlowContext, pins: Pins) -> Sides:
     """The records of landed files that the flow has read, and that are still as they were. They are read once more."""
     source = _source(context)
-    moved = landing_folder.of(context.place, source)
+    source_folder = landing_folder.of(context.place, source)
     actual = tables.read(context.spark, context.live, pins.version).withColumn("_file_id", F.expr(file_id.OF_BRONZE))
     rows_by_id = {row["_file_id"]: row["count"] for row in actual.groupBy("_file_id").count().collect()}
     landed = files.list_files(context.layout.landing(source.path), source.glob).files
@@ -76,7 +76,9 @@ def _sides(context: FlowContext, pins: Pins) -> Sides:
     refused = quarantine.file_ids(context, pins.entries_version)
     earlier = rows_by_id.keys() | refused
     # Their records have other ids: those of the path at which they were read.
-    before_move = {name for name, file in by_id.items() if not earlier.isdisjoint(map(str, moved.names(file)[1:]))}
+    before_move = {
+        name for name, file in by_id.items() if not earlier.isdisjoint(map(str, source_folder.names(file)[1:]))
+    }
     compared = by_id.keys() & (rows_by_id.keys() | _listed(context, pins)) - before_move
     expected = sorted(by_id[each] for each in compared - refused)
     content = landing.read_files(context.spark, expected, source, landing.Batch(0, 0), context.persisted)
@@ -88,7 +90,7 @@ def _sides(context: FlowContext, pins: Pins) -> Sides:
     not_compared["of files that cannot be read now"] = sum(rows_by_id.get(each, 0) for each in unreadable)
     for each in rows_by_id.keys() - compared - unreadable:
         file = FileId.parse(each)
-        if str(moved.present(file)) in before_move:
+        if str(source_folder.present(file)) in before_move:
             why = "of files that were read before their folder was moved"
         else:
             why = "of files that were changed since" if file.path in present else "of files that are no longer landed"

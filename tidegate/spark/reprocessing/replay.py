@@ -110,10 +110,10 @@ class Replay(PendingReplay, Job):
         """The claimed files with their current modification time: they may have been corrected in place."""
         modified: dict[str, int] = {}
         assert isinstance(context.flow.source, FileSource)
-        moved = landing_folder.of(context.place, context.flow.source)
+        source_folder = landing_folder.of(context.place, context.flow.source)
         for entry in self.entries:
             source = json.loads(entry["source"])
-            path = moved.present_path(source["path"])
+            path = source_folder.present_path(source["path"])
             try:
                 modified_ms = Path(path).stat().st_mtime_ns // 1_000_000
             except OSError:

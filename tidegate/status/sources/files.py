@@ -47,9 +47,8 @@ def _backlog(environment: Environment, resolved: ResolvedFlow, place: Place, com
     folder, checkpoint = layout.landing(source.path), place.checkpoint
     up_to = -1 if committed is None else committed.log_offset
     logged = progress.source_files(checkpoint, up_to=up_to)
-    landing_folder.check(place, source, logged)
-    moved = landing_folder.of(place, source)
-    read = dict(moved.present(file.id) for file in logged)
+    source_folder = landing_folder.checked(place, source, logged)
+    read = dict(source_folder.present(file.id) for file in logged)
     try:
         listing = files.list_files(folder, source.glob)
     except NotDeliveredError as missing:
@@ -114,9 +113,10 @@ def _of_landed(
     if window is not None:
         landed = files.modified_within(landed, window)
     place = FlowPlace(layout, pipeline.name, flow.name)
-    moved = landing_folder.of(place, _source(flow))
+    source_folder = landing_folder.of(place, _source(flow))
     ingested = {
-        moved.present(file) for file in _ingested_files(layout.table(flow.target.name), place.quarantine, window)
+        source_folder.present(file)
+        for file in _ingested_files(layout.table(flow.target.name), place.quarantine, window)
     }
     missing = tuple(file for file in landed if file.id not in ingested)
     when = f" of {window.summary()}" if window is not None else ""

@@ -11,6 +11,7 @@ import pendulum
 
 from tidegate import file_id
 from tidegate.checkpoints import landing_folder, progress, snapshots
+from tidegate.checkpoints.landing_folder import LandingFolder
 from tidegate.file_id import FileId
 from tidegate.layout import Layout
 from tidegate.ops import store
@@ -68,7 +69,8 @@ def find(layout: Layout, pipeline: Pipeline, flow: Flow) -> Candidates:
     completeness = intervals.read(layout, pipeline, landing, now)
     assert completeness is not None
     assert isinstance(landing.source, FileSource)
-    moved = landing_folder.of(FlowPlace(layout, pipeline.name, landing.name), landing.source)
+    place = FlowPlace(layout, pipeline.name, landing.name)
+    source_folder = landing_folder.of(place, landing.source)
     latest = intervals.name_of(completeness.unit, (now + _AHEAD).naive())
     announced = snapshots.announced(FlowPlace(layout, pipeline.name, flow.name))
     # One that was announced by an earlier release, or by a wrong clock, hides no other.
@@ -78,13 +80,14 @@ def find(layout: Layout, pipeline: Pipeline, flow: Flow) -> Candidates:
         if interval.name > latest:
             waiting.append(replace(interval, why=f"it is more than {_AHEAD.days} days ahead of the clock"))
             continue
-        has_rows = bool(interval.landed) and not _refused(layout, pipeline, landing, interval)
+        has_rows = bool(interval.landed) and not _refused(place, source_folder, interval)
         if interval.state == "complete" and (has_rows or _is_empty(layout, pipeline, landing, interval, announced)):
             candidates = Candidates(newest=interval, waiting=tuple(waiting))
             is_announced = (
                 announced is not None
                 and announced.name == interval.name
-                and set(map(moved.present, file_id.of_paths(announced.files))) == {file.id for file in interval.landed}
+                and set(map(source_folder.present, file_id.of_paths(announced.files)))
+                == {file.id for file in interval.landed}
             )
             return Candidates(newest=None, waiting=candidates.waiting) if is_announced else candidates
         if interval.name > since:
@@ -106,16 +109,13 @@ def _is_empty(
     return announced is None or announced.name != interval.name or not announced.files
 
 
-def _refused(layout: Layout, pipeline: Pipeline, landing: Flow, interval: Interval) -> bool:
+def _refused(place: FlowPlace, source_folder: LandingFolder, interval: Interval) -> bool:
     """Whether a file of it went to quarantine, and was not replayed since."""
-    place = FlowPlace(layout, pipeline.name, landing.name)
-    assert isinstance(landing.source, FileSource)
-    moved = landing_folder.of(place, landing.source)
     entries = store.select(
         place.quarantine,
         "SELECT _row_id FROM delta_table WHERE level = 'file' AND state <> 'replayed'",
     )
-    return not {str(moved.present(FileId.parse(row["_row_id"]))) for row in entries}.isdisjoint(
+    return not {str(source_folder.present(FileId.parse(row["_row_id"]))) for row in entries}.isdisjoint(
         str(file.id) for file in interval.landed
     )
 
