@@ -250,7 +250,7 @@ def _exchange(path: Path) -> None:
 
 def _land(bench: Bench, days: Sequence[date], bad: Sequence[Mapping[str, str]] = (), copies: int = 1) -> int:
     """Land a file for each day and copy; returns the number of records."""
-    bench.landing.mkdir(parents=True, exist_ok=True)
+    bench.landing.make_folder()
     count = 0
     for years in range(copies):
         for number, day in enumerate(days):
@@ -258,7 +258,7 @@ def _land(bench: Bench, days: Sequence[date], bad: Sequence[Mapping[str, str]] =
             if bad:
                 _add_error(records, bad[number % len(bad)])
             path = bench.landing / flights_feed.name_of(day.replace(year=day.year + years))
-            draft = path.with_suffix(".tmp")
+            draft = Path(path).with_suffix(".tmp")
             with draft.open("w", encoding="utf-8", newline="") as file:
                 writer = csv.DictWriter(file, flights_feed.FIELDS, lineterminator="\n")
                 writer.writeheader()

@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace, Place
+from tidegate.store import Address
 
 DECLARATION = """
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
@@ -70,10 +71,10 @@ def _create_lake(folder: Path, names: list[str], batches: int) -> None:
     for kind, line in (("ledger", _ledger_line), ("verdicts", _verdict_line)):
         # The older lines in one file, as if compacted, then one commit per line, as a job writes them.
         compacted = max(batches - _SINGLE, 0)
-        _add(PipelinePlace(layout, first).ops(kind), kind, line, range(compacted))
+        _add(Path(PipelinePlace(layout, first).ops(kind)), kind, line, range(compacted))
         for batch in range(compacted, batches):
-            _add(PipelinePlace(layout, first).ops(kind), kind, line, (batch,))
-    _quarantine(FlowPlace(layout, first, "silver").quarantine)
+            _add(Path(PipelinePlace(layout, first).ops(kind)), kind, line, (batch,))
+    _quarantine(Path(FlowPlace(layout, first, "silver").quarantine))
     _copy(layout, first, names)
     for name in names:
         _fill(layout, name)
@@ -88,7 +89,7 @@ def _add(
     schema = ledger.schema() if kind == "ledger" else ledger.verdict_schema()
     rows = [line(flow, batch, schema.names) for batch in batches for flow in flows]
     if rows:
-        store.append(path, schema, rows)
+        store.append(Address.local(path), schema, rows)
 
 
 def _copy(layout: Any, first: str, names: list[str]) -> None:
@@ -212,7 +213,7 @@ def _reports(layout: Any, name: str) -> None:
 def _layout(folder: Path) -> Any:
     from tidegate.layout import Layout
 
-    return Layout(folder / "lake", folder / "landing")
+    return Layout.local(folder / "lake", folder / "landing")
 
 
 def _measure(folder: Path, names: list[str], rounds: int) -> None:
@@ -282,7 +283,7 @@ def _write(folder: Path, names: list[str], stop: threading.Event) -> None:
     batch = 100_000
     while not stop.wait(1.0):
         _add(
-            PipelinePlace(_layout(folder), names[batch % len(names)]).ops("ledger"),
+            Path(PipelinePlace(_layout(folder), names[batch % len(names)]).ops("ledger")),
             "ledger",
             _ledger_line,
             (batch,),

@@ -214,9 +214,9 @@ class Scenario:
         """Print the paths of the results and the next commands."""
         output.heading(self.console, f"Done in {seconds:.0f} seconds" if self.passed else "A check failed")
         short_path, layout = self.services.short_path, self.services.layout
-        lake = short_path(layout.lake)
-        reports = [site.export(layout, each, PipelinePlace(layout, each.name).docs) for each in self.pipelines]
-        paths = (*(("Data quality report", page) for page in reports), ("Tables", layout.lake / "tables"))
+        lake = short_path(Path(layout.root))
+        reports = [site.export(layout, each, Path(PipelinePlace(layout, each.name).docs)) for each in self.pipelines]
+        paths = (*(("Data quality report", page) for page in reports), ("Tables", Path(layout.root) / "tables"))
         for what, path in (*paths, ("Log of Airflow and Spark", self.services.log)):
             self.console.print(f"{what:<26} {short_path(path)}", highlight=False, soft_wrap=True)
         self.console.print("\n[bold]Next[/]")

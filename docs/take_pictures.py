@@ -27,7 +27,7 @@ SCREENSHOTS = (
 def take() -> None:
     """Write the pages and take a screenshot of each."""
     with tempfile.TemporaryDirectory() as folder:
-        layout = Layout(Path(folder) / "lake", Path(folder) / "landing")
+        layout = Layout.local(Path(folder) / "lake", Path(folder) / "landing")
         kinds = (samples.bronze, samples.batch, samples.gold)
         samples.fill(layout, *(kind(number) for number in range(130) for kind in kinds))
         samples.fill(layout, samples.bronze(130), samples.batch(130, outcome="refused"))

@@ -38,7 +38,7 @@ def tables_containing(layout: Layout, pipeline: str, texts: Iterable[str]) -> se
     from deltalake import DeltaTable
 
     texts = tuple(texts)
-    tables = {log.parent for log in PipelinePlace(layout, pipeline).ops("ledger").parent.glob("*/_delta_log")}
+    tables = {log.parent for log in Path(PipelinePlace(layout, pipeline).ops("ledger").parent).glob("*/_delta_log")}
     assert tables, f"{pipeline} has no ledger"
     return {
         path.name for path in tables if contains_any(str(DeltaTable(str(path)).to_pyarrow_table().to_pylist()), texts)

@@ -15,6 +15,7 @@ from tests.deployment import Deployment
 from tests.isolation import Inherited, slow_parts
 from tests.start_state import StartStates
 from tests.tiers import pytest_addoption, pytest_collection_modifyitems, pytest_terminal_summary, tier_of
+from tidegate.store import Address
 from tidegate.testing.fixtures import lake
 
 if TYPE_CHECKING:
@@ -120,6 +121,12 @@ def _unset_settings(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in list(os.environ):
         if name.startswith("TIDEGATE_"):
             monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Address:
+    """An empty folder of this test."""
+    return Address.local(tmp_path)
 
 
 @pytest.fixture

@@ -21,6 +21,7 @@ from tidegate.processes import end_group
 from tidegate.quarantine.selection import Selection
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest, fresh_id
+from tidegate.store import Address
 from tidegate.testing.lake import Lake, read
 
 if TYPE_CHECKING:
@@ -157,7 +158,7 @@ class Deployment(Lake):
         )
         return driver, marker
 
-    def rows(self, path: Path) -> pyarrow.Table:
+    def rows(self, path: Path | Address) -> pyarrow.Table:
         return read(path)
 
     def rows_of_feed(self, name: str, since: int) -> list[dict[str, Any]]:

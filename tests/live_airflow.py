@@ -68,7 +68,7 @@ class Live:
     def __post_init__(self) -> None:
         self.console = Console(self.project, make_project(self.project))
         self.server = AirflowServer(self.project)
-        self.layout = Layout(self.project / ".data/lake", self.project / ".data/landing")
+        self.layout = Layout.local(self.project / ".data/lake", self.project / ".data/landing")
         self.first_output = ""
 
     def up(self) -> None:
@@ -91,7 +91,7 @@ class Live:
 
     def land(self, day: int) -> int:
         """Land the first records of a day of January; returns their number."""
-        return land_day(self.layout.landing_root, day)
+        return land_day(Path(self.layout.landing_root), day)
 
     @contextlib.contextmanager
     def silver_paused(self) -> Iterator[None]:

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from pathlib import Path
 
 from tidegate.layout import Layout
 from tidegate.store import Address, InstrumentedStore, MemoryStore
 
 
+def _in_memory() -> Address:
+    return Address(InstrumentedStore(MemoryStore()))
+
+
 @dataclass(frozen=True)
 class MemoryLayout(Layout):
-    """The layout of a lake whose keys are in memory; it counts the requests. Its tables and landing zone do not exist."""
+    """The layout of a lake and a landing zone whose keys are in memory; their stores count the requests."""
 
-    lake: Path = Path("/nowhere/lake")
-    landing_root: Path = Path("/nowhere/landing")
-    store: InstrumentedStore = field(default_factory=lambda: InstrumentedStore(MemoryStore()))
+    root: Address = field(default_factory=_in_memory)
+    landing_root: Address = field(default_factory=_in_memory)
 
     @property
-    def root(self) -> Address:
-        return Address(self.store)
+    def store(self) -> InstrumentedStore:
+        """That of the lake."""
+        assert isinstance(self.root.store, InstrumentedStore)
+        return self.root.store

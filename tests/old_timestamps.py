@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 from deltalake import write_deltalake
 
 from tidegate.probes import delta_log
+from tidegate.store import Address
 
 INSTANTS = tuple(
     datetime.fromisoformat(text).replace(tzinfo=UTC)
@@ -31,26 +32,26 @@ INSTANTS = tuple(
 """Instants on both sides of every change of calendar, type and sign, in order."""
 
 
-def append(path: Path, columns: dict[str, Any], *, old: bool, **options: Any) -> None:
+def append(path: Address, columns: dict[str, Any], *, old: bool, **options: Any) -> None:
     """Append rows in one commit.
 
     Args:
         old: Whether its timestamps are INT96; else they have microseconds, as delta-rs and Tidegate's sessions write them.
         options: Of `write_deltalake`.
     """
-    before = set(path.glob("*.parquet"))
+    before = set(Path(path).glob("*.parquet"))
     feed = {"delta.enableChangeDataFeed": "true"}
     write_deltalake(str(path), pyarrow.table(columns), mode="append", configuration=feed, **options)
     if not old:
         return
-    [file] = set(path.glob("*.parquet")) - before
+    [file] = set(Path(path).glob("*.parquet")) - before
     rows = pq.read_table(file, partitioning=None)
     # As from Spark: without the schema of Arrow, which tells readers the precision.
     pq.write_table(rows, file, use_deprecated_int96_timestamps=True, store_schema=False)
     assert "INT96" in [column.physical_type for column in map(pq.ParquetFile(file).schema.column, range(len(columns)))]
     entry = delta_log.entry(path, max(delta_log.versions(path)))
-    actions = [json.loads(line) for line in entry.read_text(encoding="utf-8").splitlines()]
+    actions = [json.loads(line) for line in entry.read().data.decode().splitlines()]
     for action in actions:
         if "add" in action:
             action["add"]["size"] = file.stat().st_size
-    entry.write_text("".join(f"{json.dumps(action)}\n" for action in actions), encoding="utf-8")
+    entry.put(("".join(f"{json.dumps(action)}\n" for action in actions)).encode())

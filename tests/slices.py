@@ -20,6 +20,9 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
 
 TESTS = Path(__file__).parent
 SECONDS_FILE = TESTS / "nightly_seconds.json"
@@ -84,9 +87,11 @@ def slice_of_day(timestamp: float) -> int:
     return int(timestamp // _DAY) % COUNT + 1
 
 
-def week_of_commit() -> int:
-    """The number of the week of the newest commit, by which a test that is too long takes another share each time its slice runs."""
-    return _time_of_commit() // _DAY // COUNT
+def of_week(cases: Sequence[T], count: int) -> list[T]:
+    """So many cases of a test that has too many for one night: the next ones with each week of the newest commit, then the first again."""
+    count = min(count, len(cases))
+    first = _time_of_commit() // _DAY // COUNT * count
+    return [cases[(first + number) % len(cases)] for number in range(count)]
 
 
 def nightly_files() -> list[str]:

@@ -111,10 +111,10 @@ def delta_offset(version: int, index: int = -1, *, snapshot: bool = False, table
 class DeltaLog:
     """Writes the log of a Delta table, whose data files are empty."""
 
-    def __init__(self, path: Path, table_id: str = TABLE_ID) -> None:
+    def __init__(self, path: Address, table_id: str = TABLE_ID) -> None:
         self.path = path
         self.next = 0
-        (path / "_delta_log").mkdir(parents=True)
+        (path / "_delta_log").make_folder()
         field = {"name": "id", "type": "long", "nullable": True, "metadata": {}}
         self.metadata = {
             "metaData": {
@@ -135,16 +135,14 @@ class DeltaLog:
         for action in actions:
             for kind in ("add", "remove", "cdc"):
                 if kind in action:
-                    file = self.path / action[kind]["path"]
-                    file.parent.mkdir(parents=True, exist_ok=True)
-                    file.touch()
+                    (self.path / action[kind]["path"]).put(b"")
         operation_metrics = {name: str(value) for name, value in (metrics or {}).items()}
         info = {
             "commitInfo": {"timestamp": 1795256525089, "operation": operation, "operationMetrics": operation_metrics}
         }
         first = [self.metadata, self.protocol] if self.next == 0 else []
         lines = [json.dumps(action) for action in (info, *first, *actions)]
-        (self.path / "_delta_log" / f"{self.next:020d}.json").write_text("\n".join(lines) + "\n")
+        (self.path / "_delta_log" / f"{self.next:020d}.json").put(("\n".join(lines) + "\n").encode())
         self.next += 1
         return self.next - 1
 

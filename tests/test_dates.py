@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import datetime
-from pathlib import Path
 
 import pendulum
 import pyarrow
@@ -14,6 +13,7 @@ from tidegate import dates
 from tidegate.errors import RequestError
 from tidegate.ops import store
 from tidegate.quarantine.selection import Selection
+from tidegate.store import Address
 from tidegate.window import Window
 
 BEYOND = ["0001-01-01", "0001-12-31", "9999-01-01", "9999-12-31"]
@@ -62,24 +62,24 @@ def test_what_is_no_day_is_refused(day: object) -> None:
 
 
 @pytest.mark.parametrize("year", [2, 1500, 2026, 2500, 9998])
-def test_an_instant_of_any_year_can_be_compared_in_sql(tmp_path: Path, year: int) -> None:
+def test_an_instant_of_any_year_can_be_compared_in_sql(folder: Address, year: int) -> None:
     moment = datetime.datetime(year, 7, 1, 12, tzinfo=datetime.UTC)
     aware = pyarrow.array([moment], pyarrow.timestamp("us", "UTC"))
     naive = pyarrow.array([moment.replace(tzinfo=None)], pyarrow.timestamp("us"))
-    write_deltalake(str(tmp_path), pyarrow.table({"aware": aware, "naive": naive}))
+    write_deltalake(str(folder), pyarrow.table({"aware": aware, "naive": naive}))
     for column, literal in (
         ("aware", dates.literal(moment)),
         ("aware", dates.literal(moment.astimezone(datetime.timezone(datetime.timedelta(hours=-5))))),
         ("naive", dates.literal(moment, zone=False)),
     ):
-        assert len(store.select(tmp_path, f"SELECT 1 FROM delta_table WHERE {column} = {literal}")) == 1
-        assert store.select(tmp_path, f"SELECT 1 FROM delta_table WHERE {column} < {literal}") == []
+        assert len(store.select(folder, f"SELECT 1 FROM delta_table WHERE {column} = {literal}")) == 1
+        assert store.select(folder, f"SELECT 1 FROM delta_table WHERE {column} < {literal}") == []
 
 
 @pytest.mark.parametrize("day", ENDS)
-def test_entries_can_be_selected_up_to_the_ends_of_the_range(tmp_path: Path, day: str) -> None:
+def test_entries_can_be_selected_up_to_the_ends_of_the_range(folder: Address, day: str) -> None:
     column = pyarrow.array([datetime.datetime(2026, 1, 1, tzinfo=datetime.UTC)], pyarrow.timestamp("us", "UTC"))
-    write_deltalake(str(tmp_path), pyarrow.table({"quarantined_at": column}))
+    write_deltalake(str(folder), pyarrow.table({"quarantined_at": column}))
     condition = Selection.check(since=day).condition(), Selection.check(until=day).condition()
-    numbers = [len(store.select(tmp_path, f"SELECT 1 FROM delta_table WHERE {each}")) for each in condition]
+    numbers = [len(store.select(folder, f"SELECT 1 FROM delta_table WHERE {each}")) for each in condition]
     assert numbers == ([1, 0] if day == str(dates.FIRST) else [0, 1])

@@ -19,18 +19,17 @@ from tidegate.store import Address
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "lake", tmp_path / "landing")
+    return Layout.local(tmp_path / "lake", tmp_path / "landing")
 
 
 def test_paths_are_those_of_the_documentation(layout: Layout) -> None:
-    lake, landing, root = layout.lake, layout.landing_root, layout.root
-    assert Path(root) == lake
+    landing, root = layout.landing_root, layout.root
     assert layout.landing("shop/orders") == landing / "shop" / "orders"
-    assert layout.table("silver.flights") == lake / "tables/silver/flights"
-    assert FlowPlace(layout, "flights", "silver").quarantine == lake / "quarantine/flights/silver"
-    assert FlowPlace(layout, "flights", "silver").late == lake / "late/flights/silver"
-    assert FlowPlace(layout, "flights", "silver").heartbeats == lake / "heartbeats/flights/silver"
-    assert Place(layout, "flights", "silver", 2, 1).staging == lake / "staging/flights/silver/v2-1"
+    assert layout.table("silver.flights") == root / "tables/silver/flights"
+    assert FlowPlace(layout, "flights", "silver").quarantine == root / "quarantine/flights/silver"
+    assert FlowPlace(layout, "flights", "silver").late == root / "late/flights/silver"
+    assert FlowPlace(layout, "flights", "silver").heartbeats == root / "heartbeats/flights/silver"
+    assert Place(layout, "flights", "silver", 2, 1).staging == root / "staging/flights/silver/v2-1"
     assert Place(layout, "flights", "silver", 2, 1).checkpoint == root / "checkpoints/flights/silver/v2/1"
     assert SIDECAR.path(Place(layout, "flights", "silver", 2, 0)) == root / "checkpoints/flights/silver/v2.json"
     assert (
@@ -38,8 +37,8 @@ def test_paths_are_those_of_the_documentation(layout: Layout) -> None:
     )
     assert AttemptPlace(layout, "flights", "k", "a1").report == root / "reports/flights/k/a1/report.json"
     assert RunPlace(layout, "flights", "k").request("q1") == root / "reports/flights/k/q1.request.json"
-    assert PipelinePlace(layout, "flights").docs == lake / "docs/flights"
-    assert PipelinePlace(layout, "flights").ops("ledger") == lake / "_ops/flights/ledger"
+    assert PipelinePlace(layout, "flights").docs == root / "docs/flights"
+    assert PipelinePlace(layout, "flights").ops("ledger") == root / "_ops/flights/ledger"
 
 
 def test_delta_tables_are_listed_by_the_names_under_which_they_are_queried(layout: Layout) -> None:
@@ -51,21 +50,21 @@ def test_delta_tables_are_listed_by_the_names_under_which_they_are_queried(layou
         "ops.flights.ledger": PipelinePlace(layout, "flights").ops("ledger"),
     }
     for path in (*tables.values(), Place(layout, "flights", "silver", 2, 0).staging):
-        (path / "_delta_log").mkdir(parents=True)
-    layout.table("gold.delays").mkdir(parents=True)
+        (path / "_delta_log").make_folder()
+    layout.table("gold.delays").make_folder()
     assert layout.delta_tables() == tables
 
 
 def test_a_lease_has_a_lock_file_and_an_owner_file(layout: Layout) -> None:
     lease = layout.lease("checkpoint:flights/silver")
-    assert lease.parent == layout.lake / "leases" == layout.lease_owner("checkpoint:flights/silver").parent
+    assert lease.parent == Path(layout.root) / "leases" == layout.lease_owner("checkpoint:flights/silver").parent
     assert lease != layout.lease_owner("checkpoint:flights/silver")
     assert lease != layout.lease("checkpoint:flights_silver")
 
 
 def test_the_roots_come_from_the_environment(tmp_path: Path) -> None:
     environment = Environment.read({"TIDEGATE_LAKE": str(tmp_path / "l"), "TIDEGATE_LANDING": str(tmp_path / "in")})
-    assert Layout.of(environment) == Layout(tmp_path / "l", tmp_path / "in")
+    assert Layout.of(environment) == Layout.local(tmp_path / "l", tmp_path / "in")
 
 
 @pytest.mark.parametrize("text", ["", "..", "a/b", "../a", "a b", "a\n", "-a", "x" * 129, "a\0", "ä"])
@@ -92,7 +91,7 @@ def test_run_keys_are_readable_valid_and_unique(layout: Layout) -> None:
 
 def test_open_creates_the_lake_once(layout: Layout) -> None:
     layout.open()
-    marker = layout.lake / "lake.json"
+    marker = Path(layout.root) / "lake.json"
     before = marker.stat().st_mtime_ns
     assert json.loads(marker.read_text()) == {"format": LAKE_FORMAT}
     layout.open()
@@ -101,6 +100,6 @@ def test_open_creates_the_lake_once(layout: Layout) -> None:
 
 def test_a_lake_of_a_newer_format_is_refused(layout: Layout) -> None:
     layout.open()
-    (layout.lake / "lake.json").write_text(json.dumps({"format": LAKE_FORMAT + 1}))
+    (Path(layout.root) / "lake.json").write_text(json.dumps({"format": LAKE_FORMAT + 1}))
     with pytest.raises(LakeVersionError, match="upgrade Tidegate"):
         layout.open()

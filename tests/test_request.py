@@ -35,7 +35,7 @@ FLIGHTS = registry.load("flights")
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "lake", tmp_path / "landing")
+    return Layout.local(tmp_path / "lake", tmp_path / "landing")
 
 
 def check(params: dict[str, Any]) -> RunRequest:

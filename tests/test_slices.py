@@ -63,6 +63,19 @@ def test_the_days_of_a_week_have_all_slices() -> None:
     assert slice_of_day(0) == slice_of_day(86_399) == 1
 
 
+@given(st.lists(st.integers(), min_size=1, max_size=12, unique=True), st.integers(1, 14), st.integers(0, 3000))
+def test_the_shares_of_the_following_weeks_have_every_case(cases: list[int], count: int, week: int) -> None:
+    weeks = range(week, week + -(-len(cases) // count))
+    shares = []
+    for each in weeks:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(slices, "_time_of_commit", lambda week=each: week * 7 * 86_400)
+            shares.append(slices.of_week(cases, count))
+    assert {len(share) for share in shares} == {min(count, len(cases))}
+    assert all(len(set(share)) == len(share) for share in shares)
+    assert set().union(*shares) == set(cases)
+
+
 def test_no_slice_of_the_present_tests_takes_longer_than_ten_minutes() -> None:
     longest = max(slices.workers(), key=lambda worker: worker.seconds)
     assert longest.seconds <= LIMIT_SECONDS, f"slice {longest.slice} is too long: {longest.files}"

@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,36 +43,39 @@ LAKE_FORMAT = 1
 
 @dataclass(frozen=True)
 class Layout:
-    """All paths of one lake and one landing zone."""
+    """All addresses of one lake and one landing zone."""
 
-    lake: Path
-    landing_root: Path
+    root: Address
+    """The folder of everything in the lake."""
+    landing_root: Address
+    """The folder of everything in the landing zone."""
 
     @classmethod
     def of(cls, environment: Environment) -> Layout:
         """The layout of an environment."""
-        return cls(environment.lake, environment.landing)
+        return cls.local(environment.lake, environment.landing)
 
-    @property
-    def root(self) -> Address:
-        """The folder of everything in the lake."""
-        return Address(LocalStore(self.lake))
+    @classmethod
+    def local(cls, lake: Path, landing: Path) -> Layout:
+        """The layout of a lake and a landing zone in local folders."""
+        # Spark's log of source files has normal paths.
+        return cls(Address(LocalStore(lake)), Address(LocalStore(Path(os.path.normpath(landing)))))
 
     @property
     def marker(self) -> Address:
         """Says which format the lake has; absent until the lake is opened for the first time."""
         return self.root / "lake.json"
 
-    def landing(self, source_path: str) -> Path:
+    def landing(self, source_path: str) -> Address:
         """The folder in which a file source's files arrive."""
         return self.landing_root / source_path
 
-    def table(self, name: str) -> Path:
+    def table(self, name: str) -> Address:
         """A Delta table, by its ``<layer>.<table>`` name."""
         layer, _, table = name.partition(".")
-        return self.lake / "tables" / layer / table
+        return self.root / "tables" / layer / table
 
-    def delta_tables(self) -> dict[str, Path]:
+    def delta_tables(self) -> dict[str, Address]:
         """The Delta tables that exist, by the names under which they are queried.
 
         ``<layer>.<table>``, ``quarantine.<pipeline>.<flow>``, likewise ``late`` and ``heartbeats``, and ``ops.<pipeline>.<table>``.
@@ -85,7 +89,7 @@ class Layout:
             "ops.": "_ops",
         }
         return {
-            f"{prefix}{layer.name}.{table.name}": self.lake / table.key
+            f"{prefix}{layer.name}.{table.name}": self.root / table.key
             for prefix, folder in folders.items()
             for layer in (self.root / folder).list()
             if layer.is_folder
@@ -93,17 +97,17 @@ class Layout:
             if (self.root / table.key / "_delta_log").exists()
         }
 
-    def aside(self, table: Path, at: str) -> Path:
+    def aside(self, table: Address, at: str) -> Address:
         """Where a recovery puts what cannot be read of a table, as files that are kept; no table of that name is queried."""
-        return self.lake / "aside" / at / table.relative_to(self.lake)
+        return self.root / "aside" / at / table.key
 
     def lease(self, resource: str) -> Path:
         """The empty file that is locked. Only the lock may open it in the committing process: closing it would release the lock."""
-        return self.lake / "leases" / f"{quote(resource, safe='')}.lock"
+        return Path(self.root / "leases" / f"{quote(resource, safe='')}.lock")
 
     def lease_owner(self, resource: str) -> Path:
         """The last holder of a lease, as JSON, beside the locked file."""
-        return self.lake / "leases" / f"{quote(resource, safe='')}.owner.json"
+        return Path(self.root / "leases" / f"{quote(resource, safe='')}.owner.json")
 
     def open(self) -> None:
         """Create the lake if it does not exist, else check its format.
@@ -118,7 +122,7 @@ class Layout:
             return
         if lake_format > LAKE_FORMAT:
             raise LakeVersionError(
-                f"the lake at {self.lake} has format {lake_format}; this Tidegate reads formats up to {LAKE_FORMAT}",
+                f"the lake at {self.root} has format {lake_format}; this Tidegate reads formats up to {LAKE_FORMAT}",
                 OutsideAct("upgrade Tidegate"),
             )
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from pathlib import Path
 
 from tidegate import identity
 from tidegate.advice import Edit
@@ -31,9 +30,9 @@ class PipelinePlace:
         return self.layout.root / "reports" / self.pipeline
 
     @property
-    def docs(self) -> Path:
+    def docs(self) -> Address:
         """Where ``tidegate docs`` exports the pages by default."""
-        return self.layout.lake / "docs" / self.pipeline
+        return self.layout.root / "docs" / self.pipeline
 
     @property
     def plans(self) -> Address:
@@ -45,9 +44,9 @@ class PipelinePlace:
         """The folder of the writers' schemas from the schema registry, by id."""
         return self.layout.root / "_ops" / self.pipeline / "schemas"
 
-    def ops(self, table: str) -> Path:
+    def ops(self, table: str) -> Address:
         """A Delta table of Tidegate's own about the pipeline: ``ledger``, ``verdicts``, ``evolution``, ``progress`` or ``alerts``."""
-        return self.layout.lake / "_ops" / self.pipeline / table
+        return self.layout.root / "_ops" / self.pipeline / table
 
     def flow(self, name: str) -> FlowPlace:
         """One of its flows."""
@@ -73,19 +72,19 @@ class FlowPlace:
         return self.layout.root / "checkpoints" / self.pipeline / self.flow
 
     @property
-    def quarantine(self) -> Path:
+    def quarantine(self) -> Address:
         """The quarantine table of the flow (Delta)."""
-        return self.layout.lake / "quarantine" / self.pipeline / self.flow
+        return self.layout.root / "quarantine" / self.pipeline / self.flow
 
     @property
-    def late(self) -> Path:
+    def late(self) -> Address:
         """The late rows of a flow with a watermark (Delta)."""
-        return self.layout.lake / "late" / self.pipeline / self.flow
+        return self.layout.root / "late" / self.pipeline / self.flow
 
     @property
-    def heartbeats(self) -> Path:
+    def heartbeats(self) -> Address:
         """The heartbeats of a flow with a watermark (Delta): ``event_time, at, _app_id, watermark``."""
-        return self.layout.lake / "heartbeats" / self.pipeline / self.flow
+        return self.layout.root / "heartbeats" / self.pipeline / self.flow
 
     @property
     def replays_app_id(self) -> str:
@@ -123,9 +122,9 @@ class Place(FlowPlace):
         return self.checkpoints / f"v{self.version}" / str(self.refresh)
 
     @property
-    def staging(self) -> Path:
+    def staging(self) -> Address:
         """The Delta table that a full refresh builds before its swap."""
-        return self.layout.lake / "staging" / self.pipeline / self.flow / f"v{self.version}-{self.refresh}"
+        return self.layout.root / "staging" / self.pipeline / self.flow / f"v{self.version}-{self.refresh}"
 
     @property
     def app_id(self) -> str:

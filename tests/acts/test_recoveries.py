@@ -19,6 +19,7 @@ from tests.acts.lake import SNAPSHOTS, Lake, Prepared
 from tests.acts.oracle import differences
 from tests.acts.project import FLOWS
 from tests.fault_points import aborting, fault
+from tests.slices import of_week
 from tidegate import resolution
 from tidegate.planning import recovery
 from tidegate.planning.recovery import Recovery
@@ -40,7 +41,7 @@ STEPS = (
 
 
 def seeds() -> list[int]:
-    return [int(seed) for seed in os.environ.get("RECOVERY_SEEDS", "").split(",") if seed] or list(range(14))
+    return [int(seed) for seed in os.environ.get("RECOVERY_SEEDS", "").split(",") if seed] or of_week(range(28), 5)
 
 
 def plan_of(lake: Lake) -> Recovery:

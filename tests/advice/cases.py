@@ -161,7 +161,7 @@ def delete_table(shop: Shop) -> None:
 
 def tear_log(shop: Shop) -> None:
     path = shop.layout.table("silver.shop")
-    delta_log.entry(path, DeltaTable(str(path)).version()).write_bytes(b"")
+    delta_log.entry(path, DeltaTable(str(path)).version()).put(b"")
 
 
 def tear_offsets(shop: Shop) -> None:

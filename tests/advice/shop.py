@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -223,7 +224,7 @@ class Shop:
         self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
         report = self.deployment.try_run(dataclasses.replace(request))
         code = 0 if all(each.error is None for each in report.flows) and report.error is None else 70
-        return code, report, self.layout.lake / "no.log"
+        return code, report, Path(self.layout.root) / "no.log"
 
 
 Act = Callable[[Shop], None]

@@ -122,7 +122,7 @@ def wrote(name, rows, version):
     flow.state, flow.target_version = "done", version
     line = {{k: v for k, v in vars(batch).items() if k != "rules" and not isinstance(v, dict)}}
     ledger = PipelinePlace(layout, dag_id).ops("ledger")
-    ledger.parent.mkdir(parents=True, exist_ok=True)
+    ledger.parent.make_folder()
     write_deltalake(str(ledger), pyarrow.Table.from_pylist([line]), mode="append")
 """
 

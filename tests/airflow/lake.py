@@ -98,8 +98,8 @@ class Lake:
     def land(self, name: str, text: str) -> Path:
         """Add a file to the landing zone."""
         path = self.layout.landing_root / name
-        path.write_text(text)
-        return path
+        path.put(text.encode())
+        return Path(path)
 
     def begin(self, pipeline: str) -> None:
         """Write the checkpoint sidecars of a first run."""

@@ -82,8 +82,8 @@ def webhook() -> Iterator[Webhook]:
 def layout(project_dir: Path, monkeypatch: pytest.MonkeyPatch) -> Layout:
     """With a file in place of a landing folder and without a broker: the flows with an external source are unreadable."""
     monkeypatch.setenv("TIDEGATE_KAFKA", "127.0.0.1:9")
-    layout = Layout(project_dir / ".data/lake", project_dir / ".data/landing")
-    layout.landing("flights").write_text("a file in place of the folder")
+    layout = Layout.local(project_dir / ".data/lake", project_dir / ".data/landing")
+    layout.landing("flights").put(b"a file in place of the folder")
     return layout
 
 
@@ -112,7 +112,7 @@ def test_each_opening_and_each_resolution_is_sent_once(
     assert webhook.new_events() == OPENED
     evaluate()
     assert webhook.new_events() == []
-    layout.landing("flights").unlink()
+    layout.landing("flights").delete()
     evaluate()
     resolved = webhook.received[0]
     assert "flights/bronze: unreadable resolved after " in resolved["text"]
@@ -271,7 +271,7 @@ def test_a_slack_webhook_gets_each_notification_once_and_its_url_is_never_logged
     evaluate()
     assert len(slack.webhook) == len(OPENED)
     assert any(message["text"].startswith("flights/bronze: unreadable opened: landing") for message in slack.webhook)
-    layout.landing("flights").unlink()
+    layout.landing("flights").delete()
     evaluate()
     assert slack.webhook[len(OPENED)]["text"].startswith("flights/bronze: unreadable resolved after ")
     assert "a-secret" not in capsys.readouterr().out + str(error.value)
@@ -359,8 +359,8 @@ def test_a_broken_history_of_one_pipeline_does_not_stop_notifications_of_others(
 ) -> None:
     connect(monkeypatch, conn_type="http", host=webhook.url)
     log = PipelinePlace(layout, "clickstream").ops("alerts") / "_delta_log"
-    log.mkdir(parents=True)
-    (log / f"{0:020d}.json").write_text("no log")
+    log.make_folder()
+    (log / f"{0:020d}.json").put(b"no log")
     with pytest.raises(TaskFailure, match="the alerts of clickstream were not recorded"):
         evaluate()
     assert webhook.new_events() == OPENED[1:]

@@ -43,7 +43,7 @@ def refused(project_dir: Path) -> Layout:
     landing = project_dir / ".data/landing"
     (landing / "flights").mkdir(parents=True)
     (landing / "flights" / "2013-01-01.csv").write_text("year,month,day\n2013,1,1\n")
-    layout = Layout(project_dir / ".data/lake", landing)
+    layout = Layout.local(project_dir / ".data/lake", landing)
     line = evolution.Line(
         flow="silver",
         event="refused",

@@ -72,12 +72,12 @@ def test_a_pipeline_runs_on_both_workers_of_a_cluster_and_listens_on_loopback_on
 
     connection = {"conn_type": "spark", "host": cluster, "extra": {"deploy-mode": "client"}}
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
-    layout = Layout(project_dir / ".data/lake", project_dir / ".data/landing")
+    layout = Layout.local(project_dir / ".data/lake", project_dir / ".data/landing")
     for day in (1, 2):
-        flights_feed.land_day(layout.landing_root, date(2013, 1, day))
+        flights_feed.land_day(Path(layout.landing_root), date(2013, 1, day))
     run = runs.start(dag)
     assert runs.states(run) == dict.fromkeys(("plan", "run", "bronze", "silver", "gold"), "success")
-    with contextlib.closing(recompute.flights(layout.landing_root)) as answer:
+    with contextlib.closing(recompute.flights(Path(layout.landing_root))) as answer:
         compared = [checks.balance(layout, pipeline), *checks.exactly_once(layout, pipeline, answer)]
     assert [check for check in compared if not check.passed] == []
     for name in ("one", "two"):

@@ -32,7 +32,7 @@ def send_metrics_of_a_run(lake: Lake) -> None:
     from dags.flights import dag
 
     lake.layout.open()
-    (lake.layout.landing_root / "flights").mkdir()
+    (lake.layout.landing_root / "flights").make_folder()
     lake.land("flights/2013-01-01.csv", "year,month,day\n2013,1,1\n2013,1,2\n")
     run = InProcessRun(dag)
     assert run.execute("plan") == "success"
@@ -78,7 +78,7 @@ def _progress(lake: Lake, batch_id: int, **changed: Any) -> None:
 
 @pytest.fixture
 def lake(project_dir: Path) -> Lake:
-    return Lake(Layout(project_dir / ".data/lake", project_dir / ".data/landing"))
+    return Lake(Layout.local(project_dir / ".data/lake", project_dir / ".data/landing"))
 
 
 class StatsD:

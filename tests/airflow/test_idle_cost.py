@@ -27,13 +27,13 @@ BATCHES = 34
 def long_lake(project_dir: Path) -> Lake:
     """A lake whose flows are up to date after many batches."""
     (project_dir / ".data/landing/flights").mkdir(parents=True)
-    lake = Lake(Layout(project_dir / ".data/lake", project_dir / ".data/landing"))
+    lake = Lake(Layout.local(project_dir / ".data/lake", project_dir / ".data/landing"))
     lake.layout.open()
     lake.begin("flights")
     for flow in ("bronze", "silver"):
         lake.batch("flights", flow, 0, read=10, written=10, target_version=0)
     lake.batch("flights", "gold", 0, read=10, groups=4, upserted=4, target_version=0)
-    _lengthen(PipelinePlace(lake.layout, "flights").ops("ledger"))
+    _lengthen(Path(PipelinePlace(lake.layout, "flights").ops("ledger")))
     bronze, silver, gold = (
         Checkpoint(Path(Place(lake.layout, "flights", flow, 1, 0).checkpoint)) for flow in ("bronze", "silver", "gold")
     )
@@ -90,7 +90,7 @@ def test_a_run_without_new_data_opens_no_file_of_a_long_ledger(
     assert event["rows"] == 10 * BATCHES
 
     # Files that the last event covers are skipped by the statistics in the Delta log.
-    for path in ledger.glob("*.parquet"):
+    for path in Path(ledger).glob("*.parquet"):
         path.unlink()
     run = InProcessRun(dag, events=events)
     assert run.execute("plan") == "short circuit"

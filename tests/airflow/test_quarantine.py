@@ -19,6 +19,7 @@ from tidegate.place import FlowPlace
 from tidegate.quarantine import lifecycle
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest
+from tidegate.store import Address
 
 pytestmark = pytest.mark.airflow
 
@@ -32,11 +33,11 @@ def dag(database: Path) -> Any:
 
 @pytest.fixture
 def layout(project_dir: Path) -> Layout:
-    return Layout(project_dir / ".data/lake", project_dir / ".data/landing")
+    return Layout.local(project_dir / ".data/lake", project_dir / ".data/landing")
 
 
 @pytest.fixture
-def entries(layout: Layout) -> Path:
+def entries(layout: Layout) -> Address:
     """Three open quarantine entries of silver."""
     path = FlowPlace(layout, "flights", "silver").quarantine
     append(path, [quarantined(f"a#{number}", ["between(dep_delay)"], {"line": number}, "x") for number in range(3)])
@@ -83,7 +84,7 @@ def test_the_form_refuses_an_invalid_name_date_age_or_count(changes: dict[str, A
 
 
 def test_plan_waives_without_an_application(
-    runs: Any, dag: Any, layout: Layout, entries: Path, spark_submit: Any
+    runs: Any, dag: Any, layout: Layout, entries: Address, spark_submit: Any
 ) -> None:
     spark_submit("sys.exit('must not be started')")
     run = runs.start(dag, {**SILVER, "action": "waive", "reason": "the airport's own test"})
@@ -93,7 +94,7 @@ def test_plan_waives_without_an_application(
 
 
 def test_a_replay_runs_one_application_with_its_request(
-    runs: Any, dag: Any, layout: Layout, entries: Path, spark_submit: Any, monkeypatch: pytest.MonkeyPatch
+    runs: Any, dag: Any, layout: Layout, entries: Address, spark_submit: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spark_submit(
         "flow = report.flow('silver')\n"
@@ -132,7 +133,7 @@ def test_a_replay_runs_one_application_with_its_request(
     ],
 )
 def test_plan_fails_on_contradicting_fields_and_changes_nothing(
-    layout: Layout, entries: Path, changes: dict[str, Any], message: str
+    layout: Layout, entries: Address, changes: dict[str, Any], message: str
 ) -> None:
     run = InProcessRun(build_quarantine_dag(), SILVER | changes)
     assert run.execute("plan") == "failed"
@@ -140,7 +141,7 @@ def test_plan_fails_on_contradicting_fields_and_changes_nothing(
     assert lifecycle.entry_counts(entries).states == {"open": 3}
 
 
-def test_a_dry_run_of_waiving_counts_and_changes_nothing(layout: Layout, entries: Path) -> None:
+def test_a_dry_run_of_waiving_counts_and_changes_nothing(layout: Layout, entries: Address) -> None:
     run = InProcessRun(build_quarantine_dag(), {**SILVER, "action": "waive", "reason": "x", "dry_run": True})
     assert run.execute("plan") == "short circuit"
     assert run.xcom("plan", "reason") == "silver: 3 open entries would be changed"
@@ -153,7 +154,7 @@ def test_without_open_entries_the_run_succeeds_without_an_application(layout: La
     assert run.xcom("plan", "reason") == "silver: no open entries"
 
 
-def test_a_held_lease_is_a_transient_error(layout: Layout, entries: Path) -> None:
+def test_a_held_lease_is_a_transient_error(layout: Layout, entries: Address) -> None:
     run = InProcessRun(build_quarantine_dag(), {**SILVER, "action": "waive", "reason": "x"})
     with lease.hold(layout, ("checkpoint:flights/silver",), what="attempt a1 of flights"):
         assert run.execute("plan") == "up for retry"
@@ -161,7 +162,9 @@ def test_a_held_lease_is_a_transient_error(layout: Layout, entries: Path) -> Non
     assert lifecycle.entry_counts(entries).states == {"open": 3}
 
 
-def test_a_replay_of_a_flow_that_is_switched_off_is_refused_before_a_jvm_starts(layout: Layout, entries: Path) -> None:
+def test_a_replay_of_a_flow_that_is_switched_off_is_refused_before_a_jvm_starts(
+    layout: Layout, entries: Address
+) -> None:
     overrides.switch(FlowPlace(layout, "flights", "silver"), on=False, by="ada", reason="frozen until Monday")
     run = InProcessRun(build_quarantine_dag(), {**SILVER, "action": "replay"})
     assert run.execute("plan") == "failed"
@@ -172,7 +175,7 @@ def test_a_replay_of_a_flow_that_is_switched_off_is_refused_before_a_jvm_starts(
 @pytest.mark.parametrize(
     ("report", "message"), [("none", "crashed before it wrote a report"), ("failed", "the replay was failed")]
 )
-def test_show_fails_for_a_replay_that_failed(layout: Layout, entries: Path, report: str, message: str) -> None:
+def test_show_fails_for_a_replay_that_failed(layout: Layout, entries: Address, report: str, message: str) -> None:
     run = InProcessRun(build_quarantine_dag(), SILVER)
     run.xcoms["run", "attempt"] = "a1"
     if report == "failed":

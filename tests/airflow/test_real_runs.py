@@ -25,9 +25,9 @@ pytestmark = [pytest.mark.nightly, pytest.mark.airflow, pytest.mark.jvm]
 def test_a_missing_suite_fails_its_flow_without_a_retry(runs: Any, project_dir: Path) -> None:
     from dags.flights import dag
 
-    layout = Layout(project_dir / ".data/lake", project_dir / ".data/landing")
+    layout = Layout.local(project_dir / ".data/lake", project_dir / ".data/landing")
     shutil.rmtree(project_dir / "expectations/flights")
-    flights_feed.land_day(layout.landing_root, date(2013, 1, 1))
+    flights_feed.land_day(Path(layout.landing_root), date(2013, 1, 1))
     run = runs.start(dag)
     states = runs.states(run)
     assert (states["run"], states["bronze"], states["silver"]) == ("success", "success", "failed")

@@ -43,7 +43,7 @@ def dag() -> Any:
 def lake(project_dir: Path) -> Lake:
     """An empty lake and an empty landing folder: there is nothing new."""
     (project_dir / ".data/landing/flights").mkdir(parents=True)
-    layout = Layout(project_dir / ".data/lake", project_dir / ".data/landing")
+    layout = Layout.local(project_dir / ".data/lake", project_dir / ".data/landing")
     layout.open()
     return Lake(layout)
 
@@ -82,8 +82,8 @@ def wrote(lake: Lake, flow: str, rows: int, version: int) -> BatchRecord:
 
 
 def test_plan_fails_without_a_retry_if_the_landing_folder_is_a_file(dag: Any, project_dir: Path) -> None:
-    layout = Layout(project_dir / ".data/lake", project_dir / ".data/landing")
-    layout.landing("flights").write_text("a file in place of the folder")
+    layout = Layout.local(project_dir / ".data/lake", project_dir / ".data/landing")
+    layout.landing("flights").put(b"a file in place of the folder")
     run = InProcessRun(dag)
     assert run.execute("plan") == "failed", "without a retry"
     (planned,) = plans.read(FlowPlace(layout, "flights", "bronze"))
@@ -330,7 +330,7 @@ def test_a_backfill_of_a_pipeline_without_intervals_is_refused(dag: Any, landed:
 def mixed(landed: Lake, monkeypatch: pytest.MonkeyPatch) -> Any:
     """The DAG of a pipeline with three sources: a folder with a file, a file in place of a folder, and a topic without a broker."""
     monkeypatch.setenv("TIDEGATE_KAFKA", "127.0.0.1:9")
-    landed.layout.landing("lost").write_text("a file in place of the folder")
+    landed.layout.landing("lost").put(b"a file in place of the folder")
     bronze = pipeline.flow("bronze")
     source = FileSource(path="lost", format="csv", schema="a INT")
     lost = dataclasses.replace(bronze, name="lost", source=source, target=Table("bronze.lost"))
@@ -427,7 +427,7 @@ def with_days(lake: Lake) -> tuple[Any, Path]:
     checkpoint = Checkpoint(Place(lake.layout, "flights", "bronze", 1, 0).checkpoint)
     checkpoint.list_files(0, {str(file): file.stat().st_mtime_ns // 1_000_000 for file in files})
     checkpoint.run(0, {"logOffset": 0})
-    return build_dag(changed), folder
+    return build_dag(changed), Path(folder)
 
 
 def test_each_complete_interval_has_one_event_also_without_new_rows(lake: Lake) -> None:
@@ -460,7 +460,7 @@ def test_an_event_that_was_created_by_hand_is_ignored(dag: Any, landed: Lake) ->
 def test_a_recreated_lake_gets_events_although_its_versions_start_at_zero_again(dag: Any, landed: Lake) -> None:
     events: EventsByAsset = {}
     for version in (500, 0):
-        shutil.rmtree(landed.layout.lake)
+        shutil.rmtree(Path(landed.layout.root))
         landed.layout.open()
         wrote(landed, "bronze", 1, version)
         attempted(dag, landed, events, bronze="done").execute("bronze")

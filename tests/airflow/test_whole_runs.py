@@ -39,22 +39,22 @@ def dag(database: Path) -> Any:
 
 @pytest.fixture
 def layout(project_dir: Path) -> Layout:
-    return Layout(project_dir / ".data/lake", project_dir / ".data/landing")
+    return Layout.local(project_dir / ".data/lake", project_dir / ".data/landing")
 
 
 @pytest.fixture
 def landed(layout: Layout) -> Path:
     """A file in the landing folder, so that there is work."""
     path = layout.landing_root / "flights/2013-01-01.csv"
-    path.parent.mkdir()
-    path.write_text("year,month,day\n2013,1,1\n")
-    return path
+    path.parent.make_folder()
+    path.put(b"year,month,day\n2013,1,1\n")
+    return Path(path)
 
 
 def test_a_run_without_new_data_succeeds_without_an_application_and_sends_lost_events(
     runs: Any, dag: Any, layout: Layout, spark_submit: Any
 ) -> None:
-    (layout.landing_root / "flights").mkdir()
+    (layout.landing_root / "flights").make_folder()
     layout.open()
     Lake(layout).batch("flights", "silver", 7, read=9, written=9, target_version=2500)
     events = len(runs.events("silver.flights"))
@@ -216,14 +216,14 @@ def test_each_complete_day_has_one_stored_event(runs: Any, layout: Layout) -> No
     dag = build_dag(dataclasses.replace(pipeline, flows=(own, *pipeline.flows[1:])))
     layout.open()
     files = [layout.landing("flights") / f"2026-01-0{day}.csv" for day in (1, 2, 3)]
-    files[0].parent.mkdir()
+    files[0].parent.make_folder()
     for file in files:
-        file.write_text("year,month,day\n2013,1,1\n")
+        file.put(b"year,month,day\n2013,1,1\n")
     checkpoint = Checkpoint(Place(layout, "flights", "bronze", 1, 0).checkpoint)
-    checkpoint.list_files(0, {str(file): file.stat().st_mtime_ns // 1_000_000 for file in files})
+    checkpoint.list_files(0, {str(file): file.stat().modified_ns // 1_000_000 for file in files})
     checkpoint.run(0, {"logOffset": 0})
     for day in (1, 2):
-        (files[0].parent / f"2026-01-0{day}.done").touch()
+        (files[0].parent / f"2026-01-0{day}.done").put(b"")
     rows = len(runs.events("bronze.flights"))
 
     states = [runs.start(dag).state for _ in range(2)]

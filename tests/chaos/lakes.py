@@ -14,6 +14,7 @@ from deltalake import DeltaTable
 
 from tidegate.checkpoints.lease import holder
 from tidegate.layout import Layout
+from tidegate.store import Address
 
 IDS = re.compile(
     r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"  # ids of files and queries
@@ -34,12 +35,12 @@ def without_ids(text: str) -> str:
 
 def content_of(layout: Layout) -> dict[str, Any]:
     """Names of files, rows and commits of tables, content of checkpoint files, and holders of leases."""
-    files = sorted(path for path in layout.lake.rglob("*") if path.is_file())
-    tables = sorted(path.parent for path in layout.lake.rglob("_delta_log"))
+    files = sorted(path for path in Path(layout.root).rglob("*") if path.is_file())
+    tables = sorted(path.parent for path in Path(layout.root).rglob("_delta_log"))
     locks = [path for path in files if path.suffix == ".lock"]
     owners = [path for path in files if path.name.endswith(".owner.json")]
     return {
-        "names": sorted({without_ids(str(path.relative_to(layout.lake))) for path in files}),
+        "names": sorted({without_ids(str(path.relative_to(Path(layout.root)))) for path in files}),
         **{f"rows of {table}": rows(table) for table in tables},
         **{f"commits of {table}": commits(table) for table in tables},
         **{str(path): lines(path) for path in files if is_text_of_checkpoint(layout, path)},
@@ -55,7 +56,7 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, tuple[A
 
 
 def is_text_of_checkpoint(layout: Layout, path: Path) -> bool:
-    return path.is_relative_to(layout.lake / "checkpoints") and path.suffix != ".crc"
+    return path.is_relative_to(Path(layout.root) / "checkpoints") and path.suffix != ".crc"
 
 
 def lines(path: Path) -> list[str]:
@@ -63,7 +64,7 @@ def lines(path: Path) -> list[str]:
     return sorted(without_ids(path.read_text()).splitlines())
 
 
-def rows(table: Path) -> list[str]:
+def rows(table: Path | Address) -> list[str]:
     """The rows of a table, read with delta-rs."""
     records = DeltaTable(str(table)).to_pyarrow_table().to_pylist()
     return sorted(without_ids(repr({name: plain(value) for name, value in row.items()})) for row in records)

@@ -12,7 +12,6 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from math import ceil
 from pathlib import Path
 from typing import Any
 
@@ -113,8 +112,7 @@ def refuse_one_of_each(driver: Driver, flows: Sequence[str], of: Callable[[str],
         assert (answer.code, answer.wrong) == (0, []), answer.out
         calls |= set(answer.calls)
     kinds = one_of_each([call for call in calls if of(call.kind) and not _ENDS_THE_JVM.search(call.kind)])
-    shares = ceil(len(kinds) / MOST_CALLS)
-    chosen = kinds[slices.week_of_commit() % shares :: shares]
+    chosen = slices.of_week(kinds, MOST_CALLS)
     refused, wrong, unchecked = Counter[str](), list[str](), list[str]()
     for number, call in enumerate(chosen):
         error = ERRORS[number % len(ERRORS)]

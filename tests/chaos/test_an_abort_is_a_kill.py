@@ -8,16 +8,17 @@ from tests.chaos.lakes import content_of, differences
 from tests.chaos.sample import WAITING, StartState, expect_everything_once
 from tests.chaos.test_kill_a_replay import expect_a_replay_completes_it, refused_entries
 from tests.chaos.test_kill_at_every_step import STEPS
+from tests.slices import of_week
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 
 PER_MERGE = "after:write_target:silver"
 """The one step tested with every merge; `tests/chaos/test_two_drivers.py` kills a driver at another step."""
-EVERY_STEP = [f"{step}:{flow}" for flow, steps in STEPS.items() for step in steps]
+OTHER_STEPS = sorted({f"{step}:{flow}" for flow, steps in STEPS.items() for step in steps} - {PER_MERGE})
 
 
 @pytest.mark.parametrize(
-    "step", [pytest.param(step, marks=[] if step == PER_MERGE else [pytest.mark.nightly]) for step in EVERY_STEP]
+    "step", [PER_MERGE, *(pytest.param(step, marks=pytest.mark.nightly) for step in of_week(OTHER_STEPS, 4))]
 )
 def test_aborted_and_killed_runs_leave_the_same_lake_and_a_rerun_completes_it(
     step: str, start_state: StartState
@@ -39,13 +40,9 @@ def test_aborted_and_killed_runs_leave_the_same_lake_and_a_rerun_completes_it(
     killed.expect_a_balanced_ledger()
 
 
+@pytest.mark.nightly
 @pytest.mark.parametrize(
-    "step",
-    [
-        pytest.param("after:claim:silver", marks=pytest.mark.nightly),
-        pytest.param("after:write_quarantine:silver", marks=pytest.mark.nightly),
-        pytest.param("after:write_target:silver", marks=pytest.mark.nightly),
-    ],
+    "step", of_week([f"after:{step}:silver" for step in ("claim", "write_quarantine", "write_target")], 1)
 )
 def test_aborted_and_killed_replays_leave_the_same_lake_and_another_replay_completes_it(
     step: str, start_state: StartState

@@ -18,6 +18,7 @@ from tests import histories_of_payments
 from tests.chaos.sample import StartState
 from tests.deployment import Deployment
 from tests.pipelines.test_payments import expect_the_stream, produce, run
+from tests.slices import of_week
 from tidegate.checkpoints import progress
 from tidegate.place import Place
 from tidegate.probes import delta
@@ -75,14 +76,17 @@ def stored(deployment: Deployment, batch_id: int) -> Stored:
 
 @pytest.mark.parametrize(
     ("step", "batch", "left"),
-    [
-        ("before:evaluate_batch", 0, Stored(0, target=False, ledger=False, commit=False)),
-        ("storing:evaluate_batch", 0, Stored(1, target=False, ledger=False, commit=False)),
-        ("after:evaluate_batch", 0, Stored(2, target=False, ledger=False, commit=False)),
-        ("after:write_target", 0, Stored(2, target=True, ledger=False, commit=False)),
-        ("after:record_batch", 0, Stored(2, target=True, ledger=True, commit=False)),
-        ("before:evaluate_batch", 1, Stored(2, target=True, ledger=True, commit=True)),
-    ],
+    of_week(
+        [
+            ("before:evaluate_batch", 0, Stored(0, target=False, ledger=False, commit=False)),
+            ("storing:evaluate_batch", 0, Stored(1, target=False, ledger=False, commit=False)),
+            ("after:evaluate_batch", 0, Stored(2, target=False, ledger=False, commit=False)),
+            ("after:write_target", 0, Stored(2, target=True, ledger=False, commit=False)),
+            ("after:record_batch", 0, Stored(2, target=True, ledger=True, commit=False)),
+            ("before:evaluate_batch", 1, Stored(2, target=True, ledger=True, commit=True)),
+        ],
+        3,
+    ),
 )
 def test_a_rerun_makes_the_state_of_a_killed_batch_and_decides_as_the_stream_would(
     start_state: StartState, broker: Broker, step: str, batch: int, left: Stored

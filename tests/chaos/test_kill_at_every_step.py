@@ -64,7 +64,7 @@ def test_a_lost_entry_of_the_commit_log_is_written_again_and_nothing_else(start_
     deployment = start_state(landed)
     deployment.run()
     versions = {
-        name: len(list((deployment.layout.table(name) / "_delta_log").glob("*.json")))
+        name: len(list(Path(deployment.layout.table(name) / "_delta_log").glob("*.json")))
         for name in ("bronze.flights", "silver.flights")
     }
     for flow in ("bronze", "silver", "gold"):
@@ -77,7 +77,7 @@ def test_a_lost_entry_of_the_commit_log_is_written_again_and_nothing_else(start_
     expect_everything_once(deployment)
     deployment.expect_a_balanced_ledger()
     for name, before in versions.items():
-        assert len(list((deployment.layout.table(name) / "_delta_log").glob("*.json"))) == before
+        assert len(list(Path(deployment.layout.table(name) / "_delta_log").glob("*.json"))) == before
 
 
 @pytest.mark.nightly

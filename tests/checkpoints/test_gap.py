@@ -23,7 +23,7 @@ def test_offsets_are_parsed_and_formatted() -> None:
 
 
 def test_only_the_accepted_offsets_of_the_same_topic_are_skipped(tmp_path: Path) -> None:
-    layout = Layout(tmp_path / "lake", tmp_path / "landing")
+    layout = Layout.local(tmp_path / "lake", tmp_path / "landing")
 
     def missing(begin: int, topic_id: str = "A") -> gap.Offsets:
         accepted = gap.accepted(FlowPlace(layout, "clicks", "bronze"))

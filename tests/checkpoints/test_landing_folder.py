@@ -36,7 +36,7 @@ def test_each_name_that_a_file_had_is_the_present_file(folders: list[str], name:
 
 def place_of(tmp_path: Path, *paths: str) -> Place:
     """A checkpoint whose stream has read these files, one a batch."""
-    place = Place(Layout(tmp_path / "lake", tmp_path / "landing"), "shop", "bronze", 1, 0)
+    place = Place(Layout.local(tmp_path / "lake", tmp_path / "landing"), "shop", "bronze", 1, 0)
     log = place.checkpoint / "sources" / "0"
     Path(log).mkdir(parents=True)
     for number, path in enumerate(paths):
@@ -78,7 +78,7 @@ def test_a_moved_folder_is_named_and_the_command_of_the_error_accepts_it(
 def test_a_folder_that_is_moved_back_and_forth_has_each_name_once(tmp_path: Path) -> None:
     place = place_of(tmp_path, "/old/shop/orders/a.csv")
     landing_folder.accept_move(place, FLOW, "/old/shop/orders", by="ada", reason="a new disk")
-    back = Place(Layout(tmp_path / "lake", Path("/old")), "shop", "bronze", 1, 0)
+    back = Place(Layout.local(tmp_path / "lake", Path("/old")), "shop", "bronze", 1, 0)
     assert landing_folder.of(back, SOURCE).earlier == ()
     assert not landing_folder.is_moved(back, SOURCE)
 

@@ -29,7 +29,7 @@ sys.stdin.read()
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "lake", tmp_path / "landing")
+    return Layout.local(tmp_path / "lake", tmp_path / "landing")
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def write_owner(layout: Layout, **fields: Any) -> None:
 
 def test_an_unused_lease_is_free_and_probing_creates_no_file(layout: Layout) -> None:
     assert lease.holder(layout, RESOURCE) is None
-    assert not layout.lake.exists()
+    assert not Path(layout.root).exists()
 
 
 def test_the_holder_of_a_lease_is_described_by_its_owner_file(layout: Layout, owner: subprocess.Popen[str]) -> None:
@@ -64,7 +64,7 @@ def test_the_holder_of_a_lease_is_described_by_its_owner_file(layout: Layout, ow
 def test_probing_does_not_acquire_or_release_the_lease(layout: Layout, owner: subprocess.Popen[str]) -> None:
     for _ in range(3):
         assert lease.holder(layout, RESOURCE) is not None
-    assert sorted(path.name for path in (layout.lake / "leases").iterdir()) == [layout.lease(RESOURCE).name]
+    assert sorted(path.name for path in (Path(layout.root) / "leases").iterdir()) == [layout.lease(RESOURCE).name]
 
 
 def test_an_owner_file_of_the_previous_holder_is_ignored(layout: Layout, owner: subprocess.Popen[str]) -> None:
@@ -120,7 +120,7 @@ def test_a_job_fails_while_another_process_holds_the_lease(
 
 def test_a_process_without_a_jvm_holds_a_lease_and_writes_its_owner_file(layout: Layout) -> None:
     probe = "import sys; from pathlib import Path; from tidegate.layout import Layout; from tidegate.checkpoints import lease\n"
-    probe += f"print(lease.holder(Layout(Path({str(layout.lake)!r}), Path('/')), {RESOURCE!r}))"
+    probe += f"print(lease.holder(Layout.local(Path({str(Path(layout.root))!r}), Path('/')), {RESOURCE!r}))"
     with lease.hold(layout, (RESOURCE,), what="quarantine waive of flights/silver"):
         holder = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout
         assert holder.startswith(f"quarantine waive of flights/silver (pid {os.getpid()} on ")

@@ -22,7 +22,7 @@ BY_NAME = {each.name: each for each in NOTES}
 
 
 def place(lake: Path) -> Place:
-    return Place(Layout(lake, lake / "landing"), "orders", "silver", 2, 1)
+    return Place(Layout.local(lake, lake / "landing"), "orders", "silver", 2, 1)
 
 
 def files(note: AnyNote, at: Place) -> list[Path]:

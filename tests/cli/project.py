@@ -26,6 +26,7 @@ from tidegate.place import Place
 from tidegate.report import BatchRecord
 from tidegate.request import RunRequest
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, State, Table, Watermark
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext
@@ -261,11 +262,11 @@ _EMPTY = {
 """Types of columns that may only contain NULL."""
 
 
-def append(path: Path, rows: list[dict[str, Any]]) -> str:
+def append(path: Address, rows: list[dict[str, Any]]) -> str:
     """Append rows to a Delta table and return its id."""
     from deltalake import DeltaTable, write_deltalake
 
-    path.parent.mkdir(parents=True, exist_ok=True)
+    path.parent.make_folder()
     table = pyarrow.Table.from_pylist(rows)
     for position, column in enumerate(table.schema):
         if column.name in _EMPTY:

@@ -147,7 +147,7 @@ def test_a_damaged_table_stops_what_stands_on_it_and_every_command_names_it(proj
     rng = random.Random(seed)
     tables = [*TABLES, "quarantine.orders.silver", "ops.orders.ledger"]
     table, damage = tables[seed % len(tables)], rng.choice(DAMAGES)
-    damage(project.layout.delta_tables()[table] / "_delta_log", rng)
+    damage(Path(project.layout.delta_tables()[table] / "_delta_log"), rng)
     stopped = flows_of(table)
 
     for name, arguments in COMMANDS.items():

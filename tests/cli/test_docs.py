@@ -19,7 +19,7 @@ def test_pages_are_exported_and_the_index_path_is_printed(project: Project) -> N
     assert (result.code, result.err) == (0, "")
     site = PipelinePlace(project.layout, "orders").docs
     assert result.out.strip() == str(site / "index.html")
-    assert "10 rows read: 10 written." in (site / "silver" / "v1-0-batch-3.html").read_text()
+    assert "10 rows read: 10 written." in (site / "silver" / "v1-0-batch-3.html").read().data.decode()
 
     out = project.folder / "out"
     result = project.run("docs", "orders", "--out", str(out), "--newest", "1")

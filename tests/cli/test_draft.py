@@ -124,8 +124,11 @@ def test_a_first_line_with_a_value_is_no_header(tmp_path: Path, first: str) -> N
 
 
 def test_a_file_whose_name_a_run_ignores_is_landed_under_another(tmp_path: Path) -> None:
-    layout = Layout(tmp_path / "lake", tmp_path / "landing")
-    assert scaffold.landing_place(layout, "shop", tmp_path / "_x.csv") == ("shop", layout.landing("shop") / "x.csv")
+    layout = Layout.local(tmp_path / "lake", tmp_path / "landing")
+    assert scaffold.landing_place(layout, "shop", tmp_path / "_x.csv") == (
+        "shop",
+        Path(layout.landing("shop") / "x.csv"),
+    )
 
 
 @pytest.mark.parametrize(

@@ -129,7 +129,7 @@ def test_coverage_lists_the_rules_that_catch_each_change(filled: Project) -> Non
     ]
     plain = [{"type": kind, "kwargs": kwargs, "severity": severity} for kind, kwargs, severity in rules]
     (folder / "silver.json").write_text(json.dumps({"name": "orders/silver", "expectations": plain}))
-    before = sorted(path.name for path in filled.layout.table("silver.orders").rglob("*"))
+    before = sorted(path.name for path in Path(filled.layout.table("silver.orders")).rglob("*"))
 
     arguments = ("expectations", "coverage", "orders", "--flow", "silver", "--rows", "20", "--json")
     result = filled.run(*arguments, JAVA_TOOL_OPTIONS=QUICK_JAVA)
@@ -145,4 +145,4 @@ def test_coverage_lists_the_rules_that_catch_each_change(filled: Project) -> Non
     assert caught_by["state", "truncated"] == caught_by["state", "a number"] == ["in_set(state)"]
     assert caught_by["ordered_at", "late"] == ["between(ordered_at) (recorded only)"]
     assert caught_by["*", "doubled rows"] == ["deduplicated by its keys"]
-    assert sorted(path.name for path in filled.layout.table("silver.orders").rglob("*")) == before
+    assert sorted(path.name for path in Path(filled.layout.table("silver.orders")).rglob("*")) == before

@@ -30,7 +30,7 @@ def mistyped(folder: Path, contract: Contract) -> dict[str, Any]:
         {"column": "pieces", "change": "null", "caught_by": []},
     ]
     silver = resolved(orders(contract)).flow("silver")
-    lines = _mistyped(Layout(folder / "lake", folder / "landing"), silver, nulls)
+    lines = _mistyped(Layout.local(folder / "lake", folder / "landing"), silver, nulls)
     return {line["column"]: line["caught_by"] for line in lines}
 
 

@@ -22,6 +22,7 @@ from tidegate.alerting import episodes
 from tidegate.ops import alert_history
 from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.status.evaluation import evaluate_pipelines
+from tidegate.store import Address
 
 pytestmark = [pytest.mark.nightly, pytest.mark.jvm]
 
@@ -136,7 +137,7 @@ def report_of(project: Project) -> dict[str, Any]:
     return report
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
+def rows(path: Path | Address) -> list[dict[str, Any]]:
     from deltalake import DeltaTable
 
     table_rows: list[dict[str, Any]] = DeltaTable(str(path)).to_pyarrow_table().to_pylist()
@@ -178,10 +179,10 @@ def test_no_page_log_report_or_platform_table_contains_a_value(project: Project,
     assert exported.out.strip() == str(PipelinePlace(layout, "sample").docs / "index.html"), exported.err
     pages = {
         str(path.relative_to(PipelinePlace(layout, "sample").docs))
-        for path in PipelinePlace(layout, "sample").docs.rglob("v*.html")
+        for path in Path(PipelinePlace(layout, "sample").docs).rglob("v*.html")
     }
     assert pages == {f"{flow}/v1-0-batch-0.html" for flow in ("bronze", "silver", "raising", "landing", "frozen")}
-    contents = (layout.lake / "tables", layout.lake / "quarantine", project.folder / "landing")
+    contents = (Path(layout.root) / "tables", Path(layout.root) / "quarantine", project.folder / "landing")
     (log,) = Path(PipelinePlace(layout, "sample").reports).rglob("driver.log")
     assert "raising: refused" in log.read_text()
     # The transform did raise on canaries. Only the class of its exception is stored.

@@ -161,7 +161,7 @@ def written_by(project: Project, table: str, *app_ids: str) -> None:
     """Add the checksum file that Spark writes, with the writers of a table."""
     transactions = [{"appId": app_id, "version": 0, "lastUpdated": 1} for app_id in app_ids]
     log = project.layout.table(table) / "_delta_log"
-    (log / f"{0:020d}.crc").write_text(json.dumps({"setTransactions": transactions}))
+    (log / f"{0:020d}.crc").put((json.dumps({"setTransactions": transactions})).encode())
 
 
 def test_the_plan_of_a_renamed_pipeline_ends_with_the_error_that_its_run_would_have(project: Project) -> None:

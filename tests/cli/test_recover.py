@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -21,12 +22,12 @@ def damaged(project: Project) -> Project:
     project.declare(pipeline)
     project.layout.open()
     landing = project.layout.landing(pipeline.flows[0].source.path)  # type: ignore[union-attr]  # a FileSource
-    landing.mkdir(parents=True, exist_ok=True)
+    landing.make_folder()
     kept = landing / "kept.csv"
-    kept.write_text("order_id\n1\n")
+    kept.put(b"order_id\n1\n")
     place = checkpoint.current(project.layout, pipeline, pipeline.flows[0])
     spark = Checkpoint(place.checkpoint)
-    spark.list_files(0, {str(kept): kept.stat().st_mtime_ns // 1_000_000, str(landing / "gone.csv"): 1_700_000_000_000})
+    spark.list_files(0, {str(kept): kept.stat().modified_ns // 1_000_000, str(landing / "gone.csv"): 1_700_000_000_000})
     spark.run(0, {"logOffset": 0})
     positions = {"tables/bronze/orders": Position(version=0, digest="1")}
     history.write(place, batch=0, positions=positions)
@@ -56,7 +57,7 @@ def test_wrong_arguments_exit_with_64(damaged: Project, arguments: tuple[str, ..
 
 
 def test_the_plan_names_damage_steps_and_losses_and_changes_nothing(damaged: Project) -> None:
-    before = sorted(path for path in damaged.layout.lake.rglob("*") if "leases" not in path.parts)
+    before = sorted(path for path in Path(damaged.layout.root).rglob("*") if "leases" not in path.parts)
     result = damaged.run("recover", "--plan")
     assert result.code == 0, result.err
     assert "damaged: orders/bronze: bronze.orders: it has no log any more" in result.out
@@ -65,7 +66,7 @@ def test_the_plan_names_damage_steps_and_losses_and_changes_nothing(damaged: Pro
     values = damaged.run("recover", "--json").json
     assert [each["action"] for each in values["steps"]] == ["read again", *["follow"] * (len(values["steps"]) - 1)]
     assert [each["accept"] for each in values["lost"]] == ["bronze:lost=1"]
-    assert sorted(path for path in damaged.layout.lake.rglob("*") if "leases" not in path.parts) == before
+    assert sorted(path for path in Path(damaged.layout.root).rglob("*") if "leases" not in path.parts) == before
 
 
 def test_a_loss_that_is_not_accepted_by_its_number_stops_everything_before_it_begins(damaged: Project) -> None:
@@ -73,7 +74,7 @@ def test_a_loss_that_is_not_accepted_by_its_number_stops_everything_before_it_be
         result = damaged.run("recover", *accept)
         assert result.code == 65, result.out
         assert "tidegate recover --accept orders/bronze:lost=1" in result.err
-    assert not list((damaged.layout.lake / "reports").glob("**/*.request.json"))
+    assert not list((Path(damaged.layout.root) / "reports").glob("**/*.request.json"))
     assert not OVERRIDES.path(FlowPlace(damaged.layout, "orders", "bronze")).exists()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.cli.project import Project, stateful_orders
@@ -20,4 +22,4 @@ def test_what_has_no_state_to_show_exits_with_64(project: Project, arguments: tu
     project.declare(stateful_orders())
     result = project.run("state", "show", "orders", *arguments)
     assert (result.code, message in result.err) == (64, True), result.err
-    assert not list((project.layout.lake / "reports").glob("**/*.request.json")), "no request is stored"
+    assert not list((Path(project.layout.root) / "reports").glob("**/*.request.json")), "no request is stored"

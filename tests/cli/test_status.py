@@ -151,7 +151,7 @@ def test_a_declaration_that_does_not_match_its_checkpoint_is_an_error(project: P
 
 
 def test_a_lake_of_a_newer_tidegate_is_not_read(project: Project, running: Pipeline) -> None:
-    project.layout.lake.joinpath("lake.json").write_text('{"format": 99}')
+    Path(project.layout.root).joinpath("lake.json").write_text('{"format": 99}')
     result = project.run("status")
     assert (result.code, result.out) == (78, "")
     assert "upgrade Tidegate" in result.err
@@ -161,7 +161,7 @@ def test_status_and_lag_write_nothing(project: Project) -> None:
     project.declare(orders())
     project.run("status")
     project.run("lag")
-    assert not project.layout.lake.exists()
+    assert not Path(project.layout.root).exists()
 
 
 def test_a_broker_that_never_answers_does_not_delay_the_other_flows(project: Project, running: Pipeline) -> None:

@@ -24,7 +24,7 @@ def processes_of(project: Project) -> list[str]:
     lines = []
     for entry in Path("/proc").glob("[0-9]*/environ"):
         try:
-            if f"TIDEGATE_LAKE={project.layout.lake}".encode() in entry.read_bytes():
+            if f"TIDEGATE_LAKE={Path(project.layout.root)}".encode() in entry.read_bytes():
                 lines.append((entry.parent / "cmdline").read_bytes().replace(b"\0", b" ").decode())
         except OSError:
             continue

@@ -58,7 +58,7 @@ def lake(made: Project, tmp_path: Path) -> Project:
 
 
 def lineage(layout: Layout) -> Lineage:
-    return Lineage(layout=layout, pipelines={"orders": resolution.resolve(orders(), layout.lake, {})})
+    return Lineage(layout=layout, pipelines={"orders": resolution.resolve(orders(), Path(layout.root), {})})
 
 
 def follow(layout: Layout, file: str | None = None, line: int | None = None, offset: str | None = None) -> Step:
@@ -249,7 +249,7 @@ def test_a_record_whose_row_a_later_record_replaced_names_that_record(made: Proj
         commit_properties=CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}),
     )
     # The records are those of the files of the lake that was copied.
-    layout = Layout(lake.layout.lake, made.layout.landing_root)
+    layout = Layout.local(Path(lake.layout.root), Path(made.layout.landing_root))
     (silver,) = follow(layout, "orders/1.csv", 2).next
     assert (silver.state, silver.key) == ("replaced", {"order_id": "A-1"})
     later = silver.changes[-1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from tests.cli.project import Project, orders
 from tidegate.report import BatchRecord
 from tidegate.spec import Pipeline
@@ -26,7 +28,7 @@ def test_an_increment_is_refused_with_what_to_do_instead(project: Project) -> No
     assert result.code == 64
     assert "run run-1 has nothing that can be undone: silver: batch 3 stays: it is an increment" in result.err
     assert "correct the code or the suite and backfill its days" in result.err
-    assert not list((project.layout.lake / "reports").glob("**/*.request.json")), "no request is stored"
+    assert not list((Path(project.layout.root) / "reports").glob("**/*.request.json")), "no request is stored"
 
 
 def test_a_run_id_of_two_pipelines_needs_the_name_of_one(project: Project) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tests.cli.project import Project, orders, stateful_orders
@@ -22,7 +24,7 @@ def test_what_cannot_be_verified_exits_with_64(project: Project, arguments: tupl
     project.declare(orders())
     result = project.run("verify", "orders", *arguments)
     assert (result.code, message in result.err) == (64, True), result.err
-    assert not list((project.layout.lake / "reports").glob("**/*.request.json")), "no request is stored"
+    assert not list((Path(project.layout.root) / "reports").glob("**/*.request.json")), "no request is stored"
 
 
 @pytest.mark.parametrize(

@@ -19,6 +19,7 @@ from tidegate import registry
 from tidegate.layout import Layout
 from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.report import BatchRecord
+from tidegate.store import Address
 
 CLICKS = registry.load("clickstream")
 VIEW = {"occurred_at": "2026-03-02T08:10:00Z", "user_id": "u1", "page": "/a", "duration_ms": 1500, "kind": "view"}
@@ -37,7 +38,7 @@ MESSAGES = [
 @pytest.fixture
 def lake(tmp_path: Path) -> Layout:
     """A lake with exactly the expected tables, written from the recomputation."""
-    layout = Layout(tmp_path, tmp_path)
+    layout = Layout.local(tmp_path, tmp_path)
     answer = recompute.clickstream(MESSAGES)
     for path, of in (
         (layout.table("bronze.clicks"), "ids"),
@@ -50,8 +51,8 @@ def lake(tmp_path: Path) -> Layout:
     return layout
 
 
-def put(path: Path, rows: Any) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+def put(path: Address, rows: Any) -> None:
+    path.parent.make_folder()
     write_deltalake(str(path), rows, mode="append")
 
 
@@ -76,7 +77,7 @@ def test_a_wrongly_quarantined_record_is_detected(lake: Layout) -> None:
 
 
 def test_a_missing_table_is_detected(lake: Layout) -> None:
-    empty = dataclasses.replace(lake, lake=lake.lake / "empty")
+    empty = dataclasses.replace(lake, root=lake.root / "empty")
     assert "clickstream: gold equals the recomputation" in failed(empty)
 
 
@@ -92,7 +93,7 @@ def ledger(layout: Layout, *records: BatchRecord) -> None:
 
 
 def test_a_ledger_line_that_does_not_balance_is_detected(tmp_path: Path) -> None:
-    layout = Layout(tmp_path, tmp_path)
+    layout = Layout.local(tmp_path, tmp_path)
     even = BatchRecord(flow="silver", batch_id=0, app_id="a", kind="upsert", read=3, written=2)
     ledger(layout, even)
     assert checks.balance(layout, CLICKS).passed
@@ -101,7 +102,7 @@ def test_a_ledger_line_that_does_not_balance_is_detected(tmp_path: Path) -> None
 
 
 def test_the_states_of_quarantine_entries_are_compared_with_the_ledger(tmp_path: Path) -> None:
-    layout = Layout(tmp_path, tmp_path)
+    layout = Layout.local(tmp_path, tmp_path)
     rows = [
         quarantined(f"a#{number}", ["x"], {}, "", state) for number, state in enumerate(("open", "replayed", "waived"))
     ]
@@ -118,7 +119,7 @@ def test_the_states_of_quarantine_entries_are_compared_with_the_ledger(tmp_path:
 
 
 def test_a_missing_ledger_does_not_balance(tmp_path: Path) -> None:
-    assert not checks.balance(Layout(tmp_path, tmp_path), CLICKS).passed
+    assert not checks.balance(Layout.local(tmp_path, tmp_path), CLICKS).passed
 
 
 PAYMENTS = registry.load("payments")
@@ -132,7 +133,7 @@ PAID = [
 @pytest.fixture
 def paid(tmp_path: Path) -> Layout:
     """A lake with exactly the tables that are expected of payments: the last of six within a moment is suspected."""
-    layout = Layout(tmp_path, tmp_path)
+    layout = Layout.local(tmp_path, tmp_path)
     ids = [f"payments/id/0/{number}" for number in range(6)]
     read_at = [datetime(2026, 3, 2, 8, 11, tzinfo=UTC)] * 6
     put(layout.table("bronze.payments"), pa.table({"_row_id": ids, "_ingested_at": read_at}))
@@ -169,4 +170,4 @@ def test_an_alert_that_was_not_sent_or_was_withdrawn_is_detected(paid: Layout) -
 
 
 def test_payments_without_a_table_fail(tmp_path: Path) -> None:
-    assert len(failed_of_payments(Layout(tmp_path, tmp_path), [])) == 1
+    assert len(failed_of_payments(Layout.local(tmp_path, tmp_path), [])) == 1

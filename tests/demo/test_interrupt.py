@@ -92,5 +92,5 @@ def test_after_a_sigkill_spark_ends_too_and_the_next_demo_starts_from_the_beginn
     assert orphan is not None and orphan.alive, "the broker is still running"
     with services.set_up(PROJECT, demo.folder) as fresh:
         assert not orphan.alive
-        assert not fresh.layout.lake.exists()
+        assert not fresh.layout.root.exists()
         assert not (fresh.environment.landing / "flights").exists()

@@ -63,7 +63,7 @@ def test_after_four_waves_all_checks_pass(folder: Path, options: tuple[str, ...]
 
 def check_no_value_leaves_the_tables(folder: Path) -> None:
     """The numbers of planes are in no log, no page, no database of Airflow, and none of the platform's own files and tables."""
-    layout = Layout(folder / "lake", folder / "landing")
+    layout = Layout.local(folder / "lake", folder / "landing")
     entries = read(FlowPlace(layout, "flights", "silver").quarantine).column("record").to_pylist()
     refused = {name for record in entries if record for name in re.findall(r"\bN\d\w{3,4}\b", record)}
     passed = sorted(set(read(layout.table("silver.flights")).column("tailnum").drop_null().to_pylist()))
@@ -72,6 +72,6 @@ def check_no_value_leaves_the_tables(folder: Path) -> None:
     assert contains_any((folder / "landing/flights/flights_2013-02-08.csv").read_bytes(), values), (
         "the search finds them"
     )
-    contents = [folder / "landing", *(layout.lake / name for name in ("tables", "quarantine"))]
+    contents = [folder / "landing", *(Path(layout.root) / name for name in ("tables", "quarantine"))]
     assert files_containing(folder, values, excluding=contents) == set()
     assert tables_containing(layout, "flights", values) == set()

@@ -28,6 +28,7 @@ from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.report import BatchRecord
+from tidegate.store import Address
 
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 MOST_NOT_RUN = 7
@@ -136,7 +137,7 @@ def layout_of(runner: GuideRunner) -> Layout:
     return Layout.of(Environment.read({"TIDEGATE_PROJECT": str(runner.project)}))
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
+def rows(path: Path | Address) -> list[dict[str, Any]]:
     """The rows of a Delta table, read with delta-rs: Spark wrote it."""
     from deltalake import DeltaTable
 
@@ -152,7 +153,7 @@ SHOWS_VALUES = ("tidegate quarantine show", "tidegate query", "tidegate state sh
 
 def pipelines_run(layout: Layout) -> list[str]:
     """The pipelines that have a ledger: `orders`, except in a guide that declares its own."""
-    names = sorted(path.parent.name for path in layout.lake.glob("_ops/*/ledger"))
+    names = sorted(path.parent.name for path in Path(layout.root).glob("_ops/*/ledger"))
     assert names, "the guide ran no pipeline"
     return names
 
@@ -160,8 +161,8 @@ def pipelines_run(layout: Layout) -> list[str]:
 def check_no_value_leaves_the_tables(layout: Layout, results: Iterable[StepResult]) -> None:
     checked = [result for result in results if not result.step.command.startswith(SHOWS_VALUES)]
     assert [result.step.command for result in checked if contains_any(result.output, VALUES)] == []
-    contents = [layout.lake / folder for folder in ("tables", "quarantine", "staging")]
-    assert files_containing(layout.lake, VALUES, excluding=contents) == set()
+    contents = [Path(layout.root) / folder for folder in ("tables", "quarantine", "staging")]
+    assert files_containing(Path(layout.root), VALUES, excluding=contents) == set()
     for pipeline in pipelines_run(layout):
         assert tables_containing(layout, pipeline, VALUES) == set()
 

@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.gx, pytest.mark.chaos, pytest.mark.ni
 
 
 def table(history: History, name: str) -> Path:
-    return history.deployment.layout.table(f"{name}.hunt")
+    return Path(history.deployment.layout.table(f"{name}.hunt"))
 
 
 def two_increments(history: History, between: Any = lambda: None) -> None:
@@ -173,12 +173,12 @@ def test_a_file_that_is_written_while_it_is_read_is_in_quarantine_until_it_is_re
     path, layout = history.source.folder / "growing.csv", history.deployment.layout
 
     def in_bronze() -> int:
-        return sum(row["_path"] == f"file://{path}" for row in rows(layout.table("bronze.hunt")))
+        return sum(row["_path"] == f"file://{path}" for row in rows(Path(layout.table("bronze.hunt"))))
 
     with written_to(path):
         bronze = history.deployment.run("hunt", flows=["bronze"]).flow("bronze")
     assert bronze.error is None
-    (entry,) = rows(FlowPlace(layout, "hunt", "bronze").quarantine)
+    (entry,) = rows(Path(FlowPlace(layout, "hunt", "bronze").quarantine))
     assert (entry["rules"], entry["state"]) == (["changed_while_read"], "open")
     assert (layout.table("bronze.hunt").exists() and in_bronze()) == 0
 
@@ -188,6 +188,8 @@ def test_a_file_that_is_written_while_it_is_read_is_in_quarantine_until_it_is_re
     assert history.deployment.try_run(request).flow("bronze").error is None
     assert in_bronze() == len(path.read_text().splitlines()) - 1
     (entry,) = [
-        each for each in rows(FlowPlace(layout, "hunt", "bronze").quarantine) if each["_row_id"].startswith(str(path))
+        each
+        for each in rows(Path(FlowPlace(layout, "hunt", "bronze").quarantine))
+        if each["_row_id"].startswith(str(path))
     ]
     assert entry["state"] == "replayed"

@@ -55,8 +55,8 @@ def people_run(airflow: Live) -> str:
     airflow.up()
     lines = "".join(f"{json.dumps(record)}\n" for record in PEOPLE_RECORDS)
     file = airflow.layout.landing("people") / "people.json"
-    file.touch(mode=0o600)
-    file.write_text(lines)
+    file.put(b"")
+    file.put(lines.encode())
     wait_until(lambda: "people" in airflow.dags(), "Airflow has read the new file")
     return airflow.trigger("people")
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from demo import checks, recompute
@@ -20,7 +21,7 @@ def wrong_flights(layout: Layout) -> list[str]:
 
     Days that the edited transform wrote are expected with `dest` in lower case.
     """
-    with contextlib.closing(recompute.flights(layout.landing_root)) as answer:
+    with contextlib.closing(recompute.flights(Path(layout.landing_root))) as answer:
         for day in days_in_lower_case(layout):
             answer.execute("UPDATE silver SET dest = lower(dest) WHERE day(day) = ?", [day])
         return _wrong([checks.balance(layout, flights), *checks.exactly_once(layout, flights, answer)])

@@ -60,7 +60,7 @@ def files_containing(home: Path) -> list[Path]:
 def test_canaries_in_values_and_in_field_names_stay_out_of_airflow(live: Live, people_run: str) -> None:
     states = live.end(people_run, "people")
     assert states == {"plan": "success", "run": "success", "bronze": "success", "silver": "failed"}
-    assert files_containing(live.layout.landing("people")) != [], "the search finds canaries"
+    assert files_containing(Path(live.layout.landing("people"))) != [], "the search finds canaries"
 
     wait_until(lambda: len(live.runs("schema_approval")) == 1, "a run of schema_approval")
     (question,) = DagRunApi(live.client).get_dag_runs("schema_approval").dag_runs

@@ -46,7 +46,7 @@ LINE = evolution.Line(
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "lake", tmp_path / "landing")
+    return Layout.local(tmp_path / "lake", tmp_path / "landing")
 
 
 def test_a_change_is_recorded_once(layout: Layout) -> None:

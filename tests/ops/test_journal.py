@@ -18,7 +18,7 @@ ADA = {"mode": "backfill", "requested_by": "ada"}
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
-    layout = Layout(tmp_path / "lake", tmp_path / "landing")
+    layout = Layout.local(tmp_path / "lake", tmp_path / "landing")
     layout.open()
     return Lake(layout)
 

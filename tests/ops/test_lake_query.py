@@ -17,6 +17,7 @@ from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import lake_query, query
 from tidegate.place import FlowPlace, PipelinePlace
+from tidegate.store import Address
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +46,7 @@ def changing(tmp_path: Path) -> Layout:
 
 def made(folder: Path) -> Layout:
     """A lake with a table of flights by day, airlines, one quarantine table and one ledger."""
-    layout = Layout(folder / "lake", folder / "landing")
+    layout = Layout.local(folder / "lake", folder / "landing")
     write(
         layout.table("silver.flights"),
         {
@@ -62,7 +63,7 @@ def made(folder: Path) -> Layout:
     return layout
 
 
-def write(path: Path, columns: Mapping[str, Any], **more: Any) -> None:
+def write(path: Path | Address, columns: Mapping[str, Any], **more: Any) -> None:
     write_deltalake(str(path), pyarrow.table(dict(columns)), mode="append", **more)
 
 
@@ -166,7 +167,7 @@ def test_what_is_wrong_is_said(layout: Layout, sql: str, at: dict[str, int], wor
 
 
 def test_a_version_whose_files_were_removed_is_an_error(changing: Layout) -> None:
-    for file in changing.table("gold.airlines").glob("*.parquet"):
+    for file in Path(changing.table("gold.airlines")).glob("*.parquet"):
         file.unlink()
     with pytest.raises(RequestError, match="the query failed"):
         rows(changing, "FROM gold.airlines")
@@ -220,6 +221,6 @@ def test_tables_with_rows_of_deleted_keys_are_named_unless_the_query_considers_t
 
 
 def test_a_lake_without_tables_says_so(changing: Layout) -> None:
-    shutil.rmtree(changing.lake)
+    shutil.rmtree(Path(changing.root))
     with pytest.raises(RequestError, match="has no tables yet"):
         rows(changing, "FROM silver.flights")

@@ -40,10 +40,12 @@ def line(**changed: Any) -> QueryProgress:
     )
 
 
-def line_of_state(number: int, checkpoint: Path = Path("missing"), **of_run: str) -> QueryProgress:
+def line_of_state(number: int, checkpoint: Address | None = None, **of_run: str) -> QueryProgress:
     """One of two recorded batches of a query with a window: the first has rows, the second closes windows."""
     recorded = json.loads(Path(__file__).with_name("state_progress.json").read_text())
-    return QueryProgress.from_spark(recorded[number], Address.local(checkpoint), recorded_at=NOW, **OF_RUN | of_run)
+    return QueryProgress.from_spark(
+        recorded[number], checkpoint or Address.local(Path("missing")), recorded_at=NOW, **OF_RUN | of_run
+    )
 
 
 def test_a_line_has_rates_durations_and_lag() -> None:
@@ -64,12 +66,10 @@ def test_missing_values_are_none_and_not_zero() -> None:
     assert line(sources=[{"endOffset": delta, "latestOffset": delta}]).offsets_behind is None
 
 
-def test_a_line_of_a_stateful_query_has_its_state_and_how_far_the_watermark_is_behind(tmp_path: Path) -> None:
-    folder = tmp_path / "state/0/1"
-    folder.mkdir(parents=True)
-    (folder / "1.changelog").write_bytes(bytes(300))
-    (tmp_path / "offsets").write_bytes(bytes(1000))
-    first, second = line_of_state(0, tmp_path), line_of_state(1, tmp_path)
+def test_a_line_of_a_stateful_query_has_its_state_and_how_far_the_watermark_is_behind(folder: Address) -> None:
+    (folder / "state/0/1/1.changelog").put(bytes(300))
+    (folder / "offsets").put(bytes(1000))
+    first, second = line_of_state(0, folder), line_of_state(1, folder)
     assert (first.state_operator, first.state_rows, first.state_bytes) == ("stateStoreSave", 28, 300)
     assert (first.watermark, first.watermark_lag_seconds) == (None, None), "Spark begins with 1970"
     assert (second.state_rows, second.state_memory_bytes) == (14, 3_410_824)
@@ -78,8 +78,8 @@ def test_a_line_of_a_stateful_query_has_its_state_and_how_far_the_watermark_is_b
     assert (line().state_operator, line().state_rows, line().watermark) == (None, None, None)
 
 
-def test_the_figures_of_a_state_are_those_of_the_last_batches_of_its_flow(tmp_path: Path) -> None:
-    path = tmp_path / "progress"
+def test_the_figures_of_a_state_are_those_of_the_last_batches_of_its_flow(folder: Address) -> None:
+    path = folder / "progress"
     assert metrics.state_figures(path, "windows") == []
     metrics.append(path, [line(), line_of_state(0, flow="windows"), line_of_state(1, flow="windows")])
     newest, before = metrics.state_figures(path, "windows", limit=5)
@@ -93,15 +93,15 @@ def test_the_figures_of_a_state_are_those_of_the_last_batches_of_its_flow(tmp_pa
     assert metrics.state_figures(path, "bronze") == []
 
 
-def test_lines_are_appended_in_one_commit_and_can_be_read(tmp_path: Path) -> None:
-    path = tmp_path / "progress"
+def test_lines_are_appended_in_one_commit_and_can_be_read(folder: Address) -> None:
+    path = folder / "progress"
     metrics.append(path, [line(), line(batchId=8)])
     metrics.append(path, [line(batchId=9)])
     rows = store.select(path, "SELECT batch_id, started_at FROM delta_table ORDER BY batch_id")
     assert [row["batch_id"] for row in rows] == [7, 8, 9]
     assert rows[0]["started_at"] == datetime(2026, 1, 5, 10, 0, 0, 123_000, tzinfo=UTC)
-    assert len(list((path / "_delta_log").glob("*.json"))) == 2
+    assert len(list(Path(path / "_delta_log").glob("*.json"))) == 2
 
 
-def test_a_missing_table_has_no_rows(tmp_path: Path) -> None:
-    assert store.select(tmp_path / "missing", "SELECT * FROM delta_table") == []
+def test_a_missing_table_has_no_rows(folder: Address) -> None:
+    assert store.select(folder / "missing", "SELECT * FROM delta_table") == []

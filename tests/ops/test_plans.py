@@ -16,7 +16,7 @@ from tidegate.status import lag
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "lake", tmp_path / "landing")
+    return Layout.local(tmp_path / "lake", tmp_path / "landing")
 
 
 def test_plans_are_read_by_flow_the_oldest_first(tmp_path: Path) -> None:
@@ -57,7 +57,7 @@ def test_the_file_has_a_maximum_length(layout: Layout) -> None:
 def test_a_plan_does_not_fail_if_its_result_cannot_be_recorded(
     layout: Layout, caplog: pytest.LogCaptureFixture
 ) -> None:
-    layout.lake.write_text("a file where a folder should be")
+    Path(layout.root).write_text("a file where a folder should be")
     plans.record_failure(PipelinePlace(layout, "orders"))
     assert "could not be recorded" in caplog.text
 

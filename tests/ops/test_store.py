@@ -19,15 +19,16 @@ from tidegate.layout import Layout
 from tidegate.ops import heartbeats, store
 from tidegate.place import FlowPlace, Place
 from tidegate.probes import delta_table
+from tidegate.store import Address
 
 SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])
 
 
-def add(path: Path, number: int, transaction: tuple[str, int] | None = None) -> None:
+def add(path: Address, number: int, transaction: tuple[str, int] | None = None) -> None:
     store.append(path, SCHEMA, [{"number": number, "text": "a line"}], transaction)
 
 
-def numbers(path: Path) -> list[int]:
+def numbers(path: Address) -> list[int]:
     return [row["number"] for row in store.select(path, "SELECT number FROM delta_table ORDER BY number")]
 
 
@@ -37,62 +38,62 @@ def max_five_files(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("max_five_files")
-def test_small_files_are_compacted_without_losing_lines(tmp_path: Path) -> None:
+def test_small_files_are_compacted_without_losing_lines(folder: Address) -> None:
     for number in range(23):
-        add(tmp_path / "ledger", number)
-    assert len(DeltaTable(tmp_path / "ledger").file_uris()) <= 5
-    assert numbers(tmp_path / "ledger") == list(range(23))
+        add(folder / "ledger", number)
+    assert len(DeltaTable(folder / "ledger").file_uris()) <= 5
+    assert numbers(folder / "ledger") == list(range(23))
 
 
 @pytest.mark.usefixtures("max_five_files")
-def test_a_transaction_id_survives_compaction(tmp_path: Path) -> None:
+def test_a_transaction_id_survives_compaction(folder: Address) -> None:
     for number in range(12):
-        add(tmp_path / "ledger", number, ("flow", number))
-    assert DeltaTable(tmp_path / "ledger").transaction_version("flow") == 11
+        add(folder / "ledger", number, ("flow", number))
+    assert DeltaTable(folder / "ledger").transaction_version("flow") == 11
 
 
-def test_rows_of_a_transaction_are_appended_once(tmp_path: Path) -> None:
+def test_rows_of_a_transaction_are_appended_once(folder: Address) -> None:
     for number in (0, 1, 1, 0, 2):
-        add(tmp_path / "ledger", number, ("flow", number))
-    add(tmp_path / "ledger", 3, ("other", 0))
-    assert numbers(tmp_path / "ledger") == [0, 1, 2, 3]
+        add(folder / "ledger", number, ("flow", number))
+    add(folder / "ledger", 3, ("other", 0))
+    assert numbers(folder / "ledger") == [0, 1, 2, 3]
 
 
 @pytest.mark.usefixtures("max_five_files")
-def test_an_earlier_version_can_still_be_read_after_compaction(tmp_path: Path) -> None:
+def test_an_earlier_version_can_still_be_read_after_compaction(folder: Address) -> None:
     for number in range(5):
-        add(tmp_path / "ledger", number)
-    before = DeltaTable(tmp_path / "ledger")
+        add(folder / "ledger", number)
+    before = DeltaTable(folder / "ledger")
     for number in range(5, 20):
-        add(tmp_path / "ledger", number)
+        add(folder / "ledger", number)
     assert sorted(before.to_pyarrow_table()["number"].to_pylist()) == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.usefixtures("max_five_files")
-def test_concurrent_writers_lose_no_line(tmp_path: Path) -> None:
-    add(tmp_path / "ledger", 0)
+def test_concurrent_writers_lose_no_line(folder: Address) -> None:
+    add(folder / "ledger", 0)
     with ThreadPoolExecutor(4) as writers:
-        list(writers.map(lambda number: add(tmp_path / "ledger", number), range(1, 60)))
-    assert numbers(tmp_path / "ledger") == list(range(60))
+        list(writers.map(lambda number: add(folder / "ledger", number), range(1, 60)))
+    assert numbers(folder / "ledger") == list(range(60))
 
 
 @pytest.mark.usefixtures("max_five_files")
 def test_a_line_is_committed_even_if_compaction_fails(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    folder: Address, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def disk_full(_: DeltaTable, **__: Any) -> None:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(DeltaTable, "vacuum", disk_full)
     for number in range(6):
-        add(tmp_path / "ledger", number)
-    assert numbers(tmp_path / "ledger") == list(range(6))
+        add(folder / "ledger", number)
+    assert numbers(folder / "ledger") == list(range(6))
     assert "small files were not compacted" in caplog.text
 
 
 @pytest.mark.usefixtures("max_five_files")
 def test_compacted_heartbeats_stay_for_streams_that_have_not_read_them(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    folder: Address, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kept: dict[str, int] = {}
 
@@ -101,23 +102,23 @@ def test_compacted_heartbeats_stay_for_streams_that_have_not_read_them(
         kept[Path(urlsplit(table.table_uri).path).name] = retention_hours // 24
 
     monkeypatch.setattr(DeltaTable, "vacuum", vacuum)
-    layout = Layout(tmp_path, tmp_path / "landing")
+    layout = Layout.local(Path(folder), Path(folder / "landing"))
     place = Place(layout, "payments", "silver", 1, 0)
     for number in range(6):
-        add(tmp_path / "ledger", number)
+        add(folder / "ledger", number)
         heartbeats.append(place, heartbeats.Heartbeat(event_time=number, at=number, app_id=place.app_id))
 
     assert kept == {"ledger": 7, FlowPlace(layout, "payments", "silver").heartbeats.name: 30}
 
 
-def test_a_table_without_a_committed_version_does_not_exist(tmp_path: Path) -> None:
-    (tmp_path / "orders" / "_delta_log").mkdir(parents=True)
-    assert delta_table.find(tmp_path / "orders") is None
-    assert store.select(tmp_path / "orders", "SELECT * FROM delta_table") == []
+def test_a_table_without_a_committed_version_does_not_exist(folder: Address) -> None:
+    (folder / "orders" / "_delta_log").make_folder()
+    assert delta_table.find(folder / "orders") is None
+    assert store.select(folder / "orders", "SELECT * FROM delta_table") == []
 
 
-def test_lines_are_in_the_order_of_their_commits_whatever_the_clock_said(tmp_path: Path) -> None:
-    source, path = random.Random(7), tmp_path / "ledger"
+def test_lines_are_in_the_order_of_their_commits_whatever_the_clock_said(folder: Address) -> None:
+    source, path = random.Random(7), folder / "ledger"
     schema = SCHEMA.append(pa.field("recorded_at", pa.timestamp("us", tz="UTC")))
     true = datetime(2026, 3, 1, 12, tzinfo=UTC)
     # As an earlier release wrote them: its lines have no other order than their times.
@@ -135,12 +136,12 @@ def test_lines_are_in_the_order_of_their_commits_whatever_the_clock_said(tmp_pat
     assert [row["number"] for row in newest_first] == list(reversed(range(30)))
 
 
-def _oldest_first(path: Path) -> list[dict[str, Any]]:
+def _oldest_first(path: Address) -> list[dict[str, Any]]:
     return store.select(path, f"SELECT number FROM delta_table ORDER BY {store.oldest_first(store.ordering(path))}")
 
 
-def test_a_refused_write_names_the_table_also_where_delta_rs_names_no_file(tmp_path: Path) -> None:
+def test_a_refused_write_names_the_table_also_where_delta_rs_names_no_file(folder: Address) -> None:
     full = DeltaError("Failed to parse parquet: Unable to rename file: No space left on device (os error 28)")
-    refused = pytest.raises(LakeUnwritableError, match=rf"table {tmp_path}: cannot go on: the file system is full")
-    with refused, delta_table.writing(tmp_path):
+    refused = pytest.raises(LakeUnwritableError, match=rf"table {folder}: cannot go on: the file system is full")
+    with refused, delta_table.writing(folder):
         raise full

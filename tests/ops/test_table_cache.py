@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import shutil
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.project import append
 from tidegate.ops.table_cache import CachedTable, TableCache
+from tidegate.store import Address
 
 LINES = CachedTable(name="lines", columns={"number": "BIGINT", "note": "VARCHAR"})
 
@@ -21,8 +21,8 @@ def cache() -> TableCache:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "lines"
+def path(folder: Address) -> Address:
+    return folder / "lines"
 
 
 def numbers(cache: TableCache, pipeline: str = "flights") -> list[Any]:
@@ -30,7 +30,7 @@ def numbers(cache: TableCache, pipeline: str = "flights") -> list[Any]:
     return [row["number"] for row in rows]
 
 
-def test_every_file_is_opened_once(cache: TableCache, path: Path) -> None:
+def test_every_file_is_opened_once(cache: TableCache, path: Address) -> None:
     for number in range(5):
         append(path, [{"number": number, "note": "n"}])
     assert cache.refresh("lines", "flights", path) == 5
@@ -40,9 +40,9 @@ def test_every_file_is_opened_once(cache: TableCache, path: Path) -> None:
     assert numbers(cache) == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_missing_table_is_empty_until_its_first_commit(cache: TableCache, path: Path) -> None:
+def test_a_missing_table_is_empty_until_its_first_commit(cache: TableCache, path: Address) -> None:
     assert cache.refresh("lines", "flights", path) == 0
-    (path / "_delta_log").mkdir(parents=True)
+    (path / "_delta_log").make_folder()
     assert cache.refresh("lines", "flights", path) == 0
     assert numbers(cache) == []
     append(path, [{"number": 1, "note": "n"}])
@@ -50,7 +50,7 @@ def test_a_missing_table_is_empty_until_its_first_commit(cache: TableCache, path
     assert numbers(cache) == [1]
 
 
-def test_a_compacted_table_has_the_same_rows(cache: TableCache, path: Path) -> None:
+def test_a_compacted_table_has_the_same_rows(cache: TableCache, path: Address) -> None:
     from deltalake import DeltaTable
 
     for number in range(4):
@@ -63,7 +63,7 @@ def test_a_compacted_table_has_the_same_rows(cache: TableCache, path: Path) -> N
     assert numbers(cache) == [0, 1, 2, 3]
 
 
-def test_a_table_that_was_deleted_and_created_again_is_read_again(cache: TableCache, path: Path) -> None:
+def test_a_table_that_was_deleted_and_created_again_is_read_again(cache: TableCache, path: Address) -> None:
     append(path, [{"number": 1, "note": "n"}])
     cache.refresh("lines", "flights", path)
     shutil.rmtree(path)
@@ -75,20 +75,20 @@ def test_a_table_that_was_deleted_and_created_again_is_read_again(cache: TableCa
     assert numbers(cache) == []
 
 
-def test_only_the_columns_of_the_cached_table_are_read(cache: TableCache, path: Path) -> None:
+def test_only_the_columns_of_the_cached_table_are_read(cache: TableCache, path: Address) -> None:
     append(path, [{"number": 1, "note": "n", "more": "x"}])
     cache.refresh("lines", "flights", path)
     assert cache.query("SELECT * EXCLUDE (_file) FROM lines") == [{"pipeline": "flights", "number": 1, "note": "n"}]
 
 
-def test_tables_of_two_pipelines_are_cached_separately(cache: TableCache, tmp_path: Path) -> None:
+def test_tables_of_two_pipelines_are_cached_separately(cache: TableCache, folder: Address) -> None:
     for number, name in enumerate(("flights", "clicks")):
-        append(tmp_path / name, [{"number": number, "note": "n"}])
-        cache.refresh("lines", name, tmp_path / name)
+        append(folder / name, [{"number": number, "note": "n"}])
+        cache.refresh("lines", name, folder / name)
     assert (numbers(cache), numbers(cache, "clicks")) == ([0], [1])
 
 
-def test_a_query_during_writes_sees_a_complete_version(cache: TableCache, path: Path) -> None:
+def test_a_query_during_writes_sees_a_complete_version(cache: TableCache, path: Address) -> None:
     append(path, [{"number": 0, "note": "n"}, {"number": 0, "note": "n"}])
 
     def write() -> None:

@@ -23,12 +23,12 @@ FLIGHTS = samples.flights()
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "lake", tmp_path / "landing")
+    return Layout.local(tmp_path / "lake", tmp_path / "landing")
 
 
 def page(layout: Layout, name: str) -> str:
     """A page of silver in a new export."""
-    index = export(layout, FLIGHTS, PipelinePlace(layout, "flights").docs)
+    index = export(layout, FLIGHTS, Path(PipelinePlace(layout, "flights").docs))
     return unescape((index.parent / "silver" / f"{name}.html").read_text())
 
 
@@ -106,7 +106,9 @@ def test_a_backfill_is_listed_without_a_page_and_its_verdict_belongs_to_no_batch
     assert judged(layout, "v1-0-batch-0") == ["split"]
     assert Content(layout).batch(FLIGHTS, "silver", "v1-0-batch-1") is None
     assert "backfill 1" in page(layout, "index")
-    assert [path.name for path in PipelinePlace(layout, "flights").docs.glob("silver/v*.html")] == ["v1-0-batch-0.html"]
+    assert [path.name for path in Path(PipelinePlace(layout, "flights").docs).glob("silver/v*.html")] == [
+        "v1-0-batch-0.html"
+    ]
 
 
 def test_an_accepted_gap_is_listed_and_changes_no_batch(layout: Layout) -> None:
@@ -183,7 +185,9 @@ def test_the_page_of_a_stateful_flow_has_the_state_after_its_last_batch(layout: 
     )
     values = Content(layout).flow(stateful_orders(), "silver", 1)
     assert [each.state_rows for each in values["kept"]] == [1_204, 7]
-    html = export(layout, stateful_orders(), PipelinePlace(layout, "orders").docs).parent / "silver" / "index.html"
+    html = (
+        export(layout, stateful_orders(), Path(PipelinePlace(layout, "orders").docs)).parent / "silver" / "index.html"
+    )
     assert "<dt>Rows</dt><dd>1,204</dd>" in html.read_text()
     assert Content(layout).flow(stateful_orders(), "parsed", 1)["kept"] == []
 

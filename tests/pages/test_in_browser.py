@@ -50,10 +50,10 @@ LIGHT_AND_DARK = ("light", pytest.param("dark", marks=nightly))
 def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A site with pages of all kinds; silver's batch 105 was refused."""
     folder = tmp_path_factory.mktemp("site")
-    layout = Layout(folder / "lake", folder / "landing")
+    layout = Layout.local(folder / "lake", folder / "landing")
     samples.fill(layout, *(samples.batch(number) for number in range(105)), samples.batch(105, outcome="refused"))
     samples.fill(layout, *(batch(number) for number in range(6) for batch in (samples.bronze, samples.gold)))
-    return export(layout, samples.flights(), PipelinePlace(layout, "flights").docs).parent
+    return export(layout, samples.flights(), Path(PipelinePlace(layout, "flights").docs)).parent
 
 
 @pytest.fixture(scope="module")

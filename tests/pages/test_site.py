@@ -23,7 +23,7 @@ FLIGHTS = samples.flights()
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "lake", tmp_path / "landing")
+    return Layout.local(tmp_path / "lake", tmp_path / "landing")
 
 
 class _Page(HTMLParser):
@@ -48,7 +48,7 @@ class _Page(HTMLParser):
 def site(layout: Layout, *batches: samples.Sample, newest: int = 200) -> Path:
     """The exported site after these batches were recorded."""
     samples.fill(layout, *batches)
-    return export(layout, FLIGHTS, PipelinePlace(layout, "flights").docs, newest).parent
+    return export(layout, FLIGHTS, Path(PipelinePlace(layout, "flights").docs), newest).parent
 
 
 def text(path: Path) -> str:
@@ -154,7 +154,7 @@ def test_all_names_are_escaped(layout: Layout) -> None:
 def long_history(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     """A flow with 155 batches, so that it has all kinds of pages."""
     folder = tmp_path_factory.mktemp("long")
-    layout = Layout(folder / "lake", folder / "landing")
+    layout = Layout.local(folder / "lake", folder / "landing")
     site(layout, *(samples.batch(number) for number in range(155)))
     return layout
 
@@ -164,8 +164,8 @@ def test_every_batch_is_listed_once_and_the_lists_link_to_each_other(long_histor
     path, batches, visited = folder / "index.html", [], []
     while True:
         visited.append(path.name)
-        batches += listed(path)
-        older = re.search(r'href="../silver/(batches-\d+\.html)#batches" rel="next"', path.read_text())
+        batches += listed(Path(path))
+        older = re.search(r'href="../silver/(batches-\d+\.html)#batches" rel="next"', path.read().data.decode())
         if older is None:
             break
         path = folder / older[1]
@@ -173,13 +173,14 @@ def test_every_batch_is_listed_once_and_the_lists_link_to_each_other(long_histor
     assert batches == list(range(154, -1, -1))
     assert visited == ["index.html", "batches-2.html", "batches-3.html", "batches-4.html"]
     back = [
-        re.search(r'href="../silver/([\w.-]+)#batches" rel="prev"', (folder / name).read_text()) for name in visited
+        re.search(r'href="../silver/([\w.-]+)#batches" rel="prev"', (folder / name).read().data.decode())
+        for name in visited
     ]
     assert [match and match[1] for match in back] == [None, *visited[:-1]]
 
 
 def test_every_link_has_a_target_and_no_page_violates_the_policy(long_history: Layout) -> None:
-    pages = list(PipelinePlace(long_history, "flights").docs.rglob("*.html"))
+    pages = list(Path(PipelinePlace(long_history, "flights").docs).rglob("*.html"))
     assert len(pages) == 1 + 3 + 3 + 155
     for path in pages:
         page = _Page(path)

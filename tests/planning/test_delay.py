@@ -20,6 +20,7 @@ from tidegate.planning import delay
 from tidegate.planning.delay import Advice
 from tidegate.report import BatchRecord
 from tidegate.spec import Table
+from tidegate.store import Address
 
 FLOW = dataclasses.replace(SILVER, target=Table("silver.trips", event_time="left_at"))
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -27,15 +28,15 @@ NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "lake", tmp_path / "landing")
+    return Layout.local(tmp_path / "lake", tmp_path / "landing")
 
 
-def write(path: Path, *rows: tuple[float, float | None]) -> None:
+def write(path: Address, *rows: tuple[float, float | None]) -> None:
     """Append rows: the minute at which each came, and the minute of its event time."""
     moment = pa.timestamp("us", tz="UTC")
     times = [(NOON + timedelta(minutes=at), None if of is None else NOON + timedelta(minutes=of)) for at, of in rows]
     ingested, left = (pa.array(list(column), moment) for column in zip(*times, strict=True))
-    path.mkdir(parents=True, exist_ok=True)
+    path.make_folder()
     write_deltalake(str(path), pa.table({"left_at": left, "_ingested_at": ingested}), mode="append")
 
 
@@ -70,7 +71,7 @@ def test_rows_come_in_the_order_of_the_commits_whatever_the_clock_that_planned_t
     app_id = "trips/bronze/v1/0"
     for version, minute in enumerate(planned):
         path = layout.table("bronze.trips")
-        path.mkdir(parents=True, exist_ok=True)
+        path.make_folder()
         transaction = CommitProperties(app_transactions=[Transaction(app_id, version)])
         write_deltalake(str(path), pa.table({"id": [version]}), mode="append", commit_properties=transaction)
         batch = BatchRecord(
@@ -96,7 +97,7 @@ def test_late_rows_of_an_earlier_checkpoint_do_not_count_once_more(layout: Layou
     made = CommitProperties(app_transactions=[Transaction(app_id="trips/silver/v2/0", version=0)])
     empty = DeltaTable(str(table)).to_pyarrow_table().slice(0, 0)
     write_deltalake(str(table), empty, mode="append", commit_properties=made)
-    late.mkdir(parents=True)
+    late.make_folder()
     times = pa.array([NOON + timedelta(minutes=at) for at in (5, -80, -80)], pa.timestamp("us", tz="UTC"))
     ingested = pa.array([NOON + timedelta(minutes=2)] * 3, pa.timestamp("us", tz="UTC"))
     columns = {"left_at": times, "_ingested_at": ingested, "_checkpoint_version": [1, 1, 2], "_refresh": [0, 0, 0]}

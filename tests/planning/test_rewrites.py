@@ -52,7 +52,7 @@ def test_a_version_that_has_not_written_the_table_of_an_earlier_one_derives_it_a
         log.commit(add("a", 3), *(txn(writer, 0) for writer in writers))
         transactions = [{"appId": writer, "version": 0} for writer in writers]
         checksum = project.layout.table("silver.trips") / "_delta_log" / "00000000000000000000.crc"
-        checksum.write_text(json.dumps({"setTransactions": transactions}))
+        checksum.put((json.dumps({"setTransactions": transactions})).encode())
     assert rewrites.derives_again(project.layout, pipeline, silver) is expected
     assert has_any(project, pipeline) is expected
     request = RunRequest.check(pipeline, "r", {"dry_run": True})

@@ -11,20 +11,21 @@ from deltalake import DeltaTable, write_deltalake
 
 from tests.spark_files import TABLE_ID, DeltaLog, add, change, remove, txn
 from tidegate.probes import delta
+from tidegate.store import Address
 
 
 @pytest.fixture
-def log(tmp_path: Path) -> DeltaLog:
-    return DeltaLog(tmp_path / "table")
+def log(folder: Address) -> DeltaLog:
+    return DeltaLog(folder / "table")
 
 
-def test_without_a_table_there_is_no_version(tmp_path: Path) -> None:
-    assert delta.current_version(tmp_path / "missing") is None
-    (tmp_path / "empty" / "_delta_log").mkdir(parents=True)
-    assert delta.current_version(tmp_path / "empty") is None
-    assert delta.transaction_version(tmp_path / "empty", "app") is None
-    assert delta.row_bytes(tmp_path / "empty") is None
-    assert delta.commits_since(tmp_path / "empty", 0) == []
+def test_without_a_table_there_is_no_version(folder: Address) -> None:
+    assert delta.current_version(folder / "missing") is None
+    (folder / "empty" / "_delta_log").make_folder()
+    assert delta.current_version(folder / "empty") is None
+    assert delta.transaction_version(folder / "empty", "app") is None
+    assert delta.row_bytes(folder / "empty") is None
+    assert delta.commits_since(folder / "empty", 0) == []
 
 
 def test_the_version_is_that_of_the_newest_commit_and_temporary_files_are_ignored(log: DeltaLog) -> None:
@@ -36,9 +37,9 @@ def test_the_version_is_that_of_the_newest_commit_and_temporary_files_are_ignore
         "_last_checkpoint",
         "00000000000000000009.crc",
     ):
-        (log.path / "_delta_log" / name).write_text("")
+        (log.path / "_delta_log" / name).put(b"")
     assert delta.current_version(log.path) == 1
-    (log.path / "_delta_log" / "00000000000000000012.checkpoint.parquet").write_text("")
+    (log.path / "_delta_log" / "00000000000000000012.checkpoint.parquet").put(b"")
     assert delta.current_version(log.path) == 12
 
 
@@ -124,7 +125,7 @@ def test_commits_that_change_no_row_have_no_files(log: DeltaLog, number: int) ->
 def test_a_commit_that_is_no_longer_in_the_log_is_an_error(log: DeltaLog) -> None:
     for name in "abc":
         log.commit(add(name, 1))
-    (log.path / "_delta_log" / f"{1:020d}.json").unlink()
+    (log.path / "_delta_log" / f"{1:020d}.json").delete()
     with pytest.raises(FileNotFoundError):
         delta.commits_since(log.path, 1)
     assert len(delta.commits_since(log.path, 2)) == 1
@@ -160,7 +161,7 @@ def test_rows_of_versions_that_the_log_no_longer_has_are_not_counted(log: DeltaL
         log.commit(add(f"file{number}", number))
     DeltaTable(str(log.path)).create_checkpoint()
     for version in (0, 1):
-        (log.path / "_delta_log" / f"{version:020d}.json").unlink()
+        (log.path / "_delta_log" / f"{version:020d}.json").delete()
     assert [delta.rows_added(log.path, after, 2) for after in (-1, 0, 1)] == [7, 4, 4]
     assert delta.rows_added(log.path, -1, 1) == 0
 
@@ -181,11 +182,13 @@ def test_a_log_can_be_read_during_writes(log: DeltaLog) -> None:
     def write() -> None:
         while not stop.is_set() and log.next < 400:
             draft = folder / ".draft.tmp"
-            draft.write_text(
-                '{"commitInfo":{"operation":"WRITE"}}\n'
-                + '{"add":{"path":"x","size":1,"dataChange":true,"stats":"{\\"numRecords\\":1}"}}\n'
+            draft.put(
+                (
+                    '{"commitInfo":{"operation":"WRITE"}}\n'
+                    + '{"add":{"path":"x","size":1,"dataChange":true,"stats":"{\\"numRecords\\":1}"}}\n'
+                ).encode()
             )
-            draft.replace(folder / f"{log.next:020d}.json")
+            Path(draft).replace(folder / f"{log.next:020d}.json")
             log.next += 1
 
     thread = threading.Thread(target=write)
@@ -200,33 +203,33 @@ def test_a_log_can_be_read_during_writes(log: DeltaLog) -> None:
         thread.join()
 
 
-def test_versions_whose_log_or_files_were_removed_can_no_longer_be_read(tmp_path: Path) -> None:
-    path = tmp_path / "table"
+def test_versions_whose_log_or_files_were_removed_can_no_longer_be_read(folder: Address) -> None:
+    path = folder / "table"
     for number in range(5):
         write_deltalake(str(path), pyarrow.table({"n": [number]}), mode="append")
     assert delta.served_ranges(path, 0, 9) == [(0, 4)]
     assert delta.served_ranges(path, 1, 2) == [(1, 2)]
 
     (removed,) = delta_files(path, 1)
-    removed.unlink()
+    removed.delete()
     assert delta.served_ranges(path, 0, 4) == [(0, 0), (2, 4)]
     assert [delta.can_read_version(path, version) for version in (0, 1, 4)] == [True, False, False]
 
     DeltaTable(str(path), version=3).create_checkpoint()
     for version in (0, 1):
-        (path / "_delta_log" / f"{version:020d}.json").unlink()
+        (path / "_delta_log" / f"{version:020d}.json").delete()
     assert delta.served_ranges(path, 0, 4) == [(3, 4)], "versions before the oldest checkpoint cannot be reconstructed"
     assert not delta.can_read_version(path, 0)
 
 
-def delta_files(path: Path, version: int) -> list[Path]:
+def delta_files(path: Address, version: int) -> list[Address]:
     """The files that a commit added."""
-    lines = (path / "_delta_log" / f"{version:020d}.json").read_text().splitlines()
+    lines = (path / "_delta_log" / f"{version:020d}.json").read().data.decode().splitlines()
     return [path / action["add"]["path"] for line in lines if "add" in (action := json.loads(line))]
 
 
-def test_the_files_of_the_newest_version_are_those_of_delta_rs(tmp_path: Path) -> None:
-    path = tmp_path / "table"
+def test_the_files_of_the_newest_version_are_those_of_delta_rs(folder: Address) -> None:
+    path = folder / "table"
     assert delta.newest_files(path) == (-1, set())
     for number in range(4):
         write_deltalake(str(path), pyarrow.table({"id": [number]}), mode="append")
@@ -240,5 +243,5 @@ def test_the_files_of_the_newest_version_are_those_of_delta_rs(tmp_path: Path) -
     assert delta.newest_files(path) == expected
     assert delta.newest_files(path, *first) == expected, "only later commits are read"
     for commit in range(4):
-        (path / "_delta_log" / f"{commit:020d}.json").unlink()
+        (path / "_delta_log" / f"{commit:020d}.json").delete()
     assert delta.newest_files(path) == expected, "a checkpoint replaces the commits before it"

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 import re
-import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +18,7 @@ from deltalake.schema import PrimitiveType
 from tidegate.errors import TableUnreadableError
 from tidegate.probes import delta_history, delta_log
 from tidegate.probes.delta_history import Follower
+from tidegate.store import Address
 from tidegate.table_history import Doubt, Position, Proof
 
 OWNER = "shop/silver/"
@@ -30,7 +30,7 @@ READER = Follower(table="bronze.orders", owner=OWNER, follows_changes=False)
 class Written:
     """A small table, and what each of its commits means, kept by hand and not read from its log."""
 
-    path: Path
+    path: Address
     meanings: list[str] = field(default_factory=list)
     batch: int = -1
     row: int = 0
@@ -91,7 +91,7 @@ class Written:
         """The newest entries of the log are lost, with their checksums."""
         for _ in range(min(entries, len(self.meanings) - 1)):
             self.meanings.pop()
-            delta_log.entry(self.path, len(self.meanings)).unlink()
+            delta_log.entry(self.path, len(self.meanings)).delete()
 
     def position(self, version: int) -> Position:
         return delta_history.position(self.path, version)
@@ -118,7 +118,7 @@ class Written:
 
 @pytest.fixture
 def written(tmp_path: Path) -> Written:
-    table = Written(tmp_path / "orders")
+    table = Written(Address.local(tmp_path / "orders"))
     table.own()
     table.own()
     return table
@@ -187,7 +187,7 @@ def test_a_renamed_or_retyped_column_and_a_feed_that_is_switched_off_are_in_doub
     ]
     for changed in variants:
         info = {"commitInfo": {"operation": "RENAME COLUMN", "timestamp": 1}}
-        entry.write_text("".join(json.dumps(line) + "\n" for line in (info, {"metaData": {**metadata, **changed}})))
+        entry.put(("".join(json.dumps(line) + "\n" for line in (info, {"metaData": {**metadata, **changed}}))).encode())
         assert doubt(delta_history.prove(written.path, known, FOLLOWER)).reason == "rewritten", changed
         # Its feed cannot be read across it, whoever stands by it.
         vouched = Follower(table="silver.orders", owner=OWNER, vouched=9)
@@ -209,12 +209,12 @@ def test_a_checksum_or_a_checkpoint_without_its_entry_is_a_lost_entry(written: W
     known = written.position(1)
     written.own()
     for suffix in (".crc", ".checkpoint.parquet"):
-        left = delta_log.entry(written.path, 2).with_suffix(suffix)
+        left = Path(delta_log.entry(written.path, 2)).with_suffix(suffix)
         left.write_bytes(b"{}")
-        delta_log.entry(written.path, 2).rename(written.path / "entry")
+        Path(delta_log.entry(written.path, 2)).rename(written.path / "entry")
         assert doubt(delta_history.prove(written.path, known, FOLLOWER)).reason == "lost"
         assert doubt(delta_history.prove(written.path, None, FOLLOWER)).reason == "lost"
-        (written.path / "entry").rename(delta_log.entry(written.path, 2))
+        Path(written.path / "entry").rename(delta_log.entry(written.path, 2))
         left.unlink()
 
 
@@ -222,7 +222,7 @@ def test_a_checksum_or_a_checkpoint_without_its_entry_is_a_lost_entry(written: W
 @pytest.mark.parametrize("read", [True, False])
 def test_an_entry_that_is_torn_or_empty_is_named(written: Written, content: str, read: bool) -> None:
     known, entry = written.position(1 if read else 0), delta_log.entry(written.path, 1)
-    entry.write_text(content)
+    entry.put(content.encode())
     for position in (known, None):
         with pytest.raises(TableUnreadableError, match=re.escape(str(entry))):
             delta_history.prove(written.path, position, FOLLOWER)
@@ -232,7 +232,7 @@ def test_an_entry_that_is_torn_or_empty_is_named(written: Written, content: str,
 def test_a_missing_entry_in_the_middle_is_lost_and_not_cleaned(written: Written, known: int) -> None:
     written.own()
     position = written.position(known)
-    delta_log.entry(written.path, 1).unlink()
+    delta_log.entry(written.path, 1).delete()
     result = doubt(delta_history.prove(written.path, position, FOLLOWER))
     assert (result.reason, result.version) == ("lost", 1)
 
@@ -241,7 +241,7 @@ def test_a_missing_entry_in_the_middle_is_lost_and_not_cleaned(written: Written,
 def test_an_older_entry_that_is_lost_or_torn_is_named(written: Written, content: str | None) -> None:
     written.own()
     position, entry = written.position(2), delta_log.entry(written.path, 1)
-    entry.unlink() if content is None else entry.write_text(content)
+    entry.delete() if content is None else entry.put(content.encode())
     for known in (position, None):
         with pytest.raises(TableUnreadableError, match=re.escape(str(entry))):
             delta_history.prove(written.path, known, FOLLOWER)
@@ -250,15 +250,15 @@ def test_an_older_entry_that_is_lost_or_torn_is_named(written: Written, content:
 def test_an_older_entry_that_a_checkpoint_has_is_not_needed(written: Written) -> None:
     written.own()
     DeltaTable(str(written.path)).create_checkpoint()
-    delta_log.entry(written.path, 1).write_text("")
+    delta_log.entry(written.path, 1).put(b"")
     assert proof(delta_history.prove(written.path, written.position(2), FOLLOWER)).position.version == 2
 
 
 def test_a_batch_without_its_transaction_is_torn(written: Written) -> None:
     """An entry that was cut at the end of a line can be parsed."""
     known, entry = written.position(0), delta_log.entry(written.path, 1)
-    lines = entry.read_bytes().splitlines(keepends=True)
-    entry.write_bytes(b"".join(line for line in lines if not line.startswith(b'{"txn"')))
+    lines = entry.read().data.splitlines(keepends=True)
+    entry.put(b"".join(line for line in lines if not line.startswith(b'{"txn"')))
     with pytest.raises(TableUnreadableError, match="lacks the transaction of its batch"):
         delta_history.prove(written.path, known, FOLLOWER)
 
@@ -269,7 +269,7 @@ def test_an_entry_that_delta_has_cleaned_is_proven_by_the_transaction(written: W
         written.own()
     DeltaTable(str(written.path)).create_checkpoint()
     for version in range(4):
-        delta_log.entry(written.path, version).unlink()
+        delta_log.entry(written.path, version).delete()
     assert proof(delta_history.prove(written.path, known, FOLLOWER)).position.version == 4
     ahead = Position(version=1, digest=known.digest, app_id=known.app_id, batch_id=9)
     assert doubt(delta_history.prove(written.path, ahead, FOLLOWER)).reason == "no proof"
@@ -282,16 +282,16 @@ def test_properties_that_were_set_before_delta_cleaned_the_log_are_known_by_thei
     written.set_property()
     DeltaTable(str(written.path)).create_checkpoint()
     for version in range(2):
-        delta_log.entry(written.path, version).unlink()
+        delta_log.entry(written.path, version).delete()
     assert proof(delta_history.prove(written.path, known, FOLLOWER)).position.version == 2
     entry = delta_log.entry(written.path, 2)
-    entry.write_text(entry.read_text().replace("SET TBLPROPERTIES", "CHANGE COLUMN"))
+    entry.put((entry.read().data.decode().replace("SET TBLPROPERTIES", "CHANGE COLUMN")).encode())
     assert doubt(delta_history.prove(written.path, known, FOLLOWER)).reason == "rewritten"
 
 
 def test_a_deleted_table_is_in_doubt_only_if_it_was_known(written: Written) -> None:
     known = written.position(1)
-    shutil.rmtree(written.path)
+    written.path.delete_folder()
     assert doubt(delta_history.prove(written.path, known, FOLLOWER)).reason == "lost"
     assert delta_history.prove(written.path, None, FOLLOWER) is None
 
@@ -315,7 +315,7 @@ ACTS = (
 def test_random_acts_are_judged_as_a_list_of_them_says(tmp_path: Path, seed: int) -> None:
     """The oracle is the list of acts, and copies of the log before each: it never reads what the entries say."""
     rng = random.Random(seed)
-    table = Written(tmp_path / "orders")
+    table = Written(Address.local(tmp_path / "orders"))
     table.own()
     known: list[tuple[Position, list[str]]] = []
     for _ in range(14):
@@ -332,4 +332,4 @@ def test_random_acts_are_judged_as_a_list_of_them_says(tmp_path: Path, seed: int
 
 
 def _bytes(table: Written) -> list[bytes]:
-    return [delta_log.entry(table.path, version).read_bytes() for version in range(len(table.meanings))]
+    return [delta_log.entry(table.path, version).read().data for version in range(len(table.meanings))]

@@ -13,24 +13,27 @@ from deltalake import DeltaTable, write_deltalake
 from tests.spark_files import DeltaLog, add
 from tidegate.errors import TableUnreadableError
 from tidegate.probes import delta, delta_log, delta_table
+from tidegate.store import Address
 
 
 @pytest.fixture
 def log(tmp_path: Path) -> DeltaLog:
-    return DeltaLog(tmp_path / "table")
+    return DeltaLog(Address.local(tmp_path / "table"))
 
 
 def test_the_info_of_a_commit_is_found_behind_other_actions(log: DeltaLog) -> None:
     log.commit(add("a", 1))
     lines = [{"txn": {"appId": "a"}}, {"commitInfo": {"operation": "WRITE"}}, {"add": {"path": "b"}}]
-    delta_log.entry(log.path, 0).write_text("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines))
+    delta_log.entry(log.path, 0).put(
+        ("".join(json.dumps(line, separators=(",", ":")) + "\n" for line in lines)).encode()
+    )
     assert delta_log.commit_info(log.path, 0) == {"operation": "WRITE"}
     assert delta_log.commit_info(log.path, 1) is None
 
 
 def test_a_commit_without_info_has_an_empty_one(log: DeltaLog) -> None:
     log.commit(add("a", 1))
-    delta_log.entry(log.path, 0).write_text('{"add":{"path":"b"}}\n')
+    delta_log.entry(log.path, 0).put(b'{"add":{"path":"b"}}\n')
     assert delta_log.commit_info(log.path, 0) == {}
 
 
@@ -50,29 +53,29 @@ def test_transactions_are_those_of_the_checksum_file_if_it_can_be_read(
 ) -> None:
     log.commit(add("a", 1))
     if checksum is not None:
-        delta_log.entry(log.path, 0).with_suffix(".crc").write_text(checksum)
+        Path(delta_log.entry(log.path, 0)).with_suffix(".crc").write_text(checksum)
     assert delta_log.transactions(log.path, 0) == transactions
 
 
-def torn(file: Path) -> None:
-    file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
+def torn(file: Address) -> None:
+    file.put(file.read().data[: file.stat().size // 2])
 
 
-def folder(file: Path) -> None:
-    file.unlink()
-    file.mkdir()
+def folder(file: Address) -> None:
+    file.delete()
+    file.make_folder()
 
 
-DAMAGE: dict[str, Callable[[Path], object]] = {
-    "is empty": lambda file: file.write_bytes(b""),
-    "is missing": Path.unlink,
+DAMAGE: dict[str, Callable[[Address], object]] = {
+    "is empty": lambda file: file.put(b""),
+    "is missing": Address.delete,
     "is torn, or does not have what Delta writes": torn,
     "cannot be read (Is a directory)": folder,
 }
 
 
 @pytest.fixture
-def orders(tmp_path: Path) -> Path:
+def orders(tmp_path: Path) -> Address:
     """A table ``silver.orders`` of six versions with a checkpoint of version 2."""
     path = tmp_path / "tables" / "silver" / "orders"
     path.mkdir(parents=True)
@@ -80,16 +83,16 @@ def orders(tmp_path: Path) -> Path:
         write_deltalake(str(path), pyarrow.table({"id": [number]}), mode="append")
         if number == 2:
             DeltaTable(str(path)).create_checkpoint()
-    return path
+    return Address.local(path)
 
 
-def checkpoint_of(path: Path, version: int) -> Path:
+def checkpoint_of(path: Address, version: int) -> Address:
     return path / "_delta_log" / f"{version:020d}.checkpoint.parquet"
 
 
 @pytest.mark.parametrize("problem", DAMAGE)
 @pytest.mark.parametrize("version", [3, 4])
-def test_a_damaged_entry_is_an_error_that_names_table_and_file(orders: Path, problem: str, version: int) -> None:
+def test_a_damaged_entry_is_an_error_that_names_table_and_file(orders: Address, problem: str, version: int) -> None:
     file = delta_log.entry(orders, version)
     DAMAGE[problem](file)
     reads: tuple[Callable[[], object], ...] = (
@@ -107,7 +110,7 @@ def test_a_damaged_entry_is_an_error_that_names_table_and_file(orders: Path, pro
 
 
 @pytest.mark.parametrize("problem", [each for each in DAMAGE if each != "is missing"])
-def test_a_damaged_entry_is_no_commit_without_changes(orders: Path, problem: str) -> None:
+def test_a_damaged_entry_is_no_commit_without_changes(orders: Address, problem: str) -> None:
     DAMAGE[problem](delta_log.entry(orders, 5))
     reads: tuple[Callable[[], object], ...] = (
         lambda: delta_log.actions(orders, 5),
@@ -125,8 +128,8 @@ def test_a_damaged_entry_is_no_commit_without_changes(orders: Path, problem: str
     "content",
     [b"[1]\n", b'"add"\n', b"{}\n", b'{"add":null}\n', b'{"add":{"path":"a"},"remove":{}}\n', b"\xff\xfe", b"null\n"],
 )
-def test_an_entry_that_is_json_of_another_form_is_damaged(orders: Path, content: bytes) -> None:
-    delta_log.entry(orders, 5).write_bytes(content)
+def test_an_entry_that_is_json_of_another_form_is_damaged(orders: Address, content: bytes) -> None:
+    delta_log.entry(orders, 5).put(content)
     with pytest.raises(TableUnreadableError):
         delta_log.check(orders)
 
@@ -134,21 +137,21 @@ def test_an_entry_that_is_json_of_another_form_is_damaged(orders: Path, content:
 @pytest.mark.parametrize(
     "action", ['{"add":{"size":1}}', '{"add":{"path":"a","size":"x"}}', '{"add":{"path":"a","stats":"{"}}']
 )
-def test_an_action_of_another_form_is_damage_where_it_is_read(orders: Path, action: str) -> None:
-    delta_log.entry(orders, 5).write_text(action + "\n")
+def test_an_action_of_another_form_is_damage_where_it_is_read(orders: Address, action: str) -> None:
+    delta_log.entry(orders, 5).put((action + "\n").encode())
     with pytest.raises(TableUnreadableError):
         delta.read_commit(orders, 5)
 
 
-def test_entries_that_a_checkpoint_replaces_are_not_needed(orders: Path) -> None:
+def test_entries_that_a_checkpoint_replaces_are_not_needed(orders: Address) -> None:
     for version in range(3):
-        delta_log.entry(orders, version).write_bytes(b"")
+        delta_log.entry(orders, version).put(b"")
     delta_log.check(orders)
     assert len(delta.snapshot_files(orders)) == 6
 
 
 @pytest.mark.parametrize("problem", ["is missing", "is torn, or does not have what Delta writes"])
-def test_a_damaged_checkpoint_is_an_error_that_names_it(orders: Path, problem: str) -> None:
+def test_a_damaged_checkpoint_is_an_error_that_names_it(orders: Address, problem: str) -> None:
     DAMAGE[problem](checkpoint_of(orders, 2))
     with pytest.raises(TableUnreadableError) as raised:
         delta_table.find(orders)
@@ -156,25 +159,25 @@ def test_a_damaged_checkpoint_is_an_error_that_names_it(orders: Path, problem: s
 
 
 @pytest.mark.parametrize("content", [b"", b'{"ver', b"[]", b'{"version":"2"}', b"\xff"])
-def test_a_hint_that_cannot_be_read_is_not_needed(orders: Path, content: bytes) -> None:
-    (orders / "_delta_log" / "_last_checkpoint").write_bytes(content)
+def test_a_hint_that_cannot_be_read_is_not_needed(orders: Address, content: bytes) -> None:
+    (orders / "_delta_log" / "_last_checkpoint").put(content)
     assert len(delta.snapshot_files(orders)) == 6
     assert delta.newest_files(orders)[0] == 5
 
 
-def test_a_log_without_its_beginning_is_damaged(orders: Path) -> None:
-    checkpoint_of(orders, 2).unlink()
-    (orders / "_delta_log" / "_last_checkpoint").unlink()
+def test_a_log_without_its_beginning_is_damaged(orders: Address) -> None:
+    checkpoint_of(orders, 2).delete()
+    (orders / "_delta_log" / "_last_checkpoint").delete()
     for version in range(3):
-        delta_log.entry(orders, version).unlink()
+        delta_log.entry(orders, version).delete()
     with pytest.raises(TableUnreadableError) as raised:
         delta_log.check(orders)
     assert raised.value.file == str(delta_log.entry(orders, 0))
 
 
-def test_a_version_that_the_log_no_longer_has_is_not_damage(orders: Path) -> None:
+def test_a_version_that_the_log_no_longer_has_is_not_damage(orders: Address) -> None:
     for version in range(2):
-        delta_log.entry(orders, version).unlink()
+        delta_log.entry(orders, version).delete()
     with pytest.raises(FileNotFoundError):
         delta.snapshot_files(orders, 1)
     with pytest.raises(FileNotFoundError):

@@ -14,6 +14,7 @@ from tests.old_timestamps import INSTANTS
 from tidegate import dates
 from tidegate.ops import query
 from tidegate.probes import delta_table
+from tidegate.store import Address
 
 OTHER_READERS = re.compile(
     r"\.(?:load_cdf|scan|to_pyarrow_\w+|to_pandas|is_deltatable)\(|\bDeltaTable\(|\bQueryBuilder\("
@@ -22,9 +23,9 @@ COMPARISONS = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": opera
 
 
 @pytest.fixture(scope="module", params=[len(INSTANTS), 1])
-def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Address:
     """A table with every instant twice: in so many files of the old type, and of the present one."""
-    table = tmp_path_factory.mktemp("lake") / "table"
+    table = Address.local(tmp_path_factory.mktemp("lake")) / "table"
     parts = [[instant] for instant in INSTANTS] if request.param > 1 else [list(INSTANTS)]
     for old in (True, False):
         for part in parts:
@@ -32,13 +33,13 @@ def path(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return table
 
 
-def test_timestamps_of_the_old_type_are_read_as_they_were_written(path: Path) -> None:
+def test_timestamps_of_the_old_type_are_read_as_they_were_written(path: Address) -> None:
     rows = query.query(path, ["sent", "nested"], "SELECT sent, nested.list[1] AS nested FROM delta_table ORDER BY sent")
     assert [row["sent"] for row in rows] == [row["nested"] for row in rows] == sorted(INSTANTS * 2)
 
 
 @pytest.mark.parametrize("comparison", COMPARISONS)
-def test_conditions_find_them_in_whatever_file_they_are(path: Path, comparison: str) -> None:
+def test_conditions_find_them_in_whatever_file_they_are(path: Address, comparison: str) -> None:
     for instant in INSTANTS:
         matches = query.query(
             path,
@@ -50,7 +51,7 @@ def test_conditions_find_them_in_whatever_file_they_are(path: Path, comparison: 
         assert [row["sent"] for row in matches] == expected, instant
 
 
-def test_by_default_delta_rs_reads_them_wrong_so_that_the_setting_is_needed(path: Path) -> None:
+def test_by_default_delta_rs_reads_them_wrong_so_that_the_setting_is_needed(path: Address) -> None:
     from deltalake import QueryBuilder  # noqa: TID251 - the reader that is not to be used
 
     builder: Any = QueryBuilder().register("source", delta_table.open_table(path))

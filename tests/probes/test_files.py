@@ -11,6 +11,7 @@ import pytest
 
 from tidegate.checkpoints import progress
 from tidegate.errors import SourceError
+from tidegate.layout import Layout
 from tidegate.probes.files import estimate_rows, glob_pattern, is_hidden, list_files
 from tidegate.spec import FileSource
 from tidegate.spec.sources import MAX_FILE_AGE_DAYS
@@ -40,7 +41,7 @@ def land(folder: Path, *names: str) -> None:
 
 def test_hidden_and_unmatched_names_are_ignored_and_counted(tmp_path: Path) -> None:
     land(tmp_path, *READ, *IGNORED)
-    listing = list_files(tmp_path, CSV)
+    listing = list_files(Address.local(tmp_path), CSV)
     assert {os.path.relpath(file.path, tmp_path) for file in listing.files} == set(READ)
     assert listing.ignored == len(IGNORED)
     assert listing.unmatched == 3, "x.tmp, y.csv.tmp and UPPER.CSV are not hidden"
@@ -49,19 +50,20 @@ def test_hidden_and_unmatched_names_are_ignored_and_counted(tmp_path: Path) -> N
 def test_a_listed_file_has_its_size_and_its_time_in_milliseconds_rounded_down(tmp_path: Path) -> None:
     land(tmp_path, "a.csv")
     os.utime(tmp_path / "a.csv", ns=(0, 1_700_000_000_123_999_999))
-    (file,) = list_files(tmp_path, CSV).files
+    (file,) = list_files(Address.local(tmp_path), CSV).files
     assert (file.path, file.size, file.modified_ms) == (str(tmp_path / "a.csv"), 4, 1_700_000_000_123)
 
 
 def test_paths_are_normalized(tmp_path: Path) -> None:
     land(tmp_path, "in/a.csv")
-    (file,) = list_files(tmp_path / "in" / ".." / "in", CSV).files
+    landing = Layout.local(tmp_path, tmp_path / "in" / ".." / "in").landing_root
+    (file,) = list_files(landing, CSV).files
     assert file.path == str(tmp_path / "in" / "a.csv")
 
 
 def test_the_error_for_a_missing_folder_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(SourceError, match="does not exist; create it") as raised:
-        list_files(tmp_path / "missing", CSV)
+        list_files(Address.local(tmp_path / "missing"), CSV)
     assert str(tmp_path / "missing") in raised.value.message
     assert not raised.value.transient
 
@@ -69,16 +71,16 @@ def test_the_error_for_a_missing_folder_says_what_to_do(tmp_path: Path) -> None:
 def test_a_file_instead_of_a_folder_is_an_error(tmp_path: Path) -> None:
     land(tmp_path, "a.csv")
     with pytest.raises(SourceError, match="is a file"):
-        list_files(tmp_path / "a.csv", CSV)
+        list_files(Address.local(tmp_path / "a.csv"), CSV)
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
 def test_an_unreadable_folder_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "in").mkdir(mode=0)
     with pytest.raises(SourceError, match="cannot be read"):
-        list_files(tmp_path / "in", CSV)
+        list_files(Address.local(tmp_path / "in"), CSV)
     with pytest.raises(SourceError, match="cannot be read"):
-        list_files(tmp_path, CSV)
+        list_files(Address.local(tmp_path), CSV)
 
 
 def test_links_are_followed_and_broken_links_are_omitted(tmp_path: Path) -> None:
@@ -91,7 +93,7 @@ def test_links_are_followed_and_broken_links_are_omitted(tmp_path: Path) -> None
     (landing / "itself.csv").symlink_to(landing / "itself.csv")
     (landing / ".hidden").mkdir()
     (landing / ".hidden" / "up").symlink_to(landing)
-    paths = [os.path.relpath(file.path, landing) for file in list_files(landing, CSV).files]
+    paths = [os.path.relpath(file.path, landing) for file in list_files(Address.local(landing), CSV).files]
     assert paths == ["b.csv", "there/a.csv"]
 
 
@@ -99,12 +101,12 @@ def test_a_link_to_a_parent_folder_is_an_error(tmp_path: Path) -> None:
     land(tmp_path, "in/a.csv")
     (tmp_path / "in" / "up").symlink_to(tmp_path)
     with pytest.raises(SourceError, match="one of its parent folders"):
-        list_files(tmp_path, CSV)
+        list_files(Address.local(tmp_path), CSV)
 
 
 def test_a_name_that_is_not_utf8_is_ignored(tmp_path: Path) -> None:
     Path(os.fsdecode(os.fsencode(tmp_path) + b"/caf\xe9.csv")).write_text("a\n1\n")
-    listing = list_files(tmp_path, CSV)
+    listing = list_files(Address.local(tmp_path), CSV)
     assert (listing.files, listing.ignored) == ((), 1)
 
 
@@ -149,19 +151,22 @@ def test_rows_are_estimated_from_samples_compressed_or_not(tmp_path: Path) -> No
     (tmp_path / "a.csv").write_text(lines)
     with gzip.open(tmp_path / "b.csv.gz", "wt") as packed:
         packed.write(lines)
-    listing = list_files(tmp_path, CSV)
+    listing = list_files(Address.local(tmp_path), CSV)
     for file in listing.files:
-        estimate = estimate_rows((file,), has_header=True)
+        estimate = estimate_rows(Address.local(tmp_path), (file,), has_header=True)
         assert estimate is not None
         assert estimate == pytest.approx(19_999, rel=0.25), file.path
     (tmp_path / "b.csv.gz").write_bytes(b"not gzip")
-    bad = tuple(file for file in list_files(tmp_path, CSV).files if file.path.endswith(".gz"))
-    assert estimate_rows(bad, has_header=True) is None
+    bad = tuple(file for file in list_files(Address.local(tmp_path), CSV).files if file.path.endswith(".gz"))
+    assert estimate_rows(Address.local(tmp_path), bad, has_header=True) is None
 
 
 def test_empty_files_have_no_rows(tmp_path: Path) -> None:
     land(tmp_path, "empty.csv")
-    assert estimate_rows(list_files(tmp_path, CSV).files, has_header=True) in (None, 0)
+    assert estimate_rows(Address.local(tmp_path), list_files(Address.local(tmp_path), CSV).files, has_header=True) in (
+        None,
+        0,
+    )
 
 
 @pytest.mark.jvm
@@ -173,7 +178,7 @@ def test_a_stream_lists_the_same_files(spark: SparkSession, tmp_path: Path) -> N
         land(landing, f"later{number}.csv")
     _run_stream(spark, landing, checkpoint)
 
-    listing, read = list_files(landing, CSV), progress.source_files(Address.local(checkpoint))
+    listing, read = list_files(Address.local(landing), CSV), progress.source_files(Address.local(checkpoint))
     listed = {file.path: file.modified_ms for file in listing.files}
     assert {file.path: file.modified_ms for file in read} == listed
     assert (len(listed), listing.ignored) == (len(READ) + 11, len(IGNORED))

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
 
 from tests.cli.project import append, quarantined
+from tidegate.store import Address
 
 
 @pytest.fixture
-def table(tmp_path: Path) -> Path:
+def table(folder: Address) -> Address:
     """Five open rows of three days, two of which break `between(amount)`, and a file."""
-    path = tmp_path / "quarantine" / "orders" / "silver"
+    path = folder / "quarantine" / "orders" / "silver"
     rows = [
         quarantined(f"a#{number}", ["between(amount)"] if number < 2 else ["malformed_line"], {"line": number}, "x")
         | {"quarantined_at": datetime(2026, 1, 5 + number // 2, 10, tzinfo=UTC)}

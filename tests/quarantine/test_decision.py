@@ -26,7 +26,7 @@ EVERYTHING = Selection()
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
     """Five open rows of three days, two of which break `between(amount)` (one of them another rule too), and a file."""
-    layout = Layout(tmp_path / "lake", tmp_path / "landing")
+    layout = Layout.local(tmp_path / "lake", tmp_path / "landing")
     rows = [
         quarantined(f"a#{number}", ["between(amount)"] if number < 2 else ["malformed_line"], {"line": number}, "x")
         | {"quarantined_at": datetime(2026, 1, 5 + number // 2, 10, tzinfo=UTC)}
@@ -66,7 +66,7 @@ def lines(layout: Layout) -> list[dict[str, Any]]:
 
 
 def versions(layout: Layout) -> int:
-    return len(list((FlowPlace(layout, "orders", "silver").quarantine / "_delta_log").glob("*.json")))
+    return len(list(Path(FlowPlace(layout, "orders", "silver").quarantine / "_delta_log").glob("*.json")))
 
 
 def test_waiving_stores_person_time_and_reason_in_one_commit(layout: Layout) -> None:
@@ -99,7 +99,7 @@ def test_without_a_matching_entry_nothing_is_written(layout: Layout, tmp_path: P
     before = versions(layout)
     assert waive(layout, "unique(order_id)") == 0
     assert (versions(layout), lines(layout)) == (before, [])
-    missing = Layout(tmp_path / "empty", tmp_path / "landing")
+    missing = Layout.local(tmp_path / "empty", tmp_path / "landing")
     assert waive(missing) == 0
     assert not FlowPlace(missing, "orders", "silver").quarantine.exists()
 

@@ -27,6 +27,7 @@ from tidegate.spark.kinds import kind
 from tidegate.spark.lake.writes import Transaction
 from tidegate.spark.reprocessing.backfill import Backfill
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties
@@ -96,7 +97,7 @@ def flow_context(
         kafka: The address of the broker.
         request: Fields of its `RunRequest`, for example ``dry_run``.
     """
-    layout = Layout(folder / "lake", folder / "landing")
+    layout = Layout.local(folder / "lake", folder / "landing")
     if suite:
         flow = dataclasses.replace(flow, gate=Gate("orders/" + flow.name))
     pipeline = Pipeline(
@@ -144,7 +145,7 @@ def gate_of(layout: Layout, flow: Flow, suite: Sequence[Mapping[str, Any]]) -> S
     """A gate with these expectations, loaded from a file, as in a job."""
     from tidegate.spark.gate import LakeContext, SuiteGate, load_suite
 
-    path = layout.lake.parent / f"{flow.name}.json"
+    path = Path(layout.root).parent / f"{flow.name}.json"
     path.write_text(json.dumps({"name": f"orders/{flow.name}", "expectations": list(suite)}))
     return SuiteGate(load_suite(path, f"orders/{flow.name}"), "code", LakeContext(layout, "orders", flow.name))
 
@@ -195,7 +196,7 @@ def transaction(context: FlowContext, batch_id: int, prepared: BatchRecord | Non
     )
 
 
-def table(path: Path) -> list[dict[str, Any]]:
+def table(path: Path | Address) -> list[dict[str, Any]]:
     """The sorted rows of a Delta table, read with delta-rs; empty without a table."""
     from deltalake import DeltaTable
 
@@ -205,7 +206,7 @@ def table(path: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=repr)
 
 
-def by_writer(path: Path) -> CommitProperties:
+def by_writer(path: Path | Address) -> CommitProperties:
     """The properties of a commit that names the flow of `FLOWS` that writes the table: those of others may put a table in doubt."""
     from deltalake import CommitProperties
 
@@ -215,7 +216,7 @@ def by_writer(path: Path) -> CommitProperties:
     return CommitProperties(custom_metadata=metadata)
 
 
-def write_table(path: Path, columns: str, *rows: tuple[Any, ...]) -> None:
+def write_table(path: Path | Address, columns: str, *rows: tuple[Any, ...]) -> None:
     """Create a table, or overwrite its rows in a new version, with delta-rs, which is a hundred times faster than Spark.
 
     The commit names the flow of `FLOWS` that writes the table, as each of its commits does.

@@ -26,39 +26,39 @@ def restore(layout: Layout, older: Path, name: str) -> None:
 
 def lose(layout: Layout, older: Path, name: str) -> None:
     path = layout.table(name)
-    for file in (path / "_delta_log").glob(f"*{DeltaTable(str(path)).version():020d}.*"):
+    for file in Path(path / "_delta_log").glob(f"*{DeltaTable(str(path)).version():020d}.*"):
         file.unlink()
 
 
 def tear(layout: Layout, older: Path, name: str) -> None:
     path = layout.table(name)
-    delta_log.entry(path, DeltaTable(str(path)).version()).write_bytes(b"")
+    delta_log.entry(path, DeltaTable(str(path)).version()).put(b"")
 
 
 def cut(layout: Layout, older: Path, name: str) -> None:
     """The newest entry ends with its first line, as a power cut may leave it: it can be parsed."""
     path = layout.table(name)
     entry = delta_log.entry(path, DeltaTable(str(path)).version())
-    entry.write_bytes(entry.read_bytes().splitlines(keepends=True)[0])
+    entry.put(entry.read().data.splitlines(keepends=True)[0])
 
 
 def put_back(layout: Layout, older: Path, part: str) -> None:
     """A part of the lake from a copy that was made after the first increment."""
     remove(layout, older, part)
-    shutil.copytree(older / part, layout.lake / part)
+    shutil.copytree(older / part, Path(layout.root) / part)
 
 
 def remove(layout: Layout, older: Path, part: str) -> None:
-    shutil.rmtree(layout.lake / part)
+    shutil.rmtree(Path(layout.root) / part)
 
 
 def put_notes_back(layout: Layout, older: Path, _: str) -> None:
     for note in older.rglob("*.history.json"):
-        shutil.copy(note, layout.lake / note.relative_to(older))
+        shutil.copy(note, Path(layout.root) / note.relative_to(older))
 
 
 def remove_notes(layout: Layout, older: Path, _: str) -> None:
-    for note in layout.lake.rglob("*.history.json"):
+    for note in Path(layout.root).rglob("*.history.json"):
         note.unlink()
 
 
@@ -132,7 +132,7 @@ def test_what_was_done_to_a_lake_is_in_the_plan_and_a_run_stops_those_who_stand_
     for number, copy in enumerate((older, newer), 1):
         orders.land(row(number), row(number + 10))
         assert {flow.state for flow in orders.run(*FLOWS).flows} == {"done"}
-        shutil.copytree(layout.lake, copy)
+        shutil.copytree(Path(layout.root), copy)
     for case in CASES:
         for act, part in case.acts:
             act(layout, older, part)
@@ -143,8 +143,8 @@ def test_what_was_done_to_a_lake_is_in_the_plan_and_a_run_stops_those_who_stand_
         if case.acts == ((delete, "silver.orders"),):
             assert "DELETE of silver.orders by another writer (version 2, 20" in planned.lags[2].remarks
             assert [lag.has_work for lag in planned.lags] == [False, False, True]
-        shutil.rmtree(layout.lake)
-        shutil.copytree(newer, layout.lake)
+        shutil.rmtree(Path(layout.root))
+        shutil.copytree(newer, Path(layout.root))
 
     restore(layout, older, "silver.orders")
     orders.land(row(3))
@@ -155,8 +155,8 @@ def test_what_was_done_to_a_lake_is_in_the_plan_and_a_run_stops_those_who_stand_
     assert "version 2 is a RESTORE by another writer at 20" in error["message"]
     assert DeltaTable(str(layout.table("silver.orders"))).version() == 2, "nothing was committed over it"
 
-    shutil.rmtree(layout.lake)
-    shutil.copytree(newer, layout.lake)
+    shutil.rmtree(Path(layout.root))
+    shutil.copytree(newer, Path(layout.root))
     tear(layout, older, "gold.orders")
     report = orders.run(*FLOWS)
     assert [flow.state for flow in report.flows] == ["done", "done", "failed"], (
@@ -165,8 +165,8 @@ def test_what_was_done_to_a_lake_is_in_the_plan_and_a_run_stops_those_who_stand_
     error = report.flow("gold").error
     assert error is not None and (error["kind"], error["exit_code"]) == ("TableUnreadableError", 78)
 
-    shutil.rmtree(layout.lake)
-    shutil.copytree(newer, layout.lake)
+    shutil.rmtree(Path(layout.root))
+    shutil.copytree(newer, Path(layout.root))
     delete(layout, older, "bronze.orders")
     assert [flow.state for flow in orders.run(*FLOWS).flows] == ["done", "failed", "skipped"]
     assert [flow.error for flow in orders.deployment.run("orders", ["silver"], mode="full_refresh").flows] == [None]

@@ -39,6 +39,7 @@ from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import backfill, swap
 from tidegate.spec import ChangeFeed, Table
 from tidegate.status.sources.tables import of_table
+from tidegate.store import Address
 from tidegate.window import Window
 
 if TYPE_CHECKING:
@@ -69,7 +70,7 @@ def in_version_two(declared: Flow) -> Flow:
     return dataclasses.replace(declared, checkpoint_version=2)
 
 
-def write_batch(context: FlowContext, path: Path, batch_id: int, app_id: str | None = None) -> None:
+def write_batch(context: FlowContext, path: Address, batch_id: int, app_id: str | None = None) -> None:
     """Write a batch to a table, which is created if needed."""
     txn = writes.Transaction(app_id=app_id or context.app_id, batch_id=batch_id, prepared={})
     writes.append(context.spark.createDataFrame([(1,)], "id int"), path, txn)
@@ -85,7 +86,7 @@ def test_a_flow_whose_source_table_does_not_exist_writes_nothing(spark: SparkSes
     context = run(spark, tmp_path, orders.SILVER)
 
     assert (context.report.batches, context.report.seconds) == ([], 0.0)
-    assert not context.layout.lake.exists()
+    assert not Path(context.layout.root).exists()
 
 
 def test_an_increment_reads_new_files_once_in_bounded_batches_under_the_leases_of_the_flow(
@@ -98,7 +99,7 @@ def test_an_increment_reads_new_files_once_in_bounded_batches_under_the_leases_o
     owners: list[str | None] = []
 
     def transform(rows: Any) -> Any:
-        layout = Layout(tmp_path / "lake", tmp_path / "landing")
+        layout = Layout.local(tmp_path / "lake", tmp_path / "landing")
         owners.extend(holder(layout, each) for each in ("checkpoint:orders/silver", "table:silver.orders"))
         return rows
 

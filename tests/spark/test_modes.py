@@ -154,7 +154,7 @@ def apply_modes(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_ru
         target=Table("silver.orders", keys=("id",), sequence_by=("amount",)),
     )
     bronze = Flow(name="bronze", source=source, target=Table("bronze.orders"))
-    layout = Layout(folder / "lake", folder / "landing")
+    layout = Layout.local(folder / "lake", folder / "landing")
     place = Place(layout, "orders", "silver", 1, 0)
     context = SimpleNamespace(
         layout=layout,

@@ -62,9 +62,9 @@ def expect(
     flow = dataclasses.replace(orders.BRONZE, source=FileSource(path="orders", format=kind, schema="id INT"))
     context = orders.flow_context(spark, folder, flow)
     zone = context.layout.landing("orders")
-    zone.mkdir(parents=True)
+    zone.make_folder()
     for name, (content, _) in landed.items():
-        (zone / name).write_bytes(content)
+        (zone / name).put(content)
     more = {} if extra is None else extra(zone)
     expected = {name: rule for name, (_, rule) in landed.items()} | more
 

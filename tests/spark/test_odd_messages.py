@@ -156,7 +156,7 @@ def test_an_entry_that_is_replayed_stays_open_and_is_found_by_its_offset(
     assert odd.ids() == [1]
     pipeline = Pipeline(name="orders", flows=(odd.flow(),))
     lineage = Lineage(
-        layout=context.layout, pipelines={"orders": resolution.resolve(pipeline, context.layout.lake, {})}
+        layout=context.layout, pipelines={"orders": resolution.resolve(pipeline, Path(context.layout.root), {})}
     )
     with pytest.raises(RequestError, match=r"the message is in quarantine for timestamp_out_of_range \(open\)"):
         records.find(lineage, records.Record(topic=topic, partition=0, offset=0))

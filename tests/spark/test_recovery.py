@@ -93,7 +93,7 @@ def test_a_damaged_lake_is_recovered_in_the_order_of_its_graph(
     for number, copy in enumerate((older, newer), 1):
         orders.land(row(number), row(number + 10))
         assert {flow.state for flow in orders.run(*FLOWS).flows} == {"done"}
-        shutil.copytree(layout.lake, copy)
+        shutil.copytree(Path(layout.root), copy)
     whole = contents(orders)
     assert planned(orders).lines() == []
     for case in cases:
@@ -111,8 +111,8 @@ def test_a_damaged_lake_is_recovered_in_the_order_of_its_graph(
         assert planned(orders).lines() == [], what
         decided = orders.plan()
         assert (decided.work, decided.errors) == (False, ()), (what, decided.reasons)
-        shutil.rmtree(layout.lake)
-        shutil.copytree(newer, layout.lake)
+        shutil.rmtree(Path(layout.root))
+        shutil.copytree(newer, Path(layout.root))
 
     shutil.rmtree(layout.table("bronze.orders"))
     (orders.deployment.environment.landing / "orders" / "2.json").unlink()

@@ -20,6 +20,7 @@ from deltalake import DeltaTable
 
 from tests.deployment import Deployment
 from tests.fault_points import aborting, fault
+from tests.slices import of_week
 from tidegate import resolution
 from tidegate.layout import Layout
 from tidegate.place import Place
@@ -27,6 +28,7 @@ from tidegate.planning import recovery
 from tidegate.planning.recovery import Recovery
 from tidegate.probes import delta_log
 from tidegate.status import plan
+from tidegate.store import Address
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos, pytest.mark.nightly, pytest.mark.timeout(1800)]
 
@@ -100,15 +102,15 @@ STEPS = ("before:write_target", "after:write_target", "before:record_batch", "af
 def lose(layout: Layout, rng: random.Random) -> str:
     path, name = table_of(layout, rng)
     version = DeltaTable(str(path)).version()
-    for file in (path / "_delta_log").glob(f"*{version:020d}.*"):
+    for file in Path(path / "_delta_log").glob(f"*{version:020d}.*"):
         file.unlink()
     return f"the newest entry of {name} is lost"
 
 
 def tear(layout: Layout, rng: random.Random) -> str:
     path, name = table_of(layout, rng)
-    entry = delta_log.entry(path, rng.randrange(DeltaTable(str(path)).version() + 1))
-    entry.write_bytes(entry.read_bytes()[: rng.choice((0, 50))])
+    entry = delta_log.entry(Address.local(Path(path)), rng.randrange(DeltaTable(str(path)).version() + 1))
+    entry.put(entry.read().data[: rng.choice((0, 50))])
     return f"{entry.name} of {name} is torn"
 
 
@@ -142,7 +144,7 @@ def remove_checkpoint(layout: Layout, rng: random.Random) -> str:
 DAMAGES = (lose, tear, remove, restore, tear_offsets, remove_checkpoint)
 
 
-def table_of(layout: Layout, rng: random.Random) -> tuple[Path, str]:
+def table_of(layout: Layout, rng: random.Random) -> tuple[Address, str]:
     name = rng.choice(TABLES)
     return layout.table(name), name
 
@@ -202,7 +204,7 @@ def kinds(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kind
 
 
 def seeds() -> list[int]:
-    return [int(seed) for seed in os.environ.get("KIND_SEEDS", "").split(",") if seed] or list(range(3))
+    return [int(seed) for seed in os.environ.get("KIND_SEEDS", "").split(",") if seed] or of_week(range(12), 2)
 
 
 @pytest.fixture
@@ -236,7 +238,7 @@ def test_a_lake_of_each_kind_of_flow_is_as_its_undamaged_twin(seed: int, lake: K
             lake.run(flows, mode="recover")
             continue
         lake.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
-        with aborting(kill, layout.lake, lake.spark, must_abort=False):
+        with aborting(kill, Path(layout.root), lake.spark, must_abort=False):
             lake.deployment.run("kinds", flows, mode="recover")
         kill = None
     assert lake.plan().lines() == [], notes

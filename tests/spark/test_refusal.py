@@ -73,7 +73,7 @@ def test_a_refused_batch_does_not_change_the_target_and_waits(flights: Deploymen
     assert silver.error["kind"] == "GateRefusedError"
     (line,) = (line for line in flights.ledger() if line["flow"] == "silver")
     assert line["batch_id"] == 0
-    commits = (flights.layout.table("silver.flights") / "_delta_log").glob("*.json")
+    commits = Path(flights.layout.table("silver.flights") / "_delta_log").glob("*.json")
     assert [int(commit.stem) for commit in commits] == [line["target_version"]] == [0]
     assert flights.table("silver.flights").num_rows == line["written"]
     assert flights.quarantined("silver").num_rows == line["quarantined"]
@@ -139,7 +139,7 @@ def test_all_rows_of_a_batch_that_is_taken_out_are_quarantined_and_the_flow_cont
 
 def test_reports_and_docs_contain_no_value_of_the_data(flights: Deployment) -> None:
     lake = flights.environment.lake
-    export(flights.layout, registry.load("flights"), PipelinePlace(flights.layout, "flights").docs)
+    export(flights.layout, registry.load("flights"), Path(PipelinePlace(flights.layout, "flights").docs))
     files = [
         path for folder in ("docs", "reports", "checkpoints") for path in (lake / folder).rglob("*") if path.is_file()
     ]

@@ -27,6 +27,7 @@ from tidegate.ops import query
 from tidegate.place import FlowPlace
 from tidegate.probes import delta_table
 from tidegate.spec import Formats
+from tidegate.store import Address
 from tidegate.trace import conditions
 
 pytestmark = [pytest.mark.jvm, pytest.mark.nightly]
@@ -140,13 +141,13 @@ def differences(expected: dict[int, Any], actual: dict[int, Any], names: dict[in
     }
 
 
-def read_by_duckdb(path: Path, sql: str) -> list[tuple[Any, ...]]:
-    with in_duckdb(path) as connection:
+def read_by_duckdb(path: Address, sql: str) -> list[tuple[Any, ...]]:
+    with in_duckdb(Path(path)) as connection:
         return connection.execute(sql).fetchall()
 
 
 def files_of(path: Path) -> list[str]:
-    return [uri.removeprefix("file://") for uri in delta_table.open_table(path).file_uris()]
+    return [uri.removeprefix("file://") for uri in delta_table.open_table(Address.local(path)).file_uris()]
 
 
 @contextmanager
@@ -214,7 +215,7 @@ def test_every_value_is_the_same_in_every_layer_for_every_reader(
     assert wrong == []
 
 
-def filters(spark: SparkSession, path: Path, name: str, kind: str, stored: dict[int, Any]) -> list[Any]:
+def filters(spark: SparkSession, path: Address, name: str, kind: str, stored: dict[int, Any]) -> list[Any]:
     """Conditions for which a reader selects other rows than the values say."""
     wrong = []
     table = delta_table.open_table(path)
@@ -224,7 +225,7 @@ def filters(spark: SparkSession, path: Path, name: str, kind: str, stored: dict[
     pairs = [
         (number, comparison) for number, value in stored.items() if value is not None for comparison in COMPARISONS
     ]
-    with in_duckdb(path) as connection:
+    with in_duckdb(Path(path)) as connection:
         for number, comparison in pairs:
             value = stored[number]
             expected = sorted(

@@ -53,15 +53,15 @@ class SampleProject:
         )
         self.layout = Layout.of(self.environment)
         self.landing = self.layout.landing("trips")
-        self.landing.mkdir(parents=True)
+        self.landing.make_folder()
         self.suite = folder / "project" / "expectations" / "trips" / "silver.json"
         self.suite.parent.mkdir(parents=True)
         self.suite.write_text(json.dumps({"name": "trips/silver", "expectations": []}))
 
     def land(self, name: str, content: str = "a\n1\n2\n") -> Path:
         path = self.landing / name
-        path.write_text(content)
-        return path
+        path.put(content.encode())
+        return Path(path)
 
     def checkpoint(self, flow: str, *, dag: str = "trips", version: int = 1, refresh: int = 0) -> Checkpoint:
         return Checkpoint(Place(self.layout, dag, flow, version, refresh).checkpoint)
@@ -71,7 +71,7 @@ class SampleProject:
 
     def read_everything(self, checkpoint: Checkpoint, batch_id: int = 0) -> None:
         """List, plan and commit all landed files, as a job would."""
-        files = {str(path): path.stat().st_mtime_ns // 1_000_000 for path in self.landing.iterdir()}
+        files = {str(path): path.stat().st_mtime_ns // 1_000_000 for path in Path(self.landing).iterdir()}
         checkpoint.list_files(batch_id, files)
         checkpoint.run(batch_id, {"logOffset": batch_id})
 

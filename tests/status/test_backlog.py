@@ -44,7 +44,7 @@ def test_the_backlog_after_each_batch_equals_the_rows_of_later_batches(spark: Sp
     read: list[int] = []
     append(0, 10)
     append(10, 20)
-    full_table = tables.of_table(table, SOURCE, None)
+    full_table = tables.of_table(Address.local(table), SOURCE, None)
     assert (full_table.rows, full_table.rows_exact, full_table.behind) == (20, True, 2)
     _drain(spark, table, checkpoint, read)
     append(20, 30)
@@ -59,13 +59,13 @@ def test_the_backlog_after_each_batch_equals_the_rows_of_later_batches(spark: Sp
     last = progress.read(Address.local(checkpoint)).last_committed
     assert last is not None
     assert last >= 6, "several batches, so that some positions are within a version"
-    newest = delta.current_version(table)
+    newest = delta.current_version(Address.local(table))
     assert newest is not None
     for batch in range(last + 1):
         planned = progress.planned_batch(Address.local(checkpoint), batch)
         if planned.delta.of_snapshot or planned.delta.version <= 1:
             continue  # the later commits did not exist when the first load was read
-        remaining = tables.of_table(table, SOURCE, planned)
+        remaining = tables.of_table(Address.local(table), SOURCE, planned)
         assert remaining.rows == sum(read[batch + 1 :]), planned.offset
         assert remaining.has_data is (sum(read[batch + 1 :]) > 0)
     assert sum(read) == 20 + 10 + 10 + 5 + 3 + 3 + 1
@@ -85,7 +85,9 @@ def test_a_feed_without_backlog_reads_no_rows_when_it_runs_again(spark: SparkSes
     _drain(spark, table, checkpoint, read)
     state = progress.read(Address.local(checkpoint))
     assert state.last_committed is not None
-    remaining = tables.of_table(table, SOURCE, progress.planned_batch(Address.local(checkpoint), state.last_committed))
+    remaining = tables.of_table(
+        Address.local(table), SOURCE, progress.planned_batch(Address.local(checkpoint), state.last_committed)
+    )
     assert remaining.has_data is False, progress.planned_batch(Address.local(checkpoint), state.last_committed).offset
     before = sum(read)
     _drain(spark, table, checkpoint, read)

@@ -29,7 +29,7 @@ SOURCES = {"silver": "bronze.trips", "gold": "silver.trips"}
 
 
 def entry(project: SampleProject, table: str, version: int = 2) -> Path:
-    return delta_log.entry(project.layout.table(table), version)
+    return Path(delta_log.entry(project.layout.table(table), version))
 
 
 def prepare(project: SampleProject) -> None:
@@ -45,7 +45,7 @@ def prepare(project: SampleProject) -> None:
         project.checkpoint(flow).run(0, delta_offset(3))
     for flow, table in zip(("bronze", *SOURCES), TABLES, strict=True):
         paths = [project.layout.table(each) for each in (table, SOURCES.get(flow)) if each is not None]
-        positions = {history.key(project.layout, path): delta_history.position(path, 2) for path in paths}
+        positions = {path.key: delta_history.position(path, 2) for path in paths}
         place = checkpoint.current(project.layout, TRIPS, TRIPS.flow(flow))
         history.write(place, batch=0, positions=positions)
 
@@ -91,7 +91,7 @@ def lose_table(project: SampleProject) -> None:
 
 
 def name_lost_checkpoint(project: SampleProject) -> None:
-    (project.layout.table("silver.trips") / "_delta_log" / "_last_checkpoint").write_text('{"version": 1}')
+    (project.layout.table("silver.trips") / "_delta_log" / "_last_checkpoint").put(b'{"version": 1}')
 
 
 def _restore(project: SampleProject, table: str) -> None:
@@ -150,12 +150,12 @@ def test_the_log_is_usable_again_up_to_its_last_readable_version(project: Sample
     prepare(project)
     path = project.layout.table("silver.trips")
     lose_middle(project)
-    (path / "_delta_log" / f".{2:020d}.json.crc").touch()
+    (path / "_delta_log" / f".{2:020d}.json.crc").put(b"")
     assert delta_history.readable_version(path) == 0
     unusable = delta_history.unusable_files(path, 0)
     assert {file.name for file in unusable} == {f"{2:020d}.json", f".{2:020d}.json.crc"}
     for file in unusable:
-        file.unlink()
+        file.delete()
     assert damage.cut_off(path) == ""
 
 
@@ -163,7 +163,7 @@ def test_a_flow_that_has_not_read_what_is_lost_follows_what_comes_instead(projec
     prepare(project)
     place = checkpoint.current(project.layout, TRIPS, TRIPS.flow("gold"))
     path = project.layout.table("silver.trips")
-    positions = {history.key(project.layout, path): delta_history.position(path, 1)}
+    positions = {path.key: delta_history.position(path, 1)}
     history.write(place, batch=0, positions=positions)
     project.checkpoint("gold").run(0, delta_offset(2))
     lose_newest(project)
@@ -175,7 +175,7 @@ def test_files_that_bronze_has_lost_and_that_are_not_landed_any_more_are_named(p
     prepare(project)
     shutil.rmtree(project.layout.table("bronze.trips"))
     assert planned(project).losses == ()
-    (project.landing / "b.csv").unlink()
+    (project.landing / "b.csv").delete()
     ((pipeline, loss),) = planned(project).losses
     assert (pipeline, loss.flow, loss.number, loss.acceptance) == ("trips", "bronze", 1, "bronze:lost=1")
     assert loss.what == "1 file of trips, removed or changed since: b.csv"
@@ -184,7 +184,7 @@ def test_files_that_bronze_has_lost_and_that_are_not_landed_any_more_are_named(p
 
 def test_the_checkpoint_of_a_landing_flow_alone_loses_nothing(project: SampleProject) -> None:
     prepare(project)
-    (project.landing / "b.csv").unlink()
+    (project.landing / "b.csv").delete()
     lose_files_of_stream(project)
     assert [each.step.action for each in planned(project).steps] == ["read again", "follow", "follow"]
     assert planned(project).losses == ()
@@ -193,7 +193,7 @@ def test_the_checkpoint_of_a_landing_flow_alone_loses_nothing(project: SamplePro
 def test_a_plan_says_what_is_damaged_what_is_done_and_what_is_lost_in_this_order(project: SampleProject) -> None:
     prepare(project)
     shutil.rmtree(project.layout.table("bronze.trips"))
-    (project.landing / "b.csv").unlink()
+    (project.landing / "b.csv").delete()
     lines = planned(project).lines()
     assert [line.partition(":")[0] for line in lines] == [
         *["damaged"] * 2,
@@ -207,7 +207,7 @@ def test_a_plan_says_what_is_damaged_what_is_done_and_what_is_lost_in_this_order
 
 def test_losses_without_damage_are_none(project: SampleProject) -> None:
     prepare(project)
-    (project.landing / "b.csv").unlink()
+    (project.landing / "b.csv").delete()
     for each in resolved(TRIPS, project.environment.project).flows:
         assert losses.of_flow(project.layout, "127.0.0.1:9", each, ()) is None
 

@@ -46,7 +46,7 @@ def test_a_table_lacks_a_batch_that_its_checkpoint_has_written(
     tmp_path: Path, kind: str, written: int | None, in_table: int | None, lacks: str
 ) -> None:
     pipeline, name = FLOWS[kind]
-    layout, flow = Layout(tmp_path, tmp_path), pipeline.flow(name)
+    layout, flow = Layout.local(tmp_path, tmp_path), pipeline.flow(name)
     place = Place(layout, pipeline.name, name, 1, 0)
     made = Checkpoint(place.checkpoint)
     for batch in range(3):
@@ -56,7 +56,7 @@ def test_a_table_lacks_a_batch_that_its_checkpoint_has_written(
         if in_table is not None and batch <= in_table:
             transaction = CommitProperties(app_transactions=[Transaction(place.app_id, batch)])
             rows = pa.table({"id": [batch]})
-            write_deltalake(layout.table(flow.target.name), rows, mode="append", commit_properties=transaction)
+            write_deltalake(layout.table(flow.target.name).uri, rows, mode="append", commit_properties=transaction)
     HISTORY.clear(place)
 
     doubt = evidence.read(place, flow).doubt

@@ -35,7 +35,7 @@ def ingest(project: SampleProject, at: datetime) -> int:
     rows = pa.table({"_ingested_at": pa.array([at], pa.timestamp("us", tz="UTC"))})
     path = project.layout.table("bronze.trips")
     write_deltalake(str(path), rows, mode="append")
-    return len(list((path / "_delta_log").glob("*.json"))) - 1
+    return len(list(Path(path / "_delta_log").glob("*.json"))) - 1
 
 
 def read(project: SampleProject, version: int, batch_id: int = 0) -> None:

@@ -21,6 +21,7 @@ from tidegate.resolution import resolve
 from tidegate.spec import AfterTables, FileSource, Flow, Intervals, KafkaSource, Pipeline, TopicIntervals
 from tidegate.status import intervals
 from tidegate.status.intervals import Completeness
+from tidegate.store import Address
 from tidegate.window import Window
 
 NOW = datetime(2026, 1, 4, 12, tzinfo=UTC)
@@ -36,14 +37,14 @@ def bronze(declared: Intervals) -> Flow:
 def land(project: SampleProject, *names: str, at: datetime = NOW) -> None:
     for name in names:
         path = project.landing / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("a\n1\n")
+        path.parent.make_folder()
+        path.put(b"a\n1\n")
         os.utime(path, (at.timestamp(), at.timestamp()))
 
 
 def read_all(project: SampleProject) -> None:
     """As a run of bronze does."""
-    files = {str(path): path.stat().st_mtime_ns // 1_000_000 for path in project.landing.rglob("*.csv")}
+    files = {str(path): path.stat().st_mtime_ns // 1_000_000 for path in Path(project.landing).rglob("*.csv")}
     checkpoint = project.checkpoint("bronze")
     checkpoint.list_files(0, files)
     checkpoint.run(0, {"logOffset": 0})
@@ -179,10 +180,10 @@ def test_an_empty_day_with_its_marker_is_complete(project: SampleProject) -> Non
 def test_a_manifest_names_the_files_of_a_day(project: SampleProject) -> None:
     for day, names in (("01", "a.csv\nb.csv\n"), ("02", "a.csv\n\nc.csv"), ("04", "\ufeffa.csv\r\n")):
         land(project, f"2026/01/{day}/a.csv", f"2026/01/{day}/b.csv")
-        (project.landing / f"2026/01/{day}/_manifest").write_text(names)
+        (project.landing / f"2026/01/{day}/_manifest").put(names.encode())
     land(project, "2026/01/05/a.csv")
-    (project.landing / "2026/01/03").mkdir()
-    (project.landing / "2026/01/03/_manifest").write_text("a.csv")
+    (project.landing / "2026/01/03").make_folder()
+    (project.landing / "2026/01/03/_manifest").put(b"a.csv")
     read_all(project)
 
     result = completeness(project, Intervals("%Y/%m/%d", manifest="%Y/%m/%d/_manifest"))
@@ -305,7 +306,7 @@ def test_a_marker_that_lands_during_the_listing_completes_nothing_yet(
     read_all(project)
     list_files = files.list_files
 
-    def list_and_land(folder: Path, glob: str) -> files.Listing:
+    def list_and_land(folder: Address, glob: str) -> files.Listing:
         listed = list_files(folder, glob)
         land(
             project, "dt=2026-01-01/last.csv", "dt=2026-01-01/_SUCCESS", "dt=2026-01-02/a.csv", "dt=2026-01-02/_SUCCESS"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -115,7 +116,7 @@ def test_the_version_of_an_only_batch_must_be_there_because_spark_opens_it_again
     log.commit(remove("a", 3, data_change=False), add("c", 3, data_change=False), operation="OPTIMIZE")
     DeltaTable(str(log.path)).create_checkpoint()
     assert project.measure(SILVER).has_work is False
-    (log.path / "_delta_log" / f"{0:020d}.json").unlink()
+    (log.path / "_delta_log" / f"{0:020d}.json").delete()
 
     with pytest.raises(OffsetsExpiredError, match="no longer holds version 0, which the first batch has read"):
         project.measure(SILVER)
@@ -136,11 +137,11 @@ def test_a_source_without_the_next_version_is_an_error(project: SampleProject, c
     if cause == "log cleaned":
         DeltaTable(str(log.path)).create_checkpoint()
         for cleaned in (0, 1):
-            (folder / f"{cleaned:020d}.json").unlink()
+            (folder / f"{cleaned:020d}.json").delete()
     if cause == "vacuumed":
-        (log.path / "c").unlink()
+        (log.path / "c").delete()
     if cause == "deleted":
-        for entry in folder.iterdir():
+        for entry in Path(folder).iterdir():
             entry.unlink()
     with pytest.raises(OffsetsExpiredError, match="tidegate recover") as raised:
         project.measure(SILVER)

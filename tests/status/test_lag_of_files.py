@@ -25,7 +25,7 @@ def test_an_empty_landing_folder_is_no_work(project: SampleProject) -> None:
 
 
 def test_a_landing_folder_that_does_not_exist_yet_is_no_work_and_no_error(project: SampleProject) -> None:
-    project.landing.rmdir()
+    project.landing.delete_folder()
     lag = project.measure(BRONZE)
     assert (lag.has_work, lag.behind, lag.rows, lag.first, lag.position) == (False, 0, 0, True, "nothing read")
     assert lag.reason == f"not delivered yet: landing folder {project.landing} does not exist"
@@ -34,7 +34,7 @@ def test_a_landing_folder_that_does_not_exist_yet_is_no_work_and_no_error(projec
 
 
 def test_days_of_a_landing_folder_that_does_not_exist_yet_are_no_error(project: SampleProject) -> None:
-    project.landing.rmdir()
+    project.landing.delete_folder()
     days = Intervals("%Y-%m-%d", files=1)
     lag = project.measure(
         replace(BRONZE, source=FileSource(path="trips", format="csv", schema="a INT", intervals=days))
@@ -50,10 +50,10 @@ def test_a_landing_folder_that_is_gone_after_files_were_read_is_an_error_that_sa
     if left == "checkpoint":
         project.land("a.csv")
         project.read_everything(project.checkpoint("bronze"))
-        (project.landing / "a.csv").unlink()
+        (project.landing / "a.csv").delete()
     else:
         project.table("bronze.trips").commit(add("a", 3))
-    project.landing.rmdir()
+    project.landing.delete_folder()
     with pytest.raises(NotDeliveredError, match="does not exist; create it"):
         project.measure(BRONZE)
     assert [type(error) for error in project.plan().errors] == [NotDeliveredError]

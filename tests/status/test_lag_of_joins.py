@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -118,7 +119,7 @@ def test_removed_changes_of_any_source_are_an_error_that_names_it(joined: Joined
     joined.begin(trips=0, weather=0)
     joined.project.checkpoint("gold").run(0, delta_offset(1), delta_offset(1))
     merge(joined.weather)
-    for file in (joined.weather.path / "_change_data").iterdir():
+    for file in Path(joined.weather.path / "_change_data").iterdir():
         file.unlink()
     with pytest.raises(OffsetsExpiredError, match=r"table silver\.weather no longer has the changes"):
         joined.lag()

@@ -25,7 +25,7 @@ PIPELINE = Pipeline(name="trips", flows=(TOPIC, LOST, BELOW, BRONZE, SILVER, GOL
 @pytest.fixture(autouse=True)
 def lost(project: SampleProject) -> None:
     """The landing folder of flow `lost` is a file."""
-    project.layout.landing("lost").write_text("a file in place of the folder")
+    project.layout.landing("lost").put(b"a file in place of the folder")
 
 
 def test_a_landing_folder_that_cannot_be_read_blocks_its_own_flow_and_downstream_flows(project: SampleProject) -> None:
@@ -85,8 +85,8 @@ def test_a_flow_that_is_switched_off_does_not_fail_and_blocks_no_flow(project: S
 
 def test_a_corrupt_file_of_one_flow_blocks_no_other(project: SampleProject) -> None:
     project.land("a.csv")
-    project.layout.landing("lost").unlink()
-    project.layout.landing("lost").mkdir()
+    project.layout.landing("lost").delete()
+    project.layout.landing("lost").make_folder()
     path = OVERRIDES.path(FlowPlace(project.layout, "trips", "lost"))
     Path(path.parent).mkdir(parents=True)
     Path(path).write_text('{"act": "off", "by"')

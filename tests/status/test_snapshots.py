@@ -20,6 +20,7 @@ from tidegate.place import FlowPlace
 from tidegate.spec import FileSource, Flow, Intervals, Pipeline, RewriteLimits, SnapshotFeed, Table
 from tidegate.status import intervals, lag
 from tidegate.status.sources.snapshots import find
+from tidegate.store import Address
 
 DAYS = "dt=%Y-%m-%d"
 SILVER = Flow(name="silver", source=SnapshotFeed("bronze.trips"), target=Table("silver.trips", keys=("id",)))
@@ -36,8 +37,8 @@ def pipeline(declared: Intervals = LISTED, limits: RewriteLimits | None = None) 
 def land(project: SampleProject, *names: str) -> None:
     for name in names:
         path = project.landing / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text("a.csv\nb.csv\n" if path.name == "_manifest" else "a\n1\n")
+        path.parent.make_folder()
+        path.put(("a.csv\nb.csv\n" if path.name == "_manifest" else "a\n1\n").encode())
         os.utime(path, (LANDED, LANDED))
 
 
@@ -48,7 +49,7 @@ def land_day(project: SampleProject, day: int, *names: str) -> None:
 
 def read_all(project: SampleProject) -> None:
     """As a run of bronze does."""
-    files = {str(path): path.stat().st_mtime_ns // 1_000_000 for path in project.landing.rglob("*.csv")}
+    files = {str(path): path.stat().st_mtime_ns // 1_000_000 for path in Path(project.landing).rglob("*.csv")}
     project.checkpoint("bronze").list_files(0, files)
     project.checkpoint("bronze").run(0, {"logOffset": 0})
 
@@ -61,7 +62,7 @@ def measured(project: SampleProject, declared: Pipeline | None = None) -> lag.La
 def compare(project: SampleProject, batch_id: int, name: str, *, commit: bool = True) -> None:
     """As a run of silver does with the snapshot that its lag names."""
     place = checkpoint.current(project.layout, pipeline(), SILVER)
-    files = {str(path): int(LANDED * 1000) for path in (project.landing / f"dt={name}").glob("[ab].csv")}
+    files = {str(path): int(LANDED * 1000) for path in Path(project.landing / f"dt={name}").glob("[ab].csv")}
     snapshots.announce(place, name, files)
     newest = snapshots.announced(FlowPlace(project.layout, "trips", "silver"))
     assert newest is not None
@@ -100,7 +101,7 @@ def test_a_marker_or_an_empty_manifest_alone_is_a_snapshot_without_rows(
 ) -> None:
     chosen = pipeline(declared)
     land(project, "dt=2026-01-05/_SUCCESS")
-    (project.landing / "dt=2026-01-05/_SUCCESS").write_text("")
+    (project.landing / "dt=2026-01-05/_SUCCESS").put(b"")
     assert not measured(project, chosen).has_work, "bronze has no table yet"
     write_deltalake(str(project.layout.table("bronze.trips")), pa.table({"a": [1]}))
     assert measured(project, chosen).reads == "snapshot 2026-01-05 of bronze.trips"
@@ -110,7 +111,7 @@ def test_a_marker_or_an_empty_manifest_alone_is_a_snapshot_without_rows(
 
     land(project, "dt=2026-01-05/a.txt")
     assert not measured(project, chosen).has_work, "a file that the glob leaves out is there"
-    (project.landing / "dt=2026-01-05/a.txt").unlink()
+    (project.landing / "dt=2026-01-05/a.txt").delete()
     assert measured(project, chosen).has_work
 
 
@@ -123,7 +124,7 @@ def test_a_snapshot_whose_files_are_gone_is_not_empty(project: SampleProject) ->
     compare(project, 0, "2026-01-05")
     assert not measured(project, chosen).has_work
 
-    (project.landing / "dt=2026-01-05/a.csv").unlink()
+    (project.landing / "dt=2026-01-05/a.csv").delete()
 
     assert not measured(project, chosen).has_work
 
@@ -138,7 +139,7 @@ def test_a_snapshot_before_the_compared_one_is_never_compared(project: SamplePro
 
     assert (lag.has_work, lag.position) == (False, "snapshot 2026-01-05 of bronze.trips")
     assert lag.reason == "no newer complete snapshot of bronze.trips"
-    (project.landing / "dt=2026-01-05/_manifest").unlink()
+    (project.landing / "dt=2026-01-05/_manifest").delete()
     assert not measured(project).has_work, "also when the landing zone was cleaned up"
 
 
@@ -163,7 +164,7 @@ def test_a_snapshot_that_lands_again_with_other_files_is_compared_again(project:
     read_all(project)
     assert not measured(project).has_work, "the manifest does not list it, so that it is no file of the snapshot"
 
-    (project.landing / "dt=2026-01-05/_manifest").write_text("b.csv\nc.csv\n")
+    (project.landing / "dt=2026-01-05/_manifest").put(b"b.csv\nc.csv\n")
 
     assert measured(project).reads == "snapshot 2026-01-05 of bronze.trips"
 
@@ -265,9 +266,9 @@ def test_a_manifest_that_is_replaced_while_it_is_read_makes_no_smaller_snapshot(
     read_all(project)
     read_names = intervals._names
 
-    def replaced_afterwards(manifest: Path) -> set[str]:
+    def replaced_afterwards(manifest: Address) -> set[str]:
         names = read_names(manifest)
-        manifest.write_text("a.csv\nc.csv\n")
+        manifest.put(b"a.csv\nc.csv\n")
         return names
 
     with monkeypatch.context() as patched:

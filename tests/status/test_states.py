@@ -155,11 +155,11 @@ def in_doubt(project: Project) -> Iterator[Case]:
     """The newest commit of its table is another one than the checkpoint knows."""
     caught_up(project)
     table = project.layout.table("silver.orders")
-    known = {history.key(project.layout, table): delta_history.position(table, 0)}
+    known = {table.key: delta_history.position(table, 0)}
     place = checkpoint.current(project.layout, ORDERS, ORDERS.flow("silver"))
     history.write(place, batch=0, positions=known)
     entry = delta_log.entry(table, 0)
-    entry.write_bytes(entry.read_bytes() + b"\n")
+    entry.put(entry.read().data + b"\n")
     yield "orders", "silver", "version 0 is another commit than it was"
 
 

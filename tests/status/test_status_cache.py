@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import threading
 from datetime import UTC, date, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,6 +16,7 @@ from tidegate.errors import SpecError
 from tidegate.resolution import ResolvedPipeline
 from tidegate.status import freshness
 from tidegate.status.status_cache import FRESH, STALE, StatusCache, declarations
+from tidegate.store import Address
 
 
 @pytest.fixture
@@ -79,10 +79,10 @@ def test_freshness_is_only_read_again_after_the_table_has_changed(
     assert (bronze.newest, bronze.newest_is_event) == (moment, False)
     assert (silver.newest, silver.newest_is_event) == (datetime(2026, 1, 3, tzinfo=UTC), True)
     assert (gold.newest, gold.newest_is_event) == (None, False), "there is no table yet"
-    read_paths: list[Path] = []
+    read_paths: list[Address] = []
     newest = freshness.newest
 
-    def read(path: Path, *rest: Any) -> Any:
+    def read(path: Address, *rest: Any) -> Any:
         read_paths.append(path)
         return newest(path, *rest)
 

@@ -35,9 +35,9 @@ def lakes(tmp_path: Path) -> tuple[Lake, Lake]:
     for name in ("killed", "undisturbed"):
         lake = Lake.make(tmp_path / name, "flights")
         silver = {**SILVER, "mean": [0.3, 1.0]} if made else SILVER
-        put(lake, lake.layout.table("silver.flights"), **silver, _batch_id=[len(made)] * 2)
+        put(lake, Path(lake.layout.table("silver.flights")), **silver, _batch_id=[len(made)] * 2)
         entry = {"_row_id": ["x#3"], "level": ["row"], "rules": [["r"]], "state": ["open"], "quarantined_at": [name]}
-        put(lake, FlowPlace(lake.layout, "flights", "silver").quarantine, **entry)
+        put(lake, Path(FlowPlace(lake.layout, "flights", "silver").quarantine), **entry)
         made.append(lake)
     return made[0], made[1]
 
@@ -59,7 +59,7 @@ def test_batches_times_and_the_last_digits_of_sums_do_not_count(lakes: tuple[Lak
 def test_a_row_too_many_is_named_with_its_table(
     lakes: tuple[Lake, Lake], changed: dict[str, list[object]], message: str
 ) -> None:
-    put(lakes[0], lakes[0].layout.table("silver.flights"), **changed)
+    put(lakes[0], Path(lakes[0].layout.table("silver.flights")), **changed)
     with pytest.raises(AssertionError, match=f"after a kill: tables/silver/flights {message}"):
         expect_equal(*lakes, FLIGHTS, "a kill")
 
@@ -68,7 +68,7 @@ def test_a_table_or_an_entry_that_only_one_lake_has_is_lacking(lakes: tuple[Lake
     other = lakes[1]
     put(
         other,
-        FlowPlace(other.layout, "flights", "silver").quarantine,
+        Path(FlowPlace(other.layout, "flights", "silver").quarantine),
         _row_id=["x#9"],
         level=["row"],
         rules=[["r"]],
@@ -78,13 +78,13 @@ def test_a_table_or_an_entry_that_only_one_lake_has_is_lacking(lakes: tuple[Lake
         expect_equal(*lakes, FLIGHTS, "a kill")
     put(
         lakes[0],
-        FlowPlace(lakes[0].layout, "flights", "silver").quarantine,
+        Path(FlowPlace(lakes[0].layout, "flights", "silver").quarantine),
         _row_id=["x#9"],
         level=["row"],
         rules=[["r"]],
         state=["open"],
     )
-    put(other, other.layout.table("gold.daily_delay"), carrier=["UA"])
+    put(other, Path(other.layout.table("gold.daily_delay")), carrier=["UA"])
     with pytest.raises(AssertionError, match="gold/daily_delay has 0 rows too many and lacks 1 row"):
         expect_equal(*lakes, FLIGHTS, "a kill")
 

@@ -11,15 +11,16 @@ import pytest
 from deltalake import write_deltalake
 
 from tidegate.layout import Layout
+from tidegate.store import Address
 from tidegate.trace.changes import Ledger, history
 
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "lake", tmp_path / "landing")
+    return Layout.local(tmp_path / "lake", tmp_path / "landing")
 
 
-def write(path: Path, **more: Any) -> None:
+def write(path: Path | Address, **more: Any) -> None:
     columns = more.pop("columns")
     feed = {"delta.enableChangeDataFeed": "true"}
     write_deltalake(str(path), pyarrow.table(columns), configuration=feed, **more)
@@ -54,7 +55,7 @@ def test_versions_before_the_table_was_replaced_with_other_types_are_missing_and
 def test_versions_whose_files_were_removed_are_missing_and_that_is_reported(layout: Layout) -> None:
     path = layout.table("silver.orders")
     write(path, columns={"id": ["a"]})
-    (file,) = path.glob("*.parquet")
+    (file,) = Path(path).glob("*.parquet")
     write(path, columns={"id": ["a"]}, mode="append")
     file.unlink()
     past = history(path, "id = 'a'", ("id",), Ledger(layout, "orders", "silver"))

@@ -14,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 
 from tidegate.errors import RequestError
 from tidegate.ops import query
+from tidegate.store import Address
 from tidegate.trace import conditions
 
 INSTANT = datetime(2026, 3, 1, 23, 30, 0, 250_000, tzinfo=UTC)
@@ -38,7 +39,9 @@ def table(tmp_path_factory: pytest.TempPathFactory) -> DeltaTable:
 def ids(table: DeltaTable, where: str) -> list[str]:
     return sorted(
         row["id"]
-        for row in query.query(Path(table.table_uri.removeprefix("file://")), ["id"], "FROM delta_table", where=where)
+        for row in query.query(
+            Address.local(Path(table.table_uri.removeprefix("file://"))), ["id"], "FROM delta_table", where=where
+        )
     )
 
 

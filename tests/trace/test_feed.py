@@ -13,11 +13,12 @@ from deltalake.exceptions import DeltaError
 from tests import old_timestamps
 from tests.old_timestamps import INSTANTS
 from tidegate import dates
+from tidegate.store import Address
 from tidegate.trace import feed
 
 
-def test_changes_have_the_timestamps_that_were_written_whatever_their_files_are(tmp_path: Path) -> None:
-    path = tmp_path / "table"
+def test_changes_have_the_timestamps_that_were_written_whatever_their_files_are(folder: Address) -> None:
+    path = folder / "table"
     for old in (True, False):
         old_timestamps.append(path, {"sent": list(INSTANTS), "id": [f"a%20{old}"] * len(INSTANTS)}, old=old)
     for instant in INSTANTS:
@@ -27,8 +28,8 @@ def test_changes_have_the_timestamps_that_were_written_whatever_their_files_are(
         ], instant
 
 
-def test_the_feed_is_that_of_delta_rs_where_that_reads_right(tmp_path: Path) -> None:
-    path = tmp_path / "table"
+def test_the_feed_is_that_of_delta_rs_where_that_reads_right(folder: Address) -> None:
+    path = folder / "table"
     day = datetime(2026, 1, 1, tzinfo=UTC)
     old_timestamps.append(path, {"sent": [day, day], "id": ["a", "b"]}, old=True)
     table = DeltaTable(str(path))
@@ -49,9 +50,9 @@ def test_the_feed_is_that_of_delta_rs_where_that_reads_right(tmp_path: Path) -> 
     assert [row["_commit_version"] for row in rows] == sorted(row["_commit_version"] for row in rows)
 
 
-def test_a_file_that_is_gone_is_an_error(tmp_path: Path) -> None:
-    path = tmp_path / "table"
+def test_a_file_that_is_gone_is_an_error(folder: Address) -> None:
+    path = folder / "table"
     old_timestamps.append(path, {"id": ["a"], "sent": [INSTANTS[0]]}, old=True)
-    next(path.glob("*.parquet")).unlink()
+    next(Path(path).glob("*.parquet")).unlink()
     with pytest.raises((DeltaError, duckdb.Error)):
         feed.rows(path, 0, 0, ["id"], "true")

@@ -113,7 +113,7 @@ def _shared_database() -> Iterator[None]:
 @pytest.fixture(scope="module")
 def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     folder = tmp_path_factory.mktemp("shop")
-    layout = Layout(folder / "lake", folder / "landing")
+    layout = Layout.local(folder / "lake", folder / "landing")
     records = [f"1.csv@1#{line}" for line in range(2, 12)]
     write(layout, "bronze.shop", [{"_row_id": each, "line": "", "_ingested_at": at(9)} for each in records])
     write(layout, "silver.clicks", CLICKS)
@@ -126,7 +126,7 @@ def layout(tmp_path_factory: pytest.TempPathFactory) -> Layout:
     write(layout, "silver.visits", [{"_row_id": "1.csv@1#10", "at": at(11)}])
     late = {"_row_id": "1.csv@1#11", "at": at(9), "_watermark": at(10, 50), "_late_seconds": 6600.0}
     by_batch = {"_app_id": "shop/visits/v1/0", "_batch_id": 4}
-    FlowPlace(layout, "shop", "visits").late.parent.mkdir(parents=True)
+    FlowPlace(layout, "shop", "visits").late.parent.make_folder()
     write_deltalake(str(FlowPlace(layout, "shop", "visits").late), pyarrow.Table.from_pylist([late | by_batch]))
     starts = (at(9, 30), at(10), at(10, 30), None)
     write(layout, "gold.hours", [{"window_start": start} for start in starts])
@@ -148,7 +148,7 @@ def write(layout: Layout, table: str, rows: list[dict[str, Any]], flow: str = ""
 
 
 def lineage(layout: Layout) -> Lineage:
-    return Lineage(layout=layout, pipelines={"shop": resolution.resolve(PIPELINE, layout.lake, {})})
+    return Lineage(layout=layout, pipelines={"shop": resolution.resolve(PIPELINE, Path(layout.root), {})})
 
 
 def up(layout: Layout, table: str, **key: str) -> Step:
@@ -226,7 +226,7 @@ def test_a_row_of_a_keyed_table_is_followed_to_its_quarantine_entry(layout: Layo
 
 
 def test_windows_at_the_ends_of_the_calendar_are_followed(tmp_path: Path) -> None:
-    layout = Layout(tmp_path / "lake", tmp_path / "landing")
+    layout = Layout.local(tmp_path / "lake", tmp_path / "landing")
     ends = {"first": datetime(1, 1, 1, tzinfo=UTC), "last": datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)}
     starts = {"first": ends["first"], "last": ends["last"].replace(minute=30, second=0, microsecond=0)}
     write(layout, "bronze.shop", [{"_row_id": each, "line": "", "_ingested_at": at(9)} for each in ends])

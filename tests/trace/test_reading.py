@@ -37,7 +37,7 @@ STATEFUL = dataclasses.replace(
 
 
 def reading(layout: Layout, flow: str, table: str, pipeline: Pipeline = PIPELINE) -> Reading:
-    position = Reading.of(layout, resolution.resolve(pipeline, layout.lake, {}).flow(flow), table)
+    position = Reading.of(layout, resolution.resolve(pipeline, Path(layout.root), {}).flow(flow), table)
     assert position is not None
     return position
 

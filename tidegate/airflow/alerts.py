@@ -27,7 +27,6 @@ from tidegate.airflow.retry import RETRY_DELAY, FailureRetryPolicy
 from tidegate.alerting.episodes import Event, pending_notifications, transitions
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
-from tidegate.folders import entries
 from tidegate.layout import Layout
 from tidegate.place import PipelinePlace
 
@@ -193,6 +192,6 @@ def _pipelines_with_alerts(layout: Layout) -> set[str]:
     """Pipelines with an alert history in the lake, declared or not."""
     return {
         folder.name
-        for folder in entries(PipelinePlace(layout, "any").ops("alerts").parent.parent)
+        for folder in PipelinePlace(layout, "any").ops("alerts").parent.parent.list()
         if PipelinePlace(layout, folder.name).ops("alerts").exists()
     }

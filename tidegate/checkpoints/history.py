@@ -16,9 +16,8 @@ from tidegate.table_history import ForeignCommit, Position
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
-    from tidegate.layout import Layout
+    from tidegate.store import Address
 
 FOREIGN_KEPT = 20
 """How many commits of others a note names."""
@@ -31,14 +30,14 @@ class History:
     batch: int | None = None
     """The last batch of its stream that began; None before."""
     positions: dict[str, Position] = field(default_factory=dict)
-    """By the folder of the table in the lake."""
+    """By the key of the table in the lake, which may move."""
     foreign: tuple[ForeignCommit, ...] = ()
     """The last commits of others that changed rows and were followed."""
     written_at: str = ""
 
-    def of(self, layout: Layout, path: Path) -> Position | None:
+    def of(self, address: Address) -> Position | None:
         """The position in a table; None if none is known."""
-        return self.positions.get(key(layout, path))
+        return self.positions.get(address.key)
 
 
 HISTORY: Note[History, Place] = Note(
@@ -49,11 +48,6 @@ HISTORY: Note[History, Place] = Note(
     absent="the positions are those in the newest commits of the flow; without any, nothing is proven yet",
     written="a run of the flow, before the first write of a batch and after its last one",
 )
-
-
-def key(layout: Layout, path: Path) -> str:
-    """The folder of a table, relative to the lake, which may move."""
-    return path.relative_to(layout.lake).as_posix()
 
 
 def read(place: Place) -> History | None:

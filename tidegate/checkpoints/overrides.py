@@ -16,6 +16,7 @@ from tidegate.errors import RequestError
 from tidegate.place import FlowPlace, Place
 from tidegate.report import now
 from tidegate.spec import FileSource, Flow
+from tidegate.store import Address
 
 Act = Literal["off", "on", "skip", "read", "gap", "loss", "move"]
 """``off``, ``on``: whether the flow runs. ``skip``, ``read``: whether a file is opened when a batch lists it. ``gap``:
@@ -156,7 +157,7 @@ def skip(place: Place, flow: Flow, file: str, *, by: str, reason: str, undo: boo
                 Command.tidegate("flow", "show", place.pipeline, says="`{}` lists them"),
             )
         return record(place, Override(act="read", by=by, reason=reason, file=file))
-    if not (folder / file).is_file():
+    if not _exists(folder, file):
         raise RequestError(
             f"there is no file {file} in {folder}",
             Edit("name it relative to that folder", "request"),
@@ -164,7 +165,7 @@ def skip(place: Place, flow: Flow, file: str, *, by: str, reason: str, undo: boo
     committed = progress.read(place.checkpoint).last_committed
     planned = None if committed is None else progress.planned_batch(place.checkpoint, committed)
     read = progress.source_files(place.checkpoint, up_to=-1 if planned is None else planned.log_offset)
-    if str(folder / file) in {each.path for each in read}:
+    if (folder / file).uri in {each.path for each in read}:
         raise RequestError(
             f"{file} was read already, and its rows stay in bronze.",
             Either(
@@ -176,6 +177,13 @@ def skip(place: Place, flow: Flow, file: str, *, by: str, reason: str, undo: boo
             ),
         )
     return record(place, Override(act="skip", by=by, reason=reason, file=file))
+
+
+def _exists(folder: Address, file: str) -> bool:
+    try:
+        return (folder / file).stat().kind == "content"
+    except (FileNotFoundError, ValueError):
+        return False
 
 
 def record(place: FlowPlace, decision: Override) -> Override:

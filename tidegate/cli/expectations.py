@@ -17,13 +17,13 @@ from tidegate.errors import EX_CONFIG, RequestError, TidegateError
 from tidegate.expectations import profile
 from tidegate.expectations.profile import Profile
 from tidegate.expectations.proposal import propose as propose_suite
-from tidegate.folders import entries
 from tidegate.layout import Layout
 from tidegate.ops.query import query
 from tidegate.probes import delta_table
 from tidegate.resolution import ResolvedFlow, ResolvedPipeline
 from tidegate.spec import Flow, Pipeline
 from tidegate.spec.table import INTERVAL
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from tidegate.spark.gate import Suite
@@ -153,7 +153,7 @@ def _load_flow(name: str, flow: str) -> tuple[Environment, ResolvedFlow]:
             f"{chosen.target.name}.",
             Edit("name the flow that writes that table", "request"),
         )
-    if not (Layout.of(environment).table(chosen.target.name) / "_delta_log").is_dir():
+    if not (Layout.of(environment).table(chosen.target.name) / "_delta_log").exists():
         raise RequestError(
             f"flow {flow!r} of {name!r} has no table {chosen.target.name!r} yet",
             Command.tidegate("run", name, says="`{}` creates it"),
@@ -223,7 +223,7 @@ def _check_suite(
 
 def _columns_missing(environment: Environment, flow: Flow, suite: Suite) -> list[str]:
     path = Layout.of(environment).table(flow.target.name)
-    if not (path / "_delta_log").is_dir():
+    if not (path / "_delta_log").exists():
         return []
     columns = {field.name for field in delta_table.open_table(path).schema().fields}
     return [
@@ -248,10 +248,12 @@ def _tables_missing(pipeline: ResolvedPipeline, suite: Suite) -> list[str]:
 def _unused_suites(environment: Environment, pipeline: Pipeline) -> list[dict[str, Any]]:
     """Suites in the pipeline's folder that none of its flows uses."""
     used = {flow.gate.suite for flow in pipeline.flows if flow.gate is not None}
-    files = entries(environment.project / "expectations" / pipeline.name, "*.json")
+    files = Address.local(environment.project / "expectations" / pipeline.name).list()
     return [
         {"pipeline": pipeline.name, "flow": None, "suite": suite, "error": None, "notes": ["no flow uses it"]}
-        for suite in (f"{pipeline.name}/{file.stem}" for file in files)
+        for suite in (
+            f"{pipeline.name}/{file.name.removesuffix('.json')}" for file in files if file.name.endswith(".json")
+        )
         if suite not in used
     ]
 

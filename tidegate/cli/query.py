@@ -98,7 +98,7 @@ def _print_tables(layout: Layout, as_json: bool) -> None:
         rows = [(name, f"{version:,}", ", ".join(columns)) for name, version, columns in listed]
         console.print_table(("table", "version", "columns"), rows, right=("version",))
     else:
-        console.echo(f"The lake at {layout.lake} has no tables yet.")
+        console.echo(f"The lake at {layout.root} has no tables yet.")
 
 
 def _write(columns: Sequence[str], rows: Iterator[tuple[Any, ...]], limit: int | None, form: str) -> bool:

@@ -52,7 +52,7 @@ def files_of(environment: Environment, name: str, kind: Kind) -> dict[Path, str 
     }
     files = drafted_files(environment, name, texts)
     if kind == "files":
-        sample = Layout.of(environment).landing(name) / f"{name}_sample.csv"
+        sample = Path(Layout.of(environment).landing(name) / f"{name}_sample.csv")
         files[sample] = _render("files/sample.csv", name)
     return files
 
@@ -80,13 +80,13 @@ def landing_place(layout: Layout, name: str, file: Path) -> tuple[str, Path | No
     A file in the landing zone stays where it is; its pipeline reads its folder, without folders of partitions. Another one is
     copied to the landing folder of the pipeline's name, under a name that a run does not ignore.
     """
-    root = layout.landing_root.absolute()
+    root = Path(layout.landing_root).absolute()
     folder = file.absolute().parent
     while "=" in folder.name:
         folder = folder.parent
     if root in folder.parents:
         return str(folder.relative_to(root)), None
-    return name, layout.landing(name) / (file.name.lstrip("._") or "sample")
+    return name, Path(layout.landing(name) / (file.name.lstrip("._") or "sample"))
 
 
 def check_absent(name: str, files: Mapping[Path, str | Path]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from tidegate.advice import Advice, Command, Either, OutsideAct, Then, new_version, recover_command
@@ -9,7 +10,6 @@ from tidegate.errors.error import EX_CONFIG, EX_DATAERR, EX_DIFFERS, EX_TEMPFAIL
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from tidegate.table_history import Doubt
 
@@ -181,15 +181,15 @@ class TableUnreadableError(TidegateError):
     Flows that read or write the table stop; all others go on.
 
     Args:
-        path: The table's folder.
-        file: The file, in the table's folder.
+        table: The address of the table.
+        file: That of the file, in the table's folder.
         problem: What is wrong with it, as the rest of a sentence: ``is empty``.
     """
 
     exit_code = EX_CONFIG
 
-    def __init__(self, path: Path, file: Path, problem: str) -> None:
-        name, remedy = _table_name(path)
+    def __init__(self, table: object, file: object, problem: str) -> None:
+        name, remedy = _table_name(PurePath(str(table)))
         super().__init__(
             f"table {name} cannot be read: {file} {problem}. Flows that read or write the table stop, the others go on.",
             Either(OutsideAct("put the file back from a backup or a snapshot of the storage"), remedy),
@@ -203,7 +203,7 @@ _RECOVERED = ("tables", "quarantine", "late", "heartbeats", "staging")
 """The folders of the lake with tables that a recovery makes readable again."""
 
 
-def _table_name(path: Path) -> tuple[str, Advice]:
+def _table_name(path: PurePath) -> tuple[str, Advice]:
     """The name under which a table is queried (`tidegate.layout`), and what makes it readable again."""
     parts = path.parts
     folder = next((part for part in reversed(parts[:-1]) if part in (*_RECOVERED, "_ops")), "")

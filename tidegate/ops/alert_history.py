@@ -14,9 +14,9 @@ from tidegate.ops import store
 from tidegate.place import PipelinePlace
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow
+
+    from tidegate.store import Address
 
 
 def episodes(place: PipelinePlace) -> tuple[Episode, ...]:
@@ -64,5 +64,5 @@ def schema() -> pyarrow.Schema:
     )
 
 
-def _path(place: PipelinePlace) -> Path:
+def _path(place: PipelinePlace) -> Address:
     return place.ops("alerts")

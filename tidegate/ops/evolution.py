@@ -29,13 +29,12 @@ from tidegate.schema.contract import Action, Answer, Terms
 from tidegate.schema.ddl import parse_ddl
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow
 
     from tidegate.layout import Layout
     from tidegate.resolution import ResolvedFlow, ResolvedPipeline
     from tidegate.spec import LandingSource
+    from tidegate.store import Address
 
 _ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 Event = Literal["declared", "observed", "refused", "answered"]
@@ -255,7 +254,7 @@ def table_schema() -> pyarrow.Schema:
     )
 
 
-def _path(place: PipelinePlace) -> Path:
+def _path(place: PipelinePlace) -> Address:
     return place.ops("evolution")
 
 

@@ -43,10 +43,10 @@ def create(place: Place) -> None:
     """Create the table, without lines, unless it exists."""
     from deltalake import DeltaTable
 
-    path = place.heartbeats
-    if delta_table.find(path) is None:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        DeltaTable.create(str(path), schema=schema())
+    address = place.heartbeats
+    if delta_table.find(address) is None:
+        address.parent.make_folder()
+        DeltaTable.create(address.uri, schema=schema(), storage_options=dict(address.options))
 
 
 def append(place: Place, heartbeat: Heartbeat) -> None:

@@ -192,5 +192,5 @@ _CORRECT = Edit("correct the query", "request")
 
 def _existing(layout: Layout) -> Advice:
     names = sorted(layout.delta_tables())
-    has = f"the lake has: {', '.join(names)}" if names else f"the lake at {layout.lake} has no tables yet"
+    has = f"the lake has: {', '.join(names)}" if names else f"the lake at {layout.root} has no tables yet"
     return Edit(f"{has}. A table exists when its flow has written it", "request")

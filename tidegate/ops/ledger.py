@@ -20,11 +20,11 @@ from tidegate.report import BatchRecord, Verdict, now
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from pathlib import Path
 
     import pyarrow
 
     from tidegate.place import Place
+    from tidegate.store import Address
 
 COUNTS = (
     *("read", "written", "quarantined", "late", "deduplicated", "superseded", "already_read"),
@@ -149,10 +149,10 @@ def verdict_schema() -> pyarrow.Schema:
 
 
 def _append(
-    path: Path, columns: pyarrow.Schema, line: Mapping[str, Any], transaction: tuple[str, int] | None = None
+    address: Address, columns: pyarrow.Schema, line: Mapping[str, Any], transaction: tuple[str, int] | None = None
 ) -> None:
     row = {**line, "recorded_at": pendulum.parse(now())}
-    store.append(path, columns, [{name: row[name] for name in columns.names}], transaction)
+    store.append(address, columns, [{name: row[name] for name in columns.names}], transaction)
 
 
 def _run_columns() -> list[tuple[str, pyarrow.DataType]]:

@@ -21,8 +21,6 @@ from tidegate.ops import store
 from tidegate.store import Address
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow
 
 
@@ -135,26 +133,26 @@ class StateFigures:
         }
 
 
-def append(path: Path, lines: Iterable[QueryProgress]) -> None:
+def append(address: Address, lines: Iterable[QueryProgress]) -> None:
     """Append lines to a pipeline's table ``progress``, in one commit."""
     store.append(
-        path, schema(), [{**dataclasses.asdict(line), "duration_ms": dict(line.duration_ms)} for line in lines]
+        address, schema(), [{**dataclasses.asdict(line), "duration_ms": dict(line.duration_ms)} for line in lines]
     )
 
 
-def read(path: Path, flow: str, attempt: str) -> list[dict[str, Any]]:
+def read(address: Address, flow: str, attempt: str) -> list[dict[str, Any]]:
     """The lines of one attempt's batches of a flow, oldest first."""
     # Safe in SQL literals: names of flows and ids of attempts are validated and have no quotes.
     return store.select(
-        path, f"SELECT * FROM delta_table WHERE flow = '{flow}' AND attempt = '{attempt}' ORDER BY started_at"
+        address, f"SELECT * FROM delta_table WHERE flow = '{flow}' AND attempt = '{attempt}' ORDER BY started_at"
     )
 
 
-def state_figures(path: Path, flow: str, limit: int = 1) -> list[StateFigures]:
+def state_figures(address: Address, flow: str, limit: int = 1) -> list[StateFigures]:
     """The state after a flow's last batches, the newest first; none for a flow without state, or before its first batch."""
     names = [field.name for field in dataclasses.fields(StateFigures)]
     lines = store.select(
-        path,
+        address,
         f"SELECT {', '.join(names)} FROM delta_table WHERE flow = '{flow}' AND state_rows IS NOT NULL "
         f"ORDER BY started_at DESC, batch_id DESC LIMIT {limit}",
     )

@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.probes import delta_table
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -89,14 +89,19 @@ def column_names(table: DeltaTable) -> tuple[str, ...]:
     return tuple(field.name for field in table.schema().fields)
 
 
-def columns(path: Path) -> tuple[str, ...]:
+def columns(address: Address) -> tuple[str, ...]:
     """The names of a table's columns; none when there is no table."""
-    table = delta_table.find(path)
+    table = delta_table.find(address)
     return () if table is None else column_names(table)
 
 
 def query(
-    path: Path, columns: Sequence[str], sql: str, values: Sequence[Any] | Mapping[str, Any] = (), *, where: str = "true"
+    address: Address,
+    columns: Sequence[str],
+    sql: str,
+    values: Sequence[Any] | Mapping[str, Any] = (),
+    *,
+    where: str = "true",
 ) -> list[dict[str, Any]]:
     """The rows of a query; none when there is no table.
 
@@ -105,10 +110,10 @@ def query(
         values: Parameters: one for each ``?``, or by name for each ``$name``.
         where: Condition on the rows to read; delta-rs pushes it down to the files.
     """
-    table = delta_table.find(path)
+    table = delta_table.find(address)
     if table is None:
         return []
-    with connect() as connection, delta_table.reading(path):
+    with connect() as connection, delta_table.reading(address):
         connection.register("delta_table", Scan(table, columns, where))
         return rows_of(connection.execute(sql, values))
 

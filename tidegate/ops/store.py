@@ -6,19 +6,17 @@ lines (docs/adr/0002).
 
 from __future__ import annotations
 
-import fcntl
 import logging
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import TableUnreadableError
 from tidegate.probes import delta_table
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     import pyarrow
+
+    from tidegate.store import Address
 
 log = logging.getLogger("tidegate")
 
@@ -32,7 +30,7 @@ MAX_FILES = 100
 
 
 def append(
-    path: Path,
+    address: Address,
     schema: pyarrow.Schema,
     rows: Sequence[Mapping[str, Any]],
     transaction: tuple[str, int] | None = None,
@@ -44,7 +42,7 @@ def append(
     Rows with ``recorded_at`` get a `SEQUENCE`, too.
 
     Args:
-        path: A table of `Layout.ops`.
+        address: A table of `Layout.ops`.
         rows: Each with a value for every column.
         transaction: The transaction id and version of the commit. If the table has this version or a later one, nothing is
             appended.
@@ -56,8 +54,8 @@ def append(
     import pyarrow
     from deltalake import CommitProperties, Transaction, write_deltalake
 
-    path.parent.mkdir(parents=True, exist_ok=True)
-    table, commit = delta_table.find(path), None
+    address.parent.make_folder()
+    table, commit = delta_table.find(address), None
     if transaction is not None:
         recorded = None if table is None else table.transaction_version(transaction[0])
         if recorded is not None and recorded >= transaction[1]:
@@ -67,15 +65,20 @@ def append(
     if "recorded_at" in schema.names:
         sequence = 0 if table is None else table.version() + 1
         lines = lines.append_column(SEQUENCE, pyarrow.array([sequence] * len(lines), pyarrow.int64()))
-    with delta_table.writing(path):
+    with delta_table.writing(address):
         write_deltalake(
-            str(path) if table is None else table, lines, mode="append", schema_mode="merge", commit_properties=commit
+            address.uri if table is None else table,
+            lines,
+            mode="append",
+            schema_mode="merge",
+            commit_properties=commit,
+            storage_options=dict(address.options),
         )
     if table is not None and len(table.file_uris()) > MAX_FILES:
-        _compact(path, keep_days)
+        _compact(address, keep_days)
 
 
-def _compact(path: Path, keep_days: int) -> None:
+def _compact(address: Address, keep_days: int) -> None:
     """Compact the table and vacuum.
 
     The caller's rows are committed already, so an error here is only logged.
@@ -83,34 +86,20 @@ def _compact(path: Path, keep_days: int) -> None:
     from deltalake.exceptions import DeltaError
 
     try:
-        with _compaction_lock(path) as locked:
-            if locked:
-                table = delta_table.open_table(path)
+        # delta-rs lets two concurrent compactions both commit, which duplicates lines: since
+        # https://github.com/delta-io/delta-rs/pull/3982 a removal without data change is not a conflict.
+        with (address / "_compaction.lock").exclusive() as alone:
+            if alone:
+                table = delta_table.open_table(address)
                 table.optimize.compact()
                 table.vacuum(retention_hours=keep_days * 24, dry_run=False)
     except (DeltaError, OSError, TableUnreadableError) as error:
-        log.warning("%s: small files were not compacted (%s); the next commit tries again", path.name, error)
+        log.warning("%s: small files were not compacted (%s); the next commit tries again", address.name, error)
 
 
-@contextmanager
-def _compaction_lock(path: Path) -> Iterator[bool]:
-    """Try to lock the table against a concurrent compaction; yields whether it is locked.
-
-    delta-rs lets two concurrent compactions both commit, which duplicates lines: since
-    https://github.com/delta-io/delta-rs/pull/3982 a removal without data change is not a conflict.
-    """
-    with (path / "_compaction.lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            yield False
-        else:
-            yield True
-
-
-def ordering(path: Path) -> tuple[str, ...]:
+def ordering(address: Address) -> tuple[str, ...]:
     """The columns of a table that order its lines, for `oldest_first` and `newest_first`: `SEQUENCED` once it has such a line."""
-    table = delta_table.find(path)
+    table = delta_table.find(address)
     has_sequence = table is not None and SEQUENCE in (column.name for column in table.schema().fields)
     return SEQUENCED if has_sequence else SEQUENCED[1:]
 
@@ -129,16 +118,16 @@ def newest_first(columns: Sequence[str]) -> str:
     return ", ".join(f"{column} DESC NULLS LAST" for column in columns)
 
 
-def select(path: Path, sql: str) -> list[dict[str, Any]]:
+def select(address: Address, sql: str) -> list[dict[str, Any]]:
     """The rows of a query over the table ``delta_table``; none when there is no table.
 
     Args:
         sql: DataFusion's SQL. It takes no parameters, so literals must never come from user input.
     """
-    table = delta_table.find(path)
+    table = delta_table.find(address)
     if table is None:
         return []
-    with delta_table.reading(path):
+    with delta_table.reading(address):
         batches: Any = delta_table.query_builder().register("delta_table", table).execute(sql).read_all()
     # Without pyarrow, whose import takes longer than the query.
     rows: list[dict[str, Any]] = batches.to_struct_array().to_pylist()

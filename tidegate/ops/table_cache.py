@@ -9,15 +9,16 @@ version of a table, also while a job writes.
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.probes import delta, delta_log
 
 if TYPE_CHECKING:
     import duckdb
+
+    from tidegate.store import Address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,8 +39,8 @@ class CachedTable:
 class _State:
     files: set[str] = field(default_factory=set)
     version: int = -1
-    log_entry: tuple[int, int] | None = None
-    """Inode and modification time of the log entry of that version; if they change, the table was created again."""
+    log_entry: Hashable = None
+    """The revision of the log entry of that version; if it changes, the table was created again."""
     lock: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -61,7 +62,7 @@ class TableCache:
             columns = ", ".join(f'"{name}" {type_}' for name, type_ in kind.columns.items())
             self._connection.execute(f'CREATE TABLE "{kind.name}" (pipeline VARCHAR, _file VARCHAR, {columns})')
 
-    def refresh(self, kind: str, pipeline: str, path: Path) -> int:
+    def refresh(self, kind: str, pipeline: str, address: Address) -> int:
         """Update the copy of one Delta table to its newest version; a table that does not exist is empty.
 
         Returns:
@@ -72,11 +73,11 @@ class TableCache:
         with state.lock:
             if (
                 state.log_entry is not None
-                and _log_entry(path, state.version) == state.log_entry
-                and not delta_log.entry(path, state.version + 1).exists()
+                and _log_entry(address, state.version) == state.log_entry
+                and not delta_log.entry(address, state.version + 1).exists()
             ):
                 return 0
-            return self._update(self._kinds[kind], pipeline, path, state)
+            return self._update(self._kinds[kind], pipeline, address, state)
 
     def query(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[dict[str, Any]]:
         """The rows of a query over the cached tables.
@@ -90,11 +91,11 @@ class TableCache:
             names = [column[0] for column in cursor.description or ()]
             return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
 
-    def _update(self, kind: CachedTable, pipeline: str, path: Path, state: _State) -> int:
-        if state.log_entry is not None and _log_entry(path, state.version) == state.log_entry:
-            version, files = delta.newest_files(path, state.version, state.files)
+    def _update(self, kind: CachedTable, pipeline: str, address: Address, state: _State) -> int:
+        if state.log_entry is not None and _log_entry(address, state.version) == state.log_entry:
+            version, files = delta.newest_files(address, state.version, state.files)
         else:
-            version, files = delta.newest_files(path)
+            version, files = delta.newest_files(address)
         removed, added = state.files - files, sorted(files - state.files)
         if removed or added:
             with self._connection.cursor() as cursor:
@@ -108,7 +109,7 @@ class TableCache:
                     state.log_entry = None
                     raise
         state.files, state.version = files, version
-        state.log_entry = _log_entry(path, version)
+        state.log_entry = _log_entry(address, version)
         return len(added)
 
     @staticmethod
@@ -135,9 +136,8 @@ class TableCache:
         )
 
 
-def _log_entry(path: Path, version: int) -> tuple[int, int] | None:
+def _log_entry(address: Address, version: int) -> Hashable:
     try:
-        stat = delta_log.entry(path, version).stat()
+        return delta_log.entry(address, version).stat().revision
     except OSError:
         return None
-    return stat.st_ino, stat.st_mtime_ns

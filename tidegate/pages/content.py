@@ -200,7 +200,7 @@ def alerts(
         flow: Only those of this flow.
         present: The open ones whose cause is there, or unknown, in the reading that the page shows; None without a reading.
     """
-    if not place.ops("alerts").is_dir():
+    if not place.ops("alerts").exists():
         return None
     episodes = [each for each in alert_history.episodes(place) if flow in (None, each.flow)]
     newest = sorted(episodes, key=lambda each: (_end(each, present) == "open", each.opened_at), reverse=True)

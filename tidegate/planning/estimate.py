@@ -15,7 +15,7 @@ from tidegate.ops import store
 from tidegate.place import FlowPlace
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tidegate.store import Address
 
 
 _MAX_LINES = 50
@@ -87,6 +87,6 @@ def _duration(points: list[tuple[int, float]], rows: int) -> float:
     return round(median(seconds for _, seconds in points) * max(1.0, rows / largest), 1)
 
 
-def _points(ledger: Path, sql: str, flow: str) -> list[tuple[int, float]]:
+def _points(ledger: Address, sql: str, flow: str) -> list[tuple[int, float]]:
     lines = store.select(ledger, sql.format(flow=flow, limit=_MAX_LINES))
     return [(int(line["read"]), float(line["seconds"])) for line in lines]

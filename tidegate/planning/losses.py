@@ -18,12 +18,12 @@ from tidegate.status import changed_files
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from pathlib import Path
     from typing import Any
 
     from tidegate.layout import Layout
     from tidegate.resolution import ResolvedFlow
     from tidegate.status.damage import Damage
+    from tidegate.store import Address
 
 _NAMED = 5
 """How many files are named; the others are only counted."""
@@ -104,12 +104,12 @@ def _read_files(place: FlowPlace) -> set[FileId]:
     return read
 
 
-def _stored(bronze: Path) -> set[FileId]:
+def _stored(bronze: Address) -> set[FileId]:
     """The files with records in bronze, as far as its log can be read."""
     return changed_files.states(_rows(bronze, changed_files.STORED, changed_files.COLUMNS))
 
 
-def _quarantined(quarantine: Path) -> set[FileId]:
+def _quarantined(quarantine: Address) -> set[FileId]:
     """The files that are in quarantine: their entries stay."""
     entries = _rows(quarantine, "SELECT _row_id FROM delta_table WHERE level = 'file'", {"_row_id", "level"})
     return {FileId.parse(row["_row_id"]) for row in entries}
@@ -165,15 +165,15 @@ def _has_keys(resolved: ResolvedFlow) -> bool:
     return resolved.writer is not None and bool(resolved.writer.target.keys)
 
 
-def _rows(path: Path, sql: str, columns: Collection[str]) -> list[dict[str, Any]]:
+def _rows(address: Address, sql: str, columns: Collection[str]) -> list[dict[str, Any]]:
     """The rows of a query over a table as far as its log can be read; none without it, or without these columns."""
-    version = delta_history.readable_version(path)
+    version = delta_history.readable_version(address)
     if version is None:
         return []
-    table = delta_table.before_damage(path, version)
+    table = delta_table.before_damage(address, version)
     if not set(columns) <= {field.name for field in table.schema().fields}:
         return []
-    with delta_table.reading(path):
+    with delta_table.reading(address):
         batches: Any = delta_table.query_builder().register("delta_table", table).execute(sql).read_all()
     rows: list[dict[str, Any]] = batches.to_struct_array().to_pylist()
     return rows

@@ -15,13 +15,13 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 from tidegate.errors import TableUnreadableError
-from tidegate.folders import entries
+from tidegate.folders import numbers
 from tidegate.probes import delta_log, delta_table
+from tidegate.store import Address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,29 +56,28 @@ class Commit:
         return sum(file.size for file in self.files)
 
 
-def current_version(path: Path) -> int | None:
+def current_version(address: Address) -> int | None:
     """The newest version of a table; None if there is no table."""
-    return max(delta_log.versions(path), default=None)
+    return max(delta_log.versions(address), default=None)
 
 
-def transaction_version(path: Path, app_id: str) -> int | None:
+def transaction_version(address: Address, app_id: str) -> int | None:
     """The last batch that the application ``app_id`` wrote to a table; None if there is no batch or no table."""
-    table = delta_table.find(path)
-    with delta_table.reading_log(path):
+    table = delta_table.find(address)
+    with delta_table.reading_log(address):
         return None if table is None else table.transaction_version(app_id)
 
 
-def writers(path: Path, app_id: str) -> frozenset[str]:
+def writers(address: Address, app_id: str) -> frozenset[str]:
     """The transaction ids of the applications that wrote to a table; empty without a table.
 
     Delta writes them into the checksum file of a version (Delta protocol, "Version Checksum File"); commits of delta-rs have
     none, so those of later commits are missing here, except for ``app_id``.
     """
-    own = frozenset({app_id} if transaction_version(path, app_id) is not None else ())
-    versions = [int(file.stem) for file in entries(path / "_delta_log", "[0-9]*.crc") if file.stem.isdigit()]
-    for version in sorted(versions, reverse=True):
+    own = frozenset({app_id} if transaction_version(address, app_id) is not None else ())
+    for version in reversed(numbers(address / "_delta_log", ".crc")):
         # None if the file was removed with old versions, or is being written.
-        if (transactions := delta_log.transactions(path, version)) is not None:
+        if (transactions := delta_log.transactions(address, version)) is not None:
             return own | set(transactions)
     return own
 
@@ -96,41 +95,41 @@ def user_metadata(info: Mapping[str, Any]) -> dict[str, Any]:
     return metadata if isinstance(metadata, dict) else {}
 
 
-def commit_metadata(path: Path, version: int) -> dict[str, Any]:
+def commit_metadata(address: Address, version: int) -> dict[str, Any]:
     """The ``userMetadata`` of one commit, as in `user_metadata`.
 
     Raises:
         FileNotFoundError: The log no longer has the commit.
     """
-    info = delta_log.commit_info(path, version)
+    info = delta_log.commit_info(address, version)
     if info is None:
-        raise FileNotFoundError(delta_log.entry(path, version))
+        raise FileNotFoundError(delta_log.entry(address, version))
     return user_metadata(info)
 
 
-def is_replacement(path: Path, version: int) -> bool:
+def is_replacement(address: Address, version: int) -> bool:
     """Whether a commit is the swap of a new version that replaced all rows (docs/adr/0013)."""
-    return bool(commit_metadata(path, version).get("prepared", {}).get("replaced"))
+    return bool(commit_metadata(address, version).get("prepared", {}).get("replaced"))
 
 
-def only_adds(path: Path, version: int) -> bool:
+def only_adds(address: Address, version: int) -> bool:
     """Whether a commit changes and deletes no row that was there before.
 
     Raises:
         FileNotFoundError: The log no longer has the commit.
     """
-    actions = delta_log.actions(path, version)
+    actions = delta_log.actions(address, version)
     if actions is None:
-        raise FileNotFoundError(delta_log.entry(path, version))
+        raise FileNotFoundError(delta_log.entry(address, version))
     return not any(kind == "cdc" or (kind == "remove" and action.get("dataChange", True)) for kind, action in actions)
 
 
-def table_id(path: Path) -> str:
+def table_id(address: Address) -> str:
     """The id that a table got when it was created or replaced. The table must exist."""
-    return str(delta_table.open_table(path).metadata().id)
+    return str(delta_table.open_table(address).metadata().id)
 
 
-def snapshot_files(path: Path, version: int | None = None) -> list[ChangedFile]:
+def snapshot_files(address: Address, version: int | None = None) -> list[ChangedFile]:
     """The files of a version in the order in which a stream reads its first snapshot: by time, then by path.
 
     Args:
@@ -139,8 +138,8 @@ def snapshot_files(path: Path, version: int | None = None) -> list[ChangedFile]:
     Raises:
         FileNotFoundError: The log no longer goes back to that version.
     """
-    table = delta_table.open_table(path, version)
-    with delta_table.reading_log(path):
+    table = delta_table.open_table(address, version)
+    with delta_table.reading_log(address):
         actions = table.get_add_actions(flatten=True)
     names = actions.schema.names
     columns = {
@@ -151,10 +150,10 @@ def snapshot_files(path: Path, version: int | None = None) -> list[ChangedFile]:
     return [ChangedFile(rows=rows, size=size, name=name) for _, name, rows, size in files]
 
 
-def commit_ms(path: Path, version: int) -> int | None:
+def commit_ms(address: Address, version: int) -> int | None:
     """When a version was committed, by the clock of the file system, in milliseconds since 1970; None if the log no longer has it."""
     try:
-        return delta_log.entry(path, version).stat().st_mtime_ns // 1_000_000
+        return delta_log.entry(address, version).stat().modified_ns // 1_000_000
     except FileNotFoundError:
         return None
 
@@ -165,7 +164,7 @@ _RETENTION = {"delta.logRetentionDuration": "interval 30 days", "delta.deletedFi
 _UNITS = {"second": 1, "minute": 60, "hour": 3600, "day": 86_400, "week": 604_800}
 
 
-def kept_until_ms(path: Path, committed_ms: int) -> int | None:
+def kept_until_ms(address: Address, committed_ms: int) -> int | None:
     """Up to when a table certainly keeps a commit and its change files, in milliseconds since 1970.
 
     Returns:
@@ -175,7 +174,7 @@ def kept_until_ms(path: Path, committed_ms: int) -> int | None:
     # A table is opened only if its commit may be old: most of the time, what is unread was just committed.
     if age < _YOUNG:
         return None
-    properties = delta_table.open_table(path).metadata().configuration
+    properties = delta_table.open_table(address).metadata().configuration
     durations = [_duration(properties.get(name, default)) for name, default in _RETENTION.items()]
     known = [duration for duration in durations if duration is not None]
     if len(known) < len(durations):
@@ -190,19 +189,19 @@ def _duration(text: str) -> timedelta | None:
     return timedelta(seconds=int(match[1]) * _UNITS[match[2]]) if match and match[2] in _UNITS else None
 
 
-def commits_since(path: Path, version: int) -> list[Commit]:
+def commits_since(address: Address, version: int) -> list[Commit]:
     """Every commit from ``version`` to the newest, oldest first.
 
     Raises:
         FileNotFoundError: The log no longer has one of them.
     """
-    newest = current_version(path)
+    newest = current_version(address)
     if newest is None:
         return []
-    return [read_commit(path, number) for number in range(version, newest + 1)]
+    return [read_commit(address, number) for number in range(version, newest + 1)]
 
 
-def rows_added(path: Path, after: int, until: int) -> int:
+def rows_added(address: Address, after: int, until: int) -> int:
     """Rows that the versions behind ``after`` up to ``until`` added to a table that is only appended to.
 
     Those of versions that the log no longer has are not counted.
@@ -212,22 +211,22 @@ def rows_added(path: Path, after: int, until: int) -> int:
     """
     if after < 0 <= until:
         with contextlib.suppress(FileNotFoundError):
-            return sum(file.rows or 0 for file in snapshot_files(path, until))
+            return sum(file.rows or 0 for file in snapshot_files(address, until))
     rows = 0
     for version in range(after + 1, until + 1):
         with contextlib.suppress(FileNotFoundError):
-            rows += read_commit(path, version).rows or 0
+            rows += read_commit(address, version).rows or 0
     return rows
 
 
-def row_bytes(path: Path) -> float | None:
+def row_bytes(address: Address) -> float | None:
     """Bytes per row, from the newest of the last ten commits with statistics; None if there is none."""
-    newest = current_version(path)
+    newest = current_version(address)
     if newest is None:
         return None
     for version in range(newest, max(-1, newest - 10), -1):
         try:
-            commit = read_commit(path, version)
+            commit = read_commit(address, version)
         except FileNotFoundError:
             return None
         if commit.rows and not commit.has_change_files:
@@ -235,27 +234,27 @@ def row_bytes(path: Path) -> float | None:
     return None
 
 
-def read_commit(path: Path, version: int) -> Commit:
+def read_commit(address: Address, version: int) -> Commit:
     """Read one commit from the log.
 
     Raises:
         FileNotFoundError: The log no longer has it.
     """
-    actions, file = delta_log.actions(path, version), delta_log.entry(path, version)
+    actions, file = delta_log.actions(address, version), delta_log.entry(address, version)
     if actions is None:
         raise FileNotFoundError(file)
-    with delta_log.reading(path, file):
+    with delta_log.reading(address, file):
         return _commit(version, actions)
 
 
-def served_ranges(path: Path, first: int, last: int) -> list[tuple[int, int]]:
+def served_ranges(address: Address, first: int, last: int) -> list[tuple[int, int]]:
     """The parts of a range of versions whose changes can still be read: first and last version of each, oldest first.
 
     A version cannot be read after log cleanup removed its commit, or VACUUM a file with its changes.
     """
     ranges: list[tuple[int, int]] = []
-    for version in range(max(first, delta_log.oldest_version(path)), last + 1):
-        if not _is_served(path, version):
+    for version in range(max(first, delta_log.oldest_version(address)), last + 1):
+        if not _is_served(address, version):
             continue
         if ranges and ranges[-1][1] == version - 1:
             ranges[-1] = (ranges[-1][0], version)
@@ -264,25 +263,23 @@ def served_ranges(path: Path, first: int, last: int) -> list[tuple[int, int]]:
     return ranges
 
 
-def all_exist(path: Path, files: Iterable[ChangedFile]) -> bool:
+def all_exist(address: Address, files: Iterable[ChangedFile]) -> bool:
     """Whether files from the log still exist; VACUUM removes files that the current version of the table does not use."""
-    # Absolute paths, as in shallow clones, are not checked.
-    names = [file.name for file in files if file.name and not file.name.startswith("/") and ":/" not in file.name]
-    return all((path / unquote(name)).exists() for name in names)
+    return _all_exist(address, [file.name for file in files if file.name])
 
 
-def can_read_version(path: Path, version: int) -> bool:
+def can_read_version(address: Address, version: int) -> bool:
     """Whether the table can still be read at a version: the log goes back that far, and all files exist."""
     try:
-        table = delta_table.open_table(path, version)
-        with delta_table.reading_log(path):
+        table = delta_table.open_table(address, version)
+        with delta_table.reading_log(address):
             names = table.get_add_actions().column("path").to_pylist()
     except (FileNotFoundError, TableUnreadableError):
         return False
-    return all((path / unquote(name)).exists() for name in names)
+    return _all_exist(address, names)
 
 
-def newest_files(path: Path, version: int | None = None, files: Iterable[str] = ()) -> tuple[int, set[str]]:
+def newest_files(address: Address, version: int | None = None, files: Iterable[str] = ()) -> tuple[int, set[str]]:
     """The newest version of a small table and the paths of its data files; -1 and none if there is no table.
 
     Reads the log itself: opening a table with delta-rs costs ten times as much.
@@ -291,43 +288,48 @@ def newest_files(path: Path, version: int | None = None, files: Iterable[str] = 
         version: A version whose files are known; only later commits are read.
         files: The files of that version.
     """
-    newest, live = (version, set(files)) if version is not None else _checkpointed_files(path)
-    while (actions := delta_log.actions(path, newest + 1)) is not None:
-        with delta_log.reading(path, delta_log.entry(path, newest + 1)):
+    newest, live = (version, set(files)) if version is not None else _checkpointed_files(address)
+    while (actions := delta_log.actions(address, newest + 1)) is not None:
+        with delta_log.reading(address, delta_log.entry(address, newest + 1)):
             for kind, action in actions:
                 if kind in ("add", "remove"):
-                    name = str(path / unquote(action["path"]))
+                    name = str(address / unquote(action["path"]))
                     live.add(name) if kind == "add" else live.discard(name)
         newest += 1
     return newest, live
 
 
-def _checkpointed_files(path: Path) -> tuple[int, set[str]]:
+def _checkpointed_files(address: Address) -> tuple[int, set[str]]:
     """Version and files of the newest checkpoint of the log; -1 and none if it has none."""
     import duckdb
 
-    version = delta_log.newest_checkpoint(path)
+    version = delta_log.newest_checkpoint(address)
     if version is None:
         return -1, set()
-    checkpoint = path / "_delta_log" / f"{version:020d}.checkpoint.parquet"
+    checkpoint = address / "_delta_log" / f"{version:020d}.checkpoint.parquet"
     try:
         with duckdb.connect() as connection:
             rows = connection.execute(
                 'SELECT "add".path FROM read_parquet(?) WHERE "add" IS NOT NULL', [str(checkpoint)]
             )
-            return version, {str(path / unquote(name)) for (name,) in rows.fetchall() if name is not None}
+            return version, {str(address / unquote(name)) for (name,) in rows.fetchall() if name is not None}
     except duckdb.Error as error:
-        raise TableUnreadableError(path, checkpoint, f"cannot be read ({type(error).__name__})") from None
+        raise TableUnreadableError(address, checkpoint, f"cannot be read ({type(error).__name__})") from None
 
 
-def _is_served(path: Path, version: int) -> bool:
-    actions = delta_log.actions(path, version)
+def _is_served(address: Address, version: int) -> bool:
+    actions = delta_log.actions(address, version)
     if actions is None:
         return False
     changes = [action for kind, action in actions if kind == "cdc"]
     data = [action for kind, action in actions if kind in ("add", "remove") and action.get("dataChange", True)]
-    with delta_log.reading(path, delta_log.entry(path, version)):
-        return all((path / unquote(action["path"])).exists() for action in changes or data)
+    with delta_log.reading(address, delta_log.entry(address, version)):
+        return _all_exist(address, [action["path"] for action in changes or data])
+
+
+def _all_exist(address: Address, names: Iterable[str]) -> bool:
+    """Whether files of a table exist, by their names in its log. Absolute ones, as in shallow clones, are not checked."""
+    return all((address / unquote(name)).exists() for name in names if not name.startswith("/") and ":/" not in name)
 
 
 def _commit(version: int, actions: Iterable[tuple[str, dict[str, Any]]]) -> Commit:

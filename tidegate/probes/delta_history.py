@@ -14,14 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import dates
 from tidegate.errors import TableUnreadableError
-from tidegate.folders import entries
 from tidegate.json_codec import from_plain
 from tidegate.probes import delta, delta_log, delta_table
 from tidegate.table_history import STANDS_ON, Doubt, Entry, ForeignCommit, Position, Proof
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Hashable
 
+    from tidegate.store import Address
     from tidegate.table_history import Reason
 
 _NAME = re.compile(r"(\d{20})\.(json|crc|checkpoint\..+)")
@@ -49,7 +49,7 @@ class Follower:
     """Up to which version the flow that writes the table stands by it: rows that were replaced before are followed by their feed."""
 
 
-def prove(path: Path, known: Position | None, follower: Follower) -> Proof | Doubt | None:
+def prove(address: Address, known: Position | None, follower: Follower) -> Proof | Doubt | None:
     """Compare a table with a position that was proven before; None if there is no table and none was known.
 
     Args:
@@ -58,15 +58,15 @@ def prove(path: Path, known: Position | None, follower: Follower) -> Proof | Dou
     Raises:
         TableUnreadableError: An entry that the newest version is made of is missing, empty or torn.
     """
-    result = _compare(path, known, follower)
+    result = _compare(address, known, follower)
     if isinstance(result, Proof):
         # An older entry may be lost, too. Entries before Delta's newest checkpoint are not needed.
-        delta_log.check(path)
+        delta_log.check(address)
     return result
 
 
-def _compare(path: Path, known: Position | None, follower: Follower) -> Proof | Doubt | None:
-    newest, oldest, later = _extent(path)
+def _compare(address: Address, known: Position | None, follower: Follower) -> Proof | Doubt | None:
+    newest, oldest, later = _extent(address)
     if newest is None:
         return None if known is None else _doubt(follower, "lost", "it has no log any more", known.version)
     if later is not None:
@@ -74,16 +74,16 @@ def _compare(path: Path, known: Position | None, follower: Follower) -> Proof | 
             follower, "lost", f"its log ends at version {newest}, but has files of version {later}", newest + 1
         )
     if known is None:
-        return _adopt(path, newest)
+        return _adopt(address, newest)
     first = known.version + 1
     if known.version > newest:
         what = f"its log ends at version {newest}, but version {known.version} was written or read before"
         return _doubt(follower, "lost", what, newest + 1)
-    present = _entry(path, known.version)
+    present = _entry(address, known.version)
     if present is None and known.version > oldest:
         return _doubt(follower, "lost", f"entry {known.version} is missing in its log", known.version)
     if present is None:
-        last = delta.transaction_version(path, known.app_id) if known.app_id else known.batch_id
+        last = delta.transaction_version(address, known.app_id) if known.app_id else known.batch_id
         if last is None or last < known.batch_id:
             what = f"its log no longer goes back to version {known.version}, and it lacks the last batch that was known"
             return _doubt(follower, "no proof", what, oldest)
@@ -91,77 +91,77 @@ def _compare(path: Path, known: Position | None, follower: Follower) -> Proof | 
     elif known.digest and present.digest != known.digest:
         what = f"version {known.version} is another commit than it was: {_maker(present)}"
         return _doubt(follower, "replaced", what, known.version, present)
-    return _walk(path, follower, known, range(first, newest + 1))
+    return _walk(address, follower, known, range(first, newest + 1))
 
 
-def position(path: Path, version: int) -> Position:
+def position(address: Address, version: int) -> Position:
     """The position behind a version, with the transaction of its commit."""
-    entry = _entry(path, version)
+    entry = _entry(address, version)
     return Position(version=version, digest="") if entry is None else entry.position
 
 
-def last_of(path: Path, app_id: str) -> Entry | None:
+def last_of(address: Address, app_id: str) -> Entry | None:
     """The newest commit of a transaction id among the newest entries; None without one."""
-    newest, oldest, _ = _extent(path)
+    newest, oldest, _ = _extent(address)
     if newest is None:
         return None
     searched = range(newest, max(oldest, newest - _SEARCHED + 1) - 1, -1)
-    entries = (_entry(path, version) for version in searched)
+    entries = (_entry(address, version) for version in searched)
     return next((entry for entry in entries if entry is not None and entry.app_id == app_id), None)
 
 
-def extent(path: Path) -> tuple[int | None, int | None]:
+def extent(address: Address) -> tuple[int | None, int | None]:
     """The newest entry of a log, None without one, and a later version of which only other files are left, if there is one."""
-    newest, _, later = _extent(path)
+    newest, _, later = _extent(address)
     return newest, later
 
 
-def readable_version(path: Path) -> int | None:
+def readable_version(address: Address) -> int | None:
     """The last version that the log of a table can be read up to, whatever is lost behind it; None if no version can be read."""
-    commits, _ = _names(path)
-    checkpoints = delta_log.readable_checkpoints(path)
+    commits, _ = _names(address)
+    checkpoints = delta_log.readable_checkpoints(address)
     for version in sorted(commits | checkpoints, reverse=True):
         base = max((each for each in checkpoints if each <= version), default=-1)
-        if all(_is_readable(path, each) for each in range(base + 1, version + 1)):
+        if all(_is_readable(address, each) for each in range(base + 1, version + 1)):
             return version
     return None
 
 
-def unusable_files(path: Path, version: int) -> list[Path]:
+def unusable_files(address: Address, version: int) -> list[Address]:
     """The files of a log that stand in the way of a table at a version: those behind it, checkpoints that are damaged, a hint of one.
 
     Also the checksums that Hadoop writes beside each file: with that of another file, Spark could not read the next one of that name.
     """
-    checkpoints = delta_log.readable_checkpoints(path)
+    checkpoints = delta_log.readable_checkpoints(address)
     unusable = []
-    for file in entries(path / "_delta_log"):
-        match = _FILE.match(file.name)
+    for entry in (address / "_delta_log").list():
+        match = _FILE.match(entry.name)
         is_checkpoint = match is not None and match[2].startswith("checkpoint")
         if match is not None and (int(match[1]) > version or (is_checkpoint and int(match[1]) not in checkpoints)):
-            unusable.append(file)
-    hint = path / "_delta_log" / "_last_checkpoint"
-    hinted = delta_log.hinted_version(path / "_delta_log")
+            unusable.append(address.at(entry))
+    hint = address / "_delta_log" / "_last_checkpoint"
+    hinted = delta_log.hinted_version(address / "_delta_log")
     if hinted is not None and (hinted > version or hinted not in checkpoints):
         unusable.append(hint)
     return unusable
 
 
-def _is_readable(path: Path, version: int) -> bool:
+def _is_readable(address: Address, version: int) -> bool:
     try:
-        entry = _entry(path, version)
+        entry = _entry(address, version)
     except TableUnreadableError:
         return False
     return entry is not None and (version > 0 or entry.metadata)
 
 
-def _walk(path: Path, follower: Follower, known: Position, versions: range) -> Proof | Doubt:
+def _walk(address: Address, follower: Follower, known: Position, versions: range) -> Proof | Doubt:
     proven = known
     foreign: list[ForeignCommit] = []
     for version in versions:
-        entry = _entry(path, version)
+        entry = _entry(address, version)
         if entry is None:
             return _doubt(follower, "lost", f"entry {version} is missing in its log", version)
-        same_columns = not entry.metadata or _same_columns(path, entry)
+        same_columns = not entry.metadata or _same_columns(address, entry)
         meaning = entry.meaning(follower.owner, same_columns=same_columns)
         if meaning == "break" and same_columns and version <= follower.vouched:
             meaning = "change"
@@ -179,18 +179,18 @@ def _walk(path: Path, follower: Follower, known: Position, versions: range) -> P
     return Proof(position=proven, foreign=tuple(foreign))
 
 
-def _adopt(path: Path, newest: int) -> Proof:
+def _adopt(address: Address, newest: int) -> Proof:
     """The present history, of which nothing was known before: its newest entry must be readable."""
-    entry = _entry(path, newest)
+    entry = _entry(address, newest)
     if entry is None:
         return Proof(position=Position(version=newest, digest=""))
     return Proof(position=entry.position)
 
 
-def _extent(path: Path) -> tuple[int | None, int, int | None]:
+def _extent(address: Address) -> tuple[int | None, int, int | None]:
     """The newest entry of a log, the oldest one, and a later version of which only other files are left, if there is one."""
     for attempt in (0, 1):
-        entries, others = _names(path)
+        entries, others = _names(address)
         if not entries:
             return None, 0, None
         newest, later = max(entries), max(others, default=-1)
@@ -200,12 +200,12 @@ def _extent(path: Path) -> tuple[int | None, int, int | None]:
     raise AssertionError("unreachable")
 
 
-def _names(path: Path) -> tuple[set[int], set[int]]:
+def _names(address: Address) -> tuple[set[int], set[int]]:
     entries: set[int] = set()
     others: set[int] = set()
     try:
-        names = [each.name for each in (path / "_delta_log").iterdir()]
-    except (FileNotFoundError, NotADirectoryError):
+        names = [each.name for each in (address / "_delta_log").list()]
+    except NotADirectoryError:
         return entries, others
     for name in names:
         if match := _NAME.fullmatch(name):
@@ -213,24 +213,24 @@ def _names(path: Path) -> tuple[set[int], set[int]]:
     return entries, others
 
 
-def _entry(path: Path, version: int) -> Entry | None:
+def _entry(address: Address, version: int) -> Entry | None:
     """An entry of the log; None if the log does not have it."""
-    file = delta_log.entry(path, version)
+    file = delta_log.entry(address, version)
     try:
-        with delta_log.reading(path, file):
-            stat = file.stat()
+        with delta_log.reading(address, file):
+            revision = file.stat().revision
     except FileNotFoundError:
         return None
-    return _read(path, version, (stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns))
+    return _read(address, version, revision)
 
 
 @lru_cache(maxsize=4096)
-def _read(path: Path, version: int, _identity: tuple[int, ...]) -> Entry:
+def _read(address: Address, version: int, _revision: Hashable) -> Entry:
     """Cached by what changes whenever the content does: pages read the status of every flow each few seconds."""
-    file = delta_log.entry(path, version)
-    with delta_log.reading(path, file):
-        content = file.read_bytes()
-    actions, digest = delta_log.parse(path, file, content), hashlib.sha256(content).hexdigest()
+    file = delta_log.entry(address, version)
+    with delta_log.reading(address, file):
+        content = file.read().data
+    actions, digest = delta_log.parse(address, file, content), hashlib.sha256(content).hexdigest()
     info: dict[str, Any] = next((action for kind, action in actions if kind == "commitInfo"), {})
     own = delta.user_metadata(info)
     transactions = {action.get("appId") for kind, action in actions if kind == "txn"}
@@ -240,7 +240,7 @@ def _read(path: Path, version: int, _identity: tuple[int, ...]) -> Entry:
     app_id, batch_id, at_ms = own.get("app_id"), own.get("batch_id"), info.get("timestamp")
     if isinstance(batch_id, int) and batch_id >= 0 and app_id not in transactions:
         # Every batch has one. An entry that ends with a line can be parsed.
-        raise TableUnreadableError(path, file, "is torn: it lacks the transaction of its batch")
+        raise TableUnreadableError(address, file, "is torn: it lacks the transaction of its batch")
     return Entry(
         version=version,
         digest=digest,
@@ -263,17 +263,19 @@ def _positions(values: Any) -> dict[str, Position]:
         return {}
 
 
-def _same_columns(path: Path, entry: Entry) -> bool:
+def _same_columns(address: Address, entry: Entry) -> bool:
     """Whether a commit that sets the metadata of a table keeps its columns, its id and its change feed.
 
     The first commit, which creates the table, does.
     """
-    after = next((action for kind, action in delta_log.actions(path, entry.version) or () if kind == "metaData"), None)
+    after = next(
+        (action for kind, action in delta_log.actions(address, entry.version) or () if kind == "metaData"), None
+    )
     if after is None or entry.version == 0:
         return True
     has_feed = (after.get("configuration") or {}).get(_FEED) == "true"
     try:
-        table = delta_table.open_table(path, entry.version - 1)
+        table = delta_table.open_table(address, entry.version - 1)
     except FileNotFoundError:
         # Delta has cleaned what was before: only the operation says what was changed.
         return has_feed and entry.operation.upper() in _PROPERTIES

@@ -8,35 +8,35 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from tidegate.errors import TableUnreadableError
 from tidegate.errors.classification import raise_machine
+from tidegate.store import Address
 
 _VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint(?:\.[0-9a-f.-]+)?\.(?:parquet|json))")
 _PARQUET = b"PAR1"
 """The first and the last four bytes of a Parquet file."""
-_checked_commits: dict[Path, tuple[tuple[int, int, int], frozenset[str]]] = {}
-"""The kinds of actions of commits that `check` has read, with inode, time and size of the file: pages check every ten seconds."""
+_checked_commits: dict[Address, tuple[Hashable, frozenset[str]]] = {}
+"""The kinds of actions of commits that `check` has read, with the revision of the file: pages check every ten seconds."""
 _MAX_CHECKED = 10_000
 
 
-def entry(path: Path, version: int) -> Path:
+def entry(address: Address, version: int) -> Address:
     """The file of a commit."""
-    return path / "_delta_log" / f"{version:020d}.json"
+    return address / "_delta_log" / f"{version:020d}.json"
 
 
-def versions(path: Path) -> list[int]:
+def versions(address: Address) -> list[int]:
     """The versions of which the log has a commit or a checkpoint, in no order; none without a table."""
-    return [int(name[:20]) for name in _names(path)]
+    return [int(name[:20]) for name in _names(address)]
 
 
-def oldest_version(path: Path) -> int:
+def oldest_version(address: Address) -> int:
     """The oldest version whose snapshot can be reconstructed; Delta needs it to read changes from there on."""
-    names = _names(path)
+    names = _names(address)
     commits = {int(name[:20]) for name in names if _is_commit(name)}
     checkpoints = {int(name[:20]) for name in names if not _is_commit(name)}
     oldest = max(commits, default=0)
@@ -45,43 +45,43 @@ def oldest_version(path: Path) -> int:
     return oldest if oldest == 0 else min((version for version in checkpoints if version >= oldest), default=oldest)
 
 
-def actions(path: Path, version: int) -> list[tuple[str, dict[str, Any]]] | None:
+def actions(address: Address, version: int) -> list[tuple[str, dict[str, Any]]] | None:
     """Kind and content of the actions of a commit; None if the log does not have it.
 
     Raises:
         TableUnreadableError: The commit is empty or torn, or cannot be read.
     """
-    file = entry(path, version)
+    file = entry(address, version)
     try:
-        with reading(path, file):
-            content = file.read_bytes()
+        with reading(address, file):
+            content = file.read().data
     except FileNotFoundError:
         return None
-    return parse(path, file, content)
+    return parse(address, file, content)
 
 
-def parse(path: Path, file: Path, content: bytes) -> list[tuple[str, dict[str, Any]]]:
+def parse(address: Address, file: Address, content: bytes) -> list[tuple[str, dict[str, Any]]]:
     """Kind and content of the actions in the content of a commit's file.
 
     Raises:
         TableUnreadableError: It is empty or torn.
     """
-    with reading(path, file):
+    with reading(address, file):
         listed = [_action(line) for line in content.splitlines() if line.strip()]
     if not listed:
-        raise TableUnreadableError(path, file, "is empty")
+        raise TableUnreadableError(address, file, "is empty")
     return listed
 
 
-def commit_info(path: Path, version: int) -> dict[str, Any] | None:
+def commit_info(address: Address, version: int) -> dict[str, Any] | None:
     """The action ``commitInfo`` of a commit, empty if it has none; None if the log does not have the commit.
 
     Raises:
         TableUnreadableError: As `actions`.
     """
-    file = entry(path, version)
+    file = entry(address, version)
     try:
-        with reading(path, file), file.open("rb") as lines:
+        with reading(address, file), file.open() as lines:
             empty = True
             for line in lines:
                 empty = empty and not line.strip()
@@ -90,61 +90,61 @@ def commit_info(path: Path, version: int) -> dict[str, Any] | None:
     except FileNotFoundError:
         return None
     if empty:
-        raise TableUnreadableError(path, file, "is empty")
+        raise TableUnreadableError(address, file, "is empty")
     return {}
 
 
-def transactions(path: Path, version: int) -> dict[str, int] | None:
+def transactions(address: Address, version: int) -> dict[str, int] | None:
     """The last ``txnVersion`` of every ``txnAppId``, from the checksum file of a version (Delta protocol, "Version Checksum File").
 
     None if the file does not have them, cannot be read, or does not exist, as after a commit of delta-rs.
     """
     try:
-        checksum = json.loads((path / "_delta_log" / f"{version:020d}.crc").read_bytes())
+        checksum = json.loads((address / "_delta_log" / f"{version:020d}.crc").read().data)
         listed = checksum.get("setTransactions")
         return None if listed is None else {str(each["appId"]): int(each["version"]) for each in listed}
     except (FileNotFoundError, ValueError, AttributeError, KeyError, TypeError):
         return None
 
 
-def newest_checkpoint(path: Path) -> int | None:
+def newest_checkpoint(address: Address) -> int | None:
     """The version of the newest checkpoint; None without one.
 
     Raises:
         TableUnreadableError: A file of it is missing or torn.
     """
     # Before the folder is listed: a checkpoint is complete when it is named here.
-    named = hinted_version(path / "_delta_log")
-    return _newest_checkpoint(path, named, _names(path))
+    named = hinted_version(address / "_delta_log")
+    return _newest_checkpoint(address, named, _names(address))
 
 
-def _newest_checkpoint(path: Path, named: int | None, names: Sequence[str]) -> int | None:
-    log, checkpoints = path / "_delta_log", [name for name in names if not _is_commit(name)]
+def _newest_checkpoint(address: Address, named: int | None, names: Sequence[str]) -> int | None:
+    log, checkpoints = address / "_delta_log", [name for name in names if not _is_commit(name)]
     newest = max((int(name[:20]) for name in checkpoints), default=None)
     for name in checkpoints:
         if int(name[:20]) == newest and name.endswith(".parquet"):
-            _check_parquet(path, log / name)
+            _check_parquet(address, log / name)
     if named is not None and (newest is None or named > newest):
-        raise TableUnreadableError(path, log / f"{named:020d}.checkpoint.parquet", "is missing")
+        raise TableUnreadableError(address, log / f"{named:020d}.checkpoint.parquet", "is missing")
     return newest
 
 
-def readable_checkpoints(path: Path) -> set[int]:
+def readable_checkpoints(address: Address) -> set[int]:
     """The versions of which the log has a whole checkpoint."""
     readable, damaged = set(), set()
-    for name in _names(path):
+    for name in _names(address):
         if _is_commit(name):
             continue
         try:
             if name.endswith(".parquet"):
-                _check_parquet(path, path / "_delta_log" / name)
+                _check_parquet(address, address / "_delta_log" / name)
             readable.add(int(name[:20]))
         except (TableUnreadableError, FileNotFoundError):
             damaged.add(int(name[:20]))
     return readable - damaged
 
 
-def check(path: Path) -> None:
+def check(address: Address) -> None:
     """Check that the newest version of a table can be made of its log; without a table there is nothing to check.
 
     Reads the commits since the newest checkpoint, and no data file.
@@ -152,41 +152,40 @@ def check(path: Path) -> None:
     Raises:
         TableUnreadableError: A file is missing, empty or torn, or cannot be read.
     """
-    log = path / "_delta_log"
-    with reading(path, log):
+    log = address / "_delta_log"
+    with reading(address, log):
         named = hinted_version(log)
-    names = _names(path)
+    names = _names(address)
     if not names:
         return
     newest = max(int(name[:20]) for name in names)
-    checkpoint = _newest_checkpoint(path, named, names)
+    checkpoint = _newest_checkpoint(address, named, names)
     first = 0 if checkpoint is None else checkpoint + 1
     kinds: set[str] = set()
     for version in range(first, newest + 1):
-        kinds |= _kinds(path, version)
+        kinds |= _kinds(address, version)
     if checkpoint is None and not kinds >= {"metaData", "protocol"}:
-        raise TableUnreadableError(path, entry(path, first), "has neither schema nor protocol of the table")
+        raise TableUnreadableError(address, entry(address, first), "has neither schema nor protocol of the table")
 
 
-def _kinds(path: Path, version: int) -> frozenset[str]:
+def _kinds(address: Address, version: int) -> frozenset[str]:
     """The kinds of the actions of a commit; a file that was read before and has not changed is not read again."""
-    file = entry(path, version)
+    file = entry(address, version)
     try:
-        with reading(path, file):
-            stat = file.stat()
+        with reading(address, file):
+            revision = file.stat().revision
     except FileNotFoundError:
-        raise TableUnreadableError(path, file, "is missing") from None
-    state = (stat.st_ino, stat.st_mtime_ns, stat.st_size)
+        raise TableUnreadableError(address, file, "is missing") from None
     known = _checked_commits.get(file)
-    if known is None or known[0] != state:
+    if known is None or known[0] != revision:
         if len(_checked_commits) > _MAX_CHECKED:
             _checked_commits.clear()
-        known = _checked_commits[file] = state, frozenset(kind for kind, _ in actions(path, version) or ())
+        known = _checked_commits[file] = revision, frozenset(kind for kind, _ in actions(address, version) or ())
     return known[1]
 
 
 @contextmanager
-def reading(path: Path, file: Path) -> Iterator[None]:
+def reading(address: Address, file: Address) -> Iterator[None]:
     """Raise `TableUnreadableError` for what goes wrong inside, unless the file does not exist.
 
     Args:
@@ -198,20 +197,22 @@ def reading(path: Path, file: Path) -> Iterator[None]:
     except FileNotFoundError:
         raise
     except OSError as error:
-        raise_machine(error, f"table {path}")
-        raise TableUnreadableError(path, file, f"cannot be read ({error.strerror or type(error).__name__})") from None
+        raise_machine(error, f"table {address}")
+        raise TableUnreadableError(
+            address, file, f"cannot be read ({error.strerror or type(error).__name__})"
+        ) from None
     except (ValueError, TypeError, KeyError, AttributeError):
         # The text of the error may quote statistics, which have values of the data.
-        raise TableUnreadableError(path, file, "is torn, or does not have what Delta writes") from None
+        raise TableUnreadableError(address, file, "is torn, or does not have what Delta writes") from None
 
 
-def _names(path: Path) -> list[str]:
+def _names(address: Address) -> list[str]:
     """The files of commits and checkpoints; none without a table."""
-    folder = path / "_delta_log"
+    folder = address / "_delta_log"
     try:
-        with reading(path, folder):
-            names = [each.name for each in folder.iterdir() if _VERSION.fullmatch(each.name)]
-    except (FileNotFoundError, NotADirectoryError):
+        with reading(address, folder):
+            names = [each.name for each in folder.list() if _VERSION.fullmatch(each.name)]
+    except NotADirectoryError:
         return []
     return names
 
@@ -227,17 +228,17 @@ def _action(line: bytes) -> tuple[str, dict[str, Any]]:
     return kind, content
 
 
-def hinted_version(log: Path) -> int | None:
+def hinted_version(log: Address) -> int | None:
     """The checkpoint that ``_last_checkpoint`` names; None if it names none. Readers list the folder then, so that is no damage."""
     try:
-        named = json.loads((log / "_last_checkpoint").read_bytes())["version"]
-    except (FileNotFoundError, NotADirectoryError, ValueError, TypeError, KeyError):
+        named = json.loads((log / "_last_checkpoint").read().data)["version"]
+    except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
     return named if isinstance(named, int) else None
 
 
-def _check_parquet(path: Path, file: Path) -> None:
-    with reading(path, file), file.open("rb") as content:
+def _check_parquet(address: Address, file: Address) -> None:
+    with reading(address, file), file.open() as content:
         first = content.read(4)
         size = content.seek(0, 2)
         content.seek(max(0, size - 8))

@@ -16,9 +16,9 @@ from tidegate.errors.classification import raise_machine
 from tidegate.probes import delta_log
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from deltalake import DeltaTable, QueryBuilder
+
+    from tidegate.store import Address
 
 _ERRNO = re.compile(r"\(os error (\d+)\)")
 _READER = {"datafusion.execution.parquet.coerce_int96": "us"}
@@ -28,49 +28,46 @@ As nanoseconds, delta-rs' default, they are wrong before 1677 and after 2262.
 """
 
 
-def find(path: Path, version: int | None = None) -> DeltaTable | None:
+def find(address: Address, version: int | None = None) -> DeltaTable | None:
     """A table at a version, by default its newest; None if it does not exist, or its first version is not committed yet.
 
     Raises:
         TableUnreadableError: A file of its log is missing or damaged.
         FileNotFoundError: The table does not have that version, or its log no longer does.
     """
-    if not (path / "_delta_log").is_dir():
+    if not (address / "_delta_log").exists():
         return None
-    from deltalake import DeltaTable
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
     # delta-rs reads an empty entry as a commit without changes.
-    delta_log.check(path)
+    delta_log.check(address)
     try:
-        return DeltaTable(str(path), version=version)
+        return _load(address, version)
     except (DeltaError, OSError, OverflowError) as error:
-        raise_machine(error, f"table {path}")
+        raise_machine(error, f"table {address}")
         if version is not None:
-            raise FileNotFoundError(delta_log.entry(path, version)) from None
+            raise FileNotFoundError(delta_log.entry(address, version)) from None
         if isinstance(error, TableNotFoundError):
             return None
-        raise _unreadable(path, error) from None
+        raise _unreadable(address, error) from None
 
 
-def before_damage(path: Path, version: int) -> DeltaTable:
+def before_damage(address: Address, version: int) -> DeltaTable:
     """A table at a version up to which its log can be read (`tidegate.probes.delta_history.readable_version`), whatever follows."""
-    from deltalake import DeltaTable
-
-    with reading_log(path):
-        return DeltaTable(str(path), version=version)
+    with reading_log(address):
+        return _load(address, version)
 
 
-def open_table(path: Path, version: int | None = None) -> DeltaTable:
+def open_table(address: Address, version: int | None = None) -> DeltaTable:
     """As `find`, for a table that exists.
 
     Raises:
         TableUnreadableError: As `find`, and if the log has no version.
         FileNotFoundError: As `find`.
     """
-    table = find(path, version)
+    table = find(address, version)
     if table is None:
-        raise TableUnreadableError(path, path / "_delta_log", "has no version")
+        raise TableUnreadableError(address, address / "_delta_log", "has no version")
     return table
 
 
@@ -85,31 +82,31 @@ def query_builder() -> QueryBuilder:
 
 
 @contextmanager
-def reading(path: Path) -> Iterator[None]:
+def reading(address: Address) -> Iterator[None]:
     """Raise `TableUnreadableError` if delta-rs, or DuckDB behind it, fails to read rows of the table inside."""
     import duckdb
 
     try:
-        with reading_log(path):
+        with reading_log(address):
             yield
     except (duckdb.IOException, duckdb.InvalidInputException) as error:
-        _raise(path, error)
+        _raise(address, error)
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
+def writing(address: Address) -> Iterator[None]:
     """Name the table in the errors of the machine that delta-rs meets inside: most of its texts name no file."""
     from deltalake.exceptions import DeltaError
 
     try:
         yield
     except (DeltaError, OSError) as error:
-        raise_machine(error, f"table {path}")
+        raise_machine(error, f"table {address}")
         raise
 
 
 @contextmanager
-def reading_log(path: Path) -> Iterator[None]:
+def reading_log(address: Address) -> Iterator[None]:
     """Raise `TableUnreadableError` if delta-rs fails inside, which reads some of the log of an open table only when it is asked."""
     from deltalake.exceptions import DeltaError
 
@@ -118,17 +115,23 @@ def reading_log(path: Path) -> Iterator[None]:
     except TidegateError:
         raise
     except (DeltaError, OSError) as error:
-        _raise(path, error)
+        _raise(address, error)
 
 
-def _raise(path: Path, error: Exception) -> NoReturn:
-    raise_machine(error, f"table {path}")
-    delta_log.check(path)
-    raise _unreadable(path, error) from None
+def _load(address: Address, version: int | None) -> DeltaTable:
+    from deltalake import DeltaTable
+
+    return DeltaTable(address.uri, version=version, storage_options=dict(address.options))
 
 
-def _unreadable(path: Path, error: Exception) -> TableUnreadableError:
+def _raise(address: Address, error: Exception) -> NoReturn:
+    raise_machine(error, f"table {address}")
+    delta_log.check(address)
+    raise _unreadable(address, error) from None
+
+
+def _unreadable(address: Address, error: Exception) -> TableUnreadableError:
     """The error without the text of delta-rs, which may quote statistics."""
     number = _ERRNO.search(str(error))
     cause = os.strerror(int(number[1])) if number else type(error).__name__
-    return TableUnreadableError(path, path, f"is refused by delta-rs ({cause})")
+    return TableUnreadableError(address, address, f"is refused by delta-rs ({cause})")

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import bz2
 import errno
-import os
 import re
-import stat
 import zlib
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from tidegate.advice import Edit, OutsideAct
@@ -21,6 +18,9 @@ from tidegate.errors import NotDeliveredError, SourceError
 from tidegate.file_id import FileId
 
 if TYPE_CHECKING:
+    from collections.abc import Hashable
+
+    from tidegate.store import Address
     from tidegate.window import Window
 
 _SAMPLE_BYTES = 64 * 1024
@@ -58,7 +58,7 @@ class Listing:
     """Number of entries that match the glob but are pipes, sockets or devices. Opening one can block forever."""
 
 
-def list_files(folder: Path, glob: str) -> Listing:
+def list_files(folder: Address, glob: str) -> Listing:
     """List a landing folder recursively.
 
     As in Spark, the list omits files that vanish during the listing, symbolic links that are broken or lead to themselves, and names that
@@ -73,7 +73,7 @@ def list_files(folder: Path, glob: str) -> Listing:
     """
     pattern = glob_pattern(glob)
     listed = _Listed()
-    _walk(os.path.normpath(folder), pattern, listed, frozenset(), True)
+    _walk(folder, pattern, listed, frozenset(), True)
     files = tuple(sorted(listed.files, key=lambda file: file.path))
     return Listing(files=files, ignored=listed.ignored, unmatched=listed.unmatched, special=listed.special)
 
@@ -127,17 +127,18 @@ def is_hidden(name: str) -> bool:
     return excluded and not name.startswith(("_common_metadata", "_metadata"))
 
 
-def estimate_rows(files: tuple[LandedFile, ...], *, has_header: bool) -> int | None:
+def estimate_rows(landing_zone: Address, files: tuple[LandedFile, ...], *, has_header: bool) -> int | None:
     """Estimate the number of records from the first 64 KiB of the three largest files; None if none can be read.
 
     Args:
-        files: The files, compressed or not.
+        landing_zone: The folder of all landing folders.
+        files: Files in it, compressed or not.
         has_header: Whether the first line of each file is a header.
     """
     lines = read = 0
     for file in sorted(files, key=lambda file: -file.size)[:_SAMPLED_FILES]:
         try:
-            with Path(file.path).open("rb") as raw:
+            with landing_zone.of_uri(file.path).open() as raw:
                 sample = raw.read(_SAMPLE_BYTES)
             text = _inflated(file.path, sample)
         except (OSError, zlib.error, EOFError, ValueError):
@@ -158,40 +159,38 @@ class _Listed:
 
 
 def _walk(
-    folder: str, pattern: re.Pattern[str], listed: _Listed, ancestors: frozenset[tuple[int, int]], visible: bool
+    folder: Address, pattern: re.Pattern[str], listed: _Listed, ancestors: frozenset[Hashable], visible: bool
 ) -> None:
     try:
-        folder_status = Path(folder).stat()
-        with os.scandir(folder) as iterator:
-            entries = list(iterator)
+        revision = folder.stat().revision
+        entries = folder.list()
     except OSError as error:
         if not visible or (ancestors and isinstance(error, FileNotFoundError)):
             return
         raise _unreadable(folder, error, landing=not ancestors) from None
-    identity = (folder_status.st_dev, folder_status.st_ino)
-    if identity in ancestors and not visible:
+    if revision in ancestors and not visible:
         return
-    if identity in ancestors:
+    if revision in ancestors:
         raise SourceError(
             f"{folder} in a landing folder links to one of its parent folders",
             OutsideAct("remove the link"),
         )
     for entry in entries:
+        entry_visible = visible and not is_hidden(entry.name) and _is_utf8(entry.name)
+        if entry.is_folder:
+            _walk(folder.at(entry), pattern, listed, ancestors | {revision}, entry_visible)
+            continue
         try:
-            status = entry.stat()
+            size, modified_ms = entry.size, entry.modified_ns // 1_000_000
         except OSError as error:
             if error.errno in (errno.ENOENT, errno.ELOOP):
                 continue
-            raise _unreadable(entry.path, error, landing=False) from None
-        entry_visible = visible and not is_hidden(entry.name) and _is_utf8(entry.name)
-        if stat.S_ISDIR(status.st_mode):
-            _walk(entry.path, pattern, listed, ancestors | {identity}, entry_visible)
-        elif entry_visible and pattern.fullmatch(entry.name) and not stat.S_ISREG(status.st_mode):
+            raise _unreadable(folder.at(entry), error, landing=False) from None
+        if entry_visible and pattern.fullmatch(entry.name) and entry.kind == "other":
             listed.ignored += 1
             listed.special += 1
         elif entry_visible and pattern.fullmatch(entry.name):
-            modified_ms = status.st_mtime_ns // 1_000_000
-            listed.files.append(LandedFile(path=entry.path, size=status.st_size, modified_ms=modified_ms))
+            listed.files.append(LandedFile(path=folder.at(entry).uri, size=size, modified_ms=modified_ms))
         else:
             listed.ignored += 1
             listed.unmatched += entry_visible
@@ -205,7 +204,7 @@ def _is_utf8(name: str) -> bool:
     return True
 
 
-def _unreadable(path: str, error: OSError, *, landing: bool) -> SourceError:
+def _unreadable(path: Address, error: OSError, *, landing: bool) -> SourceError:
     what = f"landing folder {path}" if landing else f"{path} in a landing folder"
     if isinstance(error, FileNotFoundError):
         return NotDeliveredError(what, "the source's path or TIDEGATE_LANDING")

@@ -18,9 +18,8 @@ from tidegate.probes import delta_table
 from tidegate.quarantine.lifecycle import UNCLAIMED, now, quoted
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tidegate.quarantine.selection import Selection
+    from tidegate.store import Address
 
 SOURCE_GONE = "source_gone"
 """Rule of an entry whose source record or file no longer exists."""
@@ -38,29 +37,29 @@ class Claim:
     """How many."""
 
 
-def unfinished_claim(path: Path) -> Claim | None:
+def unfinished_claim(address: Address) -> Claim | None:
     """The claim that has not been settled or released; None without one."""
     rows = store.select(
-        path,
+        address,
         "SELECT _replay AS number, count(*) AS entries FROM delta_table WHERE _in_hand IS NOT NULL GROUP BY _replay",
     )
     return Claim(number=int(rows[0]["number"]), entries=rows[0]["entries"]) if rows else None
 
 
-def entries_of(path: Path, number: int) -> list[dict[str, Any]]:
+def entries_of(address: Address, number: int) -> list[dict[str, Any]]:
     """``_row_id`` and ``source`` of the entries of an unfinished claim."""
     return store.select(
-        path, f"SELECT _row_id, source FROM delta_table WHERE _in_hand IS NOT NULL AND _replay = {number}"
+        address, f"SELECT _row_id, source FROM delta_table WHERE _in_hand IS NOT NULL AND _replay = {number}"
     )
 
 
-def highest_number(path: Path) -> int:
+def highest_number(address: Address) -> int:
     """The highest claim number in the table; -1 without one."""
-    rows = store.select(path, "SELECT max(_replay) AS number FROM delta_table")
+    rows = store.select(address, "SELECT max(_replay) AS number FROM delta_table")
     return int(rows[0]["number"]) if rows and rows[0]["number"] is not None else -1
 
 
-def create(path: Path, selection: Selection, *, number: int, first: int, limit: int, by: str) -> Claim | None:
+def create(address: Address, selection: Selection, *, number: int, first: int, limit: int, by: str) -> Claim | None:
     """Claim open entries, oldest first, in one commit.
 
     Args:
@@ -72,7 +71,7 @@ def create(path: Path, selection: Selection, *, number: int, first: int, limit: 
     Returns:
         The claim; None if no entry matches.
     """
-    table = delta_table.find(path)
+    table = delta_table.find(address)
     if table is None:
         return None
     where = f"{UNCLAIMED} AND (_replay IS NULL OR _replay < {first}) AND {selection.condition()}"
@@ -82,7 +81,7 @@ def create(path: Path, selection: Selection, *, number: int, first: int, limit: 
     if not ids.num_rows:
         return None
     _merge(
-        path,
+        address,
         ids,
         " AND ".join(f"t.{column} = s.{column}" for column in _IDS),
         {"_replay": str(number), "_in_hand": "'claimed'", "changed_by": quoted(by), "changed_at": now()},
@@ -91,7 +90,7 @@ def create(path: Path, selection: Selection, *, number: int, first: int, limit: 
 
 
 def mark_returned(
-    path: Path, number: int, refused: Any, *, suite_fingerprint: str | None, app_id: str, user_metadata: str
+    address: Address, number: int, refused: Any, *, suite_fingerprint: str | None, app_id: str, user_metadata: str
 ) -> None:
     """Mark the entries that broke a rule again.
 
@@ -114,12 +113,14 @@ def mark_returned(
         "attempts": "coalesce(t.attempts, 0) + 1",
         "suite_fingerprint": quoted(suite_fingerprint),
     }
-    _merge(path, refused, f"t._row_id = s._row_id AND t._replay = {number} AND t._in_hand IS NOT NULL", updates, commit)
+    _merge(
+        address, refused, f"t._row_id = s._row_id AND t._replay = {number} AND t._in_hand IS NOT NULL", updates, commit
+    )
 
 
-def settle(path: Path, number: int) -> None:
+def settle(address: Address, number: int) -> None:
     """End a claim in one commit: returned entries are open again, the others become ``replayed``."""
-    delta_table.open_table(path).update(
+    delta_table.open_table(address).update(
         updates={
             "state": "CASE WHEN _in_hand = 'returned' THEN 'open' ELSE 'replayed' END",
             "_in_hand": "NULL",
@@ -129,27 +130,27 @@ def settle(path: Path, number: int) -> None:
     )
 
 
-def release(path: Path, number: int) -> None:
+def release(address: Address, number: int) -> None:
     """Undo a claim that has written nothing to the target, in one commit: its entries are open and unclaimed again.
 
     The caller holds the flow's lease.
     """
-    delta_table.open_table(path).update(
+    delta_table.open_table(address).update(
         updates={"_in_hand": "NULL", "_replay": "NULL", "changed_at": now()},
         predicate=f"_in_hand IS NOT NULL AND _replay = {number}",
     )
 
 
-def count_entries(path: Path, numbers: Sequence[int]) -> int:
+def count_entries(address: Address, numbers: Sequence[int]) -> int:
     """How many entries these claims have locked, in whatever state the entries are now."""
     if not numbers:
         return 0
     listed = ", ".join(map(str, numbers))
-    rows = store.select(path, f"SELECT count(*) AS entries FROM delta_table WHERE _replay IN ({listed})")
+    rows = store.select(address, f"SELECT count(*) AS entries FROM delta_table WHERE _replay IN ({listed})")
     return int(rows[0]["entries"]) if rows else 0
 
 
-def reopen_missing(path: Path, number: int, ids: Any) -> None:
+def reopen_missing(address: Address, number: int, ids: Any) -> None:
     """Reopen entries of a claim whose source record no longer exists, with the rule `SOURCE_GONE` added, in one commit.
 
     Args:
@@ -162,11 +163,11 @@ def reopen_missing(path: Path, number: int, ids: Any) -> None:
         "attempts": "coalesce(t.attempts, 0) + 1",
         "changed_at": now(),
     }
-    _merge(path, ids, f"t._row_id = s._row_id AND t._replay = {number} AND t._in_hand IS NOT NULL", updates)
+    _merge(address, ids, f"t._row_id = s._row_id AND t._replay = {number} AND t._in_hand IS NOT NULL", updates)
 
 
-def _merge(path: Path, source: Any, match: str, updates: Mapping[str, str], commit: Any = None) -> None:
-    merger = delta_table.open_table(path).merge(
+def _merge(address: Address, source: Any, match: str, updates: Mapping[str, str], commit: Any = None) -> None:
+    merger = delta_table.open_table(address).merge(
         source, match, source_alias="s", target_alias="t", commit_properties=commit
     )
     merger.when_matched_update(dict(updates)).execute()

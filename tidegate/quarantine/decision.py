@@ -23,12 +23,11 @@ from tidegate.quarantine import claims, lifecycle
 from tidegate.report import BatchRecord
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tidegate.layout import Layout
     from tidegate.place import Place
     from tidegate.quarantine.selection import Selection
     from tidegate.spec import Flow, Pipeline
+    from tidegate.store import Address
 
 _Kind = Literal["waive", "expire", "retire", "retire_waived"]
 _STATES: dict[_Kind, lifecycle.State] = {
@@ -247,7 +246,7 @@ class _Decisions:
         ledger.record(self.place.of_pipeline, line, {"mode": prepared.kind, "requested_by": by})
 
 
-def _by_rule(entries: Path, where: str) -> dict[str, int]:
+def _by_rule(entries: Address, where: str) -> dict[str, int]:
     """Entries per rule; an entry that broke two rules counts for both."""
     rows = store.select(
         entries,

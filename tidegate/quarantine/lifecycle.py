@@ -22,9 +22,9 @@ from tidegate.quarantine.selection import Selection
 
 if TYPE_CHECKING:
     from datetime import datetime
-    from pathlib import Path
 
     from tidegate.spec.thresholds import Thresholds
+    from tidegate.store import Address
 
 State = Literal["open", "replayed", "waived", "expired", "withdrawn"]
 STATES: tuple[State, ...] = ("open", "replayed", "waived", "expired", "withdrawn")
@@ -58,10 +58,10 @@ class EntryCounts:
         return None if self.oldest_ms is None else pendulum.from_timestamp(self.oldest_ms / 1000)
 
 
-def entry_counts(path: Path) -> EntryCounts:
+def entry_counts(address: Address) -> EntryCounts:
     """Count the entries of one quarantine table (`FlowPlace.quarantine`); all counts are zero without a table."""
     rows = store.select(
-        path,
+        address,
         "SELECT state, count(*) AS entries, count(_in_hand) AS claimed, min(quarantined_at) AS oldest "
         "FROM delta_table GROUP BY state",
     )
@@ -86,26 +86,26 @@ def warnings(thresholds: Thresholds, counts: EntryCounts, now: datetime) -> tupl
     return tuple(cause_in(alert.message) for alert in evaluate(thresholds, observation, now).alerts)
 
 
-def count_unclaimed(path: Path, selection: Selection) -> int:
+def count_unclaimed(address: Address, selection: Selection) -> int:
     """How many unclaimed open entries match."""
     where = f"{UNCLAIMED} AND {selection.condition()}"
-    rows = store.select(path, f"SELECT count(*) AS entries FROM delta_table WHERE {where}")
+    rows = store.select(address, f"SELECT count(*) AS entries FROM delta_table WHERE {where}")
     return int(rows[0]["entries"]) if rows else 0
 
 
-def unclaimed_entries(path: Path, selection: Selection, limit: int) -> list[dict[str, Any]]:
+def unclaimed_entries(address: Address, selection: Selection, limit: int) -> list[dict[str, Any]]:
     """``_row_id`` and ``source`` of the entries that a replay would claim, oldest first."""
     where = f"{UNCLAIMED} AND {selection.condition()}"
     return store.select(
-        path, f"SELECT _row_id, source FROM delta_table WHERE {where} ORDER BY quarantined_at, _row_id LIMIT {limit}"
+        address, f"SELECT _row_id, source FROM delta_table WHERE {where} ORDER BY quarantined_at, _row_id LIMIT {limit}"
     )
 
 
-def waived_ids(path: Path, where: str) -> dict[tuple[str, str], list[str]]:
+def waived_ids(address: Address, where: str) -> dict[tuple[str, str], list[str]]:
     """The ``_row_id`` of waived entries that match an SQL condition, by person and reason."""
     ids: dict[tuple[str, str], list[str]] = {}
     for row in store.select(
-        path, f"SELECT _row_id, changed_by, reason FROM delta_table WHERE state = 'waived' AND {where}"
+        address, f"SELECT _row_id, changed_by, reason FROM delta_table WHERE state = 'waived' AND {where}"
     ):
         ids.setdefault((row["changed_by"] or "", row["reason"] or ""), []).append(row["_row_id"])
     return ids
@@ -116,7 +116,7 @@ def id_condition(ids: Sequence[str]) -> str:
     return f"_row_id IN ({', '.join(map(quoted, ids))})"
 
 
-def close(path: Path, state: State, where: str, *, by: str, reason: str, commit: Any) -> int:
+def close(address: Address, state: State, where: str, *, by: str, reason: str, commit: Any) -> int:
     """Close entries by a decision (`tidegate.quarantine.decision`), in one commit, and return how many.
 
     Args:
@@ -125,7 +125,7 @@ def close(path: Path, state: State, where: str, *, by: str, reason: str, commit:
         reason: Appended to the reason that an entry already has.
         commit: ``CommitProperties`` of delta-rs, with the number of the decision.
     """
-    metrics = delta_table.open_table(path).update(
+    metrics = delta_table.open_table(address).update(
         updates={
             "state": quoted(state),
             "changed_by": quoted(by),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.advice import Edit
@@ -68,7 +67,7 @@ class FlowContext:
     persisted: list[DataFrame] = field(default_factory=list)
     """DataFrames that the current batch persisted; `release` unpersists them."""
 
-    proven: dict[Path, Position] = field(default_factory=dict)
+    proven: dict[Address, Position] = field(default_factory=dict)
     """The newest position in each table whose history was proven in this run (`tidegate.spark.batch.proofs`)."""
 
     @property
@@ -112,17 +111,17 @@ class FlowContext:
         return self.resolved.flow
 
     @property
-    def source_table(self) -> Path | None:
+    def source_table(self) -> Address | None:
         """The table whose change feed the flow reads, or the first of several; None for landing flows."""
         return next(iter(self.source_paths), None)
 
     @property
-    def source_paths(self) -> tuple[Path, ...]:
+    def source_paths(self) -> tuple[Address, ...]:
         """The tables whose change feeds the flow reads, the first source first; none for landing flows."""
         return tuple(self.layout.table(table) for table in self.flow.source_tables)
 
     @property
-    def query_paths(self) -> tuple[Path, ...]:
+    def query_paths(self) -> tuple[Address, ...]:
         """The tables that its query reads, in the order of Spark's offset log; none for landing flows.
 
         A stateful flow reads heartbeats before its source (`tidegate.spark.intake.ordered`).
@@ -131,7 +130,7 @@ class FlowContext:
         return (*beats, *self.source_paths)
 
     @property
-    def heartbeats(self) -> Path | None:
+    def heartbeats(self) -> Address | None:
         """The heartbeats of the flow that writes the source of a stateful flow; None for other flows."""
         if self.flow.state is None or self.resolved.writer is None:
             return None
@@ -148,7 +147,7 @@ class FlowContext:
         return self.work.app_id(self.place)
 
     @property
-    def target(self) -> Path:
+    def target(self) -> Address:
         """The table that batches are written to."""
         return self.work.target(self)
 
@@ -158,17 +157,17 @@ class FlowContext:
         return self.place.checkpoint
 
     @property
-    def live(self) -> Path:
+    def live(self) -> Address:
         """The table that readers see."""
         return self.layout.table(self.flow.target.name)
 
     @property
-    def quarantine(self) -> Path:
+    def quarantine(self) -> Address:
         """The flow's quarantine table."""
         return self.place.quarantine
 
     @property
-    def late(self) -> Path:
+    def late(self) -> Address:
         """The table of the flow's late rows."""
         return self.place.late
 

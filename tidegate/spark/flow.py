@@ -35,11 +35,10 @@ from tidegate.spec import KafkaSource
 from tidegate.status.sources.source import not_delivered
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
 
     from tidegate.spark.context import FlowContext
+    from tidegate.store import Address
 
 
 def run_flow(
@@ -101,7 +100,7 @@ def _prepare(context: FlowContext, before: Callable[[FlowContext], FlowContext] 
         context = context.doing(Staged())
         if not context.flow.kind.snapshots:
             # The swap waits from now on, whether or not a batch makes a row; a snapshot may never come.
-            swap.staging(context).mkdir(parents=True, exist_ok=True)
+            swap.staging(context).make_folder()
     elif context.app_id in transactions and swap.staging(context).exists():
         context = swap.finish(context)
     last = -1 if state.last_planned is None else state.last_planned
@@ -202,7 +201,7 @@ def _is_in_target(context: FlowContext, place: Place) -> bool:
     return _has_pending(context, place, context.live)
 
 
-def _has_pending(context: FlowContext, place: Place, *paths: Path) -> bool:
+def _has_pending(context: FlowContext, place: Place, *paths: Address) -> bool:
     pending = progress.pending_by_name(place.checkpoint)
     return pending is not None and any(
         tables.transactions(context.spark, path).get(place.app_id) == pending for path in paths

@@ -14,11 +14,11 @@ from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
-    from pathlib import Path
 
     from tidegate.layout import Layout
     from tidegate.probes.files import LandedFile
     from tidegate.spec import Flow
+    from tidegate.store import Address
 
 COLUMNS = ("_path", "_modified_at")
 """The columns of bronze that `states` needs."""
@@ -57,7 +57,7 @@ def unread(
     return left
 
 
-def stored(bronze: Path, times: tuple[datetime, datetime] | None = None) -> set[FileId]:
+def stored(bronze: Address, times: tuple[datetime, datetime] | None = None) -> set[FileId]:
     """The files with records in bronze.
 
     Args:

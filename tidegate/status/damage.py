@@ -19,7 +19,6 @@ from tidegate.store import Address
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-    from pathlib import Path
 
     from tidegate.layout import Layout
     from tidegate.place import Place
@@ -58,16 +57,16 @@ def of_flow(layout: Layout, resolved: ResolvedFlow) -> tuple[Damage, ...]:
     return tuple(_damages(resolved, checkpoint.current(layout, resolved.pipeline, resolved.flow)))
 
 
-def cut_off(path: Path) -> str:
+def cut_off(address: Address) -> str:
     """What is wrong with the log of a table that cannot be read up to its newest version; empty if nothing is."""
-    newest, later = delta_history.extent(path)
+    newest, later = delta_history.extent(address)
     if newest is None:
         return ""
-    readable = delta_history.readable_version(path)
+    readable = delta_history.readable_version(address)
     try:
-        delta_log.check(path)
+        delta_log.check(address)
         if readable != newest:
-            delta_history.position(path, 0 if readable is None else readable + 1)
+            delta_history.position(address, 0 if readable is None else readable + 1)
     except TableUnreadableError as error:
         return f"{error.file.rpartition('/')[2]} {error.damage}"
     if readable != newest:
@@ -102,9 +101,7 @@ def _damages(resolved: ResolvedFlow, place: Place) -> Iterator[Damage]:
         doubtful.add(doubt.table)
         yield damage("source" if doubt.table in flow.source_tables else "table", doubt.table, doubt.what)
     for table in dict.fromkeys(flow.source_tables):
-        if table not in doubtful and _has_read_behind(
-            place.layout.table(table), known.of(place.layout, place.layout.table(table))
-        ):
+        if table not in doubtful and _has_read_behind(place.layout.table(table), known.of(place.layout.table(table))):
             doubtful.add(table)
             yield damage("source", table, "its log cannot be read up to the version that the flow has read")
     if doubtful:
@@ -129,22 +126,22 @@ def _damages(resolved: ResolvedFlow, place: Place) -> Iterator[Damage]:
         yield damage("unfinished", flow.target.name, f"its recovery, begun at {origin.recorded_at}, is not finished")
 
 
-def own_paths(place: Place, flow: Flow) -> tuple[Path, ...]:
+def own_paths(place: Place, flow: Flow) -> tuple[Address, ...]:
     """The tables that a flow writes, with the heartbeats of a flow with a watermark."""
     beats = (place.heartbeats,) if flow.watermark is not None else ()
     return (*evidence.own_tables(place, flow), *beats)
 
 
-def _newest(resolved: ResolvedFlow, place: Place) -> dict[Path, Position]:
+def _newest(resolved: ResolvedFlow, place: Place) -> dict[Address, Position]:
     newest = {path: delta_history.extent(path)[0] for path in evidence.own_tables(place, resolved.flow)}
     return {path: delta_history.position(path, version) for path, version in newest.items() if version is not None}
 
 
-def _has_read_behind(path: Path, position: Position | None) -> bool:
+def _has_read_behind(address: Address, position: Position | None) -> bool:
     """Whether a flow has read behind the last version up to which the log of a table can be read."""
-    if position is None or not cut_off(path):
+    if position is None or not cut_off(address):
         return False
-    readable = delta_history.readable_version(path)
+    readable = delta_history.readable_version(address)
     return readable is None or position.version > readable
 
 

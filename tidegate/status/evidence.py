@@ -16,11 +16,10 @@ from tidegate.probes import delta, delta_history
 from tidegate.table_history import Doubt
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tidegate.checkpoints.history import History
     from tidegate.place import Place
     from tidegate.spec import Flow
+    from tidegate.store import Address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,7 +49,7 @@ def read(place: Place, flow: Flow) -> Evidence:
     positions = {} if note is None else dict(note.positions)
     for path in own_tables(place, flow):
         last = delta_history.last_of(path, place.app_id)
-        carried = {} if last is None else {**last.stands_on, history.key(place.layout, path): last.position}
+        carried = {} if last is None else {**last.stands_on, path.key: last.position}
         for name, position in carried.items():
             if name not in positions or position.version > positions[name].version:
                 positions[name] = position
@@ -58,7 +57,7 @@ def read(place: Place, flow: Flow) -> Evidence:
     return Evidence(known=known, doubt=None if flow.kind.sends else _lost_batch(place, flow))
 
 
-def own_tables(place: Place, flow: Flow) -> tuple[Path, ...]:
+def own_tables(place: Place, flow: Flow) -> tuple[Address, ...]:
     """The tables that a flow writes, with the staging table of its checkpoint and the live one last; some may not exist."""
     if flow.kind.sends:
         return ()

@@ -12,7 +12,7 @@ from tidegate import dates
 from tidegate.probes import delta_table
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from tidegate.store import Address
 
 SKEW = timedelta(minutes=15)
 """Tolerated clock skew of event times. A later event time is considered wrong and ignored."""
@@ -21,7 +21,7 @@ _MAX_UTC_OFFSET = timedelta(hours=14)
 """The largest UTC offset of any time zone (Pacific/Kiritimati): a date may begin this much before it does in UTC."""
 
 
-def newest(path: Path, column: str, now: datetime) -> datetime | None:
+def newest(address: Address, column: str, now: datetime) -> datetime | None:
     """The newest value of a column that is not in the future; None if there is no such value or column.
 
     Args:
@@ -29,7 +29,7 @@ def newest(path: Path, column: str, now: datetime) -> datetime | None:
             millisecond precision.
         now: An aware datetime.
     """
-    table = delta_table.find(path)
+    table = delta_table.find(address)
     if table is None:
         return None
     kind = next((str(getattr(each.type, "type", "")) for each in table.schema().fields if each.name == column), "")
@@ -48,9 +48,9 @@ def newest(path: Path, column: str, now: datetime) -> datetime | None:
     return _instant(best) if best is not None else None
 
 
-def oldest(path: Path, column: str) -> datetime | None:
+def oldest(address: Address, column: str) -> datetime | None:
     """The oldest value of a timestamp column by the log's statistics, after 1970 began; None if they have none."""
-    table = delta_table.find(path)
+    table = delta_table.find(address)
     if table is None:
         return None
     actions = table.get_add_actions(flatten=True)
@@ -63,12 +63,12 @@ def oldest(path: Path, column: str) -> datetime | None:
     return min((instant for instant in instants if instant.timestamp() > 0), default=None)
 
 
-def spans(path: Path, column: str) -> list[tuple[datetime, datetime]]:
+def spans(address: Address, column: str) -> list[tuple[datetime, datetime]]:
     """The oldest and the newest value of a timestamp column in each file of a table, by the log's statistics.
 
     Without files whose values are before 1970 or unknown; of one that has some, from 1970 on.
     """
-    table = delta_table.find(path)
+    table = delta_table.find(address)
     if table is None:
         return []
     actions, bounds = table.get_add_actions(flatten=True), (f"min.{column}", f"max.{column}")

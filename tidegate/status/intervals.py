@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import fnmatch
 import glob
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any, Literal
 from zoneinfo import ZoneInfo
 
@@ -20,13 +20,13 @@ from tidegate.checkpoints import checkpoint, landing_folder, progress
 from tidegate.errors import NotDeliveredError
 from tidegate.errors.classification import raise_machine
 from tidegate.file_id import FileId
-from tidegate.folders import entries
 from tidegate.ops import store
 from tidegate.place import FlowPlace
 from tidegate.probes import files
 from tidegate.spec import FileSource
 from tidegate.spec.intervals import CODES
 from tidegate.status import changed_files
+from tidegate.store import Address, Entry
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
@@ -135,8 +135,7 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Compl
     source = flow.source
     if not isinstance(source, FileSource) or source.intervals is None:
         return None
-    # Paths of listed files are normal, too.
-    folder = Path(os.path.normpath(layout.landing(source.path)))
+    folder = layout.landing(source.path)
     rule, zone = source.intervals, ZoneInfo(pipeline.timezone)
     local_now = now.astimezone(zone).replace(tzinfo=None)
     # Before the listing, so that a file that lands meanwhile counts as not read.
@@ -205,14 +204,14 @@ def quiet_from(moment: pendulum.DateTime) -> str:
 
 @dataclass(frozen=True, kw_only=True)
 class _Declared:
-    folder: Path
+    folder: Address
     intervals: Intervals
     zone: ZoneInfo
     now: datetime
     marked: frozenset[datetime] = frozenset()
     """Intervals whose marker was there before the files were listed. One that comes later may follow files that are not listed."""
 
-    def file(self, template: str, start: datetime) -> Path:
+    def file(self, template: str, start: datetime) -> Address:
         return self.folder / start.strftime(template)
 
 
@@ -265,7 +264,7 @@ class _Bronze:
         return " and ".join(parts)
 
 
-def _sealed(folder: Path, rule: Intervals) -> frozenset[datetime]:
+def _sealed(folder: Address, rule: Intervals) -> frozenset[datetime]:
     """The intervals that have a marker or a manifest, also those without a file."""
     template = rule.marker or rule.manifest
     if not template:
@@ -281,15 +280,17 @@ def _sealed(folder: Path, rule: Intervals) -> frozenset[datetime]:
             for number, (part, value) in enumerate(zip(parts, values, strict=True))
         )
     )
-    paths = [folder]
+    parents, matching = [folder], list[Entry]()
     for part in wildcards.split("/"):
-        paths = [path for parent in paths if parent.is_dir() for path in entries(parent, part)]
-    names = (path.relative_to(folder).as_posix() for path in paths)
+        listed = (entry for parent in parents for entry in parent.list())
+        matching = [entry for entry in listed if fnmatch.fnmatchcase(entry.name, part)]
+        parents = [folder.at(entry) for entry in matching if entry.is_folder]
+    names = (entry.key.removeprefix(f"{folder.key}/") for entry in matching)
     matches = (match for name in names if (match := pattern.fullmatch(name)) is not None)
     return frozenset(start for match in matches if (start := _start(match.groupdict(), rule)) is not None)
 
 
-def _by_interval(folder: Path, rule: Intervals, paths: Iterable[str]) -> tuple[dict[datetime, list[str]], int]:
+def _by_interval(folder: Address, rule: Intervals, paths: Iterable[str]) -> tuple[dict[datetime, list[str]], int]:
     """The paths of each interval, and how many belong to none.
 
     An interval is the local time at which it begins, without a zone: clocks that skip or repeat an hour do not change what a path says.
@@ -370,7 +371,7 @@ def _lacks(declared: _Declared, start: datetime, landed: Sequence[LandedFile], *
     return "" if declared.now >= quiet_at else quiet_from(quiet_at)
 
 
-def _lacks_of_manifest(manifest: Path, landed: Sequence[LandedFile]) -> str:
+def _lacks_of_manifest(manifest: Address, landed: Sequence[LandedFile]) -> str:
     try:
         listed = _names(manifest)
     except FileNotFoundError:
@@ -382,7 +383,12 @@ def _lacks_of_manifest(manifest: Path, landed: Sequence[LandedFile]) -> str:
     return f"{len(absent):,} of {formatting.count(len(listed), 'file')} of {manifest.name} missing" if absent else ""
 
 
-def _names(manifest: Path) -> set[str]:
+def _names(manifest: Address) -> set[str]:
     """The paths of the files that a manifest lists."""
-    names = manifest.read_text(encoding="utf-8-sig").split("\n")
-    return {str(manifest.parent / name.strip()) for name in names if name.strip()}
+    names = manifest.read().data.decode("utf-8-sig").split("\n")
+    return {_path(manifest.parent, name.strip()) for name in names if name.strip()}
+
+
+def _path(folder: Address, name: str) -> str:
+    """What a manifest in a folder may call a file that is listed: also ``./a.csv``, and an absolute path."""
+    return name if name.startswith("/") else f"{folder}/{PurePosixPath(name)}"

@@ -21,7 +21,6 @@ from tidegate.table_history import Doubt, ForeignCommit, Position, Proof
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
-    from pathlib import Path
 
     from tidegate.checkpoints.history import History
     from tidegate.layout import Layout
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
     from tidegate.status.evidence import Evidence
+    from tidegate.store import Address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,7 +37,7 @@ class Proven:
 
     known: History
     """What was known before."""
-    tables: dict[Path, Position] = field(default_factory=dict)
+    tables: dict[Address, Position] = field(default_factory=dict)
     """The newest version of every table that exists."""
     foreign: tuple[ForeignCommit, ...] = ()
     """Commits of others that changed rows: those that the flow has not read yet, and the last ones that it has."""
@@ -47,7 +47,7 @@ class Proven:
         return "; ".join(commit.summary() for commit in self.foreign)
 
 
-def check(resolved: ResolvedFlow, place: Place, since: Mapping[Path, Position] | None = None) -> Proven:
+def check(resolved: ResolvedFlow, place: Place, since: Mapping[Address, Position] | None = None) -> Proven:
     """Prove the tables that a flow stands on.
 
     Args:
@@ -72,7 +72,7 @@ def doubts(resolved: ResolvedFlow, place: Place, given: Evidence) -> tuple[Doubt
     sources = [(path, replace(follower, vouched=sys.maxsize)) for path, follower in looked.followed()]
     for path, follower in (*sources, *looked.written()):
         try:
-            proof = delta_history.prove(path, given.known.of(place.layout, path), follower)
+            proof = delta_history.prove(path, given.known.of(path), follower)
         except TableUnreadableError:
             continue
         if isinstance(proof, Doubt) and all(each.table != proof.table for each in known):
@@ -85,7 +85,7 @@ class _Check:
     layout: Layout
     resolved: ResolvedFlow
     place: Place
-    since: Mapping[Path, Position]
+    since: Mapping[Address, Position]
 
     @property
     def pipeline(self) -> Pipeline:
@@ -97,27 +97,27 @@ class _Check:
 
     def run(self) -> Proven:
         known = self._known(self.pipeline, self.flow, self.place)
-        tables: dict[Path, Position] = {}
+        tables: dict[Address, Position] = {}
         foreign: list[ForeignCommit] = list(known.foreign)
         for path, proof in (*self._sources(known), *self._own(known)):
             tables[path] = proof.position
             foreign += proof.foreign
         return Proven(known=known, tables=tables, foreign=tuple(dict.fromkeys(foreign)))
 
-    def _sources(self, known: History) -> Iterator[tuple[Path, Proof]]:
+    def _sources(self, known: History) -> Iterator[tuple[Address, Proof]]:
         for path, seen_by_flow in self.followed():
             writer = writer_of(self.resolved, seen_by_flow.table)
             if writer is not None:
                 above, place = writer[1], checkpoint.current(self.layout, *writer)
-                position = self._known(*writer, place).of(self.layout, path)
+                position = self._known(*writer, place).of(path)
                 if position is not None:
                     seen_by_flow = replace(seen_by_flow, vouched=position.version)
                     by_writer = Follower(table=seen_by_flow.table, owner=seen_by_flow.owner)
                     self._prove(path, position, by_writer, above, writer[0])
-            if proof := self._prove(path, known.of(self.layout, path), seen_by_flow, self.flow, self.pipeline):
+            if proof := self._prove(path, known.of(path), seen_by_flow, self.flow, self.pipeline):
                 yield path, proof
 
-    def followed(self) -> Iterator[tuple[Path, Follower]]:
+    def followed(self) -> Iterator[tuple[Address, Follower]]:
         """The tables that the flow reads, as it follows them."""
         flow = self.flow
         follows = self.resolved.landing is None and not (flow.kind.stateful or flow.kind.snapshots)
@@ -131,12 +131,12 @@ class _Check:
             name, owner = f"heartbeats.{'.'.join(names)}", f"{'/'.join(names)}/"
             yield path, Follower(table=name, owner=owner, platform=True)
 
-    def _own(self, known: History) -> Iterator[tuple[Path, Proof]]:
+    def _own(self, known: History) -> Iterator[tuple[Address, Proof]]:
         for path, follower in self.written():
-            if proof := self._prove(path, known.of(self.layout, path), follower, self.flow, self.pipeline):
+            if proof := self._prove(path, known.of(path), follower, self.flow, self.pipeline):
                 yield path, proof
 
-    def written(self) -> Iterator[tuple[Path, Follower]]:
+    def written(self) -> Iterator[tuple[Address, Follower]]:
         """The tables that the flow writes."""
         pipeline, flow = self.pipeline, self.flow
         live = self.layout.table(flow.target.name)
@@ -144,7 +144,7 @@ class _Check:
             if path == self.place.staging and not path.exists():
                 # A swap removes it.
                 continue
-            name = flow.target.name if path == live else ".".join(path.relative_to(self.layout.lake).parts[:3])
+            name = flow.target.name if path == live else ".".join(path.key.split("/")[:3])
             is_platform = path in (self.place.quarantine, self.place.late)
             yield path, Follower(table=name, owner=f"{pipeline.name}/{flow.name}/", platform=is_platform)
 
@@ -155,13 +155,13 @@ class _Check:
         return result.known
 
     def _prove(
-        self, path: Path, position: Position | None, follower: Follower, by: Flow, pipeline: Pipeline
+        self, address: Address, position: Position | None, follower: Follower, by: Flow, pipeline: Pipeline
     ) -> Proof | None:
         """Prove one table in the eyes of a flow."""
-        recent = self.since.get(path)
+        recent = self.since.get(address)
         if recent is not None and (position is None or recent.version >= position.version):
             position = recent
-        result = delta_history.prove(path, position, follower)
+        result = delta_history.prove(address, position, follower)
         if isinstance(result, Doubt):
             raise self._error(result, by, pipeline)
         return result
@@ -194,7 +194,7 @@ def check_checkpoint(resolved: ResolvedFlow, place: Place, proven: Proven, plann
         batch = position.batch_id if is_of_stream else delta.transaction_version(path, place.app_id)
         if batch is not None and batch > (-1 if planned is None else planned):
             name, ends = (
-                path.relative_to(place.layout.lake).as_posix(),
+                path.key,
                 "is empty" if planned is None else f"ends with batch {planned}",
             )
             raise CheckpointCorruptError(

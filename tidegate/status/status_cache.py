@@ -23,11 +23,12 @@ from tidegate.place import FlowPlace
 from tidegate.status import evaluation, flow_status, freshness
 
 if TYPE_CHECKING:
-    from pathlib import Path
+    from collections.abc import Hashable
 
     from tidegate.environment import Environment
     from tidegate.resolution import ResolvedPipeline
     from tidegate.status.flow_status import FlowStatus
+    from tidegate.store import Address
 
 T = TypeVar("T")
 _INGESTED = "_ingested_at"
@@ -93,7 +94,7 @@ class StatusCache:
         self._lock = threading.Lock()
         self._refresh_thread: threading.Thread | None = None
         self._waited_until = 0.0
-        self._values: dict[tuple[Path, str], tuple[int, object]] = {}
+        self._values: dict[tuple[Address, str], tuple[Hashable, object]] = {}
 
     def reading(self) -> Reading:
         """The last reading. The first call measures it; a call that finds it too old starts a refresh."""
@@ -149,17 +150,17 @@ class StatusCache:
         if not status.flow:
             return None
         path = FlowPlace(layout, status.pipeline, status.flow).quarantine
-        if not path.is_dir():
+        if not path.exists():
             return 0
         return self._unless_unchanged(
             path, "open", lambda: journal.open_entries(FlowPlace(layout, status.pipeline, status.flow))
         )
 
-    def _unless_unchanged(self, table: Path, what: str, read: Callable[[], T]) -> T | None:
+    def _unless_unchanged(self, table: Address, what: str, read: Callable[[], T]) -> T | None:
         """What ``read`` returns about a table, from the last reading if the table has not changed; None if it fails."""
         try:
             # Only a commit changes the value, and every commit adds a file to this folder.
-            changed = (table / "_delta_log").stat().st_mtime_ns
+            changed = (table / "_delta_log").stat().revision
             cached = self._values.get((table, what))
             if cached is None or cached[0] != changed:
                 cached = self._values[table, what] = (changed, read())

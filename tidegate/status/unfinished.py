@@ -87,7 +87,7 @@ def _is_written(place: Place, flow: Flow, batch_id: int) -> bool:
 def _swap_pending(place: Place, flow: Flow) -> bool:
     """Whether a full refresh is staged and not swapped into the live table yet."""
     return (
-        place.staging.is_dir() and delta.transaction_version(place.layout.table(flow.target.name), place.app_id) is None
+        place.staging.exists() and delta.transaction_version(place.layout.table(flow.target.name), place.app_id) is None
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -41,6 +42,17 @@ class Address:
     def uri(self) -> str:
         """As Spark, Delta, delta-rs and DuckDB read and write it."""
         return self.store.uri(self.key)
+
+    def of_uri(self, uri: str) -> Address:
+        """The address of what is in this folder, by its `uri`.
+
+        Raises:
+            ValueError: It is not in this folder.
+        """
+        start = f"{self.uri}/"
+        if not uri.startswith(start):
+            raise ValueError(f"{uri} is not in {self}")
+        return self / uri[len(start) :]
 
     @property
     def options(self) -> Mapping[str, str]:
@@ -116,6 +128,10 @@ class Address:
     def exists(self) -> bool:
         """As `Store.exists`."""
         return self.store.exists(self.key)
+
+    def exclusive(self) -> AbstractContextManager[bool]:
+        """As `Store.exclusive`."""
+        return self.store.exclusive(self.key)
 
     def at(self, entry: Entry) -> Address:
         """The address of what was listed."""

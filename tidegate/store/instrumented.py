@@ -6,6 +6,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, TypeVar
@@ -65,6 +66,10 @@ class InstrumentedStore(Store):
     def options(self) -> Mapping[str, str]:
         """Those of the other store."""
         return self.store.options
+
+    def exclusive(self, key: str) -> AbstractContextManager[bool]:
+        """That of the other store."""
+        return self.store.exclusive(key)
 
     def read(self, key: str) -> Content:
         """A request."""

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from tidegate.errors.classification import accessing
-from tidegate.store.store import Content, Entry, Store, below, checked, checked_move, conflict, missing
+from tidegate.store.store import Content, Entry, Kind, Status, Store, below, checked, checked_move, conflict, missing
 
 _LOCKS = ".locks"
 """The folder of the locks of keys that are updated by tag: one empty file each, which stays."""
@@ -124,7 +124,7 @@ class LocalStore(Store):
 
     def make_folder(self, key: str) -> None:
         """Makes it."""
-        _create_folder(self._file(key))
+        _create_folder(self.path(key))
 
     def move(self, source: str, target: str) -> None:
         """Renames."""
@@ -156,8 +156,16 @@ class LocalStore(Store):
         path = self.path(key)
         with _reading(path):
             status = path.stat()
-        is_folder = stat.S_ISDIR(status.st_mode)
-        return Entry(key, is_folder, lambda: (0 if is_folder else status.st_size, status.st_mtime_ns))
+        is_folder, is_file = stat.S_ISDIR(status.st_mode), stat.S_ISREG(status.st_mode)
+        return Entry(key, _kind(is_folder, is_file), lambda: _status(status))
+
+    @contextlib.contextmanager
+    def exclusive(self, key: str) -> Iterator[bool]:
+        """Tries to lock the file, which ends with the process."""
+        path = self._file(key)
+        _create_folder(path.parent)
+        with accessing(path, "lock"), path.open("w") as lock:
+            yield _lock(lock.fileno())
 
     def _file(self, key: str) -> Path:
         return self.root / checked(key)
@@ -233,11 +241,25 @@ def _reading(path: Path) -> Iterator[None]:
 
 
 def _entry(key: str, listed: os.DirEntry[str]) -> Entry:
-    is_folder = listed.is_dir()
-
-    def status() -> tuple[int, int]:
+    def status() -> Status:
         with accessing(listed.path, "read"):
-            known = listed.stat()
-        return 0 if is_folder else known.st_size, known.st_mtime_ns
+            return _status(listed.stat())
 
-    return Entry(key, is_folder, status)
+    try:
+        kind = _kind(listed.is_dir(), listed.is_file())
+    except OSError as error:
+        # A link that leads to itself.
+        if error.errno != errno.ELOOP:
+            raise
+        kind = "other"
+    return Entry(key, kind, status)
+
+
+def _kind(is_folder: bool, is_file: bool) -> Kind:
+    return "folder" if is_folder else "content" if is_file else "other"
+
+
+def _status(known: os.stat_result) -> Status:
+    """Of what the system says. A file that was written again has another inode, or at least another time of change."""
+    size = 0 if stat.S_ISDIR(known.st_mode) else known.st_size
+    return Status(size, known.st_mtime_ns, (known.st_ino, known.st_size, known.st_mtime_ns, known.st_ctime_ns))

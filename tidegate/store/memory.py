@@ -4,19 +4,27 @@ from __future__ import annotations
 
 import errno
 import io
+import itertools
 import os
 import threading
 import time
-from typing import BinaryIO
+from typing import BinaryIO, NamedTuple
 
-from tidegate.store.store import Content, Entry, Store, below, checked, checked_move, conflict, missing
+from tidegate.store.store import Content, Entry, Status, Store, below, checked, checked_move, conflict, missing
+
+
+class _Stored(NamedTuple):
+    data: bytes
+    modified_ns: int
+    revision: int
 
 
 class MemoryStore(Store):
     """Keys are in a dictionary, which threads may share. What a local store refuses is refused with the same errors."""
 
     def __init__(self) -> None:
-        self._keys: dict[str, tuple[bytes, int]] = {}
+        self._keys: dict[str, _Stored] = {}
+        self._revisions = itertools.count()
         self._lock = threading.RLock()
 
     def uri(self, key: str) -> str:
@@ -35,20 +43,21 @@ class MemoryStore(Store):
         """Sets the key."""
         with self._lock:
             self._expect_file(key)
-            self._keys[checked(key)] = bytes(data), time.time_ns()
+            self._keys[checked(key)] = self._stored(data)
 
     def put_if(self, key: str, data: bytes, tag: str | None) -> None:
         """Compares and sets the key under a lock."""
         with self._lock:
             before = self._keys.get(checked(key))
-            if tag != (None if before is None else Content(before[0]).tag) or (tag is None and self._is_folder(key)):
+            if tag != (None if before is None else Content(before.data).tag) or (tag is None and self._is_folder(key)):
                 raise conflict(self.uri(key), tag)
             self.put(key, data)
 
     def append(self, key: str, line: bytes) -> None:
         """Sets the key."""
         with self._lock:
-            self.put(key, self._keys.get(key, (b"", 0))[0] + line)
+            before = self._keys.get(key)
+            self.put(key, (b"" if before is None else before.data) + line)
 
     def delete(self, key: str) -> None:
         """Forgets the key."""
@@ -66,8 +75,8 @@ class MemoryStore(Store):
     def make_folder(self, key: str) -> None:
         """Sets a key that is not listed."""
         with self._lock:
-            self._expect_folder(checked(key))
-            self._keys.setdefault(f"{key}/", (b"", time.time_ns()))
+            self._expect_folder(checked(key, of_folder=True))
+            self._keys.setdefault(f"{key}/", self._stored(b""))
 
     def move(self, source: str, target: str) -> None:
         """Renames the keys at once."""
@@ -93,17 +102,21 @@ class MemoryStore(Store):
         """Looks the key up."""
         with self._lock:
             if checked(key, of_folder=True) in self._keys:
-                data, at = self._keys[key]
-                return Entry(key, False, lambda: (len(data), at))
-            if self._is_folder(key):
-                newest = max((self._keys[each][1] for each in self._below(key)), default=0)
-                return Entry(key, True, lambda: (0, newest))
+                stored = self._keys[key]
+                return Entry(key, "content", lambda: Status(len(stored.data), stored.modified_ns, stored.revision))
+            if of_folder := [self._keys[each] for each in self._below(key)]:
+                newest = max(each.modified_ns for each in of_folder)
+                revision = frozenset(each.revision for each in of_folder)
+                return Entry(key, "folder", lambda: Status(0, newest, revision))
         raise missing(self.uri(key))
+
+    def _stored(self, data: bytes) -> _Stored:
+        return _Stored(bytes(data), time.time_ns(), next(self._revisions))
 
     def _data(self, key: str) -> bytes:
         with self._lock:
             if checked(key) in self._keys:
-                return self._keys[key][0]
+                return self._keys[key].data
             if self._is_folder(key):
                 raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), self.uri(key))
         raise missing(self.uri(key))

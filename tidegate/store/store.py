@@ -6,11 +6,12 @@ import errno
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Literal, NamedTuple
 
 from tidegate.advice import OutsideAct
 from tidegate.errors import WriteConflictError
@@ -28,20 +29,38 @@ class Content:
         return hashlib.sha256(self.data).hexdigest()
 
 
+Kind = Literal["content", "folder", "other"]
+"""``folder``: has keys below it. ``other``: what only a local file system has: pipes, sockets, devices, and links to nothing."""
+
+
+class Status(NamedTuple):
+    """Of a key or a folder."""
+
+    size: int
+    """In bytes; 0 of a folder."""
+    modified_ns: int
+    revision: Hashable
+
+
 class Entry:
     """A key, or a folder of keys.
 
     Args:
         key: The key, or the folder's.
-        is_folder: Whether there are keys below it. Such an entry has the size 0.
-        status: Its size in bytes, and when it was written in nanoseconds since 1970. It is called when one of them is asked for: a local
-            store asks the system then, which raises FileNotFoundError if the key is gone by that time.
+        kind: What it is; see `Kind`.
+        status: Called when something of its status is asked for: a local store asks the system then, which raises FileNotFoundError if
+            the key is gone by that time.
     """
 
-    def __init__(self, key: str, is_folder: bool, status: Callable[[], tuple[int, int]]) -> None:
+    def __init__(self, key: str, kind: Kind, status: Callable[[], Status]) -> None:
         self.key = key
-        self.is_folder = is_folder
+        self.kind = kind
         self._status = status
+
+    @property
+    def is_folder(self) -> bool:
+        """Whether there are keys below it."""
+        return self.kind == "folder"
 
     @property
     def name(self) -> str:
@@ -51,15 +70,20 @@ class Entry:
     @property
     def size(self) -> int:
         """In bytes."""
-        return self._status()[0]
+        return self._status().size
 
     @property
     def modified_ns(self) -> int:
         """When it was written, in nanoseconds since 1970, by the clock of who stores it. It is shown, and decides nothing."""
-        return self._status()[1]
+        return self._status().modified_ns
+
+    @property
+    def revision(self) -> Hashable:
+        """Differs from that of each other content that the key has had. What was made of a content may be kept under it."""
+        return self._status().revision
 
     def __repr__(self) -> str:
-        return f"Entry({self.key!r}{', is_folder=True' if self.is_folder else ''})"
+        return f"Entry({self.key!r}, {self.kind!r})"
 
 
 class Store(ABC):
@@ -165,6 +189,14 @@ class Store(ABC):
             TypeError: The store has none.
         """
         raise TypeError(f"{self.uri(key)} is not in the local file system")
+
+    def exclusive(self, key: str) -> AbstractContextManager[bool]:
+        """Whether no other process is inside a context of this key; without waiting. A store that cannot tell never says so.
+
+        A local store locks the file of the key, which it creates.
+        """
+        del key
+        return nullcontext(False)
 
     @property
     def options(self) -> Mapping[str, str]:

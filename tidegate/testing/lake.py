@@ -21,6 +21,8 @@ from tidegate.testing.session import session
 if TYPE_CHECKING:
     import pyarrow
 
+    from tidegate.store import Address
+
 
 @dataclass(frozen=True)
 class Lake:
@@ -108,7 +110,7 @@ class Lake:
             raise AssertionError(f"batches with two ledger lines: {sorted(repeated)}")
 
 
-def read(path: Path) -> pyarrow.Table:
+def read(path: Path | Address) -> pyarrow.Table:
     """A Delta table.
 
     Raises:

@@ -133,7 +133,7 @@ def _context(pipeline: str, flow: str, *, gated: bool = False) -> Iterator[FlowC
         writer = dataclasses.replace(resolved.writer, source=records.readable(resolved.landing))
         resolved = dataclasses.replace(resolved, writer=writer)
     with tempfile.TemporaryDirectory(prefix="tidegate-testing-") as folder:
-        layout = Layout(Path(folder), environment.landing)
+        layout = Layout.local(Path(folder), environment.landing)
         report = FlowReport(flow=flow, target=resolved.flow.target.name, checkpoint_version=1, refresh=0)
         context = FlowContext(
             stores=Stores(spark=session(), layout=layout, kafka=""),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate import dates, identity
@@ -12,6 +11,7 @@ from tidegate.errors.classification import raise_machine
 from tidegate.ops import query, store
 from tidegate.place import PipelinePlace
 from tidegate.probes import delta, delta_log, delta_table
+from tidegate.store import Address
 from tidegate.trace import feed
 
 if TYPE_CHECKING:
@@ -85,11 +85,11 @@ class Ledger:
             for line in self._read(PipelinePlace(layout, pipeline).ops("verdicts"), _VERDICT)
         }
 
-    def served(self, path: Path, first: int, last: int) -> list[tuple[int, int]]:
+    def served(self, address: Address, first: int, last: int) -> list[tuple[int, int]]:
         """`delta.served_ranges` of the flow's table, which opens the log of each version, once."""
         key = (first, last)
         if key not in self._served:
-            self._served[key] = delta.served_ranges(path, first, last)
+            self._served[key] = delta.served_ranges(address, first, last)
         return self._served[key]
 
     def batch(self, app_id: str, batch_id: int, kind: str | None = None) -> Batch | None:
@@ -129,13 +129,13 @@ class Ledger:
         earlier = [number for number in numbers if number <= batch_id]
         return self.batch(app_id, max(earlier)) if earlier else None
 
-    def _read(self, path: Path, names: Sequence[str]) -> list[dict[str, Any]]:
-        ordering = store.ordering(path)
+    def _read(self, address: Address, names: Sequence[str]) -> list[dict[str, Any]]:
+        ordering = store.ordering(address)
         sql = f"FROM delta_table ORDER BY {store.oldest_first(ordering)}"
-        return query.query(path, ("flow", *names, *ordering), sql, where=f"flow = '{self._flow}'")
+        return query.query(address, ("flow", *names, *ordering), sql, where=f"flow = '{self._flow}'")
 
 
-def history(path: Path, where: str, columns: Sequence[str], ledger: Ledger, *, since: int = 0) -> History:
+def history(address: Address, where: str, columns: Sequence[str], ledger: Ledger, *, since: int = 0) -> History:
     """The changes of the rows that match a condition.
 
     Args:
@@ -145,22 +145,22 @@ def history(path: Path, where: str, columns: Sequence[str], ledger: Ledger, *, s
         ledger: That of the flow that writes the table.
         since: The first version.
     """
-    table = delta_table.find(path)
+    table = delta_table.find(address)
     if table is None:
         return History(changes=(), complete=True)
     wanted = [name for name in columns if name in query.column_names(table)]
-    ranges = ledger.served(path, since, table.version())
+    ranges = ledger.served(address, since, table.version())
     complete = ranges == [(since, table.version())]
     changes: list[Change] = []
     for first, last in ranges:
-        for rows in _feeds(path, first, last, wanted, where):
+        for rows in _feeds(address, first, last, wanted, where):
             complete = complete and rows is not None
-            changes += [_change(path, row, wanted, ledger) for row in rows or ()]
+            changes += [_change(address, row, wanted, ledger) for row in rows or ()]
     return History(changes=tuple(changes), complete=complete)
 
 
 def _feeds(
-    path: Path, first: int, last: int, columns: Sequence[str], where: str
+    address: Address, first: int, last: int, columns: Sequence[str], where: str
 ) -> Iterator[list[dict[str, Any]] | None]:
     """The changes of some versions, oldest first; None for one that cannot be read.
 
@@ -170,19 +170,19 @@ def _feeds(
     from deltalake.exceptions import DeltaError
 
     try:
-        yield feed.rows(path, first, last, columns, where)
+        yield feed.rows(address, first, last, columns, where)
     except (DeltaError, duckdb.Error) as error:
         raise_machine(error)
         if first == last:
             yield None
             return
         middle = (first + last) // 2
-        yield from _feeds(path, first, middle, columns, where)
-        yield from _feeds(path, middle + 1, last, columns, where)
+        yield from _feeds(address, first, middle, columns, where)
+        yield from _feeds(address, middle + 1, last, columns, where)
 
 
-def _change(path: Path, row: dict[str, Any], columns: Sequence[str], ledger: Ledger) -> Change:
-    info = delta_log.commit_info(path, row["_commit_version"]) or {}
+def _change(address: Address, row: dict[str, Any], columns: Sequence[str], ledger: Ledger) -> Change:
+    info = delta_log.commit_info(address, row["_commit_version"]) or {}
     metadata = delta.user_metadata(info)
     batch = staged = None
     if "app_id" in metadata:

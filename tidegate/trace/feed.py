@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.ops import query
 from tidegate.probes import delta_log, delta_table
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -27,11 +28,11 @@ _OF_FILE = {"add": "insert", "remove": "delete", "cdc": None}
 _MAPPING = "delta.columnMapping"
 
 
-def rows(path: Path, first: int, last: int, columns: Sequence[str], where: str) -> list[dict[str, Any]]:
+def rows(address: Address, first: int, last: int, columns: Sequence[str], where: str) -> list[dict[str, Any]]:
     """The changes of some versions, oldest first, as `columns`, ``_change_type`` and ``_commit_version``.
 
     Args:
-        path: A Delta table; its log and the files of these versions exist.
+        address: A Delta table; its log and the files of these versions exist.
         columns: Columns that the newest version has.
         where: SQL of delta-rs.
 
@@ -41,16 +42,16 @@ def rows(path: Path, first: int, last: int, columns: Sequence[str], where: str) 
     names = ", ".join(
         [*map(query.quoted, columns), f"coalesce(_change_type, {_KIND}) AS _change_type", "_commit_version"]
     )
-    with _table(path, first, last) as table, query.connect() as connection:
+    with _table(address, first, last) as table, query.connect() as connection:
         batches = delta_table.query_builder().register("feed", table).execute(f"SELECT {names} FROM feed WHERE {where}")
         connection.register("feed", batches)
         return query.rows_of(connection.execute("FROM feed ORDER BY _commit_version, _change_type DESC"))
 
 
 @contextmanager
-def _table(path: Path, first: int, last: int) -> Iterator[DeltaTable]:
+def _table(address: Address, first: int, last: int) -> Iterator[DeltaTable]:
     """A temporary table of the files of the feed, which it reaches by symbolic links."""
-    newest = delta_table.open_table(path)
+    newest = delta_table.open_table(address)
     metadata, schema = newest.metadata(), json.loads(newest.schema().to_json())
     schema["fields"] += [_field(name, kind) for name, kind in _ADDED.items()]
     table = {
@@ -60,24 +61,23 @@ def _table(path: Path, first: int, last: int) -> Iterator[DeltaTable]:
         "partitionColumns": [*metadata.partition_columns, _KIND, "_commit_version"],
         "configuration": {name: value for name, value in metadata.configuration.items() if name.startswith(_MAPPING)},
     }
-    files = [file for version in range(first, last + 1) for file in _files(path, version)]
+    files = [file for version in range(first, last + 1) for file in _files(address, version)]
     # Versions with which a table may have mapped columns.
     actions = [{"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}, {"metaData": table}, *files]
     with TemporaryDirectory(prefix="tidegate-feed-") as folder:
         # One link for each version: the log of a table has a path once, and a file may be added and removed, and put back by RESTORE.
         for version in range(first, last + 1):
-            (Path(folder) / str(version)).symlink_to(path.resolve(), target_is_directory=True)
-        entry = delta_log.entry(Path(folder), 0)
-        entry.parent.mkdir()
-        entry.write_text("".join(f"{json.dumps(action)}\n" for action in actions), encoding="utf-8")
-        yield delta_table.open_table(Path(folder))
+            (Path(folder) / str(version)).symlink_to(Path(address).resolve(), target_is_directory=True)
+        links = Address.local(Path(folder))
+        delta_log.entry(links, 0).put("".join(f"{json.dumps(action)}\n" for action in actions).encode())
+        yield delta_table.open_table(links)
 
 
-def _files(path: Path, version: int) -> Iterator[dict[str, Any]]:
+def _files(address: Address, version: int) -> Iterator[dict[str, Any]]:
     """The files with the changes of a version, as actions that add them: change files if there are any, as in Delta's ``CDCReader``."""
     from deltalake.exceptions import DeltaError
 
-    actions = delta_log.actions(path, version) or ()
+    actions = delta_log.actions(address, version) or ()
     changes = [action for action in actions if action[0] == "cdc"]
     data = [(kind, file) for kind, file in actions if kind in ("add", "remove") and file.get("dataChange", True)]
     for kind, file in changes or data:

@@ -58,7 +58,7 @@ class Record:
             return None
         path = Path(file)
         # As bronze names it: absolute, without resolving links. A relative one is of this folder, or of the landing zone.
-        chosen = path if path.is_absolute() or path.exists() else layout.landing_root / path
+        chosen = path if path.is_absolute() or path.exists() else Path(layout.landing_root) / path
         return cls(path=Path(os.path.abspath(chosen)), line=line)  # noqa: PTH100  # resolves "..", and no links
 
     def describe(self) -> str:
@@ -93,7 +93,7 @@ def _reads(lineage: Lineage, flow: ResolvedFlow, record: Record) -> bool:
     return (
         isinstance(source, FileSource)
         and record.path is not None
-        and lineage.layout.landing(source.path) in record.path.parents
+        and str(record.path).startswith(f"{lineage.layout.landing(source.path)}/")
     )
 
 

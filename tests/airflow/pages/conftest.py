@@ -92,7 +92,7 @@ def sample_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake with several weeks of batches."""
     folder = tmp_path_factory.mktemp("sample-lake")
     environment = variables(folder)
-    lake = Lake(Layout(Path(environment["TIDEGATE_LAKE"]), Path(environment["TIDEGATE_LANDING"])))
+    lake = Lake(Layout.local(Path(environment["TIDEGATE_LAKE"]), Path(environment["TIDEGATE_LANDING"])))
     lake.layout.open()
     fill(lake)
     return lake
@@ -101,8 +101,8 @@ def sample_lake(tmp_path_factory: pytest.TempPathFactory) -> Lake:
 @pytest.fixture(scope="session")
 def server(home_with_dags: Path, sample_lake: Lake) -> Iterator[str]:
     """The URL of a real API server on the sample lake."""
-    folder = sample_lake.layout.lake.parent
-    environment = {"TIDEGATE_LAKE": str(sample_lake.layout.lake), "TIDEGATE_LANDING": str(folder / "landing")}
+    folder = Path(sample_lake.layout.root).parent
+    environment = {"TIDEGATE_LAKE": str(Path(sample_lake.layout.root)), "TIDEGATE_LANDING": str(folder / "landing")}
     environment |= {"TIDEGATE_SPARK_HISTORY": "http://127.0.0.1:18080"}
     with serving(home_with_dags, environment | {"TIDEGATE_KAFKA": "127.0.0.1:9", "TIDEGATE_PROJECT": ""}) as address:
         yield address

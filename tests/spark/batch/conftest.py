@@ -33,7 +33,7 @@ def table_of_orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactor
     """The target of `latest` with six orders of ``at`` 5 and version 3, and one of ``at`` 6."""
     context = flow_context(spark, tmp_path_factory.mktemp("existing"), LATEST)
     write(context, split(context, *((number, 5, number * 10, "insert", 3) for number in range(1, 7)), (9, 6, 90)))
-    return context.target
+    return Path(context.target)
 
 
 @pytest.fixture

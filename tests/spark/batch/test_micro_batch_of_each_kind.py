@@ -65,9 +65,9 @@ def test_a_micro_batch_of_messages_stores_them_raw(latest: Callable[..., FlowCon
 def test_a_micro_batch_of_files_reads_the_files_that_the_stream_listed(latest: Callable[..., FlowContext]) -> None:
     context = latest(flow=BRONZE)
     file = context.layout.landing("orders") / "a.json"
-    file.parent.mkdir(parents=True)
-    file.write_text('{"id": 1}\n{"id": 2}\n')
-    list_files(context, 0, file)
+    file.parent.make_folder()
+    file.put(b'{"id": 1}\n{"id": 2}\n')
+    list_files(context, 0, Path(file))
 
     micro_batch.process(context, context.spark.range(0), 0)
 

@@ -50,9 +50,9 @@ def flow(spark: SparkSession, tmp_path: Path) -> Callable[..., FlowContext]:
 
 def land(context: FlowContext, name: str, content: str) -> Path:
     path = context.layout.landing("orders") / name
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(content)
-    return path
+    path.parent.make_folder()
+    path.put(content.encode())
+    return Path(path)
 
 
 def modified(path: Path) -> int:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fault_points import fault
+from tests.slices import of_week
 from tests.spark.flow_context import SILVER, flow_context, plan_batch, table, write_table
 from tidegate import json_codec
 from tidegate.checkpoints import snapshots
@@ -267,7 +268,8 @@ def after(rows: dict[int, int], snapshot: Sequence[Record]) -> tuple[dict[int, i
 
 
 @pytest.mark.parametrize(
-    ("seed", "events"), [(623, 3), *[pytest.param(seed, 12, marks=pytest.mark.nightly) for seed in range(2, 6)]]
+    ("seed", "events"),
+    [(623, 3), *[pytest.param(seed, 12, marks=pytest.mark.nightly) for seed in of_week(range(2, 10), 1)]],
 )
 def test_the_table_is_what_plain_python_makes_of_the_snapshots_whatever_step_crashes(
     compared: Snapshots, seed: int, events: int

@@ -15,6 +15,7 @@ from tidegate.spark.batch.split import Decision, Split, changed_rows, check_bala
 from tidegate.spark.lake import writes
 from tidegate.spark.lake.tables import Commit
 from tidegate.spark.lake.writes import Transaction
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,7 +30,9 @@ def latest(spark: SparkSession, tmp_path: Path) -> FlowContext:
 
 def write(context: FlowContext, path: Path, batch_id: int, app_id: str | None = None) -> None:
     rows = context.spark.createDataFrame([(batch_id,)], "id int").coalesce(1)
-    writes.append(rows, path, Transaction(app_id=app_id or context.app_id, batch_id=batch_id, prepared={}))
+    writes.append(
+        rows, Address.local(path), Transaction(app_id=app_id or context.app_id, batch_id=batch_id, prepared={})
+    )
 
 
 @pytest.mark.jvm
@@ -37,19 +40,19 @@ def test_the_decision_is_read_from_both_tables(latest: FlowContext) -> None:
     nothing, split = Decision(quarantined=False, written=False), Decision(quarantined=True, written=False)
 
     assert decide(latest, 0) == nothing, "there are no tables"
-    write(latest, latest.quarantine, 0)
+    write(latest, Path(latest.quarantine), 0)
     assert decide(latest, 0) == split
-    write(latest, latest.target, 0)
+    write(latest, Path(latest.target), 0)
     assert decide(latest, 0) == Decision(quarantined=True, written=True)
     assert decide(latest, 1) == nothing, "they have the batch before"
-    write(latest, latest.target, 1)
+    write(latest, Path(latest.target), 1)
     assert decide(latest, 1) == Decision(quarantined=False, written=True)
 
 
 @pytest.mark.jvm
 def test_batches_of_another_checkpoint_are_ignored(latest: FlowContext) -> None:
     for path in (latest.quarantine, latest.target):
-        write(latest, path, 3, "orders/latest/v0/0")
+        write(latest, Path(path), 3, "orders/latest/v0/0")
 
     assert decide(latest, 3) == Decision(quarantined=False, written=False)
     assert decide(latest, 0) == Decision(quarantined=False, written=False)
@@ -60,7 +63,7 @@ def test_batches_of_another_checkpoint_are_ignored(latest: FlowContext) -> None:
 def test_a_table_with_a_later_batch_than_the_checkpoint_is_an_error_that_names_the_table(
     latest: FlowContext, ahead: str
 ) -> None:
-    write(latest, latest.target if ahead == "target" else latest.quarantine, 4)
+    write(latest, Path(latest.target if ahead == "target" else latest.quarantine), 4)
 
     with pytest.raises(
         CheckpointCorruptError, match=rf"its {ahead} has batch 4 .* tidegate recover silver\.latest"

@@ -20,7 +20,7 @@ BOTH = (TABLE, CHECKPOINT)
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path / "lake", tmp_path / "landing")
+    return Layout.local(tmp_path / "lake", tmp_path / "landing")
 
 
 def holders(layout: Layout) -> list[str | None]:

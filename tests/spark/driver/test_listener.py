@@ -53,7 +53,7 @@ def test_every_batch_of_every_flow_has_one_line(spark: Any, tmp_path: Path) -> N
     assert silver["processed_rows_per_second"] > 0
     assert second["start_offset"] == first["end_offset"] == '{"logOffset": 0}'
     # Lines are written at the end of a flow: one commit per flow.
-    assert len(list((path / "_delta_log").glob("*.json"))) == 2
+    assert len(list(Path(path / "_delta_log").glob("*.json"))) == 2
 
 
 @pytest.mark.jvm
@@ -62,8 +62,8 @@ def test_a_flow_succeeds_if_its_metrics_cannot_be_written(
 ) -> None:
     bronze = two_files_one_at_a_time(spark, tmp_path)
     path = PipelinePlace(bronze.layout, "orders").ops("progress")
-    path.parent.mkdir(parents=True)
-    path.write_text("a file where a table should be")
+    path.parent.make_folder()
+    path.put(b"a file where a table should be")
     run_flow(bronze)
     assert sum(line.written for line in bronze.report.batches) == 4
     assert "bronze: metrics of its batches were not recorded: " in caplog.text

@@ -11,6 +11,7 @@ import os
 import random
 import warnings
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -205,14 +206,14 @@ def rows(spark: SparkSession) -> DataFrame:
 @pytest.fixture(scope="module")
 def lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Layout:
     """A lake with the table that the rules reference."""
-    layout = Layout(tmp_path_factory.mktemp("lake"), tmp_path_factory.mktemp("landing"))
+    layout = Layout.local(tmp_path_factory.mktemp("lake"), tmp_path_factory.mktemp("landing"))
     codes = spark.createDataFrame([("AA", 1), ("X", None), (None, 2), ("", 3)], "code string, number int")
     codes.write.format("delta").save(str(layout.table("silver.codes")))
     return layout
 
 
 def gate_for(lake: Layout, cases: list[Case]) -> SuiteGate:
-    path = lake.lake / "suite.json"
+    path = Path(lake.root) / "suite.json"
     plain = [case.plain(number) for number, case in enumerate(cases)]
     path.write_text(json.dumps({"name": "contract", "expectations": plain}))
     return SuiteGate(load_suite(path, "x/contract"), "code", LakeContext(lake, "x", "silver"))

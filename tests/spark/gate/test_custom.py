@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.jvm
 
 AIRPORT = {"column": "origin", "table": "silver.airports", "table_column": "code"}
-REF = Place(Layout(Path("lake"), Path("landing")), "flights", "silver", 1, 0)
+REF = Place(Layout.local(Path("lake"), Path("landing")), "flights", "silver", 1, 0)
 
 
 def rule(kind: str, severity: str = "critical", **kwargs: Any) -> dict[str, Any]:
@@ -32,7 +32,7 @@ def rule(kind: str, severity: str = "critical", **kwargs: Any) -> dict[str, Any]
 
 
 def gate_of(layout: Layout, *expectations: dict[str, Any]) -> SuiteGate:
-    path = layout.lake / "silver.json"
+    path = Path(layout.root) / "silver.json"
     path.write_text(json.dumps({"name": "flights/silver", "expectations": list(expectations)}))
     return SuiteGate(load_suite(path, "flights/silver"), "code", LakeContext(layout, "flights", "silver"))
 
@@ -47,7 +47,7 @@ def judged(gate: SuiteGate, rows: DataFrame, batch_id: int = 0) -> tuple[Verdict
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path, tmp_path / "landing")
+    return Layout.local(tmp_path, tmp_path / "landing")
 
 
 @pytest.fixture
@@ -56,7 +56,7 @@ def airports(spark: SparkSession, layout: Layout) -> Path:
     path = layout.table("silver.airports")
     rows = [("JFK", False), ("LGA", False), ("XXX", True), (None, False)]
     spark.createDataFrame(rows, "code string, _deleted boolean").write.format("delta").save(str(path))
-    return path
+    return Path(path)
 
 
 def test_rows_with_an_unknown_reference_are_flagged_and_nulls_are_not(

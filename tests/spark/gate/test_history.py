@@ -58,7 +58,7 @@ def observed(layout: Layout, batch_id: int | None = None, app_id: str = OWN) -> 
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:
-    return Layout(tmp_path, tmp_path / "landing")
+    return Layout.local(tmp_path, tmp_path / "landing")
 
 
 def test_without_verdicts_there_is_no_history(layout: Layout) -> None:

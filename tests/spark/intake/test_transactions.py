@@ -74,7 +74,7 @@ def test_aborted_messages_are_read_only_with_read_uncommitted(
     assert sorted(values) == read
     environment = Environment.read(
         {
-            "TIDEGATE_LAKE": str(context.layout.lake),
+            "TIDEGATE_LAKE": str(Path(context.layout.root)),
             "TIDEGATE_LANDING": str(context.layout.landing_root),
             "TIDEGATE_KAFKA": broker.bootstrap,
         }

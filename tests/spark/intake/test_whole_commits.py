@@ -99,7 +99,7 @@ def test_rows_are_late_by_whole_batches_of_bronze_in_whatever_batches_the_flow_r
     assert (late(context), written(context)) == ([21], [*range(6), *range(10, 21)]), "21 is at -15, the watermark -10"
     assert [batch.read for batch in context.report.batches] == [6, 12], "whole batches of bronze"
     assert progress.planned_batch(context.checkpoint, 0).delta.index == 0, "although Delta has cut the second"
-    assert len(list(context.target.glob("*.parquet"))) == 2, "each commit of the flow has one file"
+    assert len(list(Path(context.target).glob("*.parquet"))) == 2, "each commit of the flow has one file"
 
 
 @pytest.mark.nightly

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fault_points import fault
+from tests.slices import of_week
 from tests.spark.kinds.large_state import BOUND_MB, CARDS
 from tests.spark.kinds.payments import DECISIONS, FIRSTS, TOTALS, WINDOWS, Payments, Row, sums, windows
 from tests.waiting import TIMEOUT_SECONDS, wait_until
@@ -74,7 +75,7 @@ def test_windows_close_once_in_increments_that_crash_between_state_table_and_com
 
 @pytest.mark.nightly
 @pytest.mark.parametrize("step", STEPS)
-@pytest.mark.parametrize("flow", [WINDOWS, TOTALS, DECISIONS], ids=lambda flow: flow.name)
+@pytest.mark.parametrize("flow", of_week([WINDOWS, TOTALS, DECISIONS], 1), ids=lambda flow: flow.name)
 def test_a_crash_at_any_step_changes_no_result(spark: SparkSession, tmp_path: Path, flow: Flow, step: str) -> None:
     commits: list[list[Row]] = [
         [("a", "c1", 1, 1), ("b", "c2", 2, 2)],

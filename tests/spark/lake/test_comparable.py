@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from itertools import product
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +12,7 @@ from pyspark.sql import types
 from tests.spark.flow_context import table
 from tests.spark.lake.test_writes import txn
 from tidegate.spark.lake import comparable, tables, writes
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -57,8 +57,8 @@ def test_variants_are_the_same_if_their_json_is(spark: SparkSession) -> None:
     assert same == {(one, other) for one, other in rows if value(one) == value(other)}
 
 
-def test_rows_with_a_map_are_written_and_put_back_only_where_they_differ(spark: SparkSession, tmp_path: Path) -> None:
-    path, columns = tmp_path / "table", "id int, m map<string, int>"
+def test_rows_with_a_map_are_written_and_put_back_only_where_they_differ(spark: SparkSession, folder: Address) -> None:
+    path, columns = folder / "table", "id int, m map<string, int>"
     first = [(1, {"a": 1, "b": 2}), (2, {"a": 1}), (3, None)]
     second = [(1, {"b": 2, "a": 1}), (2, {"a": 2}), (3, {})]
     writes.append(spark.createDataFrame(first, columns).coalesce(1), path, txn(0))

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.jvm
 
 
 def test_deletion_vectors_mapped_columns_and_partitions_are_read(spark: SparkSession, tmp_path: Path) -> None:
-    layout = Layout(tmp_path / "lake", tmp_path / "landing")
+    layout = Layout.local(tmp_path / "lake", tmp_path / "landing")
     path = f"delta.`{layout.table('silver.orders')}`"
     spark.sql(
         f"CREATE TABLE {path} (id BIGINT, name STRING, day DATE) USING delta PARTITIONED BY (day) TBLPROPERTIES "

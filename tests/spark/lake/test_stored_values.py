@@ -17,6 +17,7 @@ from tests.old_timestamps import INSTANTS
 from tidegate.ops import query
 from tidegate.probes import delta_table
 from tidegate.spark.intake import parse
+from tidegate.store import Address
 from tidegate.trace import conditions
 
 pytestmark = pytest.mark.jvm
@@ -60,7 +61,7 @@ def expected(column: str, comparison: str, text: str) -> list[int]:
     return [number for number, each in enumerate(padded[:-1]) if compare(each, padded[-1])]
 
 
-def ids_by_delta_rs(path: Path, column: str, comparison: str, text: str) -> list[int]:
+def ids_by_delta_rs(path: Address, column: str, comparison: str, text: str) -> list[int]:
     value: object = datetime.fromisoformat(text)
     if KINDS[column] == "DATE":
         value = datetime.fromisoformat(text).date()
@@ -68,7 +69,7 @@ def ids_by_delta_rs(path: Path, column: str, comparison: str, text: str) -> list
     return [row["id"] for row in query.query(path, ["id"], "SELECT id FROM delta_table ORDER BY id", where=where)]
 
 
-def as_texts(path: Path) -> list[tuple[str, ...]]:
+def as_texts(path: Address) -> list[tuple[str, ...]]:
     """The values by delta-rs."""
     sql = "SELECT sent::TIMESTAMP::VARCHAR, local::VARCHAR, nested['key'][1]::TIMESTAMP::VARCHAR, id FROM delta_table ORDER BY id, 1"
     return [tuple(row.values())[:3] for row in query.query(path, ["id", "sent", "local", "nested"], sql)]
@@ -76,12 +77,12 @@ def as_texts(path: Path) -> list[tuple[str, ...]]:
 
 @pytest.mark.parametrize("files", [1, len(TEXTS)])
 def test_the_edges_of_days_and_instants_are_the_same_for_three_readers(
-    spark: SparkSession, tmp_path: Path, files: int
+    spark: SparkSession, folder: Address, files: int
 ) -> None:
-    path = tmp_path / "edges"
+    path = folder / "edges"
     edges(spark).repartitionByRange(files, "id").write.format("delta").save(str(path))
 
-    parquet = sorted(map(str, path.glob("*.parquet")))
+    parquet = sorted(map(str, Path(path).glob("*.parquet")))
     assert len(parquet) == files
     stored = pq.ParquetFile(parquet[0]).schema
     assert {stored.column(number).physical_type for number in range(len(stored))} == {"INT32", "INT64", "BYTE_ARRAY"}
@@ -106,8 +107,8 @@ def test_the_edges_of_days_and_instants_are_the_same_for_three_readers(
                 assert ids == expected(column, "=", text), condition
 
 
-def test_files_of_another_session_are_read_merged_and_rewritten(spark: SparkSession, tmp_path: Path) -> None:
-    path = tmp_path / "edges"
+def test_files_of_another_session_are_read_merged_and_rewritten(spark: SparkSession, folder: Address) -> None:
+    path = folder / "edges"
     with other_session(spark):
         edges(spark).repartitionByRange(3, "id").write.format("delta").save(str(path))
     edges(spark).coalesce(1).write.format("delta").mode("append").save(str(path))
@@ -152,9 +153,9 @@ KEYS = {
 """Types of keys, and their values as texts that Spark casts."""
 
 
-def test_the_id_of_a_change_leads_to_its_key_and_back(spark: SparkSession, tmp_path: Path) -> None:
+def test_the_id_of_a_change_leads_to_its_key_and_back(spark: SparkSession, folder: Address) -> None:
     for kind, texts in KEYS.items():
-        path = tmp_path / kind
+        path = folder / kind
         changes = spark.createDataFrame([(text,) for text in texts], "text string").select(
             "text",
             F.col("text").cast(kind).alias("key"),

@@ -12,6 +12,7 @@ import pytest
 from tidegate.errors import LedgerImbalanceError
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.lake.writes import Transaction
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,20 +26,20 @@ def rows(spark: SparkSession, *ids: int) -> DataFrame:
     return spark.createDataFrame([(number,) for number in ids], "id int").coalesce(1)
 
 
-def append(spark: SparkSession, path: Path, batch_id: int, *ids: int, app_id: str = SILVER) -> tables.Commit:
+def append(spark: SparkSession, path: Address, batch_id: int, *ids: int, app_id: str = SILVER) -> tables.Commit:
     txn = Transaction(app_id=app_id, batch_id=batch_id, prepared={"read": len(ids)})
     return writes.append(rows(spark, *ids), path, txn)
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "table"
+def path(folder: Address) -> Address:
+    return folder / "table"
 
 
 @pytest.fixture(scope="module")
-def batches(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def batches(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Address:
     """A table with two batches of one checkpoint, and one batch of another checkpoint with the id of the first batch."""
-    path = tmp_path_factory.mktemp("lake") / "table"
+    path = Address.local(tmp_path_factory.mktemp("lake")) / "table"
     append(spark, path, 0, 1, 2)
     append(spark, path, 0, 3, app_id=OTHER)
     append(spark, path, 1, 4, 5, 6)
@@ -46,25 +47,25 @@ def batches(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Pa
 
 
 @pytest.fixture
-def written(batches: Path, path: Path) -> Path:
+def written(batches: Address, path: Address) -> Address:
     """A copy of `batches` that the test may change."""
     shutil.copytree(batches, path)
     return path
 
 
-def test_a_table_exists_if_it_has_a_commit(spark: SparkSession, path: Path) -> None:
+def test_a_table_exists_if_it_has_a_commit(spark: SparkSession, path: Address) -> None:
     assert not tables.exists(path)
-    (path / "_delta_log").mkdir(parents=True)
+    (path / "_delta_log").make_folder()
     assert not tables.exists(path), "the writer failed before its first commit"
     assert tables.transactions(spark, path) == {}
-    (path / "_delta_log").rmdir()
+    (path / "_delta_log").delete_folder()
 
     append(spark, path, 0, 1)
 
     assert tables.exists(path)
 
 
-def test_a_table_is_read_at_its_newest_and_at_an_older_version(spark: SparkSession, written: Path) -> None:
+def test_a_table_is_read_at_its_newest_and_at_an_older_version(spark: SparkSession, written: Address) -> None:
     def ids(frame: Any) -> list[int]:
         return sorted(row["id"] for row in frame.collect())
 
@@ -74,12 +75,12 @@ def test_a_table_is_read_at_its_newest_and_at_an_older_version(spark: SparkSessi
     assert tables.version(spark, written) == 2
 
 
-def test_transactions_are_the_last_batch_of_every_writer(spark: SparkSession, written: Path) -> None:
+def test_transactions_are_the_last_batch_of_every_writer(spark: SparkSession, written: Address) -> None:
     assert tables.transactions(spark, written) == {SILVER: 1, OTHER: 0}
 
 
 def test_transactions_are_read_from_the_log_if_the_newest_version_has_no_checksum(
-    spark: SparkSession, written: Path
+    spark: SparkSession, written: Address
 ) -> None:
     from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 
@@ -93,22 +94,25 @@ def test_transactions_are_read_from_the_log_if_the_newest_version_has_no_checksu
     assert tables.version(spark, written) == 3
 
 
-def test_a_damaged_checksum_is_as_none(spark: SparkSession, written: Path) -> None:
+def test_a_damaged_checksum_is_as_none(spark: SparkSession, written: Address) -> None:
     checksum = written / "_delta_log" / f"{2:020d}.crc"
-    checksum.write_bytes(checksum.read_bytes()[:50])
-    (written / "_delta_log" / f".{checksum.name}.crc").unlink(missing_ok=True)
+    checksum.put(checksum.read().data[:50])
+    (written / "_delta_log" / f".{checksum.name}.crc").delete()
     assert tables.transactions(spark, written) == {SILVER: 1, OTHER: 0}
 
 
-def test_the_commit_of_a_batch_is_found_by_transaction(spark: SparkSession, written: Path) -> None:
-    first, other = tables.find_commit(written, SILVER, 0, 2), tables.find_commit(written, OTHER, 0, 2)
+def test_the_commit_of_a_batch_is_found_by_transaction(spark: SparkSession, written: Address) -> None:
+    first, other = (
+        tables.find_commit(written, SILVER, 0, 2),
+        tables.find_commit(written, OTHER, 0, 2),
+    )
 
     assert (first.version, first.metadata["prepared"], first.metrics["numOutputRows"]) == (0, {"read": 2}, 2)
     assert (other.version, other.metadata["prepared"]) == (1, {"read": 1})
 
 
-def test_a_commit_that_is_missing_from_the_log_is_an_error(spark: SparkSession, written: Path) -> None:
-    (written / "_delta_log" / f"{0:020d}.json").unlink()
+def test_a_commit_that_is_missing_from_the_log_is_an_error(spark: SparkSession, written: Address) -> None:
+    (written / "_delta_log" / f"{0:020d}.json").delete()
 
     assert tables.find_commit(written, SILVER, 1, 2).version == 2
     with pytest.raises(LedgerImbalanceError, match="its log no longer has the commit"):
@@ -117,13 +121,13 @@ def test_a_commit_that_is_missing_from_the_log_is_an_error(spark: SparkSession, 
         tables.find_commit(written, SILVER, 9, 2)
 
 
-def test_commits_that_are_in_the_log_are_returned_oldest_first(spark: SparkSession, written: Path) -> None:
+def test_commits_that_are_in_the_log_are_returned_oldest_first(spark: SparkSession, written: Address) -> None:
     assert [commit.version for commit in tables.commits(written, 1, 2)] == [1, 2]
-    (written / "_delta_log" / f"{1:020d}.json").unlink()
+    (written / "_delta_log" / f"{1:020d}.json").delete()
     assert [commit.version for commit in tables.commits(written, 0, 5)] == [0, 2]
 
 
-def test_a_commit_of_another_writer_has_empty_metadata(spark: SparkSession, path: Path) -> None:
+def test_a_commit_of_another_writer_has_empty_metadata(spark: SparkSession, path: Address) -> None:
     rows(spark, 1).write.format("delta").option("userMetadata", "by hand").save(str(path))
 
     (commit,) = tables.commits(path, 0, 0)
@@ -133,11 +137,11 @@ def test_a_commit_of_another_writer_has_empty_metadata(spark: SparkSession, path
 
 
 def test_a_version_is_read_however_old_it_is_by_the_clock_while_its_files_are_there(
-    spark: SparkSession, path: Path
+    spark: SparkSession, path: Address
 ) -> None:
     for batch_id in range(2):
         append(spark, path, batch_id, batch_id)
-    for entry in (path / "_delta_log").iterdir():
+    for entry in Path(path / "_delta_log").iterdir():
         os.utime(entry, (0, 86_400))
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
 

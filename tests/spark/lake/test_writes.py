@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,6 +12,7 @@ from tests.spark.flow_context import table, write_table
 from tidegate.errors import DeclarationConflictError, LedgerImbalanceError, SpecError
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.lake.writes import Transaction
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -39,11 +39,11 @@ def frame(spark: SparkSession) -> Frame:
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "table"
+def path(folder: Address) -> Address:
+    return folder / "table"
 
 
-def values(path: Path, *columns: str) -> list[tuple[Any, ...]]:
+def values(path: Address, *columns: str) -> list[tuple[Any, ...]]:
     """The sorted rows of the table as tuples."""
     return sorted((tuple(row[name] for name in columns or ("id", "amount")) for row in table(path)), key=repr)
 
@@ -53,7 +53,7 @@ def settings_of(spark: SparkSession) -> list[str | None]:
     return [spark.conf.get(name, None) for name in (*names, "spark.databricks.delta.commitInfo.userMetadata")]
 
 
-def test_an_append_returns_its_commit_with_the_transaction(spark: SparkSession, frame: Frame, path: Path) -> None:
+def test_an_append_returns_its_commit_with_the_transaction(spark: SparkSession, frame: Frame, path: Address) -> None:
     first = writes.append(frame((1, 10, 0), (2, 20, 0)), path, txn(0))
     second = writes.append(frame((3, 30, 0)), path, txn(1))
 
@@ -81,7 +81,7 @@ ORDERS = "id int, amount int, _order int"
 
 @pytest.mark.parametrize("write", WRITES)
 def test_each_write_commits_the_transaction_and_the_prepared_line(
-    write: str, spark: SparkSession, frame: Frame, path: Path
+    write: str, spark: SparkSession, frame: Frame, path: Address
 ) -> None:
     write_table(path, ORDERS, (1, 10, 0))
 
@@ -97,7 +97,9 @@ def test_each_write_commits_the_transaction_and_the_prepared_line(
 
 
 @pytest.mark.parametrize("write", ["append", "upsert"])
-def test_a_rerun_of_a_batch_writes_nothing_and_returns_the_earlier_commit(write: str, frame: Frame, path: Path) -> None:
+def test_a_rerun_of_a_batch_writes_nothing_and_returns_the_earlier_commit(
+    write: str, frame: Frame, path: Address
+) -> None:
     write_table(path, ORDERS, (1, 10, 0))
     written = WRITES[write](frame((2, 20, 0)), path, txn(0))
 
@@ -106,7 +108,7 @@ def test_a_rerun_of_a_batch_writes_nothing_and_returns_the_earlier_commit(write:
     assert values(path) == [(1, 10), (2, 20)]
 
 
-def test_a_batch_older_than_the_table_is_an_error_and_not_skipped_silently(frame: Frame, path: Path) -> None:
+def test_a_batch_older_than_the_table_is_an_error_and_not_skipped_silently(frame: Frame, path: Address) -> None:
     writes.append(frame((1, 10, 0)), path, txn(5))
 
     with pytest.raises(LedgerImbalanceError, match=r"has batch 5 of orders/silver/v1/0 after batch 3"):
@@ -115,7 +117,7 @@ def test_a_batch_older_than_the_table_is_an_error_and_not_skipped_silently(frame
     assert values(path) == [(1, 10)]
 
 
-def test_a_failed_write_unsets_its_settings(spark: SparkSession, frame: Frame, path: Path) -> None:
+def test_a_failed_write_unsets_its_settings(spark: SparkSession, frame: Frame, path: Address) -> None:
     from pyspark.sql import functions as F
 
     write_table(path, ORDERS, (1, 10, 0))
@@ -132,7 +134,7 @@ def test_a_failed_write_unsets_its_settings(spark: SparkSession, frame: Frame, p
     assert values(path) == [(1, 10)]
 
 
-def test_append_upsert_and_replacing_groups_add_a_new_column_to_the_table(frame: Frame, path: Path) -> None:
+def test_append_upsert_and_replacing_groups_add_a_new_column_to_the_table(frame: Frame, path: Address) -> None:
     wide = "id int, amount int, _order int, note string"
     write_table(path, ORDERS, (1, 10, 0))
     writes.upsert(frame((2, 20, 0, "new"), columns=wide), path, ("id",), txn(1))
@@ -148,7 +150,7 @@ def test_append_upsert_and_replacing_groups_add_a_new_column_to_the_table(frame:
 
 
 @pytest.mark.parametrize("write", ["append", "upsert", "groups"])
-def test_rows_that_lack_a_column_or_change_its_type_are_refused(write: str, frame: Frame, path: Path) -> None:
+def test_rows_that_lack_a_column_or_change_its_type_are_refused(write: str, frame: Frame, path: Address) -> None:
     write_table(path, ORDERS, (1, 10, 0))
 
     with pytest.raises(
@@ -163,14 +165,14 @@ def test_rows_that_lack_a_column_or_change_its_type_are_refused(write: str, fram
     assert values(path) == [(1, 10)]
 
 
-def test_the_first_upsert_creates_the_table(spark: SparkSession, frame: Frame, path: Path) -> None:
+def test_the_first_upsert_creates_the_table(spark: SparkSession, frame: Frame, path: Address) -> None:
     writes.upsert(frame((1, 10, 0)), path, ("id",), txn(0))
 
     assert values(path) == [(1, 10)]
     assert tables.transactions(spark, path) == {APP: 0}
 
 
-def test_an_upsert_inserts_new_keys_and_updates_only_rows_with_a_lower_order(frame: Frame, path: Path) -> None:
+def test_an_upsert_inserts_new_keys_and_updates_only_rows_with_a_lower_order(frame: Frame, path: Address) -> None:
     columns = "a int, b int, amount int, _order int"
     write_table(path, columns, (1, 1, 10, 5), (1, 2, 20, 5), (1, 3, 30, 5), (1, 4, 40, 5))
     rows = frame((1, 1, 11, 6), (1, 2, 21, 5), (1, 3, 31, 4), (2, 1, 51, 1), columns=columns)
@@ -184,7 +186,7 @@ def test_an_upsert_inserts_new_keys_and_updates_only_rows_with_a_lower_order(fra
 GROUPS = "day int, total int, _op string"
 
 
-def test_groups_are_written_replaced_and_deleted_in_one_commit(frame: Frame, path: Path) -> None:
+def test_groups_are_written_replaced_and_deleted_in_one_commit(frame: Frame, path: Address) -> None:
     first = frame((1, 10, "upsert"), (2, 20, "upsert"), (None, 30, "upsert"), (9, None, "delete"), columns=GROUPS)
     writes.replace_groups(first, path, ("day",), txn(0))
     assert values(path, "day", "total") == [(1, 10), (2, 20), (None, 30)]
@@ -205,7 +207,7 @@ def test_groups_are_written_replaced_and_deleted_in_one_commit(frame: Frame, pat
     assert "_op" not in table(path)[0]
 
 
-def test_a_swap_makes_the_tables_equal_and_writes_only_rows_that_differ(frame: Frame, path: Path) -> None:
+def test_a_swap_makes_the_tables_equal_and_writes_only_rows_that_differ(frame: Frame, path: Address) -> None:
     write_table(path, ORDERS, (1, 10, 0), (2, 20, 0), (3, 30, 0), (4, None, 0), (None, 50, 0))
     staged = frame((1, 10, 9), (2, 21, 0), (4, None, 0), (None, 51, 0), (6, 60, 0))
 
@@ -219,7 +221,7 @@ def test_a_swap_makes_the_tables_equal_and_writes_only_rows_that_differ(frame: F
     )
 
 
-def test_a_swap_adds_a_column_and_updates_the_rows_that_have_a_value_in_it(frame: Frame, path: Path) -> None:
+def test_a_swap_adds_a_column_and_updates_the_rows_that_have_a_value_in_it(frame: Frame, path: Address) -> None:
     write_table(path, ORDERS, (1, 10, 0), (2, 20, 0))
     staged = frame((1, 10, 0, "x"), (2, 20, 0, None), columns="id int, amount int, _order int, note string")
 
@@ -230,7 +232,7 @@ def test_a_swap_adds_a_column_and_updates_the_rows_that_have_a_value_in_it(frame
 
 
 def test_a_swap_of_equal_tables_without_other_columns_commits_only_the_transaction(
-    spark: SparkSession, frame: Frame, path: Path
+    spark: SparkSession, frame: Frame, path: Address
 ) -> None:
     write_table(path, "id int", (1,), (2,))
 
@@ -240,7 +242,7 @@ def test_a_swap_of_equal_tables_without_other_columns_commits_only_the_transacti
     assert tables.transactions(spark, path)["orders/silver/v2/0"] == 0
 
 
-def test_replacing_a_table_replaces_rows_and_schema(spark: SparkSession, frame: Frame, path: Path) -> None:
+def test_replacing_a_table_replaces_rows_and_schema(spark: SparkSession, frame: Frame, path: Address) -> None:
     write_table(path, ORDERS, (1, 10, 0))
 
     commit = writes.replace_table(
@@ -252,7 +254,7 @@ def test_replacing_a_table_replaces_rows_and_schema(spark: SparkSession, frame: 
     assert tables.transactions(spark, path)["orders/silver/v2/0"] == 0
 
 
-def test_the_first_update_whose_condition_is_true_applies_in_a_merge(frame: Frame, path: Path) -> None:
+def test_the_first_update_whose_condition_is_true_applies_in_a_merge(frame: Frame, path: Address) -> None:
     from pyspark.sql import functions as F
 
     write_table(path, ORDERS, (1, 10, 0), (2, 20, 0))
@@ -291,7 +293,7 @@ LOCAL = datetime(9999, 12, 31, 23, 59, 59, 999_999)  # noqa: DTZ001  # a time wi
     ],
 )
 def test_a_new_column_may_need_a_feature_that_the_table_does_not_have(
-    write: str, kind: str, spark: SparkSession, frame: Frame, path: Path
+    write: str, kind: str, spark: SparkSession, frame: Frame, path: Address
 ) -> None:
     import duckdb
     from deltalake import DeltaTable
@@ -324,7 +326,7 @@ def test_a_new_column_may_need_a_feature_that_the_table_does_not_have(
     ],
 )
 def test_a_type_that_no_table_can_have_is_refused_by_the_name_of_its_column(
-    expression: str, frame: Frame, path: Path
+    expression: str, frame: Frame, path: Address
 ) -> None:
     rows = frame((1, 10, 0)).selectExpr("*", f"{expression} AS wrong")
 
@@ -333,7 +335,7 @@ def test_a_type_that_no_table_can_have_is_refused_by_the_name_of_its_column(
     assert not path.exists()
 
 
-def test_all_other_types_are_stored(spark: SparkSession, frame: Frame, path: Path) -> None:
+def test_all_other_types_are_stored(spark: SparkSession, frame: Frame, path: Address) -> None:
     write_table(path, ORDERS, (1, 10, 0))
     columns = {
         "t": "CAST(1 AS tinyint)", "d": "CAST(1.5 AS decimal(38, 18))", "f": "CAST(1 AS float)", "b": "true", "y": "X'00'",
@@ -342,7 +344,9 @@ def test_all_other_types_are_stored(spark: SparkSession, frame: Frame, path: Pat
     }  # fmt: skip
 
     writes.append(
-        frame((2, 20, 0)).selectExpr("*", *[f"{sql} AS {name}" for name, sql in columns.items()]), path, txn(0)
+        frame((2, 20, 0)).selectExpr("*", *[f"{sql} AS {name}" for name, sql in columns.items()]),
+        path,
+        txn(0),
     )
 
     assert len(table(path)) == 2

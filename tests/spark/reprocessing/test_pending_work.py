@@ -107,7 +107,7 @@ def test_a_new_version_drops_a_half_written_backfill_records_what_the_table_has_
 def test_what_an_earlier_release_stored_is_read_and_written_with_the_same_bytes(
     flow: str, kind: type[pending_work.PendingWork], tmp_path: Path
 ) -> None:
-    kept, copied = (FlowPlace(Layout(lake, lake), "orders", flow) for lake in (KEPT_NOTES, tmp_path))
+    kept, copied = (FlowPlace(Layout.local(lake, lake), "orders", flow) for lake in (KEPT_NOTES, tmp_path))
     stored = WINDOWS.read_as(kept, 0, kind)
     assert stored is not None
     WINDOWS.write(copied, 0, stored)
@@ -115,7 +115,7 @@ def test_what_an_earlier_release_stored_is_read_and_written_with_the_same_bytes(
 
 
 def test_an_undo_of_an_earlier_release_is_read_and_written_with_the_same_bytes(tmp_path: Path) -> None:
-    kept, copied = (FlowPlace(Layout(lake, lake), "orders", "silver") for lake in (KEPT_NOTES, tmp_path))
+    kept, copied = (FlowPlace(Layout.local(lake, lake), "orders", "silver") for lake in (KEPT_NOTES, tmp_path))
     stored = UNDO.read_as(kept, undo.Undo)
     assert stored is not None
     UNDO.write(copied, stored)
@@ -182,5 +182,5 @@ def test_a_run_settles_every_kind_of_job_and_each_has_one_recovery(
 def test_the_jobs_that_an_earlier_release_left_are_read_in_the_order_in_which_they_are_settled(
     of: str, kinds: list[type[pending_jobs.PendingJob]]
 ) -> None:
-    jobs = pending_jobs.read(FlowPlace(Layout(KEPT_NOTES, KEPT_NOTES), "orders", of))
+    jobs = pending_jobs.read(FlowPlace(Layout.local(KEPT_NOTES, KEPT_NOTES), "orders", of))
     assert [type(job) for job in jobs] == kinds

@@ -55,7 +55,7 @@ def piece(number: int, *files: tuple[str, int], **more: Any) -> reingest.Piece:
 def pieces(folder: Path, *earlier: reingest.Piece, flow: Flow | None = None) -> list[dict[str, int]]:
     flow = flow or two_at_once()
     request = SimpleNamespace(gaps=False)
-    context = SimpleNamespace(layout=Layout(folder / "lake", folder / "landing"), flow=flow, request=request)
+    context = SimpleNamespace(layout=Layout.local(folder / "lake", folder / "landing"), flow=flow, request=request)
     return [part["files"] for part in kind.load(flow).parts(cast("FlowContext", context), WINDOW, earlier)]
 
 

@@ -340,7 +340,7 @@ def test_entries_older_than_the_log_of_their_keyed_table_are_returned_and_do_not
     assert 0 < len(old) < len(rows)
     # Delta deletes these files after the retention period of the log.
     DeltaTable(str(context.source_table)).create_checkpoint()
-    for log in (context.source_table / "_delta_log").glob("*"):
+    for log in Path(context.source_table / "_delta_log").glob("*"):
         if log.name[:20].isdigit() and int(log.name[:20]) < newest:
             log.unlink()
 

@@ -181,7 +181,7 @@ def test_a_rebuild_of_which_no_batch_makes_a_row_leaves_an_empty_table(
     context = staged(spark, tmp_path, orders.SILVER, LIVE, batches=0)
     position(context, 3, 1)
     committed(context, 3)
-    context.target.mkdir(parents=True)
+    context.target.make_folder()
 
     with pytest.raises(RewriteRefusedError, match=r"delete 3 of 3 rows \(100.0%\)"):
         swap.swap_in(context)

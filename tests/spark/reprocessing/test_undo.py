@@ -40,6 +40,7 @@ from tidegate.spark.flow import run_flow
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import backfill, replay, undo, undo_entries
 from tidegate.spec import ChangeFeed, Table
+from tidegate.store import Address
 from tidegate.window import Window
 
 if TYPE_CHECKING:
@@ -121,7 +122,7 @@ def test_the_net_change_of_several_commits_ends_where_another_commit_changed_the
     ):
         spark.sql(statement.format(f"delta.`{path}`"))
 
-    changes = tables.net_changes(spark, tmp_path / "t", [1, 3, 4, 5], ("id",)).collect()
+    changes = tables.net_changes(spark, Address.local(tmp_path / "t"), [1, 3, 4, 5], ("id",)).collect()
 
     values = {row["id"]: tuple(row[side] and row[side]["v"] for side in ("before", "after")) for row in changes}
     assert values == {1: (10, None), 2: (100, 101), 3: (30, 31), 4: (None, 40)}

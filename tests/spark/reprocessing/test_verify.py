@@ -138,9 +138,9 @@ def verified(context: FlowContext, limit: int | None = None, **request: Any) -> 
     changed = dataclasses.replace(context.request, mode="verify", dry_run=True, limit=limit, **request)
     report = dataclasses.replace(context.report)
     own = dataclasses.replace(context, run=dataclasses.replace(context.run, request=changed, report=report))
-    commits = sorted(context.layout.lake.glob("**/_delta_log/*.json"))
+    commits = sorted(Path(context.layout.root).glob("**/_delta_log/*.json"))
     verify(own)
-    assert sorted(context.layout.lake.glob("**/_delta_log/*.json")) == commits
+    assert sorted(Path(context.layout.root).glob("**/_delta_log/*.json")) == commits
     path = AttemptPlace(context.layout, "orders", context.run_key, context.attempt).differences(context.flow.name)
     assert own.report.verification is not None
     return own.report.verification, list(json_codec.read(path, tuple[DifferingRow, ...]) or ())

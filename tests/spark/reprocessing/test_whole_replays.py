@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from datetime import date
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -52,7 +53,9 @@ def states(flights: Deployment, flow: str = "silver") -> Counter[str]:
 
 def pages(flights: Deployment) -> dict[str, bytes]:
     """The pages of all batches."""
-    folder = export(flights.layout, registry.load("flights"), PipelinePlace(flights.layout, "flights").docs).parent
+    folder = export(
+        flights.layout, registry.load("flights"), Path(PipelinePlace(flights.layout, "flights").docs)
+    ).parent
     contents = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("v*.html")}
     assert any("batch-0" in name for name in contents)
     return contents

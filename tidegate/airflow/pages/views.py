@@ -85,7 +85,7 @@ class Views:
             "quarantined_today": sum(summary.quarantined_today for summary in summaries.values()),
             "open": sum(row["quarantined"] or 0 for row in rows),
             "alerts": sum(len(row["state"].alerts) for row in rows)
-            if any(PipelinePlace(self._layout, name).ops("alerts").is_dir() for name in names)
+            if any(PipelinePlace(self._layout, name).ops("alerts").exists() for name in names)
             else None,
             "text": text,
             "state": state,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -23,6 +22,7 @@ from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.derivation.check import derive_checked
 from tidegate.spark.driver.failures import value_error
 from tidegate.spark.lake import local, tables, writes
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -272,16 +272,16 @@ def read_sources(context: FlowContext, spark: SparkSession, versions: Mapping[st
     return Sources(rows=rows, versions=read)
 
 
-def _as_of(spark: SparkSession, path: Path, version: int) -> tuple[DataFrame, int]:
+def _as_of(spark: SparkSession, address: Address, version: int) -> tuple[DataFrame, int]:
     """A table at a version, or at its newest one when VACUUM has removed files of that one; and which of them."""
-    newest = tables.version(spark, path)
+    newest = tables.version(spark, address)
     # A table that does not change for long is pinned at a version that its log no longer has after some maintenance.
-    if version != newest and tables.is_logged(path, version):
-        rows = tables.read(spark, path, version)
-        if all(Path(decoded(file)).exists() for file in rows.inputFiles()):
+    if version != newest and tables.is_logged(address, version):
+        rows = tables.read(spark, address, version)
+        if all(address.of_uri(decoded(file)).exists() for file in rows.inputFiles()):
             return rows, version
     # VACUUM never removes files of the newest version.
-    return tables.read(spark, path, newest), newest
+    return tables.read(spark, address, newest), newest
 
 
 def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, batch_id: int) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.advice import Command, Either
@@ -69,7 +68,7 @@ def read(
         if not failing or (len(failing) == len(files) > 1):
             raise
     rest = attempt([file for file in files if file not in failing])
-    problems = [landing.unread_file(file, RULE) for file in failing]
+    problems = [landing.unread_file(context.layout.landing_root, file, RULE) for file in failing]
     return dataclasses.replace(rest, files=[*rest.files, *problems])
 
 
@@ -98,7 +97,7 @@ def isolate(items: Sequence[T], fails: Callable[[Sequence[T]], bool], most: int)
 
 def _with_skip(context: FlowContext, source: FileSource, failure: MachineError, path: str) -> MachineError:
     """The error of the machine about one file, with the command that skips it."""
-    name = str(Path(path).relative_to(context.layout.landing(source.path)))
+    name = path.removeprefix(f"{context.layout.landing(source.path)}/")
     skip = Command.tidegate(
         *("flow", "skip", context.pipeline.name, context.flow.name, name, "--reason", "…"),
         says="if it stays so, send this file to quarantine unread: {}",

@@ -16,10 +16,10 @@ from tidegate.status import proofs
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from pathlib import Path
 
     from tidegate.spark.context import FlowContext
     from tidegate.status.proofs import Proven
+    from tidegate.store import Address
     from tidegate.table_history import Position
 
 
@@ -52,7 +52,7 @@ def adopt(context: FlowContext) -> None:
     history.write(context.place, batch=state.last_committed, positions=positions, foreign=proven.foreign)
 
 
-def begin(context: FlowContext, batch_id: int, target: Path | None = None) -> dict[str, Position]:
+def begin(context: FlowContext, batch_id: int, target: Address | None = None) -> dict[str, Position]:
     """Prove the tables before the first write of a batch, and note what it stands on.
 
     Args:
@@ -74,7 +74,7 @@ def begin(context: FlowContext, batch_id: int, target: Path | None = None) -> di
     return positions
 
 
-def end(context: FlowContext, target: Path | None = None) -> None:
+def end(context: FlowContext, target: Address | None = None) -> None:
     """Prove the tables after the last write of a batch, with its commits and what others committed meanwhile, and note it.
 
     Args:
@@ -91,13 +91,13 @@ def end(context: FlowContext, target: Path | None = None) -> None:
         LAST_WRITTEN.write(context.place, LastWritten(batch=newest.batch_id))
 
 
-def _own(context: FlowContext, proven: Proven, target: Path | None = None) -> dict[str, Position]:
+def _own(context: FlowContext, proven: Proven, target: Address | None = None) -> dict[str, Position]:
     """The positions in the tables that are written. A flow stands by the live table only once it writes it, not while it is staged."""
     own = (context.quarantine, context.late, target or context.target)
-    return {history.key(context.layout, path): proven.tables[path] for path in own if path in proven.tables}
+    return {path.key: proven.tables[path] for path in own if path in proven.tables}
 
 
-def _read(context: FlowContext, batch_id: int, newest: Mapping[Path, Position] | None = None) -> dict[str, Position]:
+def _read(context: FlowContext, batch_id: int, newest: Mapping[Address, Position] | None = None) -> dict[str, Position]:
     """The positions up to which a batch of the stream reads its sources."""
     if not context.query_paths:
         return {}
@@ -111,5 +111,5 @@ def _read(context: FlowContext, batch_id: int, newest: Mapping[Path, Position] |
     read = {}
     for path, pin in pins.items():
         if pin >= 0:
-            read[history.key(context.layout, path)] = delta_history.position(path, pin)
+            read[path.key] = delta_history.position(path, pin)
     return read

@@ -191,8 +191,11 @@ def _skipped_files(context: FlowContext, unread: dict[str, int]) -> dict[str, Ch
         return {}
     folder = context.layout.landing(context.flow.source.path)
     marked = overrides.skipped_files(context.place)
-    paths = {str(folder / file) for file in marked} & unread.keys()
-    return {path: landing.unread_file(FileId(path, unread[path]), overrides.RULE) for path in paths}
+    paths = {(folder / file).uri for file in marked} & unread.keys()
+    return {
+        path: landing.unread_file(context.layout.landing_root, FileId(path, unread[path]), overrides.RULE)
+        for path in paths
+    }
 
 
 def _failed_files(
@@ -203,7 +206,10 @@ def _failed_files(
         return {}
     refused = context.work.refused_ids(context, spark, batch_id).where(F.array_contains("rules", landed_files.RULE))
     paths = {FileId.parse(row["_row_id"]).path for row in refused.collect()} & unread.keys()
-    return {path: landing.unread_file(FileId(path, unread[path]), landed_files.RULE) for path in paths}
+    return {
+        path: landing.unread_file(context.layout.landing_root, FileId(path, unread[path]), landed_files.RULE)
+        for path in paths
+    }
 
 
 def _unread_messages(context: FlowContext, rows: DataFrame, recorded: topic.CheckpointTopic | None) -> DataFrame:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Literal
 from tidegate.checkpoints import progress, refusal
 from tidegate.spark.batch import late_rows, quarantine
 from tidegate.spec import KafkaSource
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -55,7 +56,7 @@ class Work(ABC):
         """The messages of a batch of a topic: partition to the first offset and the offset after the last one."""
         return {}
 
-    def target(self, context: FlowContext) -> Path:
+    def target(self, context: FlowContext) -> Address:
         """The table that is written: the live table."""
         return context.live
 
@@ -123,6 +124,6 @@ class Staged(Stream):
 
     has_statistics = False
 
-    def target(self, context: FlowContext) -> Path:
+    def target(self, context: FlowContext) -> Address:
         """The staging table of the checkpoint."""
         return context.place.staging

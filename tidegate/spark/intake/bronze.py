@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark.sql import functions as F
@@ -13,6 +12,7 @@ from pyspark.sql import functions as F
 from tidegate.schema.ddl import Column
 from tidegate.spec import LandingSource
 from tidegate.spec.source_kinds import SOURCES
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -61,7 +61,7 @@ class Bronze(Generic[S]):
     an empty type."""
     skipping: Callable[[Sequence[Mapping[str, Any]]], SparkColumn]
     """A condition that rows with these ``_source`` meet, by which Delta skips files of the table."""
-    place: Callable[[Mapping[str, Any], Path], str]
+    place: Callable[[Mapping[str, Any], Address], str]
     """For messages: where the record with this ``_source`` is. The path is that of the landing zone."""
 
 

@@ -14,12 +14,11 @@ from tidegate.spark.intake.bronze import HEADER, Bronze, Lookup, Records, arriva
 from tidegate.spark.intake.raw_fields import dialect_of, header_names, header_problem
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, Row
 
     from tidegate.spec import FileSource
+    from tidegate.store import Address
 
 _MAX_PATHS = 500
 """Up to this number of landed files, the condition lists their paths, so that Delta can skip files of bronze."""
@@ -108,7 +107,7 @@ def _skipping(sources: Sequence[Mapping[str, Any]]) -> SparkColumn:
     return F.col("_path").isin(paths) if len(paths) <= _MAX_PATHS else F.lit(True)
 
 
-def _place(source: Mapping[str, Any], landing_zone: Path) -> str:
+def _place(source: Mapping[str, Any], landing_zone: Address) -> str:
     path = str(source["path"]).removeprefix(file_id.SCHEME).removeprefix(f"{landing_zone}/")
     return f"{path} line {source['line']}"
 

@@ -11,12 +11,11 @@ from tidegate.spark.intake import messages
 from tidegate.spark.intake.bronze import Bronze, Lookup, Records, arrival
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
     from tidegate.spec import KafkaSource
+    from tidegate.store import Address
 
 
 def _records(feed: DataFrame, source: KafkaSource, lookup: Lookup | None) -> Records:
@@ -48,7 +47,7 @@ def _skipping(sources: Sequence[Mapping[str, Any]]) -> SparkColumn:
     return F.col("_offset").between(min(offsets), max(offsets)) if offsets else F.lit(False)
 
 
-def _place(source: Mapping[str, Any], _landing_zone: Path) -> str:
+def _place(source: Mapping[str, Any], _landing_zone: Address) -> str:
     return f"topic {source['topic']} partition {source['partition']} offset {source['offset']}"
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.spec import FileSource
+    from tidegate.store import Address
 
 LINES = (
     "_row_id string, line string, _header string, _dialect string, _path string, _size bigint, _modified_at timestamp, "
@@ -175,11 +175,11 @@ def quarantine_rows(failed: list[CheckedFile]) -> list[dict[str, Any]]:
     ]
 
 
-def unread_file(file: FileId, problem: str) -> CheckedFile:
+def unread_file(landing_zone: Address, file: FileId, problem: str) -> CheckedFile:
     """The result for a file that is refused without being read."""
     try:
-        size = Path(file.path).stat().st_size
-    except OSError:
+        size = landing_zone.of_uri(file.path).stat().size
+    except (OSError, ValueError):
         size = 0
     return CheckedFile(path=file.path, modified_ms=file.modified_ms, size=size, sha256="", problem=problem)
 

@@ -17,12 +17,11 @@ from tidegate.checkpoints import progress
 from tidegate.probes import delta
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
 
     from tidegate.checkpoints.progress import DeltaPosition
     from tidegate.spark.context import FlowContext
+    from tidegate.store import Address
 
 
 def stream(context: FlowContext, *, bounded: bool = True) -> DataFrame:
@@ -69,20 +68,20 @@ def complete(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFrame
     return batch.where(version != began).unionByName(commit.select(*batch.columns))
 
 
-def _is_whole(path: Path) -> bool:
-    newest = delta.current_version(path)
+def _is_whole(address: Address) -> bool:
+    newest = delta.current_version(address)
     return (
         newest is not None
-        and delta.served_ranges(path, 0, newest) == [(0, newest)]
-        and not any(delta.is_replacement(path, version) for version in range(newest + 1))
+        and delta.served_ranges(address, 0, newest) == [(0, newest)]
+        and not any(delta.is_replacement(address, version) for version in range(newest + 1))
         # What was deleted is not read again.
-        and all(delta.only_adds(path, version) for version in range(newest + 1))
+        and all(delta.only_adds(address, version) for version in range(newest + 1))
     )
 
 
-def _cut_commit(path: Path, position: DeltaPosition) -> int | None:
+def _cut_commit(address: Address, position: DeltaPosition) -> int | None:
     """The commit that a position is within; None if it is between two commits."""
     if position.of_snapshot or position.index < 0:
         return None
-    commit = delta.read_commit(path, position.version)
+    commit = delta.read_commit(address, position.version)
     return None if commit.has_change_files or position.index + 1 >= len(commit.files) else position.version

@@ -13,9 +13,9 @@ from tidegate.errors import SpecError
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
+
+    from tidegate.store import Address
 
 _STORED = (
     types.NumericType,
@@ -32,7 +32,7 @@ _FEATURES: dict[type[types.DataType], str] = {types.TimestampNTZType: "timestamp
 """The features that Delta enables for a table that it creates, but not for a column that is added to an existing one."""
 
 
-def admit(rows: DataFrame, path: Path) -> None:
+def admit(rows: DataFrame, address: Address) -> None:
     """Prepare a table for rows that are written next: enable the features that the types of their columns need.
 
     That is a commit without rows, before the one that adds the column. Readers without a JVM (delta-rs) have these features, too.
@@ -46,13 +46,13 @@ def admit(rows: DataFrame, path: Path) -> None:
             # Delta has a column of the type of NULL, but no part of one.
             if not _is_stored(part) and not isinstance(column.dataType, types.NullType):
                 raise SpecError(
-                    f"column {column.name!r} is {column.dataType.simpleString()}, which the table at {path} cannot have",
+                    f"column {column.name!r} is {column.dataType.simpleString()}, which the table at {address} cannot have",
                     Edit(f"cast {part.simpleString()} to another type, for example to STRING", "transform"),
                 )
             needed |= {name for kind, name in _FEATURES.items() if isinstance(part, kind)}
-    if not needed or not tables.exists(path):
+    if not needed or not tables.exists(address):
         return
-    table = DeltaTable.forPath(rows.sparkSession, str(path))
+    table = DeltaTable.forPath(rows.sparkSession, str(address))
     [[enabled]] = table.detail().select("tableFeatures").collect()
     for name in sorted(needed.difference(enabled)):
         table.addFeatureSupport(name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import DataFrame
@@ -14,9 +13,9 @@ from pyspark.sql import functions as F
 
 from tidegate.advice import Edit, new_version
 from tidegate.errors import LedgerImbalanceError, SpecError
-from tidegate.folders import entries
 from tidegate.probes import delta, delta_log
 from tidegate.spark.lake import comparable
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
@@ -44,25 +43,25 @@ class Commit:
     """The ``userMetadata`` of the batch, with its prepared ledger line; empty where there is none."""
 
 
-def exists(path: Path) -> bool:
+def exists(address: Address) -> bool:
     """Whether the folder has a Delta table."""
-    return bool(entries(path / "_delta_log", "*.json"))
+    return any(entry.name.endswith(".json") for entry in (address / "_delta_log").list())
 
 
-def is_logged(path: Path, number: int) -> bool:
+def is_logged(address: Address, number: int) -> bool:
     """Whether the table's log still has the commit of a version."""
-    return delta_log.entry(path, number).exists()
+    return delta_log.entry(address, number).exists()
 
 
-def read(spark: SparkSession, path: Path, version: int | None = None) -> DataFrame:
+def read(spark: SparkSession, address: Address, version: int | None = None) -> DataFrame:
     """The table's rows, of the newest version or of ``version``."""
     reader = spark.read.format("delta")
     if version is not None:
         reader = reader.option("versionAsOf", version)
-    return reader.load(str(path))
+    return reader.load(str(address))
 
 
-def net_changes(spark: SparkSession, path: Path, versions: Sequence[int], keys: tuple[str, ...]) -> DataFrame:
+def net_changes(spark: SparkSession, address: Address, versions: Sequence[int], keys: tuple[str, ...]) -> DataFrame:
     """What some commits together changed in the rows of a table, by their change feed.
 
     Where another commit changed a row between two of them, only the commits after that change count.
@@ -75,13 +74,13 @@ def net_changes(spark: SparkSession, path: Path, versions: Sequence[int], keys: 
         One row per changed row of the table: the ``keys``, and its columns as the structs ``before`` and ``after``; NULL where
         there was no row.
     """
-    columns = read(spark, path).columns
+    columns = read(spark, address).columns
     feeds = [
         spark.read.format("delta")
         .option("readChangeFeed", "true")
         .option("startingVersion", number)
         .option("endingVersion", number)
-        .load(str(path))
+        .load(str(address))
         for number in versions
     ]
     row = F.struct(*[F.col(f"`{column}`") for column in columns])
@@ -105,12 +104,14 @@ def net_changes(spark: SparkSession, path: Path, versions: Sequence[int], keys: 
     return changes.where(~_comparable(changes, "before").eqNullSafe(_comparable(changes, "after")))
 
 
-def changed_since(spark: SparkSession, path: Path, versions: Sequence[int]) -> DataFrame | None:
+def changed_since(spark: SparkSession, address: Address, versions: Sequence[int]) -> DataFrame | None:
     """The change feed of the commits after the first of some commits, without them; None if there are none."""
     first = versions[0] + 1
-    if version(spark, path) < first:
+    if version(spark, address) < first:
         return None
-    feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", first).load(str(path))
+    feed = (
+        spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", first).load(str(address))
+    )
     return feed.where(~F.col("_commit_version").isin(list(versions)))
 
 
@@ -141,46 +142,46 @@ def _comparable(rows: DataFrame, column: str) -> Column:
     return F.expr(comparable.sql(column, rows.schema[column].dataType))
 
 
-def version(spark: SparkSession, path: Path) -> int:
+def version(spark: SparkSession, address: Address) -> int:
     """The newest version."""
-    return int(_snapshot(spark, path).version())
+    return int(_snapshot(spark, address).version())
 
 
-def size(spark: SparkSession, path: Path) -> int:
+def size(spark: SparkSession, address: Address) -> int:
     """Bytes of the newest version's files, from its checksum file; 0 where it has none."""
-    checksum = _snapshot(spark, path).checksumOpt()
+    checksum = _snapshot(spark, address).checksumOpt()
     return int(checksum.get().tableSizeBytes()) if checksum.isDefined() else 0
 
 
-def transactions(spark: SparkSession, path: Path) -> dict[str, int]:
+def transactions(spark: SparkSession, address: Address) -> dict[str, int]:
     """The last ``txnVersion`` of every ``txnAppId`` that wrote to the table; empty without a table.
 
     Delta writes them into the checksum file of each version (Delta protocol, "Version Checksum File"). Where there is
     none, as after a commit of delta-rs, or it is damaged, Spark collects them from the log, which takes about a second.
     """
-    if not exists(path):
+    if not exists(address):
         return {}
-    snapshot = _snapshot(spark, path)
+    snapshot = _snapshot(spark, address)
     # The file is read here and not by the JVM, which would take five calls for each transaction.
-    if (listed := delta_log.transactions(path, int(snapshot.version()))) is not None:
+    if (listed := delta_log.transactions(address, int(snapshot.version()))) is not None:
         return listed
     jvm: Any = spark._jvm
     versions = jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.transactions())
     return {str(app_id): int(versions[app_id]) for app_id in versions}
 
 
-def version_of(path: Path, app_id: str, batch_id: int, newest: int) -> int | None:
+def version_of(address: Address, app_id: str, batch_id: int, newest: int) -> int | None:
     """The version of the commit of a transaction that is still in the log; None without one."""
     wanted = (app_id, batch_id)
     matches = (
         commit.version
-        for commit in commits(path, 0, newest)
+        for commit in commits(address, 0, newest)
         if (commit.metadata.get("app_id"), commit.metadata.get("batch_id")) == wanted
     )
     return next(matches, None)
 
 
-def find_commit(path: Path, app_id: str, batch_id: int, newest: int) -> Commit:
+def find_commit(address: Address, app_id: str, batch_id: int, newest: int) -> Commit:
     """The commit of the transaction (``app_id``, ``batch_id``), searched from version ``newest`` backwards.
 
     It is read from the log, because Delta skips the write of a rerun and then returns no metrics (Delta protocol,
@@ -189,37 +190,37 @@ def find_commit(path: Path, app_id: str, batch_id: int, newest: int) -> Commit:
     Raises:
         LedgerImbalanceError: The log has no such commit, although the table has the transaction (the log was cleaned).
     """
-    for commit in _backwards(path, newest):
+    for commit in _backwards(address, newest):
         if (commit.metadata.get("app_id"), commit.metadata.get("batch_id")) == (app_id, batch_id):
             return commit
     raise LedgerImbalanceError(
         app_id,
         batch_id,
         {},
-        f"the table at {path} has the batch, but its log no longer has the commit",
+        f"the table at {address} has the batch, but its log no longer has the commit",
         new_version(says="raise checkpoint_version"),
     )
 
 
-def source_versions(spark: SparkSession, path: Path, app_id: str) -> Mapping[str, int]:
+def source_versions(spark: SparkSession, address: Address, app_id: str) -> Mapping[str, int]:
     """The versions of the sources that the newest commit of a transaction id was computed from; empty without one in the log."""
-    newest = version(spark, path) if exists(path) else -1
-    of_id = (each.metadata for each in _backwards(path, newest) if each.metadata.get("app_id") == app_id)
+    newest = version(spark, address) if exists(address) else -1
+    of_id = (each.metadata for each in _backwards(address, newest) if each.metadata.get("app_id") == app_id)
     versions: Mapping[str, int] = next(of_id, {}).get("prepared", {}).get("source_versions", {})
     return versions
 
 
-def commits(path: Path, first: int, last: int) -> Iterator[Commit]:
+def commits(address: Address, first: int, last: int) -> Iterator[Commit]:
     """The commits of versions ``first`` to ``last`` that are still in the log, oldest first."""
     for number in range(first, last + 1):
-        if (info := delta_log.commit_info(path, number)) is not None:
+        if (info := delta_log.commit_info(address, number)) is not None:
             yield _commit(number, info)
 
 
-def _backwards(path: Path, newest: int) -> Iterator[Commit]:
+def _backwards(address: Address, newest: int) -> Iterator[Commit]:
     """The commits up to version ``newest``, newest first, to the first that is no longer in the log."""
     for number in range(newest, -1, -1):
-        if (info := delta_log.commit_info(path, number)) is None:
+        if (info := delta_log.commit_info(address, number)) is None:
             return
         yield _commit(number, info)
 
@@ -229,10 +230,10 @@ def _commit(number: int, info: dict[str, Any]) -> Commit:
     return Commit(version=number, metrics=metrics, metadata=delta.user_metadata(info))
 
 
-def _snapshot(spark: SparkSession, path: Path) -> Any:
+def _snapshot(spark: SparkSession, address: Address) -> Any:
     jvm: Any = spark._jvm
     # For `jvm.org.apache...` py4j would search all jars for a class at each part of the name, in every call.
-    log = getattr(jvm, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, str(path))
+    log = getattr(jvm, "org.apache.spark.sql.delta.DeltaLog").forTable(spark._jsparkSession, str(address))
     option = getattr(jvm, "scala.Option")
     return log.update(False, option.empty(), option.empty())
 

@@ -10,7 +10,6 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from delta.tables import DeltaTable
@@ -20,6 +19,7 @@ from tidegate import json_codec
 from tidegate.advice import Edit, Either, OutsideAct, new_version
 from tidegate.errors import DeclarationConflictError, LedgerImbalanceError
 from tidegate.spark.lake import column_types, comparable, tables
+from tidegate.store import Address
 from tidegate.table_history import STANDS_ON
 
 if TYPE_CHECKING:
@@ -52,15 +52,15 @@ class Transaction:
         return json.dumps({**metadata, STANDS_ON: json_codec.to_plain(dict(self.stands_on))}, default=str)
 
 
-def append(rows: DataFrame, path: Path, txn: Transaction) -> tables.Commit:
+def append(rows: DataFrame, address: Address, txn: Transaction) -> tables.Commit:
     """Append rows. New columns are added to the table; removed and retyped ones are refused.
 
     Raises:
         DeclarationConflictError: The rows lack a column of the table or change its type.
     """
     spark = rows.sparkSession
-    _check_columns(spark, rows, path)
-    column_types.admit(rows, path)
+    _check_columns(spark, rows, address)
+    column_types.admit(rows, address)
     (
         rows.write.format("delta")
         .mode("append")
@@ -68,27 +68,27 @@ def append(rows: DataFrame, path: Path, txn: Transaction) -> tables.Commit:
         .option("txnVersion", txn.batch_id)
         .option("userMetadata", txn.metadata())
         .option("mergeSchema", "true")
-        .save(str(path))
+        .save(str(address))
     )
-    return _committed(spark, path, txn)
+    return _committed(spark, address, txn)
 
 
-def upsert(rows: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction) -> tables.Commit:
+def upsert(rows: DataFrame, address: Address, keys: tuple[str, ...], txn: Transaction) -> tables.Commit:
     """Insert new keys and update keys whose stored ``_order`` is lower. ``rows`` has each key at most once.
 
     Raises:
         DeclarationConflictError: The rows lack a column of the table or change its type.
     """
     spark = rows.sparkSession
-    if not tables.exists(path):
-        return append(rows, path, txn)
-    _check_columns(spark, rows, path)
-    column_types.admit(rows, path)
+    if not tables.exists(address):
+        return append(rows, address, txn)
+    _check_columns(spark, rows, address)
+    column_types.admit(rows, address)
 
     same_key = " AND ".join(f"t.`{key}` = s.`{key}`" for key in keys)
-    with _transaction(spark, path, txn):
+    with _transaction(spark, address, txn):
         (
-            DeltaTable.forPath(spark, str(path))
+            DeltaTable.forPath(spark, str(address))
             .alias("t")
             .merge(rows.alias("s"), same_key)
             .withSchemaEvolution()
@@ -96,11 +96,11 @@ def upsert(rows: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction)
             .whenNotMatchedInsertAll()
             .execute()
         )
-    return _committed(spark, path, txn)
+    return _committed(spark, address, txn)
 
 
 def replace_groups(
-    changes: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction, ignored: tuple[str, ...] = ()
+    changes: DataFrame, address: Address, keys: tuple[str, ...], txn: Transaction, ignored: tuple[str, ...] = ()
 ) -> tables.Commit:
     """Replace the rows of some keys in one MERGE that changes only rows that differ.
 
@@ -113,18 +113,18 @@ def replace_groups(
     """
     spark = changes.sparkSession
     groups = changes.drop("_op")
-    if not tables.exists(path):
-        return append(changes.where("_op = 'upsert'").drop("_op"), path, txn)
-    _check_columns(spark, groups, path)
-    column_types.admit(groups, path)
+    if not tables.exists(address):
+        return append(changes.where("_op = 'upsert'").drop("_op"), address, txn)
+    _check_columns(spark, groups, address)
+    column_types.admit(groups, address)
 
     compared = [column for column in groups.columns if column not in (*keys, *ignored)]
-    changed = differs(compared, groups.schema, tables.read(spark, path).schema)
+    changed = differs(compared, groups.schema, tables.read(spark, address).schema)
     same_key = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
     values: dict[str, str | Column] = {column: f"s.`{column}`" for column in groups.columns}
-    with _transaction(spark, path, txn):
+    with _transaction(spark, address, txn):
         merger = (
-            DeltaTable.forPath(spark, str(path))
+            DeltaTable.forPath(spark, str(address))
             .alias("t")
             .merge(changes.alias("s"), same_key)
             .withSchemaEvolution()
@@ -133,12 +133,12 @@ def replace_groups(
         if changed:
             merger = merger.whenMatchedUpdate(f"s._op = 'upsert' AND ({changed})", set=values)
         merger.whenNotMatchedInsert("s._op = 'upsert'", values=values).execute()
-    return _committed(spark, path, txn)
+    return _committed(spark, address, txn)
 
 
 def merge(
     rows: DataFrame,
-    path: Path,
+    address: Address,
     match: str,
     txn: Transaction,
     *,
@@ -155,17 +155,17 @@ def merge(
         inserts: The condition for inserting an unmatched row, and the inserted columns.
     """
     spark = rows.sparkSession
-    merger = DeltaTable.forPath(spark, str(path)).alias("t").merge(rows.alias("s"), match)
+    merger = DeltaTable.forPath(spark, str(address)).alias("t").merge(rows.alias("s"), match)
     for condition, values in updates.items():
         merger = merger.whenMatchedUpdate(condition, set=dict(values))
     condition, columns = inserts
     merger = merger.whenNotMatchedInsert(condition, values={name: F.col(f"s.{name}") for name in columns})
-    with _transaction(spark, path, txn):
+    with _transaction(spark, address, txn):
         merger.execute()
-    return _committed(spark, path, txn)
+    return _committed(spark, address, txn)
 
 
-def put_back(changes: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction) -> tables.Commit:
+def put_back(changes: DataFrame, address: Address, keys: tuple[str, ...], txn: Transaction) -> tables.Commit:
     """Give rows back the content that they had before some commits, in one MERGE, where they are still as these made them.
 
     Args:
@@ -173,16 +173,16 @@ def put_back(changes: DataFrame, path: Path, keys: tuple[str, ...], txn: Transac
             ``after`` is inserted unless its key is in the table.
     """
     spark = changes.sparkSession
-    columns = tables.read(spark, path).schema
+    columns = tables.read(spark, address).schema
     named = [f"`{key}` AS `_key_{key}`" for key in keys]
     source = changes.selectExpr(*named, "before", "after")
     same_key = " AND ".join(f"t.`{key}` <=> s.`_key_{key}`" for key in keys)
     same = [_equals(column.dataType, f"t.`{column.name}`", f"s.after.`{column.name}`") for column in columns]
     untouched = " AND ".join(["s.after IS NOT NULL", *same])
     before: dict[str, str | Column] = {column.name: f"s.before.`{column.name}`" for column in columns}
-    with _transaction(spark, path, txn):
+    with _transaction(spark, address, txn):
         (
-            DeltaTable.forPath(spark, str(path))
+            DeltaTable.forPath(spark, str(address))
             .alias("t")
             .merge(source.alias("s"), same_key)
             .whenMatchedDelete(f"s.before IS NULL AND {untouched}")
@@ -190,11 +190,11 @@ def put_back(changes: DataFrame, path: Path, keys: tuple[str, ...], txn: Transac
             .whenNotMatchedInsert("s.after IS NULL", values=before)
             .execute()
         )
-    return _committed(spark, path, txn)
+    return _committed(spark, address, txn)
 
 
 def swap(
-    staged: DataFrame, path: Path, keys: tuple[str, ...], txn: Transaction, ignored: tuple[str, ...]
+    staged: DataFrame, address: Address, keys: tuple[str, ...], txn: Transaction, ignored: tuple[str, ...]
 ) -> tables.Commit:
     """Make the live table equal to the staged one with one MERGE that changes only rows that differ.
 
@@ -207,15 +207,15 @@ def swap(
         ignored: Columns that are not compared (bookkeeping).
     """
     spark = staged.sparkSession
-    live = tables.read(spark, path).schema
-    column_types.admit(staged, path)
+    live = tables.read(spark, address).schema
+    column_types.admit(staged, address)
 
     same_key = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
     compared = [column for column in staged.columns if column not in (*keys, *ignored)]
     changed = differs(compared, staged.schema, live)
-    with _transaction(spark, path, txn):
+    with _transaction(spark, address, txn):
         merge = (
-            DeltaTable.forPath(spark, str(path))
+            DeltaTable.forPath(spark, str(address))
             .alias("t")
             .merge(staged.alias("s"), same_key)
             .withSchemaEvolution()
@@ -223,12 +223,12 @@ def swap(
             .whenNotMatchedBySourceDelete()
         )
         (merge.whenMatchedUpdateAll(changed) if changed else merge).execute()
-    return _committed(spark, path, txn)
+    return _committed(spark, address, txn)
 
 
-def replace_table(rows: DataFrame, path: Path, txn: Transaction) -> tables.Commit:
+def replace_table(rows: DataFrame, address: Address, txn: Transaction) -> tables.Commit:
     """Replace all rows and the schema of a table in one commit. The change feed cannot be read across that commit."""
-    column_types.admit(rows, path)
+    column_types.admit(rows, address)
     (
         rows.write.format("delta")
         .mode("overwrite")
@@ -236,9 +236,9 @@ def replace_table(rows: DataFrame, path: Path, txn: Transaction) -> tables.Commi
         .option("txnAppId", txn.app_id)
         .option("txnVersion", txn.batch_id)
         .option("userMetadata", txn.metadata())
-        .save(str(path))
+        .save(str(address))
     )
-    return _committed(rows.sparkSession, path, txn)
+    return _committed(rows.sparkSession, address, txn)
 
 
 def fits(rows: DataFrame, live: DataFrame) -> bool:
@@ -269,13 +269,13 @@ def _equals(kind: DataType, left: str, right: str) -> str:
 
 
 @contextmanager
-def _transaction(spark: SparkSession, path: Path, txn: Transaction) -> Iterator[None]:
+def _transaction(spark: SparkSession, address: Address, txn: Transaction) -> Iterator[None]:
     settings = {_APP: txn.app_id, _VERSION: str(txn.batch_id), _METADATA: txn.metadata()}
     adaptive = spark.conf.get(_ADAPTIVE)
     try:
         for name, value in settings.items():
             spark.conf.set(name, value)
-        if tables.size(spark, path) > _LARGE_BYTES:
+        if tables.size(spark, address) > _LARGE_BYTES:
             # A small run disables adaptive execution (`tidegate.launch`), but this MERGE joins its rows with a large table.
             spark.conf.set(_ADAPTIVE, "true")
         yield
@@ -285,43 +285,43 @@ def _transaction(spark: SparkSession, path: Path, txn: Transaction) -> Iterator[
         spark.conf.set(_ADAPTIVE, str(adaptive))
 
 
-def _committed(spark: SparkSession, path: Path, txn: Transaction) -> tables.Commit:
-    last_batch = tables.transactions(spark, path).get(txn.app_id)
+def _committed(spark: SparkSession, address: Address, txn: Transaction) -> tables.Commit:
+    last_batch = tables.transactions(spark, address).get(txn.app_id)
     if last_batch != txn.batch_id:
         raise LedgerImbalanceError(
             txn.app_id,
             txn.batch_id,
             txn.prepared,
-            f"the table at {path} has batch {last_batch} of {txn.app_id} after batch {txn.batch_id} was written: "
+            f"the table at {address} has batch {last_batch} of {txn.app_id} after batch {txn.batch_id} was written: "
             "checkpoint and table do not match.",
             Either(OutsideAct("restore the one that was replaced"), new_version(says="raise checkpoint_version")),
         )
-    return tables.find_commit(path, txn.app_id, txn.batch_id, tables.version(spark, path))
+    return tables.find_commit(address, txn.app_id, txn.batch_id, tables.version(spark, address))
 
 
-def _check_columns(spark: SparkSession, rows: DataFrame, path: Path) -> None:
-    if not tables.exists(path):
+def _check_columns(spark: SparkSession, rows: DataFrame, address: Address) -> None:
+    if not tables.exists(address):
         return
-    live = {column.name: column.dataType for column in tables.read(spark, path).schema}
+    live = {column.name: column.dataType for column in tables.read(spark, address).schema}
     missing = [name for name in live if name not in rows.columns]
     if missing:
         raise DeclarationConflictError(
-            f"the table at {path} has {', '.join(missing)}, which the rows do not have: the transform no longer returns it, "
+            f"the table at {address} has {', '.join(missing)}, which the rows do not have: the transform no longer returns it, "
             "or another writer added it.",
             Either(
                 Edit("return it (as NULL, if it is another writer's)", "transform"),
                 new_version(says="raise checkpoint_version to derive the table again"),
             ),
         )
-    _check_types(rows, live, path)
+    _check_types(rows, live, address)
 
 
-def _check_types(rows: DataFrame, live: dict[str, Any], path: Path) -> None:
+def _check_types(rows: DataFrame, live: dict[str, Any], address: Address) -> None:
     for column in rows.schema:
         old = live.get(column.name)
         if old is not None and old.simpleString() != column.dataType.simpleString():
             raise DeclarationConflictError(
-                f"column {column.name!r} of the table at {path} is {old.simpleString()}, but the transform "
+                f"column {column.name!r} of the table at {address} is {old.simpleString()}, but the transform "
                 f"returns {column.dataType.simpleString()}.",
                 Either(Edit(f"cast it to {old.simpleString()}", "transform"), Edit("rename it", "declaration")),
             )

@@ -30,12 +30,11 @@ from tidegate.spark.reprocessing.backfill import Backfill
 from tidegate.status import unfinished
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.checkpoints.progress import DeltaPosition
     from tidegate.spark.context import FlowContext
+    from tidegate.store import Address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -220,14 +219,14 @@ def _run_and_verify(context: FlowContext) -> Advice:
     )
 
 
-def _is_complete(path: Path, position: DeltaPosition) -> bool:
+def _is_complete(address: Address, position: DeltaPosition) -> bool:
     """Whether a batch ends at the end of a version, and not between two of its files."""
     try:
         if position.of_snapshot:
-            return len(delta.snapshot_files(path, position.version)) <= position.index + 1
+            return len(delta.snapshot_files(address, position.version)) <= position.index + 1
         if position.index < 0:
             return True
-        commit = delta.read_commit(path, position.version)
+        commit = delta.read_commit(address, position.version)
     except FileNotFoundError:
         # The log was cleaned: `_readable` says what to do.
         return True

@@ -15,7 +15,6 @@ from tidegate import json_codec
 from tidegate.checkpoints import checkpoint, overrides
 from tidegate.checkpoints.overrides import Override
 from tidegate.errors import LossNotAcceptedError
-from tidegate.folders import entries
 from tidegate.ops import ledger, store
 from tidegate.place import Place
 from tidegate.planning import losses
@@ -67,19 +66,15 @@ def set_damaged_aside(context: FlowContext) -> None:
         aside = layout.aside(path, pendulum.now("UTC").format("YYYYMMDDTHHmmss"))
         readable = delta_history.readable_version(path)
         if readable is None:
-            if entries(path):
-                aside.parent.mkdir(parents=True, exist_ok=True)
-                path.rename(aside)
+            if path.list():
+                path.move(aside)
                 moved.append((path, aside))
         elif unusable := delta_history.unusable_files(path, readable):
-            (aside / "_delta_log").mkdir(parents=True, exist_ok=True)
             for file in unusable:
-                file.rename(aside / "_delta_log" / file.name)
+                file.move(aside / "_delta_log" / file.name)
             moved.append((path, aside))
     for path, aside in moved:
-        context.report.notes.append(
-            f"what cannot be read of {path.relative_to(layout.lake)} was moved to {aside.relative_to(layout.lake)} in the lake"
-        )
+        context.report.notes.append(f"what cannot be read of {path.key} was moved to {aside.key} in the lake")
     if moved:
         # Spark has a snapshot of the log in memory, where it opened the table before.
         context.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]

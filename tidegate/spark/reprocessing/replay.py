@@ -20,7 +20,6 @@ import dataclasses
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import pendulum
@@ -115,8 +114,8 @@ class Replay(PendingReplay, Job):
             source = json.loads(entry["source"])
             path = source_folder.present_path(source["path"])
             try:
-                modified_ms = Path(path).stat().st_mtime_ns // 1_000_000
-            except OSError:
+                modified_ms = context.layout.landing_root.of_uri(path).stat().modified_ns // 1_000_000
+            except (OSError, ValueError):
                 modified_ms = int(source["modified_ms"])
             modified[path] = modified_ms
         return modified

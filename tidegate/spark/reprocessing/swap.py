@@ -23,8 +23,6 @@ from tidegate.spark.lake import tables, writes
 from tidegate.store import Address
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pyspark.sql import DataFrame
 
     from tidegate.checkpoints.progress import DeltaPosition
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
     from tidegate.spark.context import FlowContext
 
 
-def staging(context: FlowContext) -> Path:
+def staging(context: FlowContext) -> Address:
     """The folder of the staging table of the flow's checkpoint."""
     return Staged().target(context)
 
@@ -106,7 +104,7 @@ def finish(context: FlowContext, seconds: float = 0.0) -> FlowContext:
         ledger.record_batch(context, record)
         context.record_batch(record)
     # With those of earlier refreshes that were refused: nothing reads them again.
-    Address.local(folder.parent).delete_folder()
+    folder.parent.delete_folder()
     return context.doing(Stream())
 
 
@@ -138,9 +136,9 @@ def _next_commit(position: DeltaPosition | None, began: int | None) -> int | Non
     return position.version + 1 if position.of_snapshot else position.version
 
 
-def _is_replaced(context: FlowContext, path: Path, first: int) -> bool:
-    newest = tables.version(context.spark, path)
-    return any(commit.metadata.get("prepared", {}).get("replaced") for commit in tables.commits(path, first, newest))
+def _is_replaced(context: FlowContext, address: Address, first: int) -> bool:
+    newest = tables.version(context.spark, address)
+    return any(commit.metadata.get("prepared", {}).get("replaced") for commit in tables.commits(address, first, newest))
 
 
 def next_refresh(place: Place) -> Place:

@@ -20,7 +20,6 @@ from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, Measur
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from pathlib import Path
 
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
     from tidegate.request import RunRequest
     from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
+    from tidegate.store import Address
     from tidegate.window import Window
 
 _NAMES_SHOWN = 3
@@ -57,7 +57,7 @@ def _backlog(environment: Environment, resolved: ResolvedFlow, place: Place, com
     return Backlog(
         summary=f"{count(len(new), 'new file')} in {source.path}" if new else f"nothing new in {source.path}",
         behind=len(new),
-        rows=_rows(new, source),
+        rows=_rows(folder, new, source),
         size=sum(file.size for file in new),
         rows_exact=not new,
         size_exact=True,
@@ -87,13 +87,13 @@ def _shortened(names: Sequence[str]) -> str:
     return ", ".join(sorted(names)[:_NAMES_SHOWN]) + more
 
 
-def _rows(new: tuple[files.LandedFile, ...], source: FileSource) -> int | None:
+def _rows(landing_zone: Address, new: tuple[files.LandedFile, ...], source: FileSource) -> int | None:
     """An estimate; None for Parquet and Avro, whose rows the lengths of their first lines do not tell."""
     if not new:
         return 0
     if source.format in ("parquet", "avro"):
         return None
-    return files.estimate_rows(new, has_header=source.format == "csv" and source.dialect.header)
+    return files.estimate_rows(landing_zone, new, has_header=source.format == "csv" and source.dialect.header)
 
 
 def _extent(environment: Environment, pipeline: Pipeline, flow: Flow, request: RunRequest) -> Extent:
@@ -101,7 +101,7 @@ def _extent(environment: Environment, pipeline: Pipeline, flow: Flow, request: R
     of_what = _of_gaps if request.gaps else _of_landed
     what, missing = of_what(layout, pipeline, flow, request.window)
     size = sum(file.size for file in missing)
-    return Extent(what=what, rows=_rows(missing, _source(flow)), size=size, rows_exact=not missing)
+    return Extent(what=what, rows=_rows(layout.landing_root, missing, _source(flow)), size=size, rows_exact=not missing)
 
 
 def _of_landed(
@@ -142,7 +142,7 @@ def _of_gaps(
     return what, missing
 
 
-def _ingested_files(bronze: Path, quarantine: Path, window: Window | None) -> set[FileId]:
+def _ingested_files(bronze: Address, quarantine: Address, window: Window | None) -> set[FileId]:
     """The files in bronze (of the window) and in its quarantine."""
     ingested = changed_files.stored(bronze, None if window is None else (window.since, window.until))
     entries = store.select(quarantine, "SELECT _row_id FROM delta_table WHERE level = 'file'")

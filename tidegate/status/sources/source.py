@@ -15,7 +15,6 @@ from tidegate.spec.source_kinds import SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-    from pathlib import Path
 
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from tidegate.request import RunRequest
     from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
+    from tidegate.store import Address
 
 NOTHING_READ = "nothing read"
 
@@ -82,7 +82,7 @@ def absent(summary: str) -> Backlog:
     )
 
 
-def not_delivered(missing: NotDeliveredError, place: Place, target: Path) -> Backlog:
+def not_delivered(missing: NotDeliveredError, place: Place, target: Address) -> Backlog:
     """The backlog of a landing flow whose folder or topic does not exist.
 
     Args:
@@ -98,7 +98,7 @@ def not_delivered(missing: NotDeliveredError, place: Place, target: Path) -> Bac
     return absent(f"not delivered yet: {missing.what} does not exist")
 
 
-def _has_read(place: Place, target: Path) -> bool:
+def _has_read(place: Place, target: Address) -> bool:
     """Whether a landing flow has its table, or any checkpoint of it has planned a batch."""
     if delta.current_version(target) is not None:
         return True

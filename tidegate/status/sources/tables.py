@@ -16,7 +16,6 @@ from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, Measur
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from tidegate.request import RunRequest
     from tidegate.resolution import ResolvedFlow
     from tidegate.spec import ChangeFeed, Flow, Pipeline
+    from tidegate.store import Address
 
 
 def _backlog(environment: Environment, resolved: ResolvedFlow, place: Place, committed: PlannedBatch | None) -> Backlog:
@@ -39,7 +39,7 @@ def backlog_of(resolved: ResolvedFlow, place: Place, committed: PlannedBatch | N
     return of_tables(place.layout, flow.feeds, committed, vector.starts(place))
 
 
-def of_table(path: Path, source: ChangeFeed, committed: PlannedBatch | None) -> Backlog:
+def of_table(address: Address, source: ChangeFeed, committed: PlannedBatch | None) -> Backlog:
     """Changes of a Delta table that are in no committed batch; for an unused checkpoint, the whole table.
 
     Raises:
@@ -48,8 +48,8 @@ def of_table(path: Path, source: ChangeFeed, committed: PlannedBatch | None) -> 
         CheckpointCorruptError: A file of the checkpoint's offset log is truncated.
     """
     position = None if committed is None else committed.delta
-    _check_first_load(path, source, committed, position)
-    return _of_position(path, source, position)
+    _check_first_load(address, source, committed, position)
+    return _of_position(address, source, position)
 
 
 def of_tables(
@@ -85,7 +85,7 @@ def of_tables(
     return _together(feeds, backlogs)
 
 
-def of_stateful(layout: Layout, feed: ChangeFeed, beats: Path, committed: PlannedBatch | None) -> Backlog:
+def of_stateful(layout: Layout, feed: ChangeFeed, beats: Address, committed: PlannedBatch | None) -> Backlog:
     """Rows of the source of a stateful flow that are in no committed batch, and unread heartbeats, which its query reads as well.
 
     Raises:
@@ -99,14 +99,14 @@ def of_stateful(layout: Layout, feed: ChangeFeed, beats: Path, committed: Planne
     return replace(rows, has_data=True, summary=f"a heartbeat of {feed.table}")
 
 
-def has_unread_rows(path: Path, position: DeltaPosition | None) -> bool:
+def has_unread_rows(address: Address, position: DeltaPosition | None) -> bool:
     """Whether a small table that is only appended to has rows after a position; False if it does not exist."""
-    if delta.current_version(path) is None:
+    if delta.current_version(address) is None:
         return False
     if position is None:
-        return bool(delta.snapshot_files(path))
+        return bool(delta.snapshot_files(address))
     try:
-        return any(commit.files for commit in delta.commits_since(path, position.version))
+        return any(commit.files for commit in delta.commits_since(address, position.version))
     except FileNotFoundError:
         # Spark then says what is missing.
         return True
@@ -138,34 +138,34 @@ def _together(feeds: Sequence[ChangeFeed], backlogs: Sequence[Backlog]) -> Backl
 
 
 def _check_first_load(
-    path: Path, source: ChangeFeed, committed: PlannedBatch | None, position: DeltaPosition | None
+    address: Address, source: ChangeFeed, committed: PlannedBatch | None, position: DeltaPosition | None
 ) -> None:
     """Check that Spark can start again after the only batch of a checkpoint: it then opens the version up to which the batch read."""
-    if committed is None or committed.batch_id > 0 or position is None or delta.current_version(path) is None:
+    if committed is None or committed.batch_id > 0 or position is None or delta.current_version(address) is None:
         return
     # ``DeltaSource.extractStartingState``
     loaded = position.version if position.of_snapshot else position.version - 1
-    if delta_log.oldest_version(path) > loaded >= 0:
+    if delta_log.oldest_version(address) > loaded >= 0:
         raise _expired_versions(
             source.table, f"its log no longer holds version {loaded}, which the first batch has read"
         )
 
 
-def _of_position(path: Path, source: ChangeFeed, position: DeltaPosition | None) -> Backlog:
-    newest = delta.current_version(path)
+def _of_position(address: Address, source: ChangeFeed, position: DeltaPosition | None) -> Backlog:
+    newest = delta.current_version(address)
     if newest is not None:
         return (
-            _full_table(path, source, newest)
+            _full_table(address, source, newest)
             if position is None
-            else _remaining_changes(path, source, newest, position)
+            else _remaining_changes(address, source, newest, position)
         )
     if position is not None:
         raise _expired_versions(source.table, "it was deleted")
     return absent(f"waits: {source.table} does not exist yet")
 
 
-def _full_table(path: Path, source: ChangeFeed, newest: int) -> Backlog:
-    files_of_table = delta.snapshot_files(path)
+def _full_table(address: Address, source: ChangeFeed, newest: int) -> Backlog:
+    files_of_table = delta.snapshot_files(address)
     rows = _sum([file.rows for file in files_of_table])
     empty = not files_of_table or rows == 0
     return Backlog(
@@ -180,7 +180,7 @@ def _full_table(path: Path, source: ChangeFeed, newest: int) -> Backlog:
     )
 
 
-def _remaining_changes(path: Path, source: ChangeFeed, newest: int, position: DeltaPosition) -> Backlog:
+def _remaining_changes(address: Address, source: ChangeFeed, newest: int, position: DeltaPosition) -> Backlog:
     if position.version > newest + 1:
         raise _expired_versions(
             source.table, f"it ends at version {newest}, but the checkpoint has read up to {position.version - 1}"
@@ -189,14 +189,16 @@ def _remaining_changes(path: Path, source: ChangeFeed, newest: int, position: De
     rows: list[int | None] = []
     try:
         if position.of_snapshot:
-            remaining = delta.snapshot_files(path, position.version)[position.index + 1 :]
+            remaining = delta.snapshot_files(address, position.version)[position.index + 1 :]
             rows = [file.rows for file in remaining]
-        commits = delta.commits_since(path, position.version + position.of_snapshot)
+        commits = delta.commits_since(address, position.version + position.of_snapshot)
     except FileNotFoundError:
         raise _expired_versions(source.table, f"its log no longer holds version {position.version}") from None
-    if position.table_id not in ({commit.table_id for commit in commits if commit.table_id} or {delta.table_id(path)}):
+    if position.table_id not in (
+        {commit.table_id for commit in commits if commit.table_id} or {delta.table_id(address)}
+    ):
         raise _expired_versions(source.table, "another table of that name replaced it")
-    deleted = [] if delta.all_exist(path, remaining) else [position.version]
+    deleted = [] if delta.all_exist(address, remaining) else [position.version]
     ahead = [position.version] if remaining else []
     for commit in commits:
         partly_read = commit.version == position.version and position.index >= 0
@@ -205,7 +207,7 @@ def _remaining_changes(path: Path, source: ChangeFeed, newest: int, position: De
             commit.files if not partly_read else () if commit.has_change_files else commit.files[position.index + 1 :]
         )
         if unread_files:
-            if not delta.all_exist(path, unread_files):
+            if not delta.all_exist(address, unread_files):
                 deleted.append(commit.version)
             ahead.append(commit.version)
             remaining += unread_files
@@ -215,7 +217,7 @@ def _remaining_changes(path: Path, source: ChangeFeed, newest: int, position: De
             source.table, f"files of {_version_range(deleted)} were removed by VACUUM before they were read"
         )
     total, behind = _sum(rows), len(ahead)
-    since = delta.commit_ms(path, ahead[0]) if ahead else None
+    since = delta.commit_ms(address, ahead[0]) if ahead else None
     return Backlog(
         summary=f"{count(behind, 'new version')} of {source.table}" if behind else f"nothing new in {source.table}",
         behind=behind,
@@ -227,7 +229,7 @@ def _remaining_changes(path: Path, source: ChangeFeed, newest: int, position: De
         has_data=behind > 0,
         ahead=_version_range(ahead),
         unread_since_ms=since,
-        unread_until_ms=None if since is None else delta.kept_until_ms(path, since),
+        unread_until_ms=None if since is None else delta.kept_until_ms(address, since),
     )
 
 
@@ -267,11 +269,11 @@ def extent(environment: Environment, _pipeline: Pipeline, flow: Flow, _request: 
     )
 
 
-def rows_and_bytes(path: Path) -> tuple[int | None, int | None]:
+def rows_and_bytes(address: Address) -> tuple[int | None, int | None]:
     """Rows and bytes of a table by its log; None without the table, or if a file has no statistics."""
-    if delta.current_version(path) is None:
+    if delta.current_version(address) is None:
         return None, None
-    data_files = delta.snapshot_files(path)
+    data_files = delta.snapshot_files(address)
     rows = None if any(file.rows is None for file in data_files) else sum(file.rows or 0 for file in data_files)
     return rows, sum(file.size for file in data_files)
 

@@ -21,7 +21,6 @@ from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, Measur
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-    from pathlib import Path
 
     from tidegate.checkpoints.overrides import Override
     from tidegate.checkpoints.progress import PlannedBatch
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from tidegate.request import RunRequest
     from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
+    from tidegate.store import Address
 
 BYTES_PER_MESSAGE = 1024
 """Assumed size while no message of a topic has been read: the broker does not report sizes."""
@@ -79,7 +79,7 @@ def _backlog(environment: Environment, resolved: ResolvedFlow, place: Place, com
 def unread_ranges(
     bootstrap: str,
     source: KafkaSource,
-    target: Path,
+    target: Address,
     place: Place,
     committed: PlannedBatch | None,
 ) -> tuple[kafka.Topic, Mapping[int, int], dict[int, tuple[int, int]]]:
@@ -118,7 +118,7 @@ def check_gap(
     checkpoint_topic: topic.CheckpointTopic,
     read: Mapping[int, int],
     first_offsets: Mapping[int, int],
-    target: Path,
+    target: Address,
 ) -> None:
     """Check that the topic still has all unread messages, except for accepted gaps.
 
@@ -140,7 +140,7 @@ def unaccepted_gap(
     read: Mapping[int, int],
     first_offsets: Mapping[int, int],
     checkpoint_topic: topic.CheckpointTopic,
-    target: Path,
+    target: Address,
     accepted: Sequence[Override] = (),
 ) -> gap.Offsets:
     """Unread offsets that the topic no longer has and that are in no accepted gap; arguments as for `check_gap`."""
@@ -151,7 +151,7 @@ def unaccepted_gap(
     return gap.missing(next_offsets, first_offsets, accepted, checkpoint_topic.topic_id)
 
 
-def next_offsets_in_table(target: Path, checkpoint_topic: topic.CheckpointTopic) -> dict[int, int]:
+def next_offsets_in_table(target: Address, checkpoint_topic: topic.CheckpointTopic) -> dict[int, int]:
     """Partition to the offset after the highest one of a topic in a bronze table."""
     if "_topic_id" not in query.columns(target):
         return {}
@@ -225,7 +225,7 @@ def _extent(environment: Environment, pipeline: Pipeline, flow: Flow, request: R
 
 
 def _ingested_messages(
-    bronze: Path, name: str, ranges: dict[int, tuple[int, int]], recorded: topic.CheckpointTopic | None
+    bronze: Address, name: str, ranges: dict[int, tuple[int, int]], recorded: topic.CheckpointTopic | None
 ) -> int:
     if "_topic_id" not in query.columns(bronze) or not ranges:
         return 0
