@@ -18,15 +18,28 @@ variable                        meaning                                         
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Self
 from urllib.parse import urlsplit
 
 from tidegate.advice import Edit
 from tidegate.errors import SetupError
+from tidegate.store import LocalStore, ReadOnceStore, Store
+
+
+class _ReadOnce:
+    """One store for each root, which reads once."""
+
+    def __init__(self, store_of: Callable[[Path], Store]) -> None:
+        self._store_of = store_of
+        self._stores: dict[Path, ReadOnceStore] = {}
+
+    def __call__(self, root: Path) -> Store:
+        return self._stores.setdefault(root, ReadOnceStore(self._store_of(root)))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,6 +54,8 @@ class Environment:
     master: str = "local[2]"
     driver_memory: str = "2g"
     spark_history: str | None = None
+    store_of: Callable[[Path], Store] = field(default=LocalStore, compare=False, repr=False)
+    """Makes the store of the lake or of the landing zone from its root."""
 
     @classmethod
     def read(cls, variables: Mapping[str, str] | None = None) -> Self:
@@ -64,6 +79,12 @@ class Environment:
             driver_memory=values.get("TIDEGATE_DRIVER_MEMORY") or "2g",
             spark_history=_server_url("TIDEGATE_SPARK_HISTORY", values.get("TIDEGATE_SPARK_HISTORY")),
         )
+
+    def reading(self) -> Self:
+        """The environment for one reading of lake and landing zone, which reads each key once (`ReadOnceStore`). It is not kept."""
+        if isinstance(self.store_of, _ReadOnce):
+            return self
+        return dataclasses.replace(self, store_of=_ReadOnce(self.store_of))
 
     def variables(self) -> dict[str, str]:
         """The variables from which a child process reads the same environment."""

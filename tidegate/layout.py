@@ -53,12 +53,13 @@ class Layout:
     @classmethod
     def of(cls, environment: Environment) -> Layout:
         """The layout of an environment."""
-        return cls.local(environment.lake, environment.landing)
+        # Spark's log of source files has normal paths.
+        landing = Path(os.path.normpath(environment.landing))
+        return cls(Address(environment.store_of(environment.lake)), Address(environment.store_of(landing)))
 
     @classmethod
     def local(cls, lake: Path, landing: Path) -> Layout:
         """The layout of a lake and a landing zone in local folders."""
-        # Spark's log of source files has normal paths.
         return cls(Address(LocalStore(lake)), Address(LocalStore(Path(os.path.normpath(landing)))))
 
     @property

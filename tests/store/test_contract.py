@@ -14,12 +14,13 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, precondition, rule, run_state_machine_as_test
 
 from tidegate.errors import WriteConflictError
-from tidegate.store import InstrumentedStore, LocalStore, MemoryStore, Store
+from tidegate.store import InstrumentedStore, LocalStore, MemoryStore, ReadOnceStore, Store
 
 KINDS: dict[str, Callable[[Path], Store]] = {
     "local": LocalStore,
     "memory": lambda _: MemoryStore(),
     "instrumented": lambda folder: InstrumentedStore(LocalStore(folder)),
+    "read once": lambda folder: ReadOnceStore(LocalStore(folder)),
 }
 UNUSUAL = ("a b", "ä", "a%2Fb", "a\nb", "*", "[a]", "-", "~", ".a", "a.", "a\\b", "\udcff", "'\"", "a" * 200)
 

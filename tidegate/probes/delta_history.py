@@ -9,7 +9,6 @@ import hashlib
 import json
 import re
 from dataclasses import dataclass, replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from tidegate import dates
@@ -29,6 +28,9 @@ _FILE = re.compile(r"\.{0,1}(\d{20})\.(.+)")
 """With the checksums that Hadoop writes under hidden names."""
 _SEARCHED = 20
 """Among how many of the newest entries that of a checkpoint is searched: only maintenance and other work of the flow follow it."""
+_read_entries: dict[str, tuple[Hashable, Entry]] = {}
+"""By address, entries with the revision of their file: pages read the status of every flow each few seconds."""
+_MAX_READ = 4096
 _FEED = "delta.enableChangeDataFeed"
 _PROPERTIES = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES")
 
@@ -189,15 +191,14 @@ def _adopt(address: Address, newest: int) -> Proof:
 
 def _extent(address: Address) -> tuple[int | None, int, int | None]:
     """The newest entry of a log, the oldest one, and a later version of which only other files are left, if there is one."""
-    for attempt in (0, 1):
-        entries, others = _names(address)
-        if not entries:
-            return None, 0, None
-        newest, later = max(entries), max(others, default=-1)
-        # A checksum may be listed and its entry not, while a commit is made.
-        if later <= newest or attempt:
-            return newest, min(entries), later if later > newest else None
-    raise AssertionError("unreachable")
+    entries, others = _names(address)
+    if not entries:
+        return None, 0, None
+    newest, later = max(entries), max(others, default=-1)
+    # A checksum may be listed and its entry not, while a commit is made.
+    if later > newest and delta_log.entry(address, later).exists():
+        newest = later
+    return newest, min(entries), later if later > newest else None
 
 
 def _names(address: Address) -> tuple[set[int], set[int]]:
@@ -221,12 +222,15 @@ def _entry(address: Address, version: int) -> Entry | None:
             revision = file.stat().revision
     except FileNotFoundError:
         return None
-    return _read(address, version, revision)
+    known = _read_entries.get(file.uri)
+    if known is None or known[0] != revision:
+        if len(_read_entries) > _MAX_READ:
+            _read_entries.clear()
+        known = _read_entries[file.uri] = revision, _read(address, version)
+    return known[1]
 
 
-@lru_cache(maxsize=4096)
-def _read(address: Address, version: int, _revision: Hashable) -> Entry:
-    """Cached by what changes whenever the content does: pages read the status of every flow each few seconds."""
+def _read(address: Address, version: int) -> Entry:
     file = delta_log.entry(address, version)
     with delta_log.reading(address, file):
         content = file.read().data

@@ -19,8 +19,10 @@ from tidegate.store import Address
 _VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint(?:\.[0-9a-f.-]+)?\.(?:parquet|json))")
 _PARQUET = b"PAR1"
 """The first and the last four bytes of a Parquet file."""
-_checked_commits: dict[Address, tuple[Hashable, frozenset[str]]] = {}
-"""The kinds of actions of commits that `check` has read, with the revision of the file: pages check every ten seconds."""
+_checked_commits: dict[str, tuple[Hashable, frozenset[str]]] = {}
+"""By address, the kinds of actions of commits that `check` has read, with the revision of the file: pages check every ten seconds."""
+_whole_checkpoints: dict[str, Hashable] = {}
+"""By address, the revisions of files of checkpoints that have the beginning and the end of a Parquet file."""
 _MAX_CHECKED = 10_000
 
 
@@ -81,15 +83,14 @@ def commit_info(address: Address, version: int) -> dict[str, Any] | None:
     """
     file = entry(address, version)
     try:
-        with reading(address, file), file.open() as lines:
-            empty = True
+        with reading(address, file):
+            lines = file.read().data.splitlines()
             for line in lines:
-                empty = empty and not line.strip()
                 if line.startswith(b'{"commitInfo"'):
                     return _action(line)[1]
     except FileNotFoundError:
         return None
-    if empty:
+    if not any(line.strip() for line in lines):
         raise TableUnreadableError(address, file, "is empty")
     return {}
 
@@ -176,11 +177,11 @@ def _kinds(address: Address, version: int) -> frozenset[str]:
             revision = file.stat().revision
     except FileNotFoundError:
         raise TableUnreadableError(address, file, "is missing") from None
-    known = _checked_commits.get(file)
+    known = _checked_commits.get(file.uri)
     if known is None or known[0] != revision:
         if len(_checked_commits) > _MAX_CHECKED:
             _checked_commits.clear()
-        known = _checked_commits[file] = revision, frozenset(kind for kind, _ in actions(address, version) or ())
+        known = _checked_commits[file.uri] = revision, frozenset(kind for kind, _ in actions(address, version) or ())
     return known[1]
 
 
@@ -238,6 +239,10 @@ def hinted_version(log: Address) -> int | None:
 
 
 def _check_parquet(address: Address, file: Address) -> None:
+    with reading(address, file):
+        revision = file.stat().revision
+    if _whole_checkpoints.get(file.uri) == revision:
+        return
     with reading(address, file), file.open() as content:
         first = content.read(4)
         size = content.seek(0, 2)
@@ -246,3 +251,6 @@ def _check_parquet(address: Address, file: Address) -> None:
         complete = size > 12 and first == last[4:] == _PARQUET and int.from_bytes(last[:4], "little") <= size - 12
         if not complete:
             raise ValueError(file.name)
+    if len(_whole_checkpoints) > _MAX_CHECKED:
+        _whole_checkpoints.clear()
+    _whole_checkpoints[file.uri] = revision

@@ -68,6 +68,7 @@ def evaluate_pipelines(
         pipelines: Pipelines by name, or the error why one does not load.
         patience: Seconds to wait for all sources together; a source that takes longer counts as unavailable.
     """
+    environment = environment.reading()
     statuses = flow_status.gather(environment, pipelines, patience, now)
     layout = Layout.of(environment)
     results = []

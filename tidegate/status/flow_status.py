@@ -186,7 +186,7 @@ def gather(
     from tidegate.layout import Layout
     from tidegate.status import upstream
 
-    now = now or pendulum.now("UTC")
+    now, environment = now or pendulum.now("UTC"), environment.reading()
     layout = Layout.of(environment)
     if layout.marker.exists():
         layout.open()

@@ -57,7 +57,7 @@ def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Fl
     it is blocked. An error that `tidegate.status.lag.measure` raises only affects its own flow.
     """
     lags: dict[str, Lag] = {}
-    blocked: dict[str, str] = {}
+    environment, blocked = environment.reading(), dict[str, str]()
     pipeline = resolved.pipeline
     for each in resolved.flows:
         flow = each.flow

@@ -94,7 +94,7 @@ class StatusCache:
         self._lock = threading.Lock()
         self._refresh_thread: threading.Thread | None = None
         self._waited_until = 0.0
-        self._values: dict[tuple[Address, str], tuple[Hashable, object]] = {}
+        self._values: dict[tuple[str, str], tuple[Hashable, object]] = {}
 
     def reading(self) -> Reading:
         """The last reading. The first call measures it; a call that finds it too old starts a refresh."""
@@ -120,8 +120,8 @@ class StatusCache:
 
     def _read(self, patience: float) -> Reading:
         at = self._clock()
-        declared = declarations(self._environment)
-        layout = Layout.of(self._environment)
+        declared, environment = declarations(self._environment), self._environment.reading()
+        layout = Layout.of(environment)
 
         def snapshot(status: FlowStatus) -> FlowSnapshot:
             newest, is_event = self._newest_of(layout, declared[status.pipeline], status.flow)
@@ -129,8 +129,8 @@ class StatusCache:
 
         began = datetime.fromtimestamp(at, UTC)
         pipelines = list(declared.items())
-        statuses = flow_status.gather(self._environment, pipelines, patience, began)
-        evaluation.add_alerts(self._environment, pipelines, statuses, began)
+        statuses = flow_status.gather(environment, pipelines, patience, began)
+        evaluation.add_alerts(environment, pipelines, statuses, began)
         with ThreadPoolExecutor(2) as threads:
             return Reading(at, declared, tuple(threads.map(snapshot, statuses)), self._surroundings())
 
@@ -161,9 +161,9 @@ class StatusCache:
         try:
             # Only a commit changes the value, and every commit adds a file to this folder.
             changed = (table / "_delta_log").stat().revision
-            cached = self._values.get((table, what))
+            cached = self._values.get((table.uri, what))
             if cached is None or cached[0] != changed:
-                cached = self._values[table, what] = (changed, read())
+                cached = self._values[table.uri, what] = (changed, read())
         except Exception:
             # There is no table yet, or it cannot be read; it must not hide the status of the flows, which shows the error.
             return None

@@ -45,6 +45,8 @@ class InstrumentedStore(Store):
         self.latency = latency
         self.requests: Counter[str] = Counter()
         """How often each operation was called, by the name of the method. An `exists` is a ``stat``, a `walk` a ``list`` of each folder."""
+        self.keys: Counter[tuple[str, str]] = Counter()
+        """Likewise, by method and key."""
         self._faults: list[Fault] = []
         self._lock = threading.Lock()
 
@@ -118,6 +120,7 @@ class InstrumentedStore(Store):
     def _request(self, operation: str, key: str, act: Callable[[], T]) -> T:
         with self._lock:
             self.requests[operation] += 1
+            self.keys[operation, key] += 1
             fault = self._next_fault(operation, key)
         time.sleep(self.latency)
         if fault is not None and not fault.after:

@@ -1,0 +1,97 @@
+"""A plan, the status, the alerts and a page read each file of the lake once."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pendulum
+import pytest
+
+from tests.resolved import resolved
+from tests.spark_files import add, delta_offset
+from tests.status.sample_project import TRIPS, SampleProject
+from tidegate.environment import Environment
+from tidegate.resolution import ResolvedPipeline
+from tidegate.status import evaluation, flow_status, plan
+from tidegate.store import InstrumentedStore, LocalStore, Store
+
+Pipelines = Sequence[tuple[str, ResolvedPipeline]]
+NOW = pendulum.datetime(2026, 11, 2)
+PATIENCE = 30.0
+
+
+def of_plan(environment: Environment, pipelines: Pipelines) -> None:
+    plan.decide(environment, pipelines[0][1], TRIPS.flows)
+
+
+def of_status(environment: Environment, pipelines: Pipelines) -> None:
+    flow_status.gather(environment, pipelines, PATIENCE, NOW)
+
+
+def of_alerts(environment: Environment, pipelines: Pipelines) -> None:
+    evaluation.evaluate_pipelines(environment, pipelines, NOW)
+
+
+def of_page(environment: Environment, pipelines: Pipelines) -> None:
+    environment = environment.reading()
+    statuses = flow_status.gather(environment, pipelines, PATIENCE, NOW)
+    evaluation.add_alerts(environment, pipelines, statuses, NOW)
+
+
+READINGS: list[Callable[[Environment, Pipelines], None]] = [of_plan, of_status, of_alerts, of_page]
+
+
+@dataclasses.dataclass
+class Counting:
+    """Makes stores that count, and keeps them."""
+
+    stores: dict[Path, InstrumentedStore] = dataclasses.field(default_factory=dict)
+
+    def __call__(self, root: Path) -> Store:
+        return self.stores.setdefault(root, InstrumentedStore(LocalStore(root)))
+
+    @property
+    def keys(self) -> Counter[tuple[str, str]]:
+        return sum((store.keys for store in self.stores.values()), Counter[tuple[str, str]]())
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> SampleProject:
+    project = SampleProject(tmp_path)
+    project.layout.open()
+    for number in range(3):
+        project.land(f"{number}.csv")
+    project.read_everything(project.checkpoint("bronze"))
+    project.land("unread.csv")
+    project.refuse_silver()
+    silver = project.table("silver.trips")
+    for number in range(4):
+        silver.commit(add(f"f{number}", 1))
+    project.checkpoint("gold").run(0, delta_offset(2))
+    return project
+
+
+@pytest.mark.parametrize("read", READINGS)
+def test_nothing_is_read_or_listed_twice(
+    project: SampleProject, read: Callable[[Environment, Pipelines], None]
+) -> None:
+    counting = Counting()
+    environment = dataclasses.replace(project.environment, store_of=counting)
+
+    read(environment, [("trips", resolved(TRIPS, environment.project))])
+
+    asked = {of: count for of, count in counting.keys.items() if of[0] in ("read", "list", "open", "stat")}
+    assert any("_delta_log/" in key for _, key in asked)
+    assert {of: count for of, count in asked.items() if count > 1} == {}
+
+
+def test_the_next_reading_reads_again(project: SampleProject) -> None:
+    pipelines = [("trips", resolved(TRIPS, project.environment.project))]
+    before = plan.decide(project.environment, pipelines[0][1], TRIPS.flows)
+    project.land("another.csv")
+    after = plan.decide(project.environment, pipelines[0][1], TRIPS.flows)
+    assert "1 new file" in before.lags[0].reason
+    assert "2 new files" in after.lags[0].reason
