@@ -26,7 +26,9 @@ _LOOPBACK = "127.0.0.1"
 _STATIC = {"spark.sql.adaptive.enabled": "false"}
 # In bytes: the JVM compiles no larger method, and interprets it. Spark's default (65535) leaves the casts of a wide record so.
 _COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}
-_QUICK = ("-XX:TieredStopAtLevel=1", "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
+ONLY_C1 = "-XX:TieredStopAtLevel=1"
+"""The option of the JVM of a small run."""
+_QUICK = (ONLY_C1, "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
 
 
 def submit_conf(environment: Environment, *, small: bool, master: str | None = None) -> dict[str, str]:

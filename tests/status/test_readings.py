@@ -83,9 +83,9 @@ def test_nothing_is_read_or_listed_twice(
 
     read(environment, [("trips", resolved(TRIPS, environment.project))])
 
-    asked = {of: count for of, count in counting.keys.items() if of[0] in ("read", "list", "open", "stat")}
-    assert any("_delta_log/" in key for _, key in asked)
-    assert {of: count for of, count in asked.items() if count > 1} == {}
+    requested = {of: count for of, count in counting.keys.items() if of[0] in ("read", "list", "open", "stat")}
+    assert any("_delta_log/" in key for _, key in requested)
+    assert {of: count for of, count in requested.items() if count > 1} == {}
 
 
 def test_the_next_reading_reads_again(project: SampleProject) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.environment import Environment
-from tidegate.launch import submit_conf
+from tidegate.launch import ONLY_C1, submit_conf
 from tidegate.spark.driver.session import build_session
 from tidegate.testing.local_files import use_system_calls
 
@@ -36,7 +36,9 @@ def session() -> SparkSession:
     conf = submit_conf(environment, small=True)
     # Tests fill a heap with plans that are soon garbage: in one that grows step by step, collections took a fifth of the time.
     heap = f"-Xms{environment.driver_memory} -XX:NewRatio=1 -XX:MetaspaceSize=256m"
-    conf["spark.driver.extraJavaOptions"] += f" {heap}"
+    # One JVM runs tests for many minutes: what they repeat is worth to be compiled well.
+    options = conf["spark.driver.extraJavaOptions"].replace(ONLY_C1, "")
+    conf["spark.driver.extraJavaOptions"] = f"{options} {heap}"
     settings = {"spark.sql.warehouse.dir": str(folder), **conf, **SMALL_DATA_CONF}
     started = build_session(environment, "tidegate testing", settings)
     use_system_calls(started)
