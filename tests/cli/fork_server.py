@@ -6,6 +6,7 @@ no thread and opens no file itself, so that a forked child behaves like a new pr
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import importlib
 import json
@@ -48,6 +49,8 @@ def _run_command(request: dict[str, Any]) -> None:
     for number, descriptor in enumerate((null, out, err)):
         os.dup2(descriptor, number)
         os.close(descriptor)
+    # A crash of native code leaves the stacks of all threads.
+    faulthandler.enable()
     os.environ.clear()
     os.environ.update(request["environment"])
     os.chdir(request["folder"])
