@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests.spark_files import Checkpoint
 from tidegate.checkpoints import landing_folder, overrides, progress
 from tidegate.checkpoints.landing_folder import LandingFolder
 from tidegate.errors import MovedLandingFolderError, RequestError
@@ -96,3 +97,15 @@ def test_a_folder_that_was_not_moved_cannot_be_accepted(tmp_path: Path) -> None:
     place = place_of(tmp_path, f"{folder}/a.csv")
     with pytest.raises(RequestError, match="has not read"):
         landing_folder.accept_move(place, FLOW, folder, by="ada", reason="a new disk")
+
+
+def test_a_file_that_was_read_before_its_folder_was_moved_cannot_be_skipped(tmp_path: Path) -> None:
+    place = place_of(tmp_path, "/old/shop/orders/a.csv")
+    Checkpoint(place.checkpoint).run(0, {"logOffset": 0})
+    for name in ("a.csv", "b.csv"):
+        (place.layout.landing("shop/orders") / name).put(b"")
+    landing_folder.accept_move(place, FLOW, "/old/shop/orders", by="ada", reason="a new disk")
+    with pytest.raises(RequestError, match="was read already"):
+        overrides.skip(place, FLOW, "a.csv", by="ada", reason="broken")
+    overrides.skip(place, FLOW, "b.csv", by="ada", reason="broken")
+    assert overrides.skipped_files(place).keys() == {"b.csv"}

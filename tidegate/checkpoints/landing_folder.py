@@ -53,8 +53,8 @@ class LandingFolder:
 def of(place: FlowPlace, source: FileSource) -> LandingFolder:
     """The landing folder of a flow that reads files."""
     path = str(place.layout.landing(source.path))
-    moved = [each.moved_from for each in overrides.history(place) if each.act == "move" and each.moved_from is not None]
-    return LandingFolder(path, tuple(folder for folder in dict.fromkeys(moved) if folder != path))
+    earlier = dict.fromkeys(overrides.earlier_folders(place))
+    return LandingFolder(path, tuple(folder for folder in earlier if folder != path))
 
 
 def is_moved(place: Place, source: FileSource) -> bool:

@@ -91,6 +91,11 @@ def history(place: FlowPlace) -> list[Override]:
     return OVERRIDES.read(place)
 
 
+def earlier_folders(place: FlowPlace) -> list[str]:
+    """Where the landing folder of the flow was before, by accepted moves."""
+    return [each.moved_from for each in history(place) if each.act == "move" and each.moved_from is not None]
+
+
 def switched_off(place: FlowPlace) -> Override | None:
     """The decision that switched a flow off; None when the flow is on."""
     newest = [each for each in history(place) if each.act in ("off", "on")][-1:]
@@ -165,7 +170,8 @@ def skip(place: Place, flow: Flow, file: str, *, by: str, reason: str, undo: boo
     committed = progress.read(place.checkpoint).last_committed
     planned = None if committed is None else progress.planned_batch(place.checkpoint, committed)
     read = progress.source_files(place.checkpoint, up_to=-1 if planned is None else planned.log_offset)
-    if (folder / file).uri in {each.path for each in read}:
+    names = {f"{each}/{file}" for each in (folder.uri, *earlier_folders(place))}
+    if not names.isdisjoint(each.path for each in read):
         raise RequestError(
             f"{file} was read already, and its rows stay in bronze.",
             Either(
