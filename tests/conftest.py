@@ -29,15 +29,10 @@ __all__ = ["lake", "pytest_addoption", "pytest_collection_modifyitems", "pytest_
 PROJECT = Path(__file__).parents[1]
 
 SHARED_WORKERS = {
-    "one live Airflow": (
-        "test_backfills",
-        "test_guides",
-        "test_no_values",
-        "test_task_states",
-        "test_up_and_down",
-    ),
+    "one live Airflow": ("test_guides", "test_task_states", "test_up_and_down"),
+    "another live Airflow": ("test_backfills", "test_no_values"),
 }
-"""Files of tests/live that run in one worker, by the resource that they share."""
+"""Files of tests/live that run in one worker, by the resource that they share. All in one would take more than a night's ten minutes."""
 
 
 def _is_not_a_retry_of_py4j(record: logging.LogRecord) -> bool:

@@ -114,7 +114,8 @@ def measured(report: Path) -> dict[str, float]:
     seconds: dict[str, float] = defaultdict(float)
     # Some entries of a run that was interrupted have a duration alone.
     for case in ElementTree.parse(report).getroot().iterfind(".//testcase[@classname]"):
-        file = case.attrib["classname"].replace(".", "/") + ".py"
+        # A class of tests comes after the names of the module.
+        file = "/".join(part for part in case.attrib["classname"].split(".") if part[0].islower()) + ".py"
         seconds[file] += float(case.attrib["time"])
     return {file: round(total, 1) for file, total in sorted(seconds.items())}
 

@@ -168,7 +168,8 @@ def put_flow_back(lake: Lake, table: str, number: int) -> Effect | None:
 def put_lake_back(lake: Lake, table: str, number: int) -> Effect | None:
     """The whole lake from an older copy, or a new lake: the usual recovery. The landing zone and the sink stay."""
     snapshot = None if number % 4 == 0 else _snapshot(lake, number)
-    shutil.rmtree(lake.folder)
+    if lake.folder.exists():
+        shutil.rmtree(lake.folder)
     if snapshot is not None:
         shutil.copytree(lake.older(snapshot), lake.folder)
     lake.put_back(snapshot)
