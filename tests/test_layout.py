@@ -103,3 +103,8 @@ def test_a_lake_of_a_newer_format_is_refused(layout: Layout) -> None:
     (Path(layout.root) / "lake.json").write_text(json.dumps({"format": LAKE_FORMAT + 1}))
     with pytest.raises(LakeVersionError, match="upgrade Tidegate"):
         layout.open()
+
+
+def test_folders_have_normal_paths_as_spark_reports_them(tmp_path: Path) -> None:
+    environment = Environment.read({"TIDEGATE_LAKE": f"{tmp_path}/x/../l", "TIDEGATE_LANDING": f"{tmp_path}/x/../in"})
+    assert Layout.of(environment) == Layout.local(tmp_path / "l", tmp_path / "in")

@@ -29,6 +29,7 @@ import hashlib
 import json
 import os
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
@@ -36,7 +37,7 @@ from urllib.parse import quote
 from tidegate.advice import OutsideAct
 from tidegate.environment import Environment
 from tidegate.errors import LakeVersionError
-from tidegate.store import Address, LocalStore
+from tidegate.store import Address, LocalStore, Store
 
 LAKE_FORMAT = 1
 
@@ -53,14 +54,18 @@ class Layout:
     @classmethod
     def of(cls, environment: Environment) -> Layout:
         """The layout of an environment."""
-        # Spark's log of source files has normal paths.
-        landing = Path(os.path.normpath(environment.landing))
-        return cls(Address(environment.store_of(environment.lake)), Address(environment.store_of(landing)))
+        return cls._of(environment.lake, environment.landing, environment.store_of)
 
     @classmethod
     def local(cls, lake: Path, landing: Path) -> Layout:
         """The layout of a lake and a landing zone in local folders."""
-        return cls(Address(LocalStore(lake)), Address(LocalStore(Path(os.path.normpath(landing)))))
+        return cls._of(lake, landing, LocalStore)
+
+    @classmethod
+    def _of(cls, lake: Path, landing: Path, store_of: Callable[[Path], Store]) -> Layout:
+        # Spark reports normal paths, of files that it lists and of files of tables.
+        root, landing_root = (Address(store_of(Path(os.path.normpath(each)))) for each in (lake, landing))
+        return cls(root, landing_root)
 
     @property
     def marker(self) -> Address:
