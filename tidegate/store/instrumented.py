@@ -5,13 +5,12 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import BinaryIO, TypeVar
 
 from tidegate.store.store import Content, Entry, Store
+from tidegate.store.wrapper import StoreWrapper
 
 T = TypeVar("T")
 
@@ -32,7 +31,7 @@ class Fault:
     fired: bool = False
 
 
-class InstrumentedStore(Store):
+class InstrumentedStore(StoreWrapper):
     """Does what another store does, counts the requests, delays them, and lets some fail.
 
     Args:
@@ -41,7 +40,7 @@ class InstrumentedStore(Store):
     """
 
     def __init__(self, store: Store, latency: float = 0.0) -> None:
-        self.store = store
+        super().__init__(store)
         self.latency = latency
         self.requests: Counter[str] = Counter()
         """How often each operation was called, by the name of the method. An `exists` is a ``stat``, a `walk` a ``list`` of each folder."""
@@ -55,23 +54,6 @@ class InstrumentedStore(Store):
         with self._lock:
             self._faults.append(fault)
         return fault
-
-    def uri(self, key: str) -> str:
-        """That of the other store."""
-        return self.store.uri(key)
-
-    def path(self, key: str) -> Path:
-        """That of the other store."""
-        return self.store.path(key)
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        """Those of the other store."""
-        return self.store.options
-
-    def exclusive(self, key: str) -> AbstractContextManager[bool]:
-        """That of the other store."""
-        return self.store.exclusive(key)
 
     def read(self, key: str) -> Content:
         """A request."""

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Future
-from contextlib import AbstractContextManager
-from pathlib import Path
 from typing import Any, BinaryIO, TypeVar
 
 from tidegate.store.store import Content, Entry, Store
+from tidegate.store.wrapper import StoreWrapper
 
 T = TypeVar("T")
 
 
-class ReadOnceStore(Store):
+class ReadOnceStore(StoreWrapper):
     """What another store has, as it was when it was first asked for: a reading that many functions make together reads each key once.
 
     Contents, listings and statuses stay as they were first, also that a key is missing; any other error is raised again when it occurs
@@ -26,26 +25,9 @@ class ReadOnceStore(Store):
     """
 
     def __init__(self, store: Store) -> None:
-        self.store = store
+        super().__init__(store)
         self._answers: dict[tuple[str, str], Future[Any]] = {}
         self._lock = threading.Lock()
-
-    def uri(self, key: str) -> str:
-        """That of the other store."""
-        return self.store.uri(key)
-
-    def path(self, key: str) -> Path:
-        """That of the other store."""
-        return self.store.path(key)
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        """Those of the other store."""
-        return self.store.options
-
-    def exclusive(self, key: str) -> AbstractContextManager[bool]:
-        """That of the other store."""
-        return self.store.exclusive(key)
 
     def read(self, key: str) -> Content:
         """Asks once."""

@@ -1,0 +1,37 @@
+"""A store around another one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+from tidegate.store.store import Store
+
+
+class StoreWrapper(Store):
+    """Has the addresses and locks of another store.
+
+    Args:
+        store: The other store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self.store = store
+
+    def uri(self, key: str) -> str:
+        """That of the other store."""
+        return self.store.uri(key)
+
+    def path(self, key: str) -> Path:
+        """That of the other store."""
+        return self.store.path(key)
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """Those of the other store."""
+        return self.store.options
+
+    def exclusive(self, key: str) -> AbstractContextManager[bool]:
+        """That of the other store."""
+        return self.store.exclusive(key)
