@@ -267,7 +267,7 @@ def _check(environment: Any) -> None:
 
     for status in flow_status.gather(environment, list(status_cache.declarations(environment).items()), patience=60):
         assert status.error is None and status.lag is not None, f"{status.pipeline}/{status.flow}: {status.error}"
-        assert status.lag.behind == 1, f"{status.pipeline}/{status.flow}: {status.lag.reason}"
+        assert status.lag.behind == 1, f"{status.pipeline}/{status.flow}: {status.reason}"
         assert status.ends is not None and status.ends.failure is None
     # The first page lists all runs.
     run_ends._listed.clear()

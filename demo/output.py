@@ -19,7 +19,7 @@ from tidegate.layout import Layout
 from tidegate.place import FlowPlace
 from tidegate.report import FlowReport, RunReport
 from tidegate.spec import Pipeline
-from tidegate.status.lag import Lag
+from tidegate.status.reading import Reading
 
 EXAMPLES_SHOWN = 14
 
@@ -52,7 +52,7 @@ def landed_messages(console: Console, counts: Mapping[str, int], topic: str = cl
 
 
 def run_result(
-    console: Console, run: DagRun, report: RunReport | None, before: Sequence[Lag], after: Sequence[Lag]
+    console: Console, run: DagRun, report: RunReport | None, before: Sequence[Reading], after: Sequence[Reading]
 ) -> None:
     """Print the result of a DAG run, with a row per flow."""
     tasks = "  ".join(_coloured(task, state) for task, state in _in_order(run).items())
@@ -169,14 +169,15 @@ def _quarantined(flow: FlowReport) -> str:
     return " + ".join([f"{rows:,}"] * bool(rows or not files) + [count(files, "file")] * bool(files))
 
 
-def _lag(lags: Sequence[Lag]) -> str:
+def _lag(readings: Sequence[Reading]) -> str:
     """The lag of the flows in one phrase."""
     units = {"files": "file", "kafka": "message", "change_feed": "commit"}
     parts = []
-    for lag in lags:
+    for each in readings:
+        lag, kind = each.backlog, each.source_kind
         if lag.behind:
-            measured = f" ({size(lag.bytes)})" if lag.bytes and lag.kind == "files" else ""
-            parts.append(f"{lag.flow} {count(lag.behind, units[lag.kind])}{measured}")
+            measured = f" ({size(lag.size)})" if lag.size and kind == "files" else ""
+            parts.append(f"{each.flow} {count(lag.behind, units[kind])}{measured}")
     return ", ".join(parts) or "none"
 
 

@@ -20,7 +20,7 @@ from tidegate.pages import site
 from tidegate.place import PipelinePlace
 from tidegate.spec import Pipeline
 from tidegate.status import lag
-from tidegate.status.lag import Lag
+from tidegate.status.reading import Reading
 
 STORM = (
     f"SELECT * REPLACE (round(mean_delay, 1) AS mean_delay) FROM gold WHERE day = '{flights_feed.STORM_DAY}'"
@@ -93,7 +93,7 @@ class StartedRun(WatchedRun):
     """A run of a pipeline, with the lag of its flows before it."""
 
     pipeline: Pipeline
-    before: list[Lag]
+    before: list[Reading]
 
 
 @dataclass
@@ -244,7 +244,7 @@ class Scenario:
         run = self.services.runs[pipeline.name].start(pipeline.name)
         return StartedRun(run, self.services.layout, expected, earlier, pipeline, before)
 
-    def _lag(self, pipeline: Pipeline) -> list[Lag]:
+    def _lag(self, pipeline: Pipeline) -> list[Reading]:
         environment = self.services.environment
         flows = resolution.resolve(pipeline, environment.project).flows
         return [lag.measure(environment, flow) for flow in flows]

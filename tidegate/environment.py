@@ -41,6 +41,10 @@ class _ReadOnce:
     def __call__(self, root: Path) -> Store:
         return self._stores.setdefault(root, ReadOnceStore(self._store_of(root)))
 
+    def forget(self) -> None:
+        for store in self._stores.values():
+            store.forget()
+
 
 @dataclass(frozen=True, kw_only=True)
 class Environment:
@@ -81,10 +85,15 @@ class Environment:
         )
 
     def reading(self) -> Self:
-        """The environment for one reading of lake and landing zone, which reads each key once (`ReadOnceStore`). It is not kept."""
+        """The environment for one reading of lake and landing zone, which reads each key once (`ReadOnceStore`)."""
         if isinstance(self.store_of, _ReadOnce):
             return self
         return dataclasses.replace(self, store_of=_ReadOnce(self.store_of))
+
+    def forget(self) -> None:
+        """Free what a reading has read, for one that is kept."""
+        if isinstance(self.store_of, _ReadOnce):
+            self.store_of.forget()
 
     def variables(self) -> dict[str, str]:
         """The variables from which a child process reads the same environment."""

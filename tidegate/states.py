@@ -1,7 +1,7 @@
 """The states of a flow, one table: what is known, whether a person is needed, and what to do next.
 
-Every surface shows the `Status` that `status_of` makes of the facts, and only lays it out: the pages, the command line, the
-tasks in Airflow and the texts of alerts. The first state of the table whose facts hold is the state of the flow.
+Every surface shows the `Status` that `status_of` makes of a reading, and only lays it out: the pages, the command line, the
+tasks in Airflow and the texts of alerts. The first state of the table that holds is the state of the flow.
 `docs/reference/states.md` is generated from the table.
 """
 
@@ -13,13 +13,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Literal
 
 from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then, recover_command
-from tidegate.errors import BatchHeldError, ContractRefusedError, RewriteRefusedError
+from tidegate.errors import (
+    BatchHeldError,
+    ContractRefusedError,
+    RewriteRefusedError,
+    SourceUnavailableError,
+    TableInDoubtError,
+)
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    from tidegate.alerting.facts import RunEnds
     from tidegate.report import FlowReport
+    from tidegate.status.reading import Reading
 
 Tone = Literal["good", "calm", "busy", "wait", "bad"]
 """``good``, ``calm`` and ``busy`` need nothing, ``wait`` may resolve itself, ``bad`` needs a person."""
@@ -31,57 +35,12 @@ STALE = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Facts:
-    """What a reading found out about one flow. Plain data; `tidegate.status.flow_status` collects it."""
-
-    pipeline: str
-    flow: str = ""
-    """Empty if the pipeline's declaration does not load."""
-    read_at: datetime | None = None
-    """When the reading began."""
-    error: str | None = None
-    """Why the declaration, the checkpoint or the source could not be read."""
-    unreachable: bool = False
-    """Whether the error is a source that did not answer."""
-    in_doubt: bool = False
-    """Whether the error is that the history of a table is not proven (`tidegate.status.proofs`)."""
-    late: bool = False
-    """Whether the error is only that the reading ended before the lake itself was read: the machine is slow."""
-    off: str | None = None
-    """The decision that switched the flow off."""
-    holder: str | None = None
-    """The process that holds the lease of its checkpoint or of its table."""
-    refused_by: RefusedBy | None = None
-    """What refused the pending batch, if another attempt would be refused too."""
-    ends: RunEnds | None = None
-    """How the last runs ended; None if no run of the flow is known."""
-    upstream: Status | None = None
-    """The status of the flow that writes its source, if a flow does."""
-    same_pipeline: bool = False
-    """Whether that flow belongs to the same pipeline, so that a run that does not get past it skips this one."""
-    has_work: bool = False
-    """Whether there is something to read or to complete."""
-    written: bool = False
-    """Whether the table has the pending batch, and only its record is missing."""
-    refresh_pending: bool = False
-    """Whether a full refresh is staged and not swapped in."""
-    unfinished: bool = False
-    """Whether an earlier run left a batch, a backfill or a replay unfinished."""
-    begun: bool = False
-    """Whether a batch was ever planned in the present checkpoint."""
-    takes_batches: bool = True
-    """Whether all rows of a refused batch can go to quarantine, which depends on the kind of the flow."""
-    reason: str = ""
-    """Why there is work or none: one sentence without a full stop."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class State:
     """One state of a flow."""
 
     known: str
     """What is known, for the documentation."""
-    says: Callable[[Facts], str | None]
+    says: Callable[[Reading], str | None]
     """The sentence about the flow, without a full stop, if the flow is in this state; else None."""
     tone: Tone
     blocks: bool = False
@@ -104,9 +63,12 @@ class Status:
     name: str
     """Of the state, a key of `STATES`."""
     sentence: str
-    facts: Facts
-    alerts: tuple[str, ...] = ()
-    """The rules of its open alerts."""
+    reading: Reading
+
+    @property
+    def alerts(self) -> tuple[str, ...]:
+        """The rules of its open alerts."""
+        return self.reading.alerts
 
     @property
     def state(self) -> State:
@@ -121,7 +83,7 @@ class Status:
     @property
     def label(self) -> str:
         """The name of the state; with the flow that it waits for, if it does."""
-        return f"waits for {_name_for(self.facts)}" if self.name == "waits" else self.name
+        return f"waits for {_name_for(self.reading)}" if self.name == "waits" else self.name
 
     @property
     def needs_person(self) -> bool:
@@ -136,23 +98,23 @@ class Status:
     @property
     def advice(self) -> Advice | None:
         """The next step as data; None if there is nothing to do."""
-        step, facts = self.state.next_step, self.facts
+        step, reading = self.state.next_step, self.reading
         if step is None:
             return None
-        return step_for(step, facts.pipeline, facts.flow or "FLOW", takes_batches=facts.takes_batches)
+        return step_for(step, reading.pipeline, reading.flow or "FLOW", takes_batches=reading.takes_batches)
 
     @property
     def text(self) -> str:
         """The sentence, and the next step if there is one; of a flow that waits also those of the flow that it waits for."""
         sentence = self.sentence.rstrip(".")
         if self.cause is not self:
-            return f"{sentence}. About {_name_for(self.facts)}: {self.cause.text}"
+            return f"{sentence}. About {_name_for(self.reading)}: {self.cause.text}"
         return f"{sentence}. Next: {self.next_step}." if self.next_step else f"{sentence}."
 
     @property
     def cause(self) -> Status:
         """The status that it waits for in the end; itself if it does not wait."""
-        upstream = self.facts.upstream
+        upstream = self.reading.upstream
         return upstream.cause if self.name == "waits" and upstream is not None else self
 
 
@@ -163,11 +125,11 @@ def step_for(step: Advice, pipeline: str, flow: str, *, takes_batches: bool) -> 
     return left.of(pipeline, flow)
 
 
-def status_of(facts: Facts, alerts: tuple[str, ...] = ()) -> Status:
-    """The status of a flow: the first state whose facts hold."""
+def status_of(reading: Reading) -> Status:
+    """The status of a flow: the first state that holds. After an error, no state after ``error`` is tried."""
     for name, state in STATES.items():
-        if (sentence := state.says(facts)) is not None:
-            return Status(name=name, sentence=sentence, facts=facts, alerts=alerts)
+        if (sentence := state.says(reading)) is not None:
+            return Status(name=name, sentence=sentence, reading=reading)
     raise AssertionError("unreachable: the last state always holds")
 
 
@@ -192,32 +154,69 @@ def state_after(report: FlowReport | None) -> str:
     return "failed"
 
 
-def _off(facts: Facts) -> str | None:
-    return facts.off if facts.holder is None else None
+def _off(reading: Reading) -> str | None:
+    off = reading.switched_off
+    return off if off is not None and reading.holder is None else None
 
 
-def _unreachable(facts: Facts) -> str | None:
-    return _unreadable(facts) if facts.unreachable and not facts.late else None
+def _unreachable(reading: Reading) -> str | None:
+    return _unreadable(reading) if isinstance(reading.error, SourceUnavailableError) and not reading.late else None
 
 
-def _unreadable(facts: Facts) -> str | None:
-    many = facts.ends.failed_runs if facts.ends is not None else 0
-    return f"{facts.error}; {facts.ends.runs}" if facts.error and facts.ends is not None and many > 1 else facts.error
+def _not_read(reading: Reading) -> str | None:
+    return reading.problem if reading.late else None
 
 
-def _running(facts: Facts) -> str | None:
-    if facts.holder is None:
+def _in_doubt(reading: Reading) -> str | None:
+    return _unreadable(reading) if isinstance(reading.error, TableInDoubtError) else None
+
+
+def _unreadable(reading: Reading) -> str | None:
+    ends = reading.ends
+    many = reading.error is not None and ends is not None and ends.failed_runs > 1
+    return f"{reading.problem}; {ends.runs}" if many and ends is not None else reading.problem
+
+
+def _running(reading: Reading) -> str | None:
+    if reading.holder is None:
         return None
-    failed = f"; before it {facts.ends.runs}" if facts.ends is not None and facts.ends.failure else ""
-    return f"held by {facts.holder}{failed}"
+    failed = f"; before it {reading.ends.runs}" if reading.ends is not None and reading.ends.failure else ""
+    return f"held by {reading.holder}{failed}"
 
 
-def _ended(facts: Facts, *, crashed: bool) -> str | None:
-    ends = facts.ends
+def _refused_by(by: RefusedBy) -> Callable[[Reading], str | None]:
+    return lambda reading: reading.reason if reading.refused_by == by else None
+
+
+def _written(reading: Reading) -> str | None:
+    return reading.reason if reading.written else None
+
+
+def _refresh_pending(reading: Reading) -> str | None:
+    return reading.reason if reading.refresh_pending else None
+
+
+def _unfinished(reading: Reading) -> str | None:
+    return reading.reason if reading.unfinished else None
+
+
+def _behind(reading: Reading) -> str | None:
+    return reading.reason if reading.has_work else None
+
+
+def _not_begun(reading: Reading) -> str | None:
+    return None if reading.progress.last_planned is not None else reading.reason
+
+
+def _up_to_date(reading: Reading) -> str:
+    return reading.reason
+
+
+def _ended(reading: Reading, *, crashed: bool) -> str | None:
+    ends = reading.ends
     if ends is None or ends.sentence is None or ends.crashed != crashed:
         return None
-    left = facts.reason if crashed and (facts.written or facts.unfinished) else ""
-    return f"{ends.sentence}; {left}" if left else ends.sentence
+    return f"{ends.sentence}; {reading.reason}" if crashed and reading.unfinished else ends.sentence
 
 
 def waits_for(flow: str, state: str) -> str:
@@ -225,21 +224,21 @@ def waits_for(flow: str, state: str) -> str:
     return f"waits for {flow}: {state}"
 
 
-def _waits(facts: Facts) -> str | None:
-    upstream = facts.upstream
+def _waits(reading: Reading) -> str | None:
+    upstream = reading.upstream
     if upstream is None or not upstream.state.blocks:
         return None
-    stopped = facts.same_pipeline and upstream.cause.state.needs_person
-    if facts.has_work and not stopped:
+    stopped = upstream.reading.pipeline == reading.pipeline and upstream.cause.state.needs_person
+    if reading.has_work and not stopped:
         return None
-    return waits_for(_name_for(facts), upstream.cause.name)
+    return waits_for(_name_for(reading), upstream.cause.name)
 
 
-def _name_for(facts: Facts) -> str:
+def _name_for(reading: Reading) -> str:
     """The flow that a flow waits for in the end."""
-    assert facts.upstream is not None
-    cause = facts.upstream.cause.facts
-    return cause.flow if cause.pipeline == facts.pipeline else f"{cause.pipeline}/{cause.flow}"
+    assert reading.upstream is not None
+    cause = reading.upstream.cause.reading
+    return cause.flow if cause.pipeline == reading.pipeline else cause.label
 
 
 _RUN = Command.tidegate("run", "{pipeline}", says="`{}`")
@@ -270,13 +269,13 @@ STATES: Mapping[str, State] = {
     ),
     "not read": State(
         known="the lake was too slow for this reading, so nothing is known; the next one waits longer",
-        says=lambda facts: facts.error if facts.late else None,
+        says=_not_read,
         tone="wait",
     ),
     "in doubt": State(
         known="a table that it reads or writes does not have the history that is known of it: someone restored or replaced rows, or "
         "a part of it was lost or comes from an older copy",
-        says=lambda facts: _unreadable(facts) if facts.in_doubt else None,
+        says=_in_doubt,
         tone="bad",
         blocks=True,
         next_step=Then(
@@ -298,7 +297,7 @@ STATES: Mapping[str, State] = {
     ),
     "contract refused": State(
         known="its frozen contract refused the pending batch, and nobody has answered the schema change",
-        says=lambda facts: facts.reason if facts.refused_by == "contract" else None,
+        says=_refused_by("contract"),
         tone="bad",
         blocks=True,
         next_step=Command.tidegate(
@@ -307,7 +306,7 @@ STATES: Mapping[str, State] = {
     ),
     "refused": State(
         known="its gate, or a transform that raises, refused the pending batch, and neither suite nor transform has changed since",
-        says=lambda facts: facts.reason if facts.refused_by == "gate" else None,
+        says=_refused_by("gate"),
         tone="bad",
         blocks=True,
         next_step=Either(_CORRECT, _TAKE),
@@ -315,7 +314,7 @@ STATES: Mapping[str, State] = {
     "on hold": State(
         known="a statistic of the pending batch breaks its rule, nobody has decided about the batch, and neither the declared "
         "statistics nor the transform has changed since",
-        says=lambda facts: facts.reason if facts.refused_by == "statistic" else None,
+        says=_refused_by("statistic"),
         tone="bad",
         blocks=True,
         next_step=Either(
@@ -327,7 +326,7 @@ STATES: Mapping[str, State] = {
     "rewrite refused": State(
         known="the swap of a new table, or a snapshot, was refused for the rows that it would delete or quarantine, and nobody "
         "accepted them",
-        says=lambda facts: facts.reason if facts.refused_by == "limits" else None,
+        says=_refused_by("limits"),
         tone="bad",
         blocks=True,
         next_step=Either(
@@ -340,7 +339,7 @@ STATES: Mapping[str, State] = {
     ),
     "crashed": State(
         known="the last run left no final report, and no process holds its lease; of an increment, as long as the pipeline has work",
-        says=lambda facts: _ended(facts, crashed=True),
+        says=lambda reading: _ended(reading, crashed=True),
         tone="bad",
         blocks=True,
         next_step=Then(OutsideAct("see the log of the task `run`"), _RUN_AGAIN),
@@ -348,7 +347,7 @@ STATES: Mapping[str, State] = {
     "failed": State(
         known="the last run of the flow reported an error, or its backfill was refused by a gate or a transform; of an increment, "
         "as long as the pipeline has work",
-        says=lambda facts: _ended(facts, crashed=False),
+        says=lambda reading: _ended(reading, crashed=False),
         tone="bad",
         blocks=True,
         next_step=Then(OutsideAct("remove the cause"), _RUN_AGAIN),
@@ -361,38 +360,38 @@ STATES: Mapping[str, State] = {
     ),
     "written": State(
         known="its table has the pending batch; the ledger line, or the end of the batch in the checkpoint, is missing",
-        says=lambda facts: facts.reason if facts.written else None,
+        says=_written,
         tone="wait",
         next_step=_NEXT_RUN,
     ),
     "refresh pending": State(
         known="a full refresh is staged and not swapped in",
-        says=lambda facts: facts.reason if facts.refresh_pending else None,
+        says=_refresh_pending,
         tone="wait",
         next_step=_NEXT_RUN,
     ),
     "unfinished": State(
         known="a batch was planned and not written, or a backfill or a replay was interrupted",
-        says=lambda facts: facts.reason if facts.unfinished else None,
+        says=_unfinished,
         tone="wait",
         next_step=_NEXT_RUN,
     ),
     "behind": State(
         known="its source has something that it has not read",
-        says=lambda facts: facts.reason if facts.has_work else None,
+        says=_behind,
         tone="wait",
         plain=True,
         next_step=_NEXT_RUN,
     ),
     "not begun": State(
         known="it never planned a batch, and there is nothing to read",
-        says=lambda facts: None if facts.begun else facts.reason,
+        says=_not_begun,
         tone="calm",
         plain=True,
     ),
     "up to date": State(
         known="it has read all of its source, and nothing above it is stopped",
-        says=lambda facts: facts.reason,
+        says=_up_to_date,
         tone="good",
         plain=True,
     ),

@@ -16,6 +16,7 @@ from tests.acts.project import ABOVE, FLOWS, TARGETS
 from tidegate import resolution
 from tidegate.report import RunReport
 from tidegate.status import flow_status, plan
+from tidegate.status.reading import Reading
 
 
 class WrongError(AssertionError):
@@ -44,27 +45,26 @@ class Example:
         resolved = resolution.load("acts", environment.project)
         made = plan.decide(environment, resolved, resolved.pipeline.flows)
         statuses = flow_status.gather(environment, [("acts", resolved)], 60.0, pendulum.now("UTC"))
-        self.notes.append("plan: " + "; ".join(f"{lag.flow}: {lag.reason[:260]}" for lag in made.lags))
+        self.notes.append("plan: " + "; ".join(f"{planned.flow}: {planned.reason[:260]}" for planned in made.readings))
         refused: dict[str, str] = {}
         idle: list[str] = []
-        for lag, status in zip(made.lags, statuses, strict=True):
-            if lag.failed:
-                assert lag.error is not None
-                refused[lag.flow] = f"{type(lag.error).__name__}"
-                if lag.error.exit_code == 70:
-                    raise self.wrong(f"plan: {lag.flow} has an error without a name: {lag.error!r}")
-            shown = status.error or (None if status.lag is None else status.lag.error)
-            if lag.error is not None and type(shown) is not type(lag.error):
-                raise self.wrong(f"the status of {lag.flow} is {shown!r}, the plan says {lag.error!r}")
-            if not lag.has_work and not self._is_below(lag.flow, refused) and lag.flow not in refused:
-                idle.append(lag.flow)
+        for planned, status in zip(made.readings, statuses, strict=True):
+            if planned.failed:
+                assert planned.error is not None
+                refused[planned.flow] = f"{type(planned.error).__name__}"
+                if planned.error.exit_code == 70:
+                    raise self.wrong(f"plan: {planned.flow} has an error without a name: {planned.error!r}")
+            if planned.error is not None and type(status.error) is not type(planned.error):
+                raise self.wrong(f"the status of {planned.flow} is {status.error!r}, the plan says {planned.error!r}")
+            if not planned.has_work and not self._is_below(planned.flow, refused) and planned.flow not in refused:
+                idle.append(planned.flow)
         self._judge_refused(refused)
         self._judge_tables(idle)
         self._judge_names(
             {
-                lag.flow: f"{lag.reason}; {lag.remarks}"
-                for lag in made.lags
-                if lag.flow not in refused and not self._is_below(lag.flow, refused)
+                planned.flow: f"{planned.reason}; {planned.known(Reading.remarks)}"
+                for planned in made.readings
+                if planned.flow not in refused and not self._is_below(planned.flow, refused)
             }
         )
         self.outcomes.update(f"plan: {name}" for name in refused.values())

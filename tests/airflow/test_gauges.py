@@ -18,7 +18,8 @@ from airflow.sdk import BaseOperator, Context
 
 from tests.airflow.in_process import InProcessRun
 from tests.airflow.lake import Lake
-from tidegate.alerting.facts import Observation
+from tests.readings import reading_of
+from tidegate import registry
 from tidegate.layout import Layout, run_key
 from tidegate.ops import metrics
 from tidegate.place import PipelinePlace
@@ -166,9 +167,10 @@ def test_unknown_values_are_not_sent(statsd: StatsD) -> None:
     from tidegate.airflow import gauges
 
     now = datetime(2026, 3, 1, 12, tzinfo=UTC)
-    unknown = Observation(flow="bronze", external_source=True)
-    measured = Observation(flow="silver", external_source=False, newest_event=now - timedelta(hours=6))
-    gauges.send_ages("flights", [unknown, measured], now)
+    pipeline = registry.load("flights")
+    unknown = reading_of(pipeline, pipeline.flow("bronze"))
+    known = reading_of(pipeline, pipeline.flow("silver"), newest_event=now - timedelta(hours=6))
+    gauges.send_ages([unknown, known], now)
     assert statsd.values() == {"airflow.tidegate.flights.silver.event_age_hours": "6.0|g"}
 
 

@@ -11,13 +11,26 @@ from typing import Any
 import pytest
 
 from tests import typed_advice as script
-from tidegate.advice import Command
-from tidegate.alerting.alerts import cause_in, evaluate
+from tests.cli.project import stateful_orders
+from tests.readings import reading_of, waiting
+from tidegate.advice import Command, OutsideAct
+from tidegate.alerting.alerts import cause_in, evaluate, warnings
 from tidegate.alerting.episodes import Event, episodes_of, transitions
-from tidegate.alerting.facts import FlowRun, Observation, PlannedLag, RunEnds
 from tidegate.alerting.rules import RULES
+from tidegate.checkpoints.overrides import Override
+from tidegate.checkpoints.rewrite import JudgedRewrite
+from tidegate.errors import SourceUnavailableError
+from tidegate.impact import Impact
 from tidegate.ops.metrics import StateFigures
+from tidegate.ops.plans import PlannedLag
+from tidegate.quarantine.lifecycle import EntryCounts
+from tidegate.spec import Pipeline
 from tidegate.spec.thresholds import Thresholds
+from tidegate.status.flow_runs import FlowRun
+from tidegate.status.reading import Reading
+from tidegate.status.run_ends import RunEnds
+from tidegate.status.sources.source import Backlog
+from tidegate.status.wait import Wait
 
 typed_advice = script.load()
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -57,34 +70,70 @@ def kept(**changes: Any) -> StateFigures:
     return StateFigures(**(fields | changes))
 
 
-def observation(**changes: Any) -> Observation:
-    """An observation in which all values are known and no rule is true, with changes."""
+ORDERS = dataclasses.replace(stateful_orders(), schedule="@hourly")
+BY_HAND = stateful_orders()
+AWAY = SourceUnavailableError("no broker answers", OutsideAct("start it"))
+LOSS = JudgedRewrite(
+    what="backfill 3",
+    app_id="orders/bronze/v1/0/window",
+    impact=Impact(before=9, after=0, deleted=9, changed=0, added=0, read=9, quarantined=0),
+    reasons=("delete 9 of 9 rows (100.0%)",),
+)
+
+
+def entries(count: int, oldest: datetime | None = None) -> EntryCounts:
+    """So many open entries of a quarantine."""
+    return EntryCounts(
+        states={"open": count}, claimed=0, oldest_ms=None if oldest is None else round(oldest.timestamp() * 1000)
+    )
+
+
+def refused(reason: str) -> dict[str, Any]:
+    """The gate refused the pending batch."""
+    return {"wait": Wait(by="gate", reason=reason), "reason": reason}
+
+
+def read(
+    flow: str = "bronze",
+    *,
+    pipeline: Pipeline = ORDERS,
+    error: SourceUnavailableError | None = None,
+    late: bool = False,
+    unread: tuple[str, ...] = (),
+    **known: Any,
+) -> Reading:
+    """A reading in which all values are known and no rule is true, with changes.
+
+    Args:
+        flow: ``bronze`` reads files, ``parsed`` has a watermark, ``silver`` has state, ``gold`` has groups.
+        error: It was not measured, because of this error.
+        unread: Parts that were not read before the error.
+    """
     defaults: dict[str, Any] = {
-        "pipeline": "orders",
-        "flow": "bronze",
-        "external_source": True,
+        "off": None,
+        "holder": None,
         "interval_seconds": 3600.0,
-        "cron": True,
         "plans": plans(5, 4, 5, 4, 5, 4),
+        "last_activity": None,
         "runs": (*(run(hours) for hours in (6, 5, 4, 3, 2, 1)), run()),
+        "running_since": None,
         "ends": RunEnds(caught_up_at=NOW),
-        "behind": 4,
-        "lag_rows": 4,
-        "quarantine_open": 0,
+        "backlog": waiting(),
+        "quarantine": entries(0),
         "newest_event": ago(1),
-        "stateful": True,
-        "operator_state": kept(),
-        "earlier_state": kept(),
-        "watermarked": True,
-        "reads_files": True,
-        "rewritten": 0,
+        "kept": (kept(), kept()),
+        "wait": None,
+        "refused_rewrite": None,
+        "reason": "4 new files",
     }
-    return Observation(**(defaults | changes))
+    parts = {name: value for name, value in (defaults | known).items() if name not in unread}
+    made = reading_of(pipeline, pipeline.flow(flow), NOW, **parts)
+    return made if error is None else made.ended(error, late=late)
 
 
 def messages(limits: Thresholds, **changes: Any) -> dict[str, str]:
     """The cause of each rule that is true."""
-    alerts = evaluate(limits, observation(**changes), NOW).alerts
+    alerts = evaluate(limits, read(**changes)).alerts
     return {alert.rule: cause_in(alert.message) for alert in alerts}
 
 
@@ -99,31 +148,32 @@ THRESHOLDS = Thresholds(
 """The defaults, plus the thresholds that have no default."""
 
 
-def test_without_a_problem_no_rule_is_true_or_undecided() -> None:
-    findings = evaluate(THRESHOLDS, observation(), NOW)
+@pytest.mark.parametrize("flow", ["bronze", "parsed", "silver", "gold"])
+def test_without_a_problem_no_rule_is_true_or_undecided(flow: str) -> None:
+    findings = evaluate(THRESHOLDS, read(flow))
     assert findings.alerts == ()
     assert findings.undecided == frozenset()
 
 
-def waiting(hours: float) -> tuple[PlannedLag, ...]:
+def met(hours: float) -> tuple[PlannedLag, ...]:
     """Plans that meet input, the first so many hours ago."""
     return tuple(PlannedLag(at=ago(hours_ago), behind=7, rows=7) for hours_ago in (hours, 1, 0))
 
 
 CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
-    ("unreadable", {"error": "no broker answers"}, {"error": None}, "no broker answers"),
+    ("unreadable", {"error": AWAY}, {"error": None}, "no broker answers; start it"),
     (
         "failed",
         {"ends": RunEnds(failure="the last run failed: no broker", caught_up_at=NOW)},
         {"ends": RunEnds(caught_up_at=NOW)},
         "the last run failed: no broker",
     ),
-    ("refused", {"refused": "waits: batch 3"}, {"refused": None}, "waits: batch 3"),
+    ("refused", refused("waits: batch 3"), {"wait": None}, "waits: batch 3"),
     (
         "refused_rewrite",
-        {"refused_rewrite": "backfill 3 was refused: it would delete 9 of 9 rows (100.0%)"},
+        {"refused_rewrite": LOSS},
         {"refused_rewrite": None},
-        "backfill 3 was refused: it would delete 9 of 9 rows (100.0%)",
+        LOSS.summary(),
     ),
     (
         "missed",
@@ -139,8 +189,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ),
     (
         "no_input_hours",
-        {"plans": (PlannedLag(at=ago(24.1), behind=1, rows=1), *plans(0, 0)), "runs": (), "behind": 0},
-        {"plans": (PlannedLag(at=ago(24), behind=1, rows=1), *plans(0, 0)), "runs": (), "behind": 0},
+        {"plans": (PlannedLag(at=ago(24.1), behind=1, rows=1), *plans(0, 0)), "runs": (), "backlog": waiting(behind=0)},
+        {"plans": (PlannedLag(at=ago(24), behind=1, rows=1), *plans(0, 0)), "runs": (), "backlog": waiting(behind=0)},
         "no input for 1 d 6 min, more than 1 d",
     ),
     (
@@ -167,11 +217,16 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
         {"runs": (run(9), run(seconds=7200.0))},
         "the last run's batches took 2 h 1 s, more than 2 h",
     ),
-    ("lag", {"lag_rows": 1_000_001}, {"lag_rows": 1_000_000}, "1,000,001 rows behind, more than 1,000,000"),
+    (
+        "lag",
+        {"backlog": waiting(rows=1_000_001)},
+        {"backlog": waiting(rows=1_000_000)},
+        "1,000,001 rows behind, more than 1,000,000",
+    ),
     (
         "lag_age",
-        {"plans": waiting(2.1), "ends": RunEnds(caught_up_at=ago(3))},
-        {"plans": waiting(2), "ends": RunEnds(caught_up_at=ago(3))},
+        {"plans": met(2.1), "ends": RunEnds(caught_up_at=ago(3))},
+        {"plans": met(2), "ends": RunEnds(caught_up_at=ago(3))},
         "input has waited for 2 h 6 min, longer than 2 h (2 intervals of the schedule)",
     ),
     (
@@ -182,44 +237,44 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ),
     (
         "expiring",
-        {"plans": plans_of_topic(0, 10, 20), "first_offsets": {0: 30}, "unread": {0: 59}},
-        {"plans": plans_of_topic(0, 10, 20), "first_offsets": {0: 30}, "unread": {0: 60}},
+        {"plans": plans_of_topic(0, 10, 20), "backlog": waiting(first_offsets={0: 30}, unread={0: 59})},
+        {"plans": plans_of_topic(0, 10, 20), "backlog": waiting(first_offsets={0: 30}, unread={0: 60})},
         "the topic will delete unread messages in ~2 h 54 min, sooner than 3 h",
     ),
     (
         "rewritten",
-        {"rewritten": 2},
-        {"rewritten": 0},
+        {"backlog": waiting(rewritten=2)},
+        {"backlog": waiting(rewritten=0)},
         "2 files were changed after being read, and the new content was not read",
     ),
     (
         "late",
-        {"runs": (run(late=3),)},
-        {"runs": (run(2, late=3), run(late=0))},
+        {"flow": "parsed", "runs": (run(late=3),)},
+        {"flow": "parsed", "runs": (run(2, late=3), run(late=0))},
         "3 rows of the last run came later than the delay of the watermark, more than 0",
     ),
     (
         "state",
-        {"operator_state": kept(state_rows=10_000_001), "earlier_state": kept(state_rows=10_000_000)},
-        {"operator_state": kept(state_rows=10_000_000), "earlier_state": kept(state_rows=10_000_000)},
+        {"flow": "silver", "kept": (kept(state_rows=10_000_001), kept(state_rows=10_000_000))},
+        {"flow": "silver", "kept": (kept(state_rows=10_000_000), kept(state_rows=10_000_000))},
         "10,000,001 rows of state, more than 10,000,000",
     ),
     (
         "state_growth",
-        {"earlier_state": kept(state_rows=1_000), "operator_state": kept(state_rows=1_101)},
-        {"earlier_state": kept(state_rows=1_000), "operator_state": kept(state_rows=1_100)},
+        {"flow": "silver", "kept": (kept(state_rows=1_101), kept(state_rows=1_000))},
+        {"flow": "silver", "kept": (kept(state_rows=1_100), kept(state_rows=1_000))},
         "the state grew from 1,000 to 1,101 rows in the last batch, 10%, more than 10%",
     ),
     (
         "state_size",
-        {"operator_state": kept(state_bytes=2_100_000_000)},
-        {"operator_state": kept(state_bytes=2_000_000_000)},
+        {"flow": "silver", "kept": (kept(state_bytes=2_100_000_000), kept(state_bytes=2_100_000_000))},
+        {"flow": "silver", "kept": (kept(state_bytes=2_000_000_000), kept(state_bytes=2_000_000_000))},
         "the state takes 2.1 GB, more than 2.0 GB",
     ),
     (
         "watermark",
-        {"operator_state": kept(watermark=ago(3.1))},
-        {"operator_state": kept(watermark=ago(3))},
+        {"flow": "silver", "kept": (kept(watermark=ago(3.1)),)},
+        {"flow": "silver", "kept": (kept(watermark=ago(3)),)},
         "the watermark is 3 h 6 min behind the clock, more than 3 h",
     ),
     (
@@ -230,14 +285,14 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ),
     (
         "quarantine_rows",
-        {"quarantine_open": 101},
-        {"quarantine_open": 100},
+        {"quarantine": entries(101)},
+        {"quarantine": entries(100)},
         "101 entries are open in quarantine, more than 100",
     ),
     (
         "quarantine_age",
-        {"quarantine_open": 2, "quarantine_oldest": ago(169)},
-        {"quarantine_open": 2, "quarantine_oldest": ago(168)},
+        {"quarantine": entries(2, ago(169))},
+        {"quarantine": entries(2, ago(168))},
         "2 entries are open in quarantine, the oldest for 7 d 1 h, more than 7 d",
     ),
     (
@@ -299,16 +354,16 @@ DISABLED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("rule", DISABLED)
 def test_a_rule_that_is_disabled_is_never_true(rule: str) -> None:
     over = next(case[1] for case in CASES if case[0] == rule)
-    findings = evaluate(dataclasses.replace(THRESHOLDS, **DISABLED[rule]), observation(**over), NOW)
+    findings = evaluate(dataclasses.replace(THRESHOLDS, **DISABLED[rule]), read(**over))
     assert findings.alerts == ()
     assert rule not in findings.undecided
 
 
 UNKNOWN: dict[str, dict[str, Any]] = {
-    "refused": {"error": "no broker answers"},
-    "refused_rewrite": {"error": "no broker answers"},
+    "refused": {"error": AWAY},
+    "refused_rewrite": {"error": AWAY},
     "failed": {"ends": None},
-    "unreadable": {"error": "its source did not answer within 30 s", "late": True},
+    "unreadable": {"error": AWAY, "late": True},
     "missed": {"plans": ()},
     "no_input": {"plans": plans(0, 0, 0, 0)},
     "no_input_hours": {"plans": (), "runs": ()},
@@ -316,19 +371,19 @@ UNKNOWN: dict[str, dict[str, Any]] = {
     "rate_drop": {"runs": (run(4), run(3), run(2), run(1), run())},
     "long_batch": {"runs": ()},
     "long": {"runs": ()},
-    "lag": {"lag_rows": None},
-    "lag_age": {"behind": None},
+    "lag": {"backlog": waiting(rows=None)},
+    "lag_age": {"error": AWAY},
     "lag_growing": {"plans": plans(1, 2, 3, 4, 5)},
-    "expiring": {"error": "no broker answers"},
-    "rewritten": {"rewritten": None},
-    "late": {"runs": ()},
-    "state": {"operator_state": None},
-    "state_growth": {"earlier_state": None},
-    "state_size": {"operator_state": None},
-    "watermark": {"operator_state": kept(watermark=None)},
+    "expiring": {"error": AWAY},
+    "rewritten": {"error": AWAY},
+    "late": {"flow": "parsed", "runs": ()},
+    "state": {"flow": "silver", "kept": ()},
+    "state_growth": {"flow": "silver", "kept": (kept(),)},
+    "state_size": {"flow": "silver", "kept": ()},
+    "watermark": {"flow": "silver", "kept": (kept(watermark=None),)},
     "quarantine": {"runs": ()},
-    "quarantine_rows": {"quarantine_open": None},
-    "quarantine_age": {"quarantine_open": None},
+    "quarantine_rows": {"error": AWAY, "unread": ("quarantine",)},
+    "quarantine_age": {"error": AWAY, "unread": ("quarantine",)},
     "freshness": {"newest_event": None},
 }
 
@@ -339,24 +394,35 @@ def test_every_rule_can_be_undecided() -> None:
 
 @pytest.mark.parametrize("rule", UNKNOWN)
 def test_a_rule_without_the_values_it_needs_is_undecided(rule: str) -> None:
-    findings = evaluate(THRESHOLDS, observation(**UNKNOWN[rule]), NOW)
+    findings = evaluate(THRESHOLDS, read(**UNKNOWN[rule]))
     assert rule in findings.undecided
     assert rule not in {alert.rule for alert in findings.alerts}
 
 
 def test_without_a_schedule_no_run_can_be_missed_and_no_rule_counts_intervals() -> None:
     runs = (run(9), run(seconds=9e5, rows=1, longest_batch=9e5))
-    over = {"plans": waiting(99), "ends": RunEnds(), "runs": runs, "interval_seconds": None, "cron": False}
+    over: dict[str, Any] = {
+        "plans": met(99),
+        "ends": RunEnds(),
+        "runs": runs,
+        "interval_seconds": None,
+        "pipeline": BY_HAND,
+    }
     limits = Thresholds(processed_share=None)
     assert messages(limits, **over) == {}
-    reasons = evaluate(limits, observation(**over), NOW).not_evaluated
+    reasons = evaluate(limits, read(**over)).not_evaluated
     assert reasons["missed"] == "the pipeline has no cron schedule"
     assert reasons["lag_age"] == reasons["long_batch"] == "the pipeline has no schedule with a known interval"
     assert "long" in messages(Thresholds(processed_share=None, run_seconds=60), **over)
 
 
 def test_a_pipeline_that_follows_tables_has_intervals_and_no_run_that_is_due() -> None:
-    over = {"plans": waiting(99)[:1], "ends": RunEnds(), "runs": (run(9, longest_batch=2e4),), "cron": False}
+    over: dict[str, Any] = {
+        "plans": met(99)[:1],
+        "ends": RunEnds(),
+        "runs": (run(9, longest_batch=2e4),),
+        "pipeline": BY_HAND,
+    }
     assert set(messages(THRESHOLDS, **over)) == {"lag_age", "long_batch"}
 
 
@@ -368,16 +434,21 @@ def test_a_batch_that_never_ends_is_long_before_it_has_a_ledger_line() -> None:
 
 
 def test_input_that_a_run_read_after_its_plan_does_not_wait() -> None:
-    plan = waiting(30)
+    plan = met(30)
     assert set(messages(THRESHOLDS, plans=plan, ends=RunEnds(caught_up_at=ago(31)))) == {"lag_age"}
     assert messages(THRESHOLDS, plans=plan, ends=RunEnds(caught_up_at=ago(29.9))) == {}
-    assert messages(THRESHOLDS, plans=plan, ends=RunEnds(caught_up_at=ago(31)), behind=0) == {}
+    assert messages(THRESHOLDS, plans=plan, ends=RunEnds(caught_up_at=ago(31)), backlog=waiting(behind=0)) == {}
+
+
+def committed(at: datetime) -> Backlog:
+    """A version of a table waits that was committed then."""
+    return waiting(unread_since_ms=round(at.timestamp() * 1000))
 
 
 def test_a_version_of_a_table_waits_from_its_commit_without_any_plan() -> None:
-    changes = {"plans": (), "ends": None, "cron": False}
-    assert messages(THRESHOLDS, unread_since=ago(2), **changes) == {}
-    assert set(messages(THRESHOLDS, unread_since=ago(2.1), **changes)) == {"lag_age"}
+    changes: dict[str, Any] = {"plans": (), "ends": None, "pipeline": BY_HAND}
+    assert messages(THRESHOLDS, backlog=committed(ago(2)), **changes) == {}
+    assert set(messages(THRESHOLDS, backlog=committed(ago(2.1)), **changes)) == {"lag_age"}
 
 
 def test_few_rows_that_take_little_longer_are_no_drop_of_the_rate() -> None:
@@ -388,23 +459,23 @@ def test_few_rows_that_take_little_longer_are_no_drop_of_the_rate() -> None:
 
 def test_a_run_is_compared_with_runs_that_had_no_more_rows() -> None:
     larger = tuple(run(hours, rows=1_000_000, seconds=100.0) for hours in (6, 5, 4, 3, 2, 1))
-    findings = evaluate(THRESHOLDS, observation(runs=(*larger, run(rows=10_000, seconds=30.0))), NOW)
+    findings = evaluate(THRESHOLDS, read(runs=(*larger, run(rows=10_000, seconds=30.0))))
     assert "rate_drop" in findings.undecided
 
 
 def test_an_alert_says_the_cause_what_is_blocked_below_and_the_next_step() -> None:
-    silver = observation(flow="silver", refused="waits: batch 3", downstream=("orders/gold", "report/silver"))
-    (alert,) = evaluate(THRESHOLDS, silver, NOW).alerts
+    below = ("orders/gold", "report/silver")
+    (alert,) = evaluate(THRESHOLDS, read("parsed", **refused("waits: batch 3"), downstream=below)).alerts
     assert alert.message.startswith("waits: batch 3. Blocked below: orders/gold, report/silver. Next: ")
-    assert '`tidegate quarantine take orders silver --reason "…"`' in alert.message
+    assert '`tidegate quarantine take orders parsed --reason "…"`' in alert.message
     assert alert.severity == "critical"
     assert cause_in(alert.message) == "waits: batch 3"
-    (of_groups,) = evaluate(THRESHOLDS, dataclasses.replace(silver, flow="gold", takes_batches=False), NOW).alerts
+    (of_groups,) = evaluate(THRESHOLDS, read("gold", **refused("waits: batch 3"))).alerts
     assert (
         "Next: after a gate or a transform correct suite, transform or data; or after a statistic" in of_groups.message
     )
     assert "quarantine take" not in of_groups.message
-    (last,) = evaluate(THRESHOLDS, observation(flow="silver", refused="waits: batch 3"), NOW).alerts
+    (last,) = evaluate(THRESHOLDS, read("parsed", **refused("waits: batch 3"), downstream=())).alerts
     assert last.message.startswith("waits: batch 3. No flow is downstream. Next: ")
     assert cause_in(last.message) == "waits: batch 3"
 
@@ -419,7 +490,7 @@ def test_every_rule_names_an_existing_command_as_the_next_step(rule: str) -> Non
 
 
 def test_no_input_is_not_evaluated_for_a_flow_with_an_upstream_flow() -> None:
-    assert messages(THRESHOLDS, plans=plans(0, 0, 0, 0, 0, 0), external_source=False) == {}
+    assert messages(THRESHOLDS, flow="parsed", plans=plans(0, 0, 0, 0, 0, 0)) == {}
 
 
 def behind(*counts: int | None) -> tuple[PlannedLag, ...]:
@@ -438,7 +509,7 @@ def behind(*counts: int | None) -> tuple[PlannedLag, ...]:
 def test_a_failed_plan_counts_neither_as_input_nor_as_no_input(
     counts: tuple[int | None, ...], is_true: bool, is_undecided: bool
 ) -> None:
-    findings = evaluate(THRESHOLDS, observation(plans=behind(*counts)), NOW)
+    findings = evaluate(THRESHOLDS, read(plans=behind(*counts)))
     assert ("no_input" in {alert.rule for alert in findings.alerts}) is is_true
     assert ("no_input" in findings.undecided) is is_undecided
 
@@ -447,7 +518,7 @@ def test_an_open_no_input_episode_stays_open_while_the_broker_is_unreachable() -
     rules: list[tuple[str, str]] = []
     history: list[Event] = []
     for counts in ((0, 0, 0, 0, 0), (0, 0, 0, 0, None), (0, 0, 0, None, 0), (0, 0, None, 0, 0), (0, 0, None, 0, 7)):
-        events = transitions(episodes_of(history), [evaluate(THRESHOLDS, observation(plans=behind(*counts)), NOW)], NOW)
+        events = transitions(episodes_of(history), [evaluate(THRESHOLDS, read(plans=behind(*counts)))], NOW)
         rules += [(event.rule, event.kind) for event in events]
         history += events
     assert rules == [("no_input", "opened"), ("no_input", "resolved")]
@@ -468,7 +539,7 @@ def test_an_arrival_rate_needs_half_an_interval_or_many_rows(
     seconds_apart: float, rows: int, interval: float | None, decided: bool
 ) -> None:
     runs = (run(seconds_apart / 3600), run(rows=rows, seconds=1e5))
-    findings = evaluate(THRESHOLDS, observation(runs=runs, interval_seconds=interval), NOW)
+    findings = evaluate(THRESHOLDS, read(runs=runs, interval_seconds=interval))
     assert ("slow" in {alert.rule for alert in findings.alerts}) is decided
     assert ("slow" in findings.undecided) is not decided
 
@@ -484,30 +555,44 @@ def test_a_pipeline_without_a_plan_is_missed_from_the_first_evaluation_on() -> N
 
 
 def test_rules_about_state_are_not_evaluated_for_a_flow_without_state() -> None:
-    result = evaluate(THRESHOLDS, observation(stateful=False, operator_state=None), NOW)
+    result = evaluate(THRESHOLDS, read("parsed"))
     reasons = {rule: result.not_evaluated[rule] for rule in ("state", "state_size", "watermark")}
     assert set(reasons.values()) == {"the flow keeps no state"}
     assert not {"state", "state_size", "watermark"} & result.undecided
 
 
 def test_an_estimated_lag_is_marked() -> None:
-    assert messages(Thresholds(lag_rows=9), lag_rows=10, lag_exact=False)["lag"].startswith("~10 rows")
+    assert messages(Thresholds(lag_rows=9), backlog=waiting(rows=10, rows_exact=False))["lag"].startswith("~10 rows")
 
 
 def test_a_run_without_rows_leaves_the_rule_slow_undecided() -> None:
-    assert "slow" in evaluate(THRESHOLDS, observation(runs=(run(1), run(rows=0))), NOW).undecided
+    assert "slow" in evaluate(THRESHOLDS, read(runs=(run(1), run(rows=0)))).undecided
 
 
 def test_an_empty_quarantine_has_no_age() -> None:
-    assert messages(THRESHOLDS, quarantine_open=0, quarantine_oldest=None) == {}
+    assert messages(THRESHOLDS, quarantine=entries(0)) == {}
 
 
 def test_rules_of_running_flows_are_not_evaluated_for_a_flow_that_is_switched_off() -> None:
-    late = {"plans": plans(0, 0, 0, 0, 0), "lag_rows": 2_000_000, "newest_event": ago(48)}
+    off = Override(act="off", by="ada", reason="wrong numbers", at="2026-03-01T11:00:00Z")
+    late = {"plans": plans(0, 0, 0, 0, 0), "backlog": waiting(rows=2_000_000), "newest_event": ago(48)}
     assert set(messages(THRESHOLDS, **late)) == {"no_input", "lag", "freshness"}
-    assert messages(THRESHOLDS, ends=RunEnds(failure="the last run failed"), switched_off=True) == {}
-    assert messages(THRESHOLDS, **late, switched_off=True) == {}
-    assert set(messages(THRESHOLDS, **late, switched_off=True, refused="batch 4 waits", quarantine_open=101)) == {
+    assert messages(THRESHOLDS, ends=RunEnds(failure="the last run failed"), off=off) == {}
+    assert messages(THRESHOLDS, **late, off=off) == {}
+    assert set(messages(THRESHOLDS, **late, off=off, **refused("batch 4 waits"), quarantine=entries(101))) == {
         "refused",
         "quarantine_rows",
     }
+
+
+@pytest.mark.parametrize(
+    ("rows", "hours", "number"), [(None, None, 0), (6, 72, 0), (5, 72, 1), (5, 48, 2), (None, 71, 1)]
+)
+def test_the_status_warns_of_a_quarantine_beyond_its_thresholds_also_of_a_flow_that_is_switched_off(
+    rows: int | None, hours: int | None, number: int
+) -> None:
+    limits = Thresholds(quarantine_rows=rows, quarantine_hours=hours)
+    off = Override(act="off", by="ada", reason="wrong numbers", at="2026-03-01T11:00:00Z")
+    pipeline = dataclasses.replace(ORDERS, thresholds=limits)
+    assert len(warnings(read(pipeline=pipeline, quarantine=entries(6, ago(72)), off=off))) == number
+    assert warnings(read(pipeline=pipeline, quarantine=entries(0))) == ()

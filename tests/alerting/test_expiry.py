@@ -8,7 +8,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from tidegate.alerting import expiry
-from tidegate.alerting.facts import PlannedLag
+from tidegate.ops.plans import PlannedLag
 
 NOW = datetime(2026, 3, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)

@@ -16,7 +16,8 @@ from tests.spark.reprocessing.test_whole_replays import expect_every_row_in_one_
 from tidegate import resolution
 from tidegate.place import FlowPlace
 from tidegate.quarantine import claims
-from tidegate.status.lag import Lag, measure
+from tidegate.status.lag import measure
+from tidegate.status.reading import Reading
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 
@@ -41,7 +42,7 @@ def aborted_replay(start_state: StartState, step: str) -> Deployment:
     return deployment
 
 
-def lag_of_silver(deployment: Deployment) -> Lag:
+def lag_of_silver(deployment: Deployment) -> Reading:
     return measure(deployment.environment, resolution.load("flights", deployment.environment.project).flow("silver"))
 
 
@@ -68,7 +69,7 @@ def expect_a_replay_completes_it(deployment: Deployment) -> None:
 def test_an_increment_also_completes_an_aborted_replay(step: str, finished: bool, start_state: StartState) -> None:
     deployment = aborted_replay(start_state, step)
     lag = lag_of_silver(deployment)
-    assert (lag.has_work, lag.behind) == (True, 0)
+    assert (lag.has_work, lag.backlog.behind) == (True, 0)
     assert "a replay of its quarantine was interrupted" in lag.reason
 
     silver = deployment.run(flows=["silver"]).flow("silver")

@@ -34,15 +34,15 @@ def pipeline(project: Project) -> Pipeline:
 
 
 def test_a_flow_that_is_switched_off_has_no_work_whatever_its_lag(project: Project, pipeline: Pipeline) -> None:
-    assert decide(project.environment, resolved(pipeline), pipeline.flows).lags[0].has_work
+    assert decide(project.environment, resolved(pipeline), pipeline.flows).readings[0].has_work
     overrides.switch(
         FlowPlace(project.layout, "orders", "bronze"), on=False, by="ada", reason="the source sends rubbish"
     )
 
     decided = decide(project.environment, resolved(pipeline), pipeline.flows)
 
-    bronze = decided.lags[0]
-    assert (bronze.has_work, bronze.switched_off, bronze.behind) == (False, True, 1)
+    bronze = decided.readings[0]
+    assert (bronze.has_work, bronze.failed, bronze.backlog.behind) == (False, False, 1)
     assert bronze.reason.startswith("switched off by ada on 20")
     assert bronze.reason.endswith(": the source sends rubbish")
     assert not decided.work, "what is below has nothing new either"
@@ -60,7 +60,7 @@ def test_a_flow_that_is_switched_off_stays_off_when_its_upstream_flow_has_work(
 ) -> None:
     overrides.switch(FlowPlace(project.layout, "orders", "silver"), on=False, by="ada", reason="a test")
     decided = decide(project.environment, resolved(pipeline), pipeline.flows)
-    assert [lag.has_work for lag in decided.lags] == [True, False, False]
+    assert [lag.has_work for lag in decided.readings] == [True, False, False]
 
 
 def test_a_decision_without_a_reason_or_without_effect_is_refused(project: Project, pipeline: Pipeline) -> None:

@@ -138,11 +138,11 @@ def test_what_was_done_to_a_lake_is_in_the_plan_and_a_run_stops_those_who_stand_
             act(layout, older, part)
         planned = orders.plan()
         what = [(act.__name__, part) for act, part in case.acts]
-        assert {lag.flow for lag in planned.lags if lag.failed} == case.in_doubt, what
+        assert {lag.flow for lag in planned.readings if lag.failed} == case.in_doubt, what
         assert all(isinstance(error, case.error) for error in planned.errors), what
         if case.acts == ((delete, "silver.orders"),):
-            assert "DELETE of silver.orders by another writer (version 2, 20" in planned.lags[2].remarks
-            assert [lag.has_work for lag in planned.lags] == [False, False, True]
+            assert "DELETE of silver.orders by another writer (version 2, 20" in planned.readings[2].remarks
+            assert [lag.has_work for lag in planned.readings] == [False, False, True]
         shutil.rmtree(Path(layout.root))
         shutil.copytree(newer, Path(layout.root))
 

@@ -44,7 +44,7 @@ def test_corrected_weather_reaches_the_delays_that_it_belongs_to(deployment: Dep
     deployment.land("corrected.csv", flights_feed.as_csv([later], weather_feed.WEATHER_FIELDS), weather_feed.WEATHER)
     resolved = resolution.load("delays", deployment.environment.project)
     plan = decide(deployment.environment, resolved, resolved.pipeline.flows)
-    assert [each.flow for each in plan.lags if each.has_work] == ["bronze_weather", "weather", "delays"]
+    assert [each.flow for each in plan.readings if each.has_work] == ["bronze_weather", "weather", "delays"]
     report = deployment.run("delays")
 
     line = report.flow("delays").batches[0]

@@ -65,7 +65,7 @@ def lines(shop: Deployment) -> list[str]:
 
 def behind(shop: Deployment) -> int:
     """How many files a plan says are new."""
-    return lag.measure(shop.environment, resolve(PIPELINE, shop.environment.project).flow("bronze")).behind
+    return lag.measure(shop.environment, resolve(PIPELINE, shop.environment.project).flow("bronze")).backlog.behind
 
 
 def test_a_moved_folder_stops_the_flow_until_it_is_accepted(shop: Deployment) -> None:

@@ -17,7 +17,8 @@ from tests.slices import of_week
 from tidegate import registry, resolution
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest, fresh_id
-from tidegate.status import lag, plan
+from tidegate.status import plan
+from tidegate.status.reading import Reading
 
 pytestmark = [pytest.mark.jvm, pytest.mark.nightly]
 
@@ -93,10 +94,10 @@ class Prices:
         levels = self.deployment.table("gold.prices").to_pylist() if path.exists() else []
         assert {row["price"]: row["number"] for row in levels} == Counter(rows.values())
 
-    def plan(self) -> dict[str, lag.Lag]:
+    def plan(self) -> dict[str, Reading]:
         resolved = resolution.load("prices", self.deployment.environment.project)
         decided = plan.decide(self.deployment.environment, resolved, resolved.pipeline.flows)
-        return {each.flow: each for each in decided.lags}
+        return {each.flow: each for each in decided.readings}
 
 
 @pytest.fixture

@@ -28,6 +28,7 @@ from tidegate.spark.batch import micro_batch
 from tidegate.spark.intake import sources
 from tidegate.spec import Flow, KafkaSource, Pipeline, TopicIntervals
 from tidegate.status import lag, lost_messages, topic_intervals
+from tidegate.status.reading import Reading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -75,7 +76,7 @@ class Clicks:
         variables = {"TIDEGATE_LAKE": str(self.folder / "lake"), "TIDEGATE_LANDING": str(self.folder / "landing")}
         return Environment.read(variables | {"TIDEGATE_KAFKA": self.broker.bootstrap})
 
-    def measure(self, version: int = 1) -> lag.Lag:
+    def measure(self, version: int = 1) -> Reading:
         flow = self.flow(version)
         return lag.measure(self.environment(), resolved_flow(flow, Pipeline(name="orders", flows=(flow,))))
 

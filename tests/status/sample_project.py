@@ -15,6 +15,7 @@ from tidegate.layout import Layout
 from tidegate.place import Place
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
 from tidegate.status import lag, plan
+from tidegate.status.reading import Reading
 
 PROJECT = Path(__file__).parents[2]
 BRONZE = Flow(
@@ -75,7 +76,7 @@ class SampleProject:
         checkpoint.list_files(batch_id, files)
         checkpoint.run(batch_id, {"logOffset": batch_id})
 
-    def measure(self, flow: Flow, pipeline: Pipeline = TRIPS) -> lag.Lag:
+    def measure(self, flow: Flow, pipeline: Pipeline = TRIPS) -> Reading:
         return lag.measure(self.environment, resolved_flow(flow, pipeline, self.environment.project))
 
     def plan(self, *flows: Flow, pipeline: Pipeline = TRIPS) -> plan.Plan:

@@ -33,8 +33,7 @@ from tidegate.spec import Pipeline
 from tidegate.spec.thresholds import Thresholds
 from tidegate.status import lag
 from tidegate.status.evaluation import evaluate_pipelines
-from tidegate.status.flow_status import FlowStatus
-from tidegate.status.observation import observe
+from tidegate.status.reading import Reading
 
 NOW = pendulum.now("UTC")
 HOURLY = dataclasses.replace(orders(), schedule="@hourly")
@@ -46,7 +45,7 @@ class Step:
 
     flow: str
     pipeline: Pipeline = HOURLY
-    status: FlowStatus | None = None
+    reading: Reading | None = None
     """Only for a source that has no files."""
 
 
@@ -272,8 +271,8 @@ def expiring(project: Project) -> Steps:
         planned(project, (hours, 1), first_offsets={"0": first})
     bronze = lag.measure(project.environment, resolved(HOURLY).flow("bronze"))
     for unread in ({0: 59}, {}):
-        measured = dataclasses.replace(bronze, kind="kafka", first_offsets={0: 30}, unread=unread)
-        yield Step("bronze", status=FlowStatus(pipeline="orders", flow="bronze", lag=measured))
+        backlog = dataclasses.replace(bronze.backlog, first_offsets={0: 30}, unread=unread)
+        yield Step("bronze", reading=bronze.given(backlog=backlog))
 
 
 def kept(project: Project, number: int, **fields: Any) -> None:
@@ -376,9 +375,8 @@ def freshness(project: Project) -> Steps:
 def evaluated(project: Project, step: Step) -> Findings:
     """The findings about the flow, as the DAG `alerts` gets them."""
     declared = resolved(step.pipeline, project.folder)
-    if step.status is not None:
-        flow = step.pipeline.flow(step.flow)
-        return evaluate(step.pipeline.thresholds, observe(project.layout, declared, flow, step.status, NOW), NOW)
+    if step.reading is not None:
+        return evaluate(step.pipeline.thresholds, step.reading)
     (result,) = evaluate_pipelines(project.environment, [("orders", declared)], NOW)
     return next(findings for findings in result.findings if findings.flow == step.flow)
 

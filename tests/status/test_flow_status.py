@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import socket
+from datetime import UTC, datetime
 
 import pytest
 
+from tests.readings import ENVIRONMENT
 from tests.resolved import resolved
 from tests.status.sample_project import BRONZE, SampleProject
 from tests.waiting import TIMEOUT_SECONDS
 from tidegate.errors import SourceError, SourceUnavailableError, SpecError, TidegateError
 from tidegate.spec import Flow, KafkaSource, Pipeline, Table
-from tidegate.status.flow_status import FlowStatus, exit_code, gather
+from tidegate.status.flow_status import exit_code, gather
+from tidegate.status.reading import Reading
 
+NOW = datetime.now(UTC)
 TRANSIENT = SourceUnavailableError("no broker answers")
 PERMANENT = SourceError("the folder is not there")
 
@@ -23,9 +27,9 @@ def test_a_flow_that_never_ran_is_behind(project: SampleProject) -> None:
     (status,) = gather(
         project.environment, [("trips", resolved(Pipeline(name="trips", flows=(BRONZE,))))], patience=TIMEOUT_SECONDS
     )
-    assert (status.label, status.state, status.version, status.refresh) == ("trips/bronze", "behind", 1, 0)
+    assert (status.label, status.status.name, status.version, status.place.refresh) == ("trips/bronze", "behind", 1, 0)
     assert status.status.sentence == "1 new file in trips"
-    assert status.quarantine is not None and status.quarantine.open == 0
+    assert status.quarantine.open == 0
 
 
 def test_a_pipeline_that_does_not_load_hides_no_other(project: SampleProject) -> None:
@@ -37,7 +41,7 @@ def test_a_pipeline_that_does_not_load_hides_no_other(project: SampleProject) ->
         patience=TIMEOUT_SECONDS,
     )
     assert [(status.label, status.error) for status in statuses] == [("broken", broken), ("trips/bronze", None)]
-    assert (statuses[0].state, statuses[0].status.sentence) == ("error", "two flows have the name silver")
+    assert (statuses[0].status.name, statuses[0].status.sentence) == ("error", "two flows have the name silver")
 
 
 def test_a_source_that_does_not_answer_in_time_counts_as_unavailable(project: SampleProject) -> None:
@@ -46,7 +50,7 @@ def test_a_source_that_does_not_answer_in_time_counts_as_unavailable(project: Sa
         clicks = Flow(name="clicks", source=KafkaSource(topic="clicks", schema="a INT"), target=Table("bronze.clicks"))
         # With a longer wait, the probe's own timeout would be the error instead.
         (status,) = gather(environment, [("clicks", resolved(Pipeline(name="clicks", flows=(clicks,))))], patience=0.2)
-    assert (status.state, status.label, status.version) == ("unreachable", "clicks/clicks", 1)
+    assert (status.status.name, status.label, status.version) == ("unreachable", "clicks/clicks", 1)
     assert isinstance(status.error, SourceUnavailableError)
     assert "did not answer within 0.2 s" in status.status.sentence
 
@@ -64,7 +68,5 @@ def test_the_exit_code_of_a_permanent_error_comes_before_a_transient_one(
     errors: tuple[TidegateError, ...], code: int
 ) -> None:
     assert TRANSIENT.exit_code != PERMANENT.exit_code
-    assert (
-        exit_code([FlowStatus(pipeline="trips"), *[FlowStatus(pipeline="trips", error=error) for error in errors]])
-        == code
-    )
+    readings = [Reading(environment=ENVIRONMENT, declared="trips", at=NOW, error=each) for each in (None, *errors)]
+    assert exit_code(readings) == code

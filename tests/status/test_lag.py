@@ -16,13 +16,14 @@ from deltalake import DeltaTable
 
 from tests.spark_files import add, delta_offset
 from tests.status.sample_project import BRONZE, GOLD, PROJECT, SILVER, SampleProject
+from tidegate.status.lag import to_json
 
 
 def test_flows_downstream_of_a_flow_with_work_have_work(project: SampleProject) -> None:
     project.land("a.csv")
     plan = project.plan()
     assert plan.work is True
-    assert [lag.has_work for lag in plan.lags] == [True, True, True]
+    assert [lag.has_work for lag in plan.readings] == [True, True, True]
     assert plan.reasons == (
         "bronze: 1 new file in trips",
         "silver: reads what flow bronze writes",
@@ -34,7 +35,7 @@ def test_flows_downstream_of_a_flow_with_work_have_work(project: SampleProject) 
 def test_only_selected_flows_are_planned(project: SampleProject) -> None:
     project.land("a.csv")
     plan = project.plan(GOLD)
-    assert (plan.work, [lag.flow for lag in plan.lags]) == (False, ["gold"])
+    assert (plan.work, [lag.flow for lag in plan.readings]) == (False, ["gold"])
     assert plan.reason == "gold: waits: silver.trips does not exist yet"
 
 
@@ -58,7 +59,7 @@ def test_a_plan_is_small_below_the_size_limit(project: SampleProject, size: int,
 
 def test_the_lag_is_json_serializable(project: SampleProject) -> None:
     project.land("a.csv")
-    values = project.measure(BRONZE).to_json()
+    values = to_json(project.measure(BRONZE))
     assert json.loads(json.dumps(values)) == values
     assert {"flow", "kind", "rows", "bytes", "rows_exact", "bytes_exact", "behind", "pending_batch", "has_work"} <= set(
         values

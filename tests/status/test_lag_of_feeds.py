@@ -17,7 +17,7 @@ from tidegate.errors import OffsetsExpiredError
 
 def test_a_missing_source_table_is_no_work(project: SampleProject) -> None:
     lag = project.measure(SILVER)
-    assert (lag.kind, lag.has_work, lag.behind) == ("change_feed", False, 0)
+    assert (lag.source_kind, lag.has_work, lag.backlog.behind) == ("change_feed", False, 0)
     assert lag.reason == "waits: bronze.trips does not exist yet"
 
 
@@ -26,7 +26,8 @@ def test_an_unused_checkpoint_reads_the_whole_table(project: SampleProject) -> N
     log.commit(add("a", 3, 10))
     log.commit(add("b", 4, 20))
     lag = project.measure(SILVER)
-    assert (lag.has_work, lag.first, lag.behind, lag.rows, lag.rows_exact, lag.bytes) == (
+    backlog = lag.backlog
+    assert (lag.has_work, lag.committed is None, backlog.behind, backlog.rows, backlog.rows_exact, backlog.size) == (
         True,
         True,
         2,
@@ -51,15 +52,17 @@ def test_an_up_to_date_feed_continues_with_the_next_version(project: SampleProje
     checkpoint = project.checkpoint("silver")
     checkpoint.run(0, delta_offset(1))
     lag = project.measure(SILVER)
-    assert (lag.has_work, lag.behind, lag.position) == (False, 0, "version 0")
+    backlog = lag.backlog
+    assert (lag.has_work, backlog.behind, backlog.position) == (False, 0, "version 0")
     log.commit(add("b", 4, 20))
     log.commit(remove("a", 3, data_change=False), add("c", 3, data_change=False), operation="OPTIMIZE")
     log.commit(
         change(70), operation="MERGE", metrics={f"numTargetRows{w}": 2 for w in ("Inserted", "Updated", "Deleted")}
     )
     lag = project.measure(SILVER)
-    assert (lag.has_work, lag.behind, lag.rows, lag.bytes) == (True, 2, 10, 90)
-    assert (lag.reason, lag.ahead) == ("2 new versions of bronze.trips", "versions 1 to 3")
+    backlog = lag.backlog
+    assert (lag.has_work, backlog.behind, backlog.rows, backlog.size) == (True, 2, 10, 90)
+    assert (lag.reason, lag.backlog.ahead) == ("2 new versions of bronze.trips", "versions 1 to 3")
 
 
 def test_maintenance_of_the_source_is_no_work(project: SampleProject) -> None:
@@ -78,7 +81,7 @@ def test_a_feed_that_ends_with_the_last_file_of_a_commit_is_up_to_date(project: 
     log.commit(change(), operation="DELETE", metrics={"numDeletedRows": 2})
     project.checkpoint("silver").run(0, delta_offset(1, 0))
     lag = project.measure(SILVER)
-    assert (lag.has_work, lag.position) == (False, "version 1, file 1")
+    assert (lag.has_work, lag.backlog.position) == (False, "version 1, file 1")
 
 
 def test_the_other_files_of_a_partly_read_commit_are_still_to_read(project: SampleProject) -> None:
@@ -86,7 +89,8 @@ def test_the_other_files_of_a_partly_read_commit_are_still_to_read(project: Samp
     log.commit(add("a", 1, 1), add("b", 2, 2), add("c", 4, 4))
     project.checkpoint("silver").run(0, delta_offset(0, 0))
     lag = project.measure(SILVER)
-    assert (lag.has_work, lag.behind, lag.rows, lag.bytes) == (True, 1, 6, 6)
+    backlog = lag.backlog
+    assert (lag.has_work, backlog.behind, backlog.rows, backlog.size) == (True, 1, 6, 6)
 
 
 def test_the_rest_of_a_partly_read_first_load_and_later_commits_are_still_to_read(project: SampleProject) -> None:
@@ -95,8 +99,9 @@ def test_the_rest_of_a_partly_read_first_load_and_later_commits_are_still_to_rea
     log.commit(add("d", 8, 8))
     project.checkpoint("silver").run(0, delta_offset(0, 1, snapshot=True))
     lag = project.measure(SILVER)
-    assert (lag.has_work, lag.behind, lag.rows, lag.bytes) == (True, 2, 12, 12)
-    assert lag.position == "first load of version 0, file 2"
+    backlog = lag.backlog
+    assert (lag.has_work, backlog.behind, backlog.rows, backlog.size) == (True, 2, 12, 12)
+    assert lag.backlog.position == "first load of version 0, file 2"
 
 
 def test_rows_that_are_not_in_the_log_are_unknown(project: SampleProject) -> None:
@@ -105,7 +110,8 @@ def test_rows_that_are_not_in_the_log_are_unknown(project: SampleProject) -> Non
     project.checkpoint("silver").run(0, delta_offset(1))
     log.commit(change(70), operation="RESTORE")
     lag = project.measure(SILVER)
-    assert (lag.has_work, lag.rows, lag.rows_exact, lag.bytes) == (True, None, False, 70)
+    backlog = lag.backlog
+    assert (lag.has_work, backlog.rows, backlog.rows_exact, backlog.size) == (True, None, False, 70)
 
 
 def test_the_version_of_an_only_batch_must_be_there_because_spark_opens_it_again(project: SampleProject) -> None:
@@ -179,6 +185,6 @@ def test_changes_that_are_unread_for_half_of_the_retention_have_a_time_up_to_whi
     committed = time.time() - days * 86_400
     os.utime(log.path / "_delta_log" / f"{version:020d}.json", (committed, committed))
 
-    until = project.measure(SILVER).unread_until_ms
+    until = project.measure(SILVER).backlog.unread_until_ms
 
     assert until == (None if kept_days is None else pytest.approx((committed + kept_days * 86_400) * 1000, abs=2))

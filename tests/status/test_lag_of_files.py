@@ -19,15 +19,30 @@ from tidegate.spec import FileSource, Intervals
 
 def test_an_empty_landing_folder_is_no_work(project: SampleProject) -> None:
     lag = project.measure(BRONZE)
-    assert (lag.kind, lag.has_work, lag.behind, lag.rows, lag.bytes, lag.first) == ("files", False, 0, 0, 0, True)
-    assert lag.position == "nothing read"
+    backlog = lag.backlog
+    assert (lag.source_kind, lag.has_work, backlog.behind, backlog.rows, backlog.size, lag.committed is None) == (
+        "files",
+        False,
+        0,
+        0,
+        0,
+        True,
+    )
+    assert lag.backlog.position == "nothing read"
     assert lag.reason == "nothing new in trips"
 
 
 def test_a_landing_folder_that_does_not_exist_yet_is_no_work_and_no_error(project: SampleProject) -> None:
     project.landing.delete_folder()
     lag = project.measure(BRONZE)
-    assert (lag.has_work, lag.behind, lag.rows, lag.first, lag.position) == (False, 0, 0, True, "nothing read")
+    backlog = lag.backlog
+    assert (lag.has_work, backlog.behind, backlog.rows, lag.committed is None, backlog.position) == (
+        False,
+        0,
+        0,
+        True,
+        "nothing read",
+    )
     assert lag.reason == f"not delivered yet: landing folder {project.landing} does not exist"
     plan = project.plan()
     assert (plan.work, plan.errors) == (False, ())
@@ -66,11 +81,18 @@ def test_files_in_no_committed_batch_are_behind_with_exact_bytes_and_estimated_r
     project.land("b?[1].csv", "a\n" + "1\n" * 100)
     project.land("c.tmp")
     lag = project.measure(BRONZE)
-    assert (lag.behind, lag.bytes, lag.bytes_exact, lag.rows, lag.rows_exact) == (1, 202, True, 100, False)
-    assert (lag.has_work, lag.ignored, lag.first) == (True, 1, False)
+    backlog = lag.backlog
+    assert (backlog.behind, backlog.size, backlog.size_exact, backlog.rows, backlog.rows_exact) == (
+        1,
+        202,
+        True,
+        100,
+        False,
+    )
+    assert (lag.has_work, lag.backlog.ignored, lag.committed is None) == (True, 1, False)
     unread = "not read: 1 file in the folder that does not fit *.{csv,csv.gz,csv.bz2}"
-    assert (lag.reason, lag.ahead) == (f"1 new file in trips; {unread}", "b?[1].csv")
-    assert lag.position == "1 file read"
+    assert (lag.reason, lag.backlog.ahead) == (f"1 new file in trips; {unread}", "b?[1].csv")
+    assert lag.backlog.position == "1 file read"
 
 
 def test_a_planned_batch_that_was_not_committed_is_work(project: SampleProject) -> None:
@@ -81,11 +103,11 @@ def test_a_planned_batch_that_was_not_committed_is_work(project: SampleProject) 
     checkpoint.list_files(1, {str(path): path.stat().st_mtime_ns // 1_000_000})
     checkpoint.plan(1, {"logOffset": 1})
     lag = project.measure(BRONZE)
-    assert (lag.has_work, lag.pending_batch, lag.behind) == (True, 1, 1)
+    assert (lag.has_work, lag.progress.pending_batch, lag.backlog.behind) == (True, 1, 1)
     assert lag.reason == "batch 1 was planned and not committed; 1 new file in trips"
     path.unlink()
     lag = project.measure(BRONZE)
-    assert (lag.has_work, lag.behind) == (True, 0), "the batch is still pending although its file was deleted"
+    assert (lag.has_work, lag.backlog.behind) == (True, 0), "the batch is still pending although its file was deleted"
 
 
 def test_files_that_were_listed_and_not_planned_are_work_even_if_they_were_deleted(project: SampleProject) -> None:
@@ -94,7 +116,7 @@ def test_files_that_were_listed_and_not_planned_are_work_even_if_they_were_delet
     project.read_everything(checkpoint)
     checkpoint.list_files(1, {str(project.landing / "gone.csv"): 1})
     lag = project.measure(BRONZE)
-    assert (lag.has_work, lag.behind) == (True, 0)
+    assert (lag.has_work, lag.backlog.behind) == (True, 0)
 
 
 def test_a_file_that_changed_after_it_was_read_is_reported_but_is_no_work(project: SampleProject) -> None:
@@ -103,7 +125,8 @@ def test_a_file_that_changed_after_it_was_read_is_reported_but_is_no_work(projec
     path.write_text("a\n1\n2\n3\n")
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 5_000_000_000))
     lag = project.measure(BRONZE)
-    assert (lag.has_work, lag.rewritten, lag.behind) == (False, 1, 0)
+    backlog = lag.backlog
+    assert (lag.has_work, backlog.rewritten, backlog.behind) == (False, 1, 0)
     assert "1 file changed after being read" in lag.reason
 
 
@@ -118,9 +141,9 @@ def test_a_changed_file_that_a_reingest_has_read_is_not_reported_until_it_change
     folder = WINDOWS.folder(FlowPlace(project.layout, "trips", "bronze"))
     for done, rewritten in ((False, 1), (True, 0)):
         json_codec.write(folder / "0.json", {**PIECE, "files": files, "done": done})
-        assert project.measure(BRONZE).rewritten == rewritten
+        assert project.measure(BRONZE).backlog.rewritten == rewritten
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 5_000_000_000))
-    assert project.measure(BRONZE).rewritten == 1
+    assert project.measure(BRONZE).backlog.rewritten == 1
 
 
 @pytest.mark.parametrize("year", [1970, 1995, 2040, 2999])
@@ -130,7 +153,8 @@ def test_an_unread_file_is_pending_whatever_its_modification_time(project: Sampl
     path = project.land("odd.csv")
     os.utime(path, (0, datetime(year, 1, 2, tzinfo=UTC).timestamp()))
     lag = project.measure(BRONZE)
-    assert (lag.has_work, lag.behind, lag.ignored, lag.ahead) == (True, 1, 0, "odd.csv")
+    backlog = lag.backlog
+    assert (lag.has_work, backlog.behind, backlog.ignored, backlog.ahead) == (True, 1, 0, "odd.csv")
 
 
 def test_a_read_file_with_a_future_modification_time_hides_no_later_file(project: SampleProject) -> None:
@@ -139,14 +163,16 @@ def test_a_read_file_with_a_future_modification_time_hides_no_later_file(project
     project.read_everything(project.checkpoint("bronze"))
     project.land("b.csv")
     lag = project.measure(BRONZE)
-    assert (lag.has_work, lag.behind, lag.ahead) == (True, 1, "b.csv")
+    backlog = lag.backlog
+    assert (lag.has_work, backlog.behind, backlog.ahead) == (True, 1, "b.csv")
 
 
 def test_a_pipe_in_the_landing_folder_is_reported_and_not_opened(project: SampleProject) -> None:
     project.land("a.csv")
     os.mkfifo(project.landing / "pipe.csv")
     lag = project.measure(BRONZE)
-    assert (lag.behind, lag.ahead) == (1, "a.csv")
+    backlog = lag.backlog
+    assert (backlog.behind, backlog.ahead) == (1, "a.csv")
     assert "not read: 1 in the folder that is no regular file (a pipe, a socket or a device)" in lag.reason
 
 
@@ -154,7 +180,7 @@ def test_a_new_version_reads_everything_again(project: SampleProject) -> None:
     project.land("a.csv")
     project.read_everything(project.checkpoint("bronze"))
     lag = project.measure(replace(BRONZE, checkpoint_version=2))
-    assert (lag.has_work, lag.first, lag.behind) == (True, True, 1)
+    assert (lag.has_work, lag.committed is None, lag.backlog.behind) == (True, True, 1)
 
 
 def test_a_corrupt_checkpoint_is_not_mistaken_for_an_empty_one(project: SampleProject) -> None:

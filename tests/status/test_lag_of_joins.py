@@ -15,8 +15,8 @@ from tests.with_fields import with_fields
 from tidegate.checkpoints import checkpoint, vector
 from tidegate.errors import OffsetsExpiredError
 from tidegate.spec import ChangeFeed, Flow
-from tidegate.status import lag
 from tidegate.status.flow_status import gather
+from tidegate.status.reading import Reading
 from tidegate.status.sources import tables
 
 WEATHER = replace(SILVER, name="weather", gate=None, target=with_fields(SILVER.target, name="silver.weather"))
@@ -36,7 +36,7 @@ class Joined:
         place = checkpoint.current(self.project.layout, PIPELINE, JOINED)
         vector.note_starts(place, {f"silver.{name}": number for name, number in versions.items()})
 
-    def lag(self) -> lag.Lag:
+    def lag(self) -> Reading:
         return self.project.measure(JOINED, PIPELINE)
 
 
@@ -56,7 +56,13 @@ def test_an_unused_checkpoint_reads_all_of_the_first_source_only(joined: Joined)
 
     measured = joined.lag()
 
-    assert (measured.has_work, measured.rows, measured.bytes, measured.behind) == (True, 3, 10, 1)
+    backlog = measured.backlog
+    assert (measured.has_work, backlog.rows, backlog.size, backlog.behind) == (
+        True,
+        3,
+        10,
+        1,
+    )
     assert measured.reason == "all of silver.trips, version 0"
 
 
@@ -71,18 +77,25 @@ def test_a_change_of_any_source_is_work(joined: Joined) -> None:
     joined.weather.commit(add("a", 3))
     joined.begin(trips=0, weather=0)
     joined.project.checkpoint("gold").run(0, delta_offset(1), delta_offset(1))
-    assert (joined.lag().has_work, joined.lag().position) == (False, "silver.trips version 0; silver.weather version 0")
+    assert (joined.lag().has_work, joined.lag().backlog.position) == (
+        False,
+        "silver.trips version 0; silver.weather version 0",
+    )
     assert joined.lag().reason == "nothing new in silver.trips; nothing new in silver.weather"
 
     merge(joined.weather)
-    assert (joined.lag().reason, joined.lag().ahead) == ("1 new version of silver.weather", "silver.weather version 1")
+    assert (joined.lag().reason, joined.lag().backlog.ahead) == (
+        "1 new version of silver.weather",
+        "silver.weather version 1",
+    )
     merge(joined.trips, 2)
     merge(joined.trips, 3)
 
     measured = joined.lag()
-    assert (measured.behind, measured.rows, measured.bytes) == (3, 6, 210)
+    backlog = measured.backlog
+    assert (backlog.behind, backlog.rows, backlog.size) == (3, 6, 210)
     assert measured.reason == "2 new versions of silver.trips; 1 new version of silver.weather"
-    assert measured.ahead == "silver.trips versions 1 to 2; silver.weather version 1"
+    assert measured.backlog.ahead == "silver.trips versions 1 to 2; silver.weather version 1"
 
 
 def test_a_source_of_which_nothing_was_read_begins_where_the_checkpoint_began(joined: Joined) -> None:
@@ -133,8 +146,8 @@ def test_a_flow_has_work_or_waits_with_any_flow_above_it(project: SampleProject)
     project.checkpoint("gold").run(0, delta_offset(1), delta_offset(1))
     project.table("bronze.trips").commit(add("a", 3))
 
-    def plan(*flows: Flow) -> lag.Lag:
-        return project.plan(*flows, pipeline=PIPELINE).lags[-1]
+    def plan(*flows: Flow) -> Reading:
+        return project.plan(*flows, pipeline=PIPELINE).readings[-1]
 
     assert plan(WEATHER, JOINED).reason == "reads what flow weather writes"
     assert plan(SILVER, WEATHER, JOINED).reason == "reads what flows silver and weather write"
@@ -158,5 +171,5 @@ def test_a_flow_waits_for_whichever_flow_above_it_is_stopped(project: SampleProj
     statuses = gather(project.environment, [("trips", pipeline)], patience=TIMEOUT_SECONDS)
 
     status = {each.flow: each for each in statuses}["gold"]
-    assert [each.flow for each in status.upstream] == ["weather", "silver"]
-    assert (status.state, status.status.sentence) == ("waits", "waits for silver: refused")
+    assert status.upstream is not None and status.upstream.reading.flow == "silver"
+    assert (status.status.name, status.status.sentence) == ("waits", "waits for silver: refused")

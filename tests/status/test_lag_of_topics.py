@@ -34,8 +34,8 @@ from tidegate.probes import kafka
 from tidegate.runtime.jars import class_path
 from tidegate.spec import AfterTables, Flow, KafkaSource, Pipeline
 from tidegate.spec.thresholds import Thresholds
-from tidegate.status import evaluation, lag, lost_messages, observation, plan
-from tidegate.status.flow_status import FlowStatus
+from tidegate.status import evaluation, lag, lost_messages, plan
+from tidegate.status.reading import Reading
 
 
 def test_without_a_broker_the_error_is_transient(project: SampleProject) -> None:
@@ -59,33 +59,48 @@ def test_the_lag_of_a_topic_is_its_unread_offsets_and_missing_offsets_are_an_err
     flow = replace(declared, source=KafkaSource(topic=topic, schema="a INT"))
     pipeline = replace(CLICKS, flows=(flow,))
 
-    def measure() -> lag.Lag:
+    def measure() -> Reading:
         return lag.measure(environment, resolved_flow(flow, pipeline))
 
     undelivered = measure()
-    assert (undelivered.has_work, undelivered.first, undelivered.behind) == (False, True, 0)
+    assert (undelivered.has_work, undelivered.committed is None, undelivered.backlog.behind) == (False, True, 0)
     assert undelivered.reason == f"not delivered yet: topic {topic} of Kafka does not exist"
     broker.create_topic(topic, partitions=2)
-    assert (measure().has_work, measure().first) == (False, True)
+    assert (measure().has_work, (measure().committed is None)) == (False, True)
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(30):
         producer.produce(topic, value="x" * 10, partition=number % 2)
     assert producer.flush(TIMEOUT_SECONDS) == 0
     current = measure()
-    assert (current.has_work, current.behind, current.rows, current.rows_exact, current.bytes_exact) == (
+    assert (
+        current.has_work,
+        current.backlog.behind,
+        current.backlog.rows,
+        current.backlog.rows_exact,
+        current.backlog.size_exact,
+    ) == (
         True,
         30,
         30,
         False,
         False,
     )
-    assert (current.reason, current.ahead) == (f"up to 30 new messages in topic {topic}", "offsets 0:0-14 1:0-14")
+    assert (current.reason, current.backlog.ahead) == (
+        f"up to 30 new messages in topic {topic}",
+        "offsets 0:0-14 1:0-14",
+    )
 
     checkpoint = project.checkpoint("bronze", dag="clicks")
     checkpoint.run(0, {topic: {"0": 15, "1": 10}})
     current = measure()
-    assert (current.has_work, current.behind, current.position, current.first) == (True, 5, "0:15 1:10", False)
-    assert current.ahead == "offsets 1:10-14"
+    backlog = current.backlog
+    assert (current.has_work, backlog.behind, backlog.position, current.committed is None) == (
+        True,
+        5,
+        "0:15 1:10",
+        False,
+    )
+    assert current.backlog.ahead == "offsets 1:10-14"
     checkpoint.run(1, {topic: {"0": 15, "1": 15}})
     assert measure().has_work is False
     checkpoint.plan(2, {topic: {"0": 15, "1": 15}})
@@ -93,7 +108,7 @@ def test_the_lag_of_a_topic_is_its_unread_offsets_and_missing_offsets_are_an_err
     checkpoint.commit(2)
 
     checkpoint.run(3, {topic: {"0": 15}})
-    assert measure().behind == 15, "a partition that the checkpoint does not know is new"
+    assert measure().backlog.behind == 15, "a partition that the checkpoint does not know is new"
     checkpoint.run(4, {topic: {"0": 99, "1": 15}})
     with pytest.raises(OffsetsExpiredError, match="created again"):
         measure()
@@ -135,7 +150,7 @@ class Clicks:
     def flow_of(self, version: int) -> Flow:
         return replace(self.flow, checkpoint_version=version)
 
-    def measure(self, version: int = 1) -> lag.Lag:
+    def measure(self, version: int = 1) -> Reading:
         return lag.measure(self.environment, resolved(self.pipeline(version)).flows[0])
 
     def accept_gap(self, offsets: dict[int, tuple[int, int]], reason: str = "they were tests") -> overrides.Override:
@@ -164,10 +179,15 @@ def test_a_recreated_topic_is_an_error_whatever_its_length_and_the_next_version_
 
     assert (raised.value.topic, raised.value.exit_code, raised.value.transient) == (topic, 78, False)
     pipeline = clicks.pipeline()
-    (planned,) = plan.decide(clicks.environment, resolved(pipeline), pipeline.flows).lags
+    (planned,) = plan.decide(clicks.environment, resolved(pipeline), pipeline.flows).readings
     assert (planned.failed, planned.reason) == (True, raised.value.message), "it is the error of that flow"
     current = clicks.measure(version=2)
-    assert (current.behind, current.ahead, current.first) == (sent, f"offsets 0:0-{sent - 1}", True)
+    backlog = current.backlog
+    assert (backlog.behind, backlog.ahead, current.committed is None) == (
+        sent,
+        f"offsets 0:0-{sent - 1}",
+        True,
+    )
 
 
 @pytest.mark.jvm
@@ -176,7 +196,7 @@ def test_a_new_version_of_the_same_topic_continues_where_the_older_one_is(
     clicks: Clicks, broker: Broker, topic: str
 ) -> None:
     topics.send(broker, topic, range(10, 13))
-    assert clicks.measure(version=2).ahead == "offsets 0:10-12"
+    assert clicks.measure(version=2).backlog.ahead == "offsets 0:10-12"
 
 
 @pytest.mark.jvm
@@ -188,7 +208,7 @@ def test_another_cluster_is_refused(clicks: Clicks, topic: str, tmp_path: Path) 
         with pytest.raises(OtherClusterError, match=f"another Kafka cluster responds at {other.bootstrap}") as raised:
             clicks.measure()
         assert raised.value.exit_code == 78
-        assert clicks.measure(version=2).first, "a new version is a decision that the topic moved"
+        assert clicks.measure(version=2).committed is None, "a new version is a decision that the topic moved"
 
 
 @pytest.mark.jvm
@@ -222,7 +242,8 @@ def test_exactly_the_lost_messages_are_accepted_as_a_gap_and_reading_continues_a
 
     for version in (1, 2):
         current = clicks.measure(version)
-        assert (current.behind, current.ahead, current.has_work) == (5, "offsets 0:15-19", True)
+        backlog = current.backlog
+        assert (backlog.behind, backlog.ahead, current.has_work) == (5, "offsets 0:15-19", True)
     (line,) = store.select(PipelinePlace(clicks.project.layout, "clicks").ops("ledger"), "SELECT * FROM delta_table")
     assert (line["kind"], line["app_id"], line["batch_id"]) == ("gap", "clicks/bronze/gap", 0)
     assert (line["read"], dict(line["filtered"])) == (5, {f"gap({topic} 0:10-14)": 5})
@@ -231,7 +252,7 @@ def test_exactly_the_lost_messages_are_accepted_as_a_gap_and_reading_continues_a
     with pytest.raises(GapError, match=r" 0:15-16 "):
         clicks.measure()
     clicks.accept_gap({0: (15, 16)})
-    assert clicks.measure().ahead == "offsets 0:17-19"
+    assert clicks.measure().backlog.ahead == "offsets 0:17-19"
     lines = store.select(
         PipelinePlace(clicks.project.layout, "clicks").ops("ledger"),
         "SELECT batch_id FROM delta_table ORDER BY batch_id",
@@ -253,7 +274,7 @@ def test_messages_in_bronze_are_no_gap_although_their_batch_is_not_committed(
     rows = [(topic, known.topic_id, 0, offset) for offset in range(20)]
     write_table(clicks.project.layout.table("bronze.clicks"), columns, *rows)
 
-    assert clicks.measure().pending_batch == 1, "the pending batch is finished first, and nothing is missing"
+    assert clicks.measure().progress.pending_batch == 1, "the pending batch is finished first, and nothing is missing"
     write_table(
         clicks.project.layout.table("bronze.clicks"), columns, *[(topic, "another", 0, offset) for offset in range(20)]
     )
@@ -279,17 +300,15 @@ def test_a_plan_warns_before_the_topic_deletes_unread_messages(
     current = clicks.measure()
 
     assert warning in current.reason
-    assert (current.first_offsets, current.unread) == ({0: 6}, {0: 10})
-    status = FlowStatus(pipeline="clicks", flow="bronze", lag=current)
-    now = pendulum.now("UTC")
-    observed = observation.observe(layout, resolved(clicks.pipeline()), clicks.flow, status, now)
-    alerts = {alert.rule: alert.message for alert in evaluate(Thresholds(), observed, now).alerts}
+    backlog = current.backlog
+    assert (backlog.first_offsets, backlog.unread) == ({0: 6}, {0: 10})
+    alerts = {alert.rule: alert.message for alert in evaluate(Thresholds(), current).alerts}
     assert alerts["expiring"].startswith(warning)
     without_warning = replace(clicks.flow, thresholds=Thresholds(expiry_runs=None))
     current = lag.measure(clicks.environment, resolved_flow(without_warning, CLICKS))
     assert warning not in current.reason
     clicks.project.checkpoint("bronze", dag="clicks").run(1, {topic: {"0": 30}})
-    assert clicks.measure().unread == {}, "everything is read, so nothing can be lost"
+    assert clicks.measure().backlog.unread == {}, "everything is read, so nothing can be lost"
 
 
 @pytest.mark.jvm
@@ -359,4 +378,4 @@ def test_the_alert_opens_before_retention_deletes_unread_messages_and_afterwards
     assert "accept-gap clicks bronze 0:15-19" in opened()["unreadable"]
     clicks.accept_gap({0: (15, 19)})
     assert opened() == {}, "what is left is new"
-    assert clicks.measure().ahead == "offsets 0:20-24"
+    assert clicks.measure().backlog.ahead == "offsets 0:20-24"

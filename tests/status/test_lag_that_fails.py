@@ -15,6 +15,7 @@ from tidegate.errors import DamagedFileError, SourceError, SourceUnavailableErro
 from tidegate.ops import plans
 from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline, Table
+from tidegate.status.lag import to_json
 
 LOST = Flow(name="lost", source=FileSource(path="lost", format="csv", schema="a INT"), target=Table("bronze.lost"))
 BELOW = replace(SILVER, name="below", source=ChangeFeed("bronze.lost"), target=Table("silver.lost", keys=("id",)))
@@ -34,17 +35,17 @@ def test_a_landing_folder_that_cannot_be_read_blocks_its_own_flow_and_downstream
     plan = project.plan(pipeline=replace(PIPELINE, flows=PIPELINE.flows[1:]))
 
     assert plan.work
-    assert {lag.flow: lag.has_work for lag in plan.lags} == {
+    assert {lag.flow: lag.has_work for lag in plan.readings} == {
         "lost": False,
         "below": False,
         "bronze": True,
         "silver": True,
         "gold": True,
     }
-    lost, below = plan.lags[:2]
+    lost, below = plan.readings[:2]
     (error,) = plan.errors
     assert isinstance(error, SourceError)
-    assert (lost.failed, lost.error, lost.rows, lost.bytes) == (True, error, None, None)
+    assert (lost.failed, lost.error, lost.lag) == (True, error, None)
     assert below.reason == "waits for lost: error"
     assert plan.reasons[:3] == (f"lost: {error.message}", f"below: {below.reason}", "bronze: 1 new file in trips")
     assert plan.small, "flows that cannot be read do not count towards the size"
@@ -53,13 +54,13 @@ def test_a_landing_folder_that_cannot_be_read_blocks_its_own_flow_and_downstream
 def test_the_error_of_a_flow_is_json_serializable_and_its_lag_is_recorded_as_unknown(project: SampleProject) -> None:
     project.land("a.csv")
     plan = project.plan(LOST, BRONZE, pipeline=PIPELINE)
-    values = [lag.to_json() for lag in plan.lags]
+    values = [to_json(lag) for lag in plan.readings]
     assert json.loads(json.dumps(values)) == values
     assert [each["error"] and (each["error"]["kind"], each["error"]["exit_code"]) for each in values] == [
         ("SourceError", 78),
         None,
     ]
-    plans.record(PipelinePlace(project.layout, "trips"), plan.lags)
+    plans.record(PipelinePlace(project.layout, "trips"), plan.readings)
     behind = {
         flow: [each.behind for each in plans.read(FlowPlace(project.layout, "trips", flow))]
         for flow in ("lost", "bronze")
@@ -77,8 +78,8 @@ def test_permanent_errors_come_before_transient_ones(project: SampleProject) -> 
 def test_a_flow_that_is_switched_off_does_not_fail_and_blocks_no_flow(project: SampleProject) -> None:
     overrides.switch(FlowPlace(project.layout, "trips", "lost"), on=False, by="ada", reason="the folder has moved")
     plan = project.plan(LOST, BELOW, pipeline=PIPELINE)
-    lost, below = plan.lags
-    assert (plan.errors, lost.failed, lost.switched_off) == ((), False, True)
+    lost, below = plan.readings
+    assert (plan.errors, lost.failed, lost.switched_off is None) == ((), False, False)
     assert lost.reason.endswith("the folder has moved")
     assert below.reason == "waits: bronze.lost does not exist yet"
 
@@ -92,4 +93,4 @@ def test_a_corrupt_file_of_one_flow_blocks_no_other(project: SampleProject) -> N
     Path(path).write_text('{"act": "off", "by"')
     plan = project.plan(LOST, BRONZE, pipeline=PIPELINE)
     assert [type(error) for error in plan.errors] == [DamagedFileError]
-    assert [lag.has_work for lag in plan.lags] == [False, True]
+    assert [lag.has_work for lag in plan.readings] == [False, True]

@@ -24,11 +24,11 @@ def test_a_refused_batch_waits_for_a_person_and_blocks_downstream_flows(project:
     project.refuse_silver()
     project.table("silver.trips").commit(add("a", 3))
     lag = project.measure(SILVER)
-    assert (lag.refused, lag.has_work, lag.pending_batch) == (True, False, 1)
+    assert (lag.wait is not None, lag.has_work, lag.progress.pending_batch) == (True, False, 1)
     assert lag.reason == "waits: batch 1 was refused by trips/silver; fix the suite, the transform or the data"
     plan = project.plan()
     assert plan.work is False
-    assert [lag.has_work for lag in plan.lags] == [False, False, False]
+    assert [lag.has_work for lag in plan.readings] == [False, False, False]
     assert plan.reasons[2] == "gold: waits for silver: refused"
     assert project.plan(GOLD).work is True, "planned alone, gold has new data to read"
 
@@ -49,7 +49,7 @@ def test_a_changed_suite_lets_a_refused_batch_be_judged_again(project: SamplePro
     project.refuse_silver()
     project.suite.write_text(json.dumps({"name": "trips/silver", "expectations": [{"type": "x"}]}))
     lag = project.measure(SILVER)
-    assert (lag.refused, lag.has_work) == (False, True)
+    assert (lag.wait is not None, lag.has_work) == (False, True)
 
 
 def test_changed_code_lets_a_refused_batch_be_judged_again(project: SampleProject) -> None:
@@ -63,7 +63,7 @@ def test_a_batch_on_which_the_transform_raises_waits_for_its_code_or_its_share(p
     project.refuse(1, transform_error_share=0.1)
     project.suite.write_text(json.dumps({"name": "trips/silver", "expectations": [{"type": "x"}]}))
     lag = project.measure(SILVER)
-    assert (lag.refused, lag.has_work) == (True, False)
+    assert (lag.wait is not None, lag.has_work) == (True, False)
     assert lag.reason == "waits: batch 1 was refused, because transform flights:clean raises; correct the transform"
 
     for changed in (
@@ -83,7 +83,7 @@ def test_a_held_batch_waits_for_a_decision_or_for_other_statistics(project: Samp
 
     lag = project.measure(silver, pipeline)
 
-    assert (lag.refused, lag.refused_by, lag.has_work) == (True, "statistic", False)
+    assert (lag.refused_by, lag.has_work) == ("statistic", False)
     assert (
         lag.reason
         == "waits: batch 1 is held, because a statistic of it breaks its rule; accept it, or send it to quarantine"
@@ -128,11 +128,11 @@ def test_a_full_refresh_waits_to_be_swapped_in_until_the_table_has_it(project: S
     refused = JudgedRewrite(what="swap of v2/0", app_id=place.app_id, impact=loss, reasons=(loss.phrase("deleted"),))
     rewrite.record(place, refused)
     waiting = project.measure(silver, pipeline)
-    assert (waiting.refused, waiting.has_work) == (True, False)
+    assert (waiting.wait is not None, waiting.has_work) == (True, False)
     assert "swap of v2/0 was refused on" in waiting.reason and "delete 9 of 9 rows (100.0%)" in waiting.reason
     rewrite.record(place, replace(refused, app_id=place.windows_app_id, what="backfill 0 of 2026-01-01"))
     lag = project.measure(silver, pipeline)
-    assert (lag.refused, lag.has_work) == (False, True), "nothing waits for a backfill"
+    assert (lag.wait is not None, lag.has_work) == (False, True), "nothing waits for a backfill"
     assert "backfill 0 of 2026-01-01 was refused on" in lag.reason
     rewrite.record(place, replace(refused, reasons=(), accepted=("silver:deleted=9",)))
     assert project.measure(silver, pipeline).reason == "a full refresh waits to be swapped in", "it was accepted"

@@ -37,8 +37,8 @@ def of_alerts(environment: Environment, pipelines: Pipelines) -> None:
 
 def of_page(environment: Environment, pipelines: Pipelines) -> None:
     environment = environment.reading()
-    statuses = flow_status.gather(environment, pipelines, PATIENCE, NOW)
-    evaluation.add_alerts(environment, pipelines, statuses, NOW)
+    readings = flow_status.gather(environment, pipelines, PATIENCE, NOW)
+    evaluation.with_alerts(environment, pipelines, readings)
 
 
 READINGS: list[Callable[[Environment, Pipelines], None]] = [of_plan, of_status, of_alerts, of_page]
@@ -93,5 +93,5 @@ def test_the_next_reading_reads_again(project: SampleProject) -> None:
     before = plan.decide(project.environment, pipelines[0][1], TRIPS.flows)
     project.land("another.csv")
     after = plan.decide(project.environment, pipelines[0][1], TRIPS.flows)
-    assert "1 new file" in before.lags[0].reason
-    assert "2 new files" in after.lags[0].reason
+    assert "1 new file" in before.readings[0].reason
+    assert "2 new files" in after.readings[0].reason

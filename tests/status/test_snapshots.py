@@ -18,7 +18,8 @@ from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.impact import Impact
 from tidegate.place import FlowPlace
 from tidegate.spec import FileSource, Flow, Intervals, Pipeline, RewriteLimits, SnapshotFeed, Table
-from tidegate.status import intervals, lag
+from tidegate.status import intervals
+from tidegate.status.reading import Reading
 from tidegate.status.sources.snapshots import find
 from tidegate.store import Address
 
@@ -54,7 +55,7 @@ def read_all(project: SampleProject) -> None:
     project.checkpoint("bronze").run(0, {"logOffset": 0})
 
 
-def measured(project: SampleProject, declared: Pipeline | None = None) -> lag.Lag:
+def measured(project: SampleProject, declared: Pipeline | None = None) -> Reading:
     chosen = declared or pipeline()
     return project.measure(chosen.flow("silver"), chosen)
 
@@ -80,9 +81,9 @@ def test_only_a_complete_snapshot_is_compared_and_the_newest_of_several(project:
 
     lag = measured(project)
 
-    assert (lag.kind, lag.has_work, lag.reads) == ("snapshots", True, "snapshot 2026-01-02 of bronze.trips")
+    assert (lag.source_kind, lag.has_work, lag.reads) == ("snapshots", True, "snapshot 2026-01-02 of bronze.trips")
     assert lag.remarks == "not complete: 2026-01-03 (1 of 2 files of _manifest missing)"
-    assert lag.bytes == 8, "its files have so many bytes"
+    assert lag.backlog.size == 8, "its files have so many bytes"
 
 
 def test_a_snapshot_that_bronze_has_not_read_waits(project: SampleProject) -> None:
@@ -137,7 +138,7 @@ def test_a_snapshot_before_the_compared_one_is_never_compared(project: SamplePro
 
     lag = measured(project)
 
-    assert (lag.has_work, lag.position) == (False, "snapshot 2026-01-05 of bronze.trips")
+    assert (lag.has_work, lag.backlog.position) == (False, "snapshot 2026-01-05 of bronze.trips")
     assert lag.reason == "no newer complete snapshot of bronze.trips"
     (project.landing / "dt=2026-01-05/_manifest").delete()
     assert not measured(project).has_work, "also when the landing zone was cleaned up"
@@ -218,7 +219,7 @@ def test_a_refused_snapshot_waits_until_its_limits_are_raised_or_a_newer_one_is_
     assert (waiting.refused_by, waiting.has_work) == ("limits", False)
     assert waiting.reason.startswith(f"waits: {what} was refused on")
     assert "it would delete 80 of 90 rows (88.9%); accept the numbers, or land a newer snapshot" in waiting.reason
-    assert waiting.position == "snapshot 2026-01-05 of bronze.trips", "the table has the snapshot before it"
+    assert waiting.backlog.position == "snapshot 2026-01-05 of bronze.trips", "the table has the snapshot before it"
     assert measured(project, pipeline(limits=RewriteLimits(deleted_share=0.95))).has_work
 
     land_day(project, 7, "a.csv", "b.csv", "_manifest")
@@ -252,7 +253,7 @@ def test_a_crash_after_a_newer_snapshot_took_the_place_of_a_refused_one_leaves_w
     compare(project, 1, "2026-01-07", commit=False)
 
     crashed = measured(project)
-    assert (crashed.refused_by, crashed.has_work, crashed.pending_batch) == (None, True, 1)
+    assert (crashed.refused_by, crashed.has_work, crashed.progress.pending_batch) == (None, True, 1)
     assert rewrite.recorded(FlowPlace(project.layout, "trips", "silver")) is None, (
         "nor is a number accepted for the newer one"
     )

@@ -38,7 +38,7 @@ from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.cli import lag as cli_lag
 from tidegate.cli import plan as cli_plan
 from tidegate.cli import status as cli_status
-from tidegate.cli.project import statuses as flow_statuses
+from tidegate.cli.project import readings as flow_readings
 from tidegate.errors import SourceUnavailableError
 from tidegate.impact import Impact
 from tidegate.ops import alert_history
@@ -376,7 +376,7 @@ def test_all_surfaces_say_the_same_in_every_state(
         monkeypatch.setattr(module, "PATIENCE", patience)
     cases = CASES[name](project)
     pipeline, flow, words = next(cases)
-    statuses = {each.flow: each for each in flow_statuses(project.environment, pipeline, patience)}
+    statuses = {each.flow: each for each in flow_readings(project.environment, pipeline, patience)}
     status = statuses[flow].status
     assert (status.name, status.state) == (name, STATES[name])
     assert words in status.sentence
@@ -428,7 +428,7 @@ def test_all_surfaces_say_the_same_in_every_state(
     if name not in ("running", "crashed", "failed", "not read"):
         plan = decide(project.environment, declared, declared.pipeline.flows)
         capsys.readouterr()
-        cli_plan.print_plan(plan.lags)
+        cli_plan.print_plan(plan.readings)
         (row,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith(f"{flow} ")]
         assert row.endswith(sentence)
 
@@ -483,7 +483,7 @@ def test_a_flow_of_another_pipeline_waits_too_unless_it_has_something_to_read(pr
     )
 
     def state() -> tuple[str, str]:
-        (only,) = flow_statuses(project.environment, "other", TIMEOUT_SECONDS)
+        (only,) = flow_readings(project.environment, "other", TIMEOUT_SECONDS)
         return only.status.label, only.status.sentence
 
     assert state()[0] == "behind"
@@ -515,7 +515,7 @@ def test_a_failed_increment_is_over_when_no_run_would_start(project: Project) ->
 @pytest.mark.parametrize("name", ["refused", "on hold"])
 def test_a_flow_whose_batches_cannot_go_to_quarantine_is_not_told_to_send_one(project: Project, name: str) -> None:
     caught_up(project)
-    flows = {each.flow: each for each in flow_statuses(project.environment, "orders", TIMEOUT_SECONDS)}
+    flows = {each.flow: each for each in flow_readings(project.environment, "orders", TIMEOUT_SECONDS)}
     steps = [dataclasses.replace(flows[flow].status, name=name).next_step for flow in ("silver", "gold")]
     assert ["quarantine take" in step for step in steps] == [True, False]
     assert "correct" in steps[1]
@@ -529,9 +529,9 @@ def test_an_open_alert_makes_its_flow_one_that_needs_a_person(project: Project) 
         alert_history.append(PipelinePlace(project.layout, "orders"), [opened])
     overview = Views(project.environment).overview({"orders"}, "", "")
     assert (overview["need_person"], overview["alerts"]) == (1, 1)
-    flows = {each.flow: each for each in flow_statuses(project.environment, "orders", TIMEOUT_SECONDS)}
+    flows = {each.flow: each for each in flow_readings(project.environment, "orders", TIMEOUT_SECONDS)}
     assert [name for name, each in flows.items() if each.status.needs_person] == ["silver"]
-    assert flows["silver"].to_json()["alerts"] == ["slow"], (
+    assert flow_status.to_json(flows["silver"])["alerts"] == ["slow"], (
         "nothing waits any more; the speed of the last run is unknown"
     )
 
@@ -550,9 +550,9 @@ def test_an_old_reading_is_shown_with_a_warning(project: Project) -> None:
     caught_up(project)
     views = Views(project.environment)
     assert "they may have changed since" not in page("overview.html", **views.overview({"orders"}, "", ""))
-    reading = views._statuses.reading()
-    minutes_ago = dataclasses.replace(reading, at=reading.at - 420)
-    views._statuses.reading = lambda: minutes_ago  # type: ignore[method-assign]
+    statuses = views._statuses.statuses()
+    minutes_ago = dataclasses.replace(statuses, at=statuses.at - 420)
+    views._statuses.statuses = lambda: minutes_ago  # type: ignore[method-assign]
     for template, values in (
         ("overview.html", views.overview({"orders"}, "", "")),
         ("pipeline.html", views.pipeline("orders")),

@@ -29,15 +29,15 @@ def test_a_fresh_reading_is_reused_and_an_old_one_is_refreshed_in_the_background
     project.land("0.csv", "order_id,amount\nA-1,1.0\n")
     now = 1000.0
     cache = StatusCache(project.environment, clock=lambda: now)
-    first = cache.reading()
-    assert first.of("orders")[0].status.label == "orders/bronze"
-    assert first.of("orders")[0].status.state == "behind"
+    first = cache.statuses()
+    assert first.of("orders")[0].reading.label == "orders/bronze"
+    assert first.of("orders")[0].reading.status.name == "behind"
     now += FRESH / 2
-    assert cache.reading() is first
+    assert cache.statuses() is first
     now += FRESH
-    assert cache.reading() is first, "the call does not wait for the refresh"
-    wait_until(lambda: cache.reading() is not first, "the refresh")
-    assert cache.reading().at == now
+    assert cache.statuses() is first, "the call does not wait for the refresh"
+    wait_until(lambda: cache.statuses() is not first, "the refresh")
+    assert cache.statuses().at == now
 
 
 def test_a_request_after_a_long_time_waits_briefly_for_the_refresh(
@@ -47,23 +47,23 @@ def test_a_request_after_a_long_time_waits_briefly_for_the_refresh(
     project.declare(orders())
     now = 1000.0
     cache = StatusCache(project.environment, clock=lambda: now)
-    cache.reading()
+    cache.statuses()
     now += STALE + 1
-    assert cache.reading().at == now
+    assert cache.statuses().at == now
 
 
 def test_several_requests_wait_only_once_for_a_slow_refresh(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     project.declare(orders())
     now = 1000.0
     cache = StatusCache(project.environment, clock=lambda: now)
-    first = cache.reading()
+    first = cache.statuses()
     release = threading.Event()
     monkeypatch.setattr(cache, "_refresh", release.wait)
     now += STALE + 1
-    assert cache.reading() is first
+    assert cache.statuses() is first
     # A second wait would run into pytest's timeout.
     monkeypatch.setattr("tidegate.status.status_cache.WAIT", 3600.0)
-    assert [cache.reading() for _ in range(4)] == [first] * 4
+    assert [cache.statuses() for _ in range(4)] == [first] * 4
     release.set()
 
 
@@ -111,6 +111,7 @@ def test_a_declaration_that_does_not_load_hides_no_other_pipeline(project: Proje
     assert isinstance(declared["orders"], ResolvedPipeline)
     assert declared["orders"].pipeline == registry.load("orders")
     states = {
-        snapshot.status.pipeline: snapshot.status.state for snapshot in StatusCache(project.environment).reading().flows
+        snapshot.reading.pipeline: snapshot.reading.status.name
+        for snapshot in StatusCache(project.environment).statuses().flows
     }
     assert states["broken"] == "error"

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Any
 
 import pytest
 
 from tidegate.checkpoints.pending_jobs import PendingReplay, PendingUndo, PendingWindow
-from tidegate.status.unfinished import Unfinished
+from tidegate.status import unfinished
 
-NOTHING = Unfinished(
-    batch=None,
-    quarantined_whole=False,
-    written=False,
-    swap_pending=False,
-    jobs=(),
-)
+NOTHING: dict[str, Any] = {"batch": None, "quarantined_whole": False, "written": False, "staged": False, "jobs": ()}
 PIECE = PendingWindow(number=0, window={}, planned_at_ms=0, requested_by="ada")
 UNDO = PendingUndo(number=0, undoes="r", commits=(), planned_at_ms=0, run_id="u", requested_by="ada")
 
@@ -27,7 +20,7 @@ UNDO = PendingUndo(number=0, undoes="r", commits=(), planned_at_ms=0, run_id="u"
         ({"batch": 3}, "batch 3 was planned and not committed"),
         ({"batch": 3, "written": True}, "batch 3 is written and not recorded yet; its next run records it"),
         ({"batch": 3, "quarantined_whole": True}, "batch 3 was refused and goes to quarantine whole"),
-        ({"swap_pending": True}, "a full refresh waits to be swapped in"),
+        ({"staged": True}, "a full refresh waits to be swapped in"),
         ({"jobs": (PIECE,)}, "backfill or reingest 0 is half-written and will be finished first"),
         (
             {"jobs": (PendingReplay(by="ada"),)},
@@ -37,9 +30,8 @@ UNDO = PendingUndo(number=0, undoes="r", commits=(), planned_at_ms=0, run_id="u"
     ],
 )
 def test_what_is_unfinished_is_a_sentence(left: dict[str, Any], sentence: str) -> None:
-    unfinished = dataclasses.replace(NOTHING, **left)
-    assert (unfinished.exists, unfinished.summary()) == (True, sentence)
+    assert unfinished.summary(**(NOTHING | left)) == sentence
 
 
 def test_nothing_unfinished_has_no_words() -> None:
-    assert (NOTHING.exists, NOTHING.summary()) == (False, "")
+    assert unfinished.summary(**NOTHING) == ""

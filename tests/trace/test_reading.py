@@ -19,7 +19,7 @@ from tidegate.place import PipelinePlace, Place
 from tidegate.report import BatchRecord
 from tidegate.spec import ChangeFeed, Flow, Pipeline, State, Table
 from tidegate.trace.changes import Ledger
-from tidegate.trace.reading import Reading
+from tidegate.trace.reading import SourcePosition
 
 STATEFUL = dataclasses.replace(
     PIPELINE,
@@ -36,8 +36,8 @@ STATEFUL = dataclasses.replace(
 )
 
 
-def reading(layout: Layout, flow: str, table: str, pipeline: Pipeline = PIPELINE) -> Reading:
-    position = Reading.of(layout, resolution.resolve(pipeline, Path(layout.root), {}).flow(flow), table)
+def reading(layout: Layout, flow: str, table: str, pipeline: Pipeline = PIPELINE) -> SourcePosition:
+    position = SourcePosition.of(layout, resolution.resolve(pipeline, Path(layout.root), {}).flow(flow), table)
     assert position is not None
     return position
 

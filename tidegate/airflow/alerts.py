@@ -110,8 +110,8 @@ class EvaluateAlerts(BaseOperator):
         episodes = alert_history.episodes(place)
         open_episodes = [each for each in episodes if each.resolved_at is None]
         self.log.info("%s: %s", judged.pipeline, formatting.count(len(open_episodes), "open alert"))
-        gauges.send_lags(judged.pipeline, judged.lags)
-        gauges.send_ages(judged.pipeline, judged.observations, now)
+        gauges.send_lags(judged.readings)
+        gauges.send_ages(judged.readings, now)
         gauges.send_open_alerts(
             judged.pipeline, [finding.flow for finding in judged.findings if finding.flow], open_episodes
         )

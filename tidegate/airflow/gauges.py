@@ -37,9 +37,8 @@ from airflow.sdk.observability import stats
 
 if TYPE_CHECKING:
     from tidegate.alerting.episodes import Episode
-    from tidegate.alerting.facts import Observation
     from tidegate.report import FlowReport
-    from tidegate.status.lag import Lag
+    from tidegate.status.reading import Reading
 
 log = logging.getLogger(__name__)
 
@@ -47,12 +46,13 @@ _OF_LAST_BATCH = ("offsets_behind", "state_rows", "state_bytes", "state_memory_b
 """Columns of Spark's progress that are gauges."""
 
 
-def send_lags(pipeline: str, lags: Iterable[Lag]) -> None:
-    """Send how far flows are behind."""
-    for lag in lags:
-        for metric, value in (("lag_rows", lag.rows), ("lag_bytes", lag.bytes)):
+def send_lags(readings: Iterable[Reading]) -> None:
+    """Send how far flows are behind; unknown values are not sent."""
+    for each in readings:
+        lag = each.lag
+        for metric, value in (("lag_rows", lag.rows), ("lag_bytes", lag.size)) if lag is not None else ():
             if value is not None:
-                _gauge(pipeline, lag.flow, metric, value)
+                _gauge(each.pipeline, each.flow, metric, value)
 
 
 def send_batches(pipeline: str, report: FlowReport, progress: Sequence[Mapping[str, Any]]) -> None:
@@ -77,15 +77,18 @@ def send_batches(pipeline: str, report: FlowReport, progress: Sequence[Mapping[s
             _gauge(pipeline, report.flow, metric, value)
 
 
-def send_ages(pipeline: str, observations: Iterable[Observation], now: datetime) -> None:
+def send_ages(readings: Iterable[Reading], now: datetime) -> None:
     """Send the number and age of open quarantine entries and the age of the newest event; unknown values are not sent."""
-    for observation in observations:
-        if observation.quarantine_open is not None:
-            oldest = observation.quarantine_oldest if observation.quarantine_open else None
-            _gauge(pipeline, observation.flow, "quarantine_open", observation.quarantine_open)
-            _gauge(pipeline, observation.flow, "quarantine_age_hours", _hours(now, oldest) if oldest is not None else 0)
-        if observation.newest_event is not None:
-            _gauge(pipeline, observation.flow, "event_age_hours", _hours(now, observation.newest_event))
+    from tidegate.status.reading import Reading
+
+    for each in readings:
+        entries, newest = each.known(Reading.quarantine), each.known(Reading.newest_event)
+        if entries is not None:
+            age = _hours(now, entries.oldest) if entries.open and entries.oldest is not None else 0
+            _gauge(each.pipeline, each.flow, "quarantine_open", entries.open)
+            _gauge(each.pipeline, each.flow, "quarantine_age_hours", age)
+        if newest is not None:
+            _gauge(each.pipeline, each.flow, "event_age_hours", _hours(now, newest))
 
 
 def send_open_alerts(pipeline: str, flows: Iterable[str], open_episodes: Iterable[Episode]) -> None:

@@ -38,8 +38,8 @@ from tidegate.resolution import ResolvedPipeline
 from tidegate.runs import RUNS
 from tidegate.spec import Flow, Pipeline
 from tidegate.states import STATES, state_after, step_for
-from tidegate.status.lag import Lag
 from tidegate.status.plan import Plan, decide
+from tidegate.status.reading import Reading
 from tidegate.window import Window
 
 _BACKFILL = "backfill"
@@ -117,7 +117,7 @@ class PlanRun(BaseOperator, SkipMixin):
         self._resolved.check_runnable([flow for flow in flows if request.applies_to(flow)])
         increment_plan = decide(environment, self._resolved, flows) if request.mode == "incremental" else None
         run_preview = self._log_preview(
-            environment, request, increment_plan.lags if increment_plan is not None else None
+            environment, request, increment_plan.readings if increment_plan is not None else None
         )
         if increment_plan is not None:
             self._check(increment_plan)
@@ -130,10 +130,10 @@ class PlanRun(BaseOperator, SkipMixin):
         return with_size(environment, self._pipeline, request, extents), request.summary()
 
     def _log_preview(
-        self, environment: Environment, request: RunRequest, lags: tuple[Lag, ...] | None
+        self, environment: Environment, request: RunRequest, readings: tuple[Reading, ...] | None
     ) -> Preview | None:
         try:
-            run_preview = preview(environment, self._resolved, request, lags)
+            run_preview = preview(environment, self._resolved, request, readings)
         except Exception as error:
             if request.dry_run:
                 raise
@@ -156,12 +156,12 @@ class PlanRun(BaseOperator, SkipMixin):
         except TidegateError:
             plans.record_failure(PipelinePlace(layout, self._pipeline.name))
             raise
-        plans.record(PipelinePlace(layout, self._pipeline.name), increment_plan.lags)
+        plans.record(PipelinePlace(layout, self._pipeline.name), increment_plan.readings)
         # The run that found the schema change may not have asked: a run of the command line, or a task that was killed.
         for schema_change_id, lines in evolution.open_schema_changes(layout, self._resolved).items():
             message = approval.ask(pipeline=self._pipeline.name, flow=lines[0].flow, schema_change_id=schema_change_id)
             self.log.info("%s", message)
-        gauges.send_lags(self._pipeline.name, increment_plan.lags)
+        gauges.send_lags(increment_plan.readings)
         if not increment_plan.work and not request.accept:
             self._check(increment_plan)
             return None, increment_plan.reason

@@ -1,21 +1,20 @@
-"""Evaluates the alert rules for one observation of a flow. Pure functions."""
+"""Evaluates the alert rules for one reading of a flow."""
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 from tidegate.advice import Command, Edit, Then
-from tidegate.alerting.conditions import Case
-from tidegate.alerting.facts import UnknownFactError
+from tidegate.alerting.conditions import Case, UnknownFactError
 from tidegate.alerting.rules import BLOCKED, INCOMPLETE, LATE, RULES
 from tidegate.states import step_for
 
 if TYPE_CHECKING:
-    from tidegate.alerting.facts import Observation
     from tidegate.alerting.rules import Rule, Severity
     from tidegate.spec.thresholds import Thresholds
+    from tidegate.status.reading import Reading
 
 _NO_READER = "No flow is downstream"
 
@@ -47,39 +46,48 @@ class Findings:
     """Rule to the reason why it does not apply to the flow."""
 
 
-def evaluate(thresholds: Thresholds, observation: Observation, now: datetime) -> Findings:
-    """Evaluate every rule.
-
-    Args:
-        now: Timezone-aware.
-    """
+def evaluate(thresholds: Thresholds, reading: Reading, rules: Collection[str] = RULES.keys()) -> Findings:
+    """Evaluate rules, by default every one."""
     alerts: list[Alert] = []
     undecided: set[str] = set()
     not_evaluated: dict[str, str] = {}
-    for name, rule in RULES.items():
+    for name in rules:
+        rule = RULES[name]
         limit = getattr(thresholds, rule.threshold) if rule.threshold is not None else None
-        if (reason := _inapplicable(rule, limit, observation)) is not None:
+        if (reason := _inapplicable(rule, limit, reading)) is not None:
             not_evaluated[name] = reason
             continue
         try:
-            cause = rule.cause(Case(observation=observation, now=now, limit=limit))
+            cause = rule.cause(Case(reading=reading, limit=limit))
         except UnknownFactError:
             undecided.add(name)
             continue
         if cause is not None:
-            below, takes = observation.downstream, observation.takes_batches
-            alerts.append(alert(observation.pipeline, observation.flow, name, cause, below, takes_batches=takes))
+            below, takes = reading.downstream, reading.takes_batches
+            alerts.append(alert(reading.pipeline, reading.flow, name, cause, below, takes_batches=takes))
     return Findings(
-        flow=observation.flow, alerts=tuple(alerts), undecided=frozenset(undecided), not_evaluated=not_evaluated
+        flow=reading.flow, alerts=tuple(alerts), undecided=frozenset(undecided), not_evaluated=not_evaluated
     )
 
 
-def _inapplicable(rule: Rule, limit: object, observation: Observation) -> str | None:
+def warnings(reading: Reading) -> tuple[str, ...]:
+    """One message for each of the flow's thresholds ``quarantine_rows`` and ``quarantine_hours`` that is exceeded."""
+    if isinstance(reading.declared, str):
+        return ()
+    thresholds = reading.resolved.pipeline.thresholds_of(reading.resolved.flow)
+    # Also of a flow that is switched off.
+    exceeded = evaluate(
+        thresholds, reading.given(off=None, downstream=()), ("quarantine_rows", "quarantine_age")
+    ).alerts
+    return tuple(cause_in(alert.message) for alert in exceeded)
+
+
+def _inapplicable(rule: Rule, limit: object, reading: Reading) -> str | None:
     if rule.threshold is not None and limit is None:
         return f"{rule.threshold} is None"
-    if observation.switched_off and not rule.while_off:
+    if reading.switched_off is not None and not rule.while_off:
         return "the flow is switched off"
-    return rule.not_for(observation)
+    return rule.not_for(reading)
 
 
 def alert(

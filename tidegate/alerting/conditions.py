@@ -1,7 +1,7 @@
 """What the alert rules measure: why a rule does not apply to a flow, and the cause if it is true.
 
-Pure functions of the observation of a flow, which raise `UnknownFactError` where it lacks a fact. `tidegate.alerting.rules` has
-the table that names them.
+Functions of the reading of a flow, which raise `UnknownFactError` where it lacks a fact. `tidegate.alerting.rules` has the table that
+names them.
 """
 
 from __future__ import annotations
@@ -9,102 +9,125 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidegate import formatting
+from tidegate import dates, formatting
 from tidegate.alerting import expiry
-from tidegate.alerting.facts import UnknownFactError, known
+from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
-    from tidegate.alerting.facts import FlowRun, Observation
+    from tidegate.ops.metrics import StateFigures
+    from tidegate.status.flow_runs import FlowRun
+    from tidegate.status.reading import Reading
 
-
+T = TypeVar("T")
 _ROWS_OF_GROWTH = 100
 """A state that grew by fewer rows is not worth an alert: a small state doubles with a few rows."""
+
+
+class UnknownFactError(Exception):
+    """A rule needs a fact that is not known, so it is undecided."""
+
+
+def known(fact: T | None) -> T:
+    """The fact; raises `UnknownFactError` if it is None."""
+    if fact is None:
+        raise UnknownFactError
+    return fact
 
 
 @dataclass(frozen=True, kw_only=True)
 class Case:
     """What one rule is evaluated for."""
 
-    observation: Observation
-    now: datetime
-    """Timezone-aware."""
+    reading: Reading
     limit: Any = None
     """The value of the rule's threshold, which is not None if the rule has one."""
 
     @property
     def intervals(self) -> timedelta:
         """The limit as a time, for a threshold in intervals of the schedule."""
-        return timedelta(seconds=self.limit * (self.observation.interval_seconds or 0))
+        return timedelta(seconds=self.limit * (self.reading.interval_seconds or 0))
 
     @property
     def last_run(self) -> FlowRun:
         """Raises `UnknownFactError` if there is none."""
-        return known(self.observation.runs[-1] if self.observation.runs else None)
+        return known(self.reading.runs[-1] if self.reading.runs else None)
+
+    @property
+    def state(self) -> StateFigures:
+        """Raises `UnknownFactError` if no batch of the state is known."""
+        return known(next(iter(self.reading.kept), None))
 
 
-def no_schedule(observation: Observation) -> str | None:
+def no_schedule(reading: Reading) -> str | None:
     """Why a rule about intervals does not apply."""
-    return None if observation.interval_seconds is not None else "the pipeline has no schedule with a known interval"
+    return None if reading.interval_seconds is not None else "the pipeline has no schedule with a known interval"
 
 
-def no_cron(observation: Observation) -> str | None:
+def no_cron(reading: Reading) -> str | None:
     """Why a rule about runs that are due does not apply: after other tables, or by hand, none is due."""
-    return None if observation.cron else "the pipeline has no cron schedule"
+    return None if isinstance(reading.resolved.pipeline.schedule, str) else "the pipeline has no cron schedule"
 
 
-def internal(observation: Observation) -> str | None:
+def internal(reading: Reading) -> str | None:
     """Why a rule about an external source does not apply."""
-    return None if observation.external_source else "a flow of the same pipeline writes its source"
+    return (
+        None
+        if reading.resolved.pipeline.reads_external(reading.resolved.flow)
+        else "a flow of the same pipeline writes its source"
+    )
 
 
-def stateless(observation: Observation) -> str | None:
+def stateless(reading: Reading) -> str | None:
     """Why a rule about state does not apply."""
-    return None if observation.stateful else "the flow keeps no state"
+    return None if reading.resolved.flow.kind.stateful else "the flow keeps no state"
 
 
-def no_watermark(observation: Observation) -> str | None:
+def no_watermark(reading: Reading) -> str | None:
     """Why a rule about late rows does not apply."""
-    return None if observation.watermarked else "the flow has no watermark"
+    return None if reading.resolved.flow.watermark is not None else "the flow has no watermark"
 
 
-def no_files(observation: Observation) -> str | None:
+def no_files(reading: Reading) -> str | None:
     """Why a rule about landed files does not apply."""
-    return None if observation.reads_files else "the flow reads no files"
+    return None if isinstance(reading.resolved.flow.source, FileSource) else "the flow reads no files"
 
 
 def refused(case: Case) -> str | None:
     """Which refused batch waits."""
     _check_readable(case)
-    return case.observation.refused
+    return case.reading.reason if case.reading.refused_by not in (None, "limits") else None
 
 
 def unreadable(case: Case) -> str | None:
     """Why source or checkpoint cannot be read. A reading that was late decides nothing; one that hangs misses its runs."""
-    if case.observation.late:
+    if case.reading.late:
         raise UnknownFactError
-    return case.observation.error
+    return case.reading.problem
 
 
 def refused_rewrite(case: Case) -> str | None:
     """Which backfill or swap was refused, and why."""
     _check_readable(case)
-    return case.observation.refused_rewrite
+    judged = case.reading.refused_rewrite
+    if case.reading.refused_by == "limits":
+        return case.reading.reason
+    return None if judged is None else judged.summary()
 
 
 def _check_readable(case: Case) -> None:
-    if case.observation.error is not None:
+    if case.reading.error is not None:
         raise UnknownFactError
 
 
 def missed(case: Case) -> str | None:
     """How long no run was planned."""
     # A DAG that is missing, does not load or was never unpaused has no plan.
-    planned = bool(case.observation.plans)
-    waited = case.now - (case.observation.plans[-1].at if planned else known(case.observation.last_activity))
+    planned = bool(case.reading.plans)
+    waited = case.reading.at - (case.reading.plans[-1].at if planned else known(case.reading.last_activity))
     # A run is planned at the end of its interval, so one interval without a plan is normal.
-    if waited.total_seconds() <= known(case.observation.interval_seconds) * (case.limit + 1):
+    if waited.total_seconds() <= known(case.reading.interval_seconds) * (case.limit + 1):
         return None
     runs = f"at least {formatting.count(case.limit, 'run')} missed"
     if not planned:
@@ -114,7 +137,7 @@ def missed(case: Case) -> str | None:
 
 def no_input(case: Case) -> str | None:
     """In how many plans nothing was new."""
-    behind = [plan.behind for plan in case.observation.plans[-case.limit :]]
+    behind = [plan.behind for plan in case.reading.plans[-case.limit :]]
     # A source that was unreachable may have had something new.
     if len(behind) < case.limit or (None in behind and not any(behind)):
         raise UnknownFactError
@@ -124,21 +147,23 @@ def no_input(case: Case) -> str | None:
 def no_input_hours(case: Case) -> str | None:
     """For how long nothing was new."""
     _check_readable(case)
-    met = [plan.at for plan in case.observation.plans if plan.behind]
-    read = [run.started_at for run in case.observation.runs if run.rows]
+    met = [plan.at for plan in case.reading.plans if plan.behind]
+    read = [run.started_at for run in case.reading.runs if run.rows]
     # A flow that never had any input has waited since its first plan.
-    first = [plan.at for plan in case.observation.plans[:1]]
-    waited = case.now - known(max(met + read or first, default=None))
-    if case.observation.behind or waited <= timedelta(hours=case.limit):
+    first = [plan.at for plan in case.reading.plans[:1]]
+    waited = case.reading.at - known(max(met + read or first, default=None))
+    if case.reading.backlog.behind or waited <= timedelta(hours=case.limit):
         return None
     return f"no input for {formatting.span(waited)}, more than {_hours(case.limit)}"
 
 
 def long_batch(case: Case) -> str | None:
     """How long a batch has been running, or took."""
-    since = case.observation.running_since
-    if since is not None and case.now - since > case.intervals:
-        return f"a batch has been running for {formatting.span(case.now - since)}, longer than {_intervals(case)}"
+    since = case.reading.running_since
+    if since is not None and case.reading.at - since > case.intervals:
+        return (
+            f"a batch has been running for {formatting.span(case.reading.at - since)}, longer than {_intervals(case)}"
+        )
     took = timedelta(seconds=case.last_run.longest_batch)
     if took <= case.intervals:
         return None
@@ -155,36 +180,36 @@ def long(case: Case) -> str | None:
 
 def lag(case: Case) -> str | None:
     """How many rows wait."""
-    rows = known(case.observation.lag_rows)
+    rows = known(case.reading.backlog.rows)
     if rows <= case.limit:
         return None
-    behind = formatting.approximate(formatting.count(rows, "row"), case.observation.lag_exact)
+    behind = formatting.approximate(formatting.count(rows, "row"), case.reading.backlog.rows_exact)
     return f"{behind} behind, more than {case.limit:,}"
 
 
 def lag_age(case: Case) -> str | None:
     """For how long input has waited."""
-    since = _waiting_since(case.observation) if known(case.observation.behind) else None
-    if since is None or case.now - since <= case.intervals:
+    since = _waiting_since(case.reading) if case.reading.backlog.behind else None
+    if since is None or case.reading.at - since <= case.intervals:
         return None
-    return f"input has waited for {formatting.span(case.now - since)}, longer than {_intervals(case)}"
+    return f"input has waited for {formatting.span(case.reading.at - since)}, longer than {_intervals(case)}"
 
 
-def _waiting_since(observation: Observation) -> datetime | None:
+def _waiting_since(reading: Reading) -> datetime | None:
     """Since when input waits: the commit of the first unread version, or the first plan that met input which no run read since."""
-    if observation.unread_since is not None:
-        return observation.unread_since
-    read = [plan.at for plan in observation.plans if plan.behind == 0]
-    if observation.ends is not None and observation.ends.caught_up_at is not None:
+    if reading.backlog.unread_since_ms is not None:
+        return dates.moment(reading.backlog.unread_since_ms)
+    read = [plan.at for plan in reading.plans if plan.behind == 0]
+    if reading.ends is not None and reading.ends.caught_up_at is not None:
         # A run reads at least what its plan met.
-        read.append(observation.ends.caught_up_at)
+        read.append(reading.ends.caught_up_at)
     since = max(read, default=None)
-    return next((plan.at for plan in observation.plans if plan.behind and (since is None or plan.at > since)), None)
+    return next((plan.at for plan in reading.plans if plan.behind and (since is None or plan.at > since)), None)
 
 
 def lag_growing(case: Case) -> str | None:
     """From where to where the lag grew."""
-    rows = [plan.rows for plan in case.observation.plans[-case.limit - 1 :] if plan.rows is not None]
+    rows = [plan.rows for plan in case.reading.plans[-case.limit - 1 :] if plan.rows is not None]
     if len(rows) <= case.limit:
         raise UnknownFactError
     if not all(earlier < later for earlier, later in pairwise(rows)):
@@ -195,14 +220,15 @@ def lag_growing(case: Case) -> str | None:
 def expiring(case: Case) -> str | None:
     """When a topic deletes messages that are not read."""
     _check_readable(case)
-    snapshot = case.observation
-    remaining = expiry.time_to_expiry(
-        snapshot.plans, snapshot.first_offsets, snapshot.unread, case.now, snapshot.unread_until
-    )
-    allowed = expiry.limit(case.limit, snapshot.interval_seconds)
+    remaining = case.reading.expires_in
+    allowed = expiry.limit(case.limit, case.reading.interval_seconds)
     if remaining is None or remaining >= allowed:
         return None
-    what = "the topic will delete unread messages" if snapshot.unread else "the source table may delete unread changes"
+    what = (
+        "the topic will delete unread messages"
+        if case.reading.backlog.unread
+        else "the source table may delete unread changes"
+    )
     return f"{what} in ~{formatting.span(remaining)}, sooner than {formatting.span(allowed)}"
 
 
@@ -216,21 +242,23 @@ def quarantine(case: Case) -> str | None:
 
 def quarantine_rows(case: Case) -> str | None:
     """How many entries are open."""
-    entries = known(case.observation.quarantine_open)
+    entries = case.reading.quarantine.open
     return f"{_open(entries)}, more than {case.limit:,}" if entries > case.limit else None
 
 
 def quarantine_age(case: Case) -> str | None:
     """How old the oldest open entry is."""
-    entries, oldest = known(case.observation.quarantine_open), case.observation.quarantine_oldest
-    if not entries or oldest is None or case.now - oldest <= timedelta(hours=case.limit):
+    entries, oldest = case.reading.quarantine.open, case.reading.quarantine.oldest
+    if not entries or oldest is None or case.reading.at - oldest <= timedelta(hours=case.limit):
         return None
-    return f"{_open(entries)}, the oldest for {formatting.span(case.now - oldest)}, more than {_hours(case.limit)}"
+    return (
+        f"{_open(entries)}, the oldest for {formatting.span(case.reading.at - oldest)}, more than {_hours(case.limit)}"
+    )
 
 
 def freshness(case: Case) -> str | None:
     """How old the newest event is."""
-    age = case.now - known(case.observation.newest_event)
+    age = case.reading.at - known(case.reading.newest_event)
     if age <= timedelta(hours=case.limit):
         return None
     return f"the newest event is {formatting.span(age)} old, more than {_hours(case.limit)}"
@@ -238,7 +266,7 @@ def freshness(case: Case) -> str | None:
 
 def state(case: Case) -> str | None:
     """How many rows the state has."""
-    rows = known(case.observation.operator_state).state_rows
+    rows = case.state.state_rows
     return f"{formatting.count(rows, 'row')} of state, more than {case.limit:,}" if rows > case.limit else None
 
 
@@ -252,14 +280,14 @@ def late(case: Case) -> str | None:
 
 def rewritten(case: Case) -> str | None:
     """How many files were changed after they were read."""
-    number = known(case.observation.rewritten)
+    number = case.reading.backlog.rewritten
     files = formatting.count(number, "file was", "files were")
     return f"{files} changed after being read, and the new content was not read" if number else None
 
 
 def state_growth(case: Case) -> str | None:
     """From where to where the state grew in the last batch."""
-    last, before = known(case.observation.operator_state).state_rows, known(case.observation.earlier_state).state_rows
+    last, before = case.state.state_rows, known(next(iter(case.reading.kept[1:]), None)).state_rows
     if last - before < _ROWS_OF_GROWTH or last - before <= case.limit * before:
         return None
     share = f", {last / before - 1:.0%}, more than {case.limit:.0%}" if before else ""
@@ -268,7 +296,7 @@ def state_growth(case: Case) -> str | None:
 
 def state_size(case: Case) -> str | None:
     """How large the state is."""
-    size = known(case.observation.operator_state).state_bytes
+    size = case.state.state_bytes
     if size <= case.limit:
         return None
     return f"the state takes {formatting.size(size)}, more than {formatting.size(case.limit)}"
@@ -276,7 +304,7 @@ def state_size(case: Case) -> str | None:
 
 def watermark(case: Case) -> str | None:
     """How far the watermark is behind the clock."""
-    lag = known(known(case.observation.operator_state).lag(case.now))
+    lag = known(case.state.lag(case.reading.at))
     if lag <= timedelta(hours=case.limit):
         return None
     return f"the watermark is {formatting.span(lag)} behind the clock, more than {_hours(case.limit)}"

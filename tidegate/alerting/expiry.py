@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from tidegate.alerting.facts import PlannedLag
+    from tidegate.ops.plans import PlannedLag
 
 _LOOK_BACK = timedelta(days=7)
 _MINIMUM_JUMPS = 2

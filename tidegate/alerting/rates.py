@@ -1,11 +1,11 @@
-"""Rows per second of a flow's runs, compared with what arrives and with the week. Pure functions, as `tidegate.alerting.conditions`."""
+"""Rows per second of a flow's runs, compared with what arrives and with the week. Functions as those of `tidegate.alerting.conditions`."""
 
 from __future__ import annotations
 
 from statistics import median
 from typing import TYPE_CHECKING
 
-from tidegate.alerting.facts import UnknownFactError
+from tidegate.alerting.conditions import UnknownFactError
 
 if TYPE_CHECKING:
     from tidegate.alerting.conditions import Case
@@ -23,13 +23,13 @@ _SECONDS_LOST = 10.0
 def slow(case: Case) -> str | None:
     """What the rates are, if the last run processed less than a share of what arrives."""
     # The rows of the last run arrived since the one before.
-    last, earlier = case.last_run, case.observation.runs[:-1]
+    last, earlier = case.last_run, case.reading.runs[:-1]
     between = (last.started_at - earlier[-1].started_at).total_seconds() if earlier else 0
     if not last.rows or last.seconds <= 0 or between <= 0:
         raise UnknownFactError
     # Few rows of two manual runs in quick succession give no rate. Half of the interval, because a scheduled run may start
     # late and the next one on time.
-    interval = case.observation.interval_seconds
+    interval = case.reading.interval_seconds
     if between < (_SECONDS_FOR_A_RATE if interval is None else interval) / 2 and last.rows < _ROWS_FOR_A_RATE:
         raise UnknownFactError
     arriving, processed = last.rows / between, last.rows / last.seconds
@@ -46,7 +46,7 @@ def rate_drop(case: Case) -> str | None:
     takes a smaller part of its time.
     """
     last = case.last_run
-    comparable = [run for run in case.observation.runs[:-1] if 0 < run.rows <= last.rows and run.seconds > 0]
+    comparable = [run for run in case.reading.runs[:-1] if 0 < run.rows <= last.rows and run.seconds > 0]
     if last.seconds <= 0 or len(comparable) < _COMPARABLE_RUNS:
         raise UnknownFactError
     rate, usual = last.rows / last.seconds, median(run.rows / run.seconds for run in comparable)

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Literal
 
 from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then
 from tidegate.alerting import conditions, rates
-from tidegate.alerting.facts import known
+from tidegate.alerting.conditions import known
 from tidegate.states import STATES
 
 if TYPE_CHECKING:
     from tidegate.alerting.conditions import Case
-    from tidegate.alerting.facts import Observation
+    from tidegate.status.reading import Reading
 
 Severity = Literal["critical", "warning"]
 """``critical``: rows do not arrive, or will be lost. ``warning``: they arrive late, slowly or incomplete."""
@@ -35,13 +35,13 @@ class Rule:
     """When it is true, for the documentation; ``N`` is the threshold."""
     threshold: str | None = None
     """The field of `Thresholds`; None in it turns the rule off."""
-    not_for: Callable[[Observation], str | None] = lambda _: None
+    not_for: Callable[[Reading], str | None] = lambda _: None
     """Why the rule cannot apply to a flow; None if it can."""
     while_off: bool = False
     """Whether it is also evaluated for a flow that a person switched off."""
     cause: Callable[[Case], str | None]
     """The observed value and the limit, if the rule is true; numbers and names only, never a data value. It raises
-    `UnknownFactError` if the observation lacks what it needs: then the rule is undecided."""
+    `UnknownFactError` if the reading lacks what it needs: then the rule is undecided."""
     below: str
     """What the flows downstream suffer."""
     next_step: Advice
@@ -90,7 +90,7 @@ RULES: Mapping[str, Rule] = {
             "the last run of the flow failed or crashed: a backfill, a reingest, a full refresh, or an increment as long as the "
             "pipeline has work; also a backfill that a gate or a transform that raises refused"
         ),
-        cause=lambda case: known(case.observation.ends).sentence,
+        cause=lambda case: known(case.reading.ends).sentence,
         below=BLOCKED,
         next_step=_of_state("failed"),
     ),

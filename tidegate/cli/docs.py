@@ -38,6 +38,6 @@ def docs(
     """
     environment = project.read()
     layout, pipeline = Layout.of(environment), project.load(name)
-    statuses = {each.flow: each.status for each in project.statuses(environment, name, flow_status.PATIENCE)}
+    statuses = {each.flow: each.status for each in project.readings(environment, name, flow_status.PATIENCE)}
     folder = out.resolve() if out else Path(PipelinePlace(layout, pipeline.name).docs)
     console.echo(str(site.export(layout, pipeline, folder, newest, statuses)))

@@ -19,7 +19,8 @@ from tidegate.resolution import ResolvedPipeline
 from tidegate.spec import Flow, Pipeline
 from tidegate.status import flow_status
 from tidegate.status import plan as lag_plan
-from tidegate.status.lag import Lag
+from tidegate.status.lag import to_json
+from tidegate.status.reading import Reading
 
 _HEADERS = ("flow", "work", "rows", "bytes", "why")
 
@@ -55,11 +56,11 @@ def plan(
     except TidegateError:
         raise typer.Exit(_print_errors(environment, resolved, flows, as_json=as_json)) from None
 
-    expected = preview(environment, resolved, request, run_plan.lags)
+    expected = preview(environment, resolved, request, run_plan.readings)
     if as_json:
         console.print_json({**_to_json(pipeline, run_plan), "preview": expected.to_json()})
     else:
-        print_plan(run_plan.lags)
+        print_plan(run_plan.readings)
         console.echo(f"{name}: {conclusion(run_plan)}", style="error" if run_plan.errors else "")
         for line in expected.lines() if run_plan.work else ():
             console.echo(f"  {line}")
@@ -95,35 +96,34 @@ def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Fl
     return lag_plan.decide(environment, resolved, flows)
 
 
-def print_plan(lags: tuple[Lag, ...]) -> None:
+def print_plan(readings: tuple[Reading, ...]) -> None:
     """Print a line per flow: whether it has work, how much, and why."""
     rows = [
         (
-            lag.flow,
-            "error" if lag.failed else "yes" if lag.has_work else "no",
-            console.count(lag.rows, exact=lag.rows_exact),
-            console.size(lag.bytes, exact=lag.bytes_exact),
-            lag.reason,
+            each.flow,
+            "error" if each.failed else "yes" if each.has_work else "no",
+            *lag_cells(each),
+            each.reason,
         )
-        for lag in lags
+        for each in readings
     ]
     console.print_table(_HEADERS, rows, right=("rows", "bytes"))
 
 
 def conclusion(run_plan: lag_plan.Plan) -> str:
     """The plan in a few words."""
-    if failed := [lag.flow for lag in run_plan.lags if lag.failed]:
+    if failed := [each.flow for each in run_plan.readings if each.failed]:
         flows = f"flow {failed[0]}" if len(failed) == 1 else f"flows {', '.join(failed)}"
         what = "a run would find work, and fail in" if run_plan.work else "a run would end with the error of"
         return f"{what} {flows}"
     if run_plan.work:
         return "a run would find work"
-    refused = any(lag.refused for lag in run_plan.lags)
+    refused = any(each.known(Reading.wait) is not None for each in run_plan.readings)
     return "nothing to do until what was refused is resolved" if refused else "nothing is new"
 
 
 def _to_json(pipeline: Pipeline, run_plan: lag_plan.Plan) -> dict[str, Any]:
-    flows = [lag.to_json() for lag in run_plan.lags]
+    flows = [to_json(each) for each in run_plan.readings]
     return {"format": 1, "pipeline": pipeline.name, "work": run_plan.work, "small": run_plan.small, "flows": flows}
 
 
@@ -132,22 +132,22 @@ def _print_errors(
 ) -> int:
     """Show the status of each selected flow, so that one that fails does not hide the others."""
     name, names = resolved.pipeline.name, {flow.name for flow in flows}
-    statuses = [each for each in flow_status.gather(environment, [(name, resolved)], _PATIENCE) if each.flow in names]
+    readings = [each for each in flow_status.gather(environment, [(name, resolved)], _PATIENCE) if each.flow in names]
     if as_json:
         flow_values = [
-            (each.lag.to_json() if each.lag else {"flow": each.flow})
+            (to_json(each) if each.lag else {"flow": each.flow})
             | {"error": describe_error(each.error) if each.error else None}
-            for each in statuses
+            for each in readings
         ]
         console.print_json({"format": 1, "pipeline": name, "work": None, "small": None, "flows": flow_values})
     else:
         rows = []
-        for each in statuses:
-            work = "error" if each.error is not None else "yes" if each.lag is not None and each.lag.has_work else "no"
+        for each in readings:
+            work = "error" if each.error is not None else "yes" if each.lag is not None and each.has_work else "no"
             rows.append((each.flow, work, *lag_cells(each), each.status.sentence))
         console.print_table(_HEADERS, rows, right=("rows", "bytes"))
         console.echo(f"{name}: a run would stop at the errors above", style="error")
-    return flow_status.exit_code(statuses)
+    return flow_status.exit_code(readings)
 
 
 _PATIENCE = 10.0

@@ -26,7 +26,7 @@ from tidegate.resolution import ResolvedPipeline
 from tidegate.spec import Flow, Pipeline
 
 if TYPE_CHECKING:
-    from tidegate.status.flow_status import FlowStatus
+    from tidegate.status.reading import Reading
 
 MODE = typer.Option(
     "--mode",
@@ -111,8 +111,8 @@ def resolve_all(environment: Environment, name: str | None) -> list[tuple[str, R
     return [(each, one) for each, one in resolution.load_all(environment.project).items() if name in (None, each)]
 
 
-def statuses(environment: Environment, name: str | None, patience: float) -> list[FlowStatus]:
-    """The statuses of the named pipeline's flows, or of all, with their open alerts.
+def readings(environment: Environment, name: str | None, patience: float) -> list[Reading]:
+    """Readings of the named pipeline's flows, or of all, with their open alerts.
 
     Pipelines that write what it reads are read too, because their state decides whether it waits.
 
@@ -129,8 +129,7 @@ def statuses(environment: Environment, name: str | None, patience: float) -> lis
     pipelines = upstream.with_upstream(wanted, dict(resolve_all(environment, None)))
     read = flow_status.gather(environment, pipelines, patience, now)
     own = [each for each in read if each.pipeline in wanted]
-    evaluation.add_alerts(environment, pipelines, own, now)
-    return own
+    return evaluation.with_alerts(environment, pipelines, own)
 
 
 def choose(pipeline: Pipeline, names: Iterable[str]) -> tuple[Flow, ...]:

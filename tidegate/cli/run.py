@@ -70,12 +70,12 @@ def run(
         console.echo(f"{name}: {request.summary()}")
         raise typer.Exit(attempt(environment, with_size(environment, pipeline, request)))
     run_plan = decide(environment, resolved, flows)
-    plans.record(PipelinePlace(Layout.of(environment), name), run_plan.lags)
-    print_plan(run_plan.lags)
+    plans.record(PipelinePlace(Layout.of(environment), name), run_plan.readings)
+    print_plan(run_plan.readings)
     if not run_plan.work and not force and not accept:
         if run_plan.errors:
             error = run_plan.errors[0]
-            raise error.naming(next(lag.flow for lag in run_plan.lags if lag.error is error))
+            raise error.naming(next(each.flow for each in run_plan.readings if each.error is error))
         console.echo(f"{name}: {conclusion(run_plan)}; no JVM was started (--force runs anyway)")
         return
     raise typer.Exit(attempt(environment, dataclasses.replace(request, small=run_plan.small)))

@@ -8,8 +8,10 @@ import pendulum
 import typer
 
 from tidegate import formatting
+from tidegate.alerting.alerts import warnings
 from tidegate.cli import console, project
-from tidegate.status.flow_status import PATIENCE, FlowStatus, exit_code
+from tidegate.status.flow_status import PATIENCE, exit_code, to_json
+from tidegate.status.reading import Reading
 
 _HEADERS = ("flow", "state", "version", "last batch", "rows", "bytes", "quarantined", "position")
 
@@ -35,63 +37,66 @@ def status(
     The exit code is 0 if every flow could be read, else that of the error in the flow's row.
     """
     environment = project.read()
-    statuses = project.statuses(environment, name, timeout)
+    readings = project.readings(environment, name, timeout)
     if as_json:
-        console.print_json({"format": 1, "flows": [each.to_json() for each in statuses]})
-    elif statuses:
-        console.print_table(_HEADERS, [_row(each) for each in statuses], right=("rows", "bytes"))
-        _print_details(statuses)
+        console.print_json({"format": 1, "flows": [to_json(each) for each in readings]})
+    elif readings:
+        console.print_table(_HEADERS, [_row(each) for each in readings], right=("rows", "bytes"))
+        _print_details(readings)
     else:
         console.echo("No pipeline is declared yet; `tidegate new NAME` creates one.")
-    raise typer.Exit(exit_code(statuses))
+    raise typer.Exit(exit_code(readings))
 
 
-def _print_details(statuses: list[FlowStatus]) -> None:
+def _print_details(readings: list[Reading]) -> None:
     """A line for each state that the numbers do not explain, for intervals, for open alerts, and for each exceeded threshold."""
-    for each in statuses:
+    for each in readings:
         status = each.status
         if not status.state.plain:
             # The flow that it waits for has a line of its own.
             text = status.text if status.name != "waits" else status.sentence
             console.echo(f"{each.label}: {text}", style=status.tone)
-        completeness = each.lag.completeness.summary() if each.lag is not None and each.lag.completeness else ""
-        if completeness and (status.state.plain or completeness not in status.text):
-            console.echo(f"{each.label}: {completeness}")
-        if each.operator_state is not None:
-            console.echo(f"{each.label}: {each.operator_state.summary(pendulum.now('UTC'))}")
+        completeness = each.known(Reading.completeness)
+        complete = completeness.summary() if completeness is not None else ""
+        if complete and (status.state.plain or complete not in status.text):
+            console.echo(f"{each.label}: {complete}")
+        if kept := each.known(Reading.kept):
+            console.echo(f"{each.label}: {kept[0].summary(pendulum.now('UTC'))}")
         if status.alerts:
             names = ", ".join(status.alerts)
             console.echo(f"{each.label}: open alerts: {names}; see `tidegate alerts {each.pipeline}`", style="bad")
-        for warning in each.warnings:
+        for warning in warnings(each) if each.known(Reading.quarantine) else ():
             console.echo(f"{each.label}: warning: {warning}", style="behind")
 
 
-def _row(each: FlowStatus) -> tuple[str, ...]:
-    version = "-" if each.version is None else f"v{each.version}" + (f"/{each.refresh}" if each.refresh else "")
-    batch = "-" if each.last_committed is None else str(each.last_committed)
-    if each.planned_ms is not None:
-        batch += f", {formatting.age(each.planned_ms)}"
+def _row(each: Reading) -> tuple[str, ...]:
+    place, state, committed = each.known(Reading.place), each.known(Reading.progress), each.known(Reading.committed)
+    refresh = f"/{place.refresh}" if place is not None and place.refresh else ""
+    version = "-" if each.version is None else f"v{each.version}{refresh}"
+    batch = "-" if state is None or state.last_committed is None else str(state.last_committed)
+    if committed is not None:
+        batch += f", {formatting.age(committed.timestamp_ms)}"
     return (each.label, each.status.label, version, batch, *lag_cells(each), _quarantined(each), position(each))
 
 
-def _quarantined(each: FlowStatus) -> str:
+def _quarantined(each: Reading) -> str:
     """The number of open entries, and the age of the oldest."""
-    if each.quarantine is None:
+    quarantine = each.known(Reading.quarantine)
+    if quarantine is None:
         return "?"
-    if each.quarantine.oldest_ms is None:
+    if quarantine.oldest_ms is None:
         return "-"
-    return f"{each.quarantine.open:,}, oldest {formatting.age(each.quarantine.oldest_ms)}"
+    return f"{quarantine.open:,}, oldest {formatting.age(quarantine.oldest_ms)}"
 
 
-def lag_cells(each: FlowStatus) -> tuple[str, str]:
+def lag_cells(each: Reading) -> tuple[str, str]:
     """Rows and bytes behind; estimates are marked with ``~``."""
-    if each.lag is None:
+    lag = each.lag
+    if lag is None:
         return "?", "?"
-    return console.count(each.lag.rows, exact=each.lag.rows_exact), console.size(
-        each.lag.bytes, exact=each.lag.bytes_exact
-    )
+    return console.count(lag.rows, exact=lag.rows_exact), console.size(lag.size, exact=lag.size_exact)
 
 
-def position(each: FlowStatus) -> str:
+def position(each: Reading) -> str:
     """The position up to which the flow has read its source."""
     return (each.lag.position if each.lag is not None else None) or "-"

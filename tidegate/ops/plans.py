@@ -8,24 +8,36 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import pendulum
 
 from tidegate import json_codec
-from tidegate.alerting.facts import PlannedLag
 from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.store import Address
 
 if TYPE_CHECKING:
-    from tidegate.status.lag import Lag
+    from tidegate.status.reading import Reading
 
 MAX_LINES = 500
 """When a file has more than twice as many lines, it is cut to this number."""
 
 log = logging.getLogger("tidegate")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PlannedLag:
+    """The lag of a flow in one plan, as it is recorded, whether or not the run had work."""
+
+    at: datetime
+    behind: int | None
+    """Number of files, messages or table versions; None when the source or the checkpoint could not be read."""
+    rows: int | None
+    """None if unknown."""
+    first_offsets: Mapping[int, int] = field(default_factory=dict)
+    """Only for a topic: partition to its first offset."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,9 +47,9 @@ class _Plan:
     """Fields of a `PlannedLag` by flow; None if the plan failed."""
 
 
-def record(place: PipelinePlace, lags: Iterable[Lag]) -> None:
+def record(place: PipelinePlace, readings: Iterable[Reading]) -> None:
     """Record the result of a plan."""
-    _append(place.plans, {lag.flow: _entry(lag) for lag in lags})
+    _append(place.plans, {each.flow: _entry(each) for each in readings})
 
 
 def record_failure(place: PipelinePlace) -> None:
@@ -68,9 +80,11 @@ def read(place: FlowPlace) -> tuple[PlannedLag, ...]:
     return tuple(results)
 
 
-def _entry(lag: Lag) -> dict[str, Any]:
-    behind = lag.behind if lag.error is None else None
-    return {"behind": behind, "rows": lag.rows, "first_offsets": lag.first_offsets}
+def _entry(reading: Reading) -> dict[str, Any]:
+    lag = reading.lag
+    if lag is None:
+        return {"behind": None, "rows": None, "first_offsets": {}}
+    return {"behind": lag.behind, "rows": lag.rows, "first_offsets": lag.first_offsets}
 
 
 def _plans(place: PipelinePlace) -> Iterator[_Plan]:

@@ -113,7 +113,7 @@ def _pages(
         | {"state": statuses.get(flow)}
         for flow, target in targets.items()
     ]
-    as_of = next((status.facts.read_at for status in statuses.values()), None)
+    as_of = next((status.reading.at for status in statuses.values()), None)
     top, below = _Links("", exported), _Links("../", exported)
     yield (
         "index.html",

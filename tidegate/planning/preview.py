@@ -9,7 +9,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegate.checkpoints import derivation, lease
+import pendulum
+
+from tidegate.checkpoints import derivation
 from tidegate.errors import TableUnreadableError, TidegateError
 from tidegate.formatting import count
 from tidegate.layout import Layout
@@ -20,7 +22,7 @@ from tidegate.planning.estimate import Estimate, estimate
 from tidegate.runs import RUNS, event_time, event_time_table
 from tidegate.spec import Flow, Pipeline
 from tidegate.status.downstream import Downstream, downstream_of
-from tidegate.status.lag import Lag, measure
+from tidegate.status.reading import Reading
 from tidegate.status.sources import source
 from tidegate.status.sources.source import Extent
 from tidegate.status.sources.tables import rows_and_bytes
@@ -28,7 +30,7 @@ from tidegate.status.sources.tables import rows_and_bytes
 if TYPE_CHECKING:
     from tidegate.environment import Environment
     from tidegate.request import RunRequest
-    from tidegate.resolution import ResolvedFlow, ResolvedPipeline
+    from tidegate.resolution import ResolvedPipeline
     from tidegate.window import Window
 
 
@@ -117,12 +119,15 @@ class Preview:
 
 
 def preview(
-    environment: Environment, resolved: ResolvedPipeline, request: RunRequest, lags: tuple[Lag, ...] | None = None
+    environment: Environment,
+    resolved: ResolvedPipeline,
+    request: RunRequest,
+    readings: tuple[Reading, ...] | None = None,
 ) -> Preview:
     """What a request would do.
 
     Args:
-        lags: For an increment: the lags of `tidegate.status.plan.decide`.
+        readings: For an increment: those of `tidegate.status.plan.decide`.
 
     Raises:
         SourceError: A landing folder or a topic does not exist.
@@ -130,8 +135,8 @@ def preview(
     """
     layout, pipeline = Layout.of(environment), resolved.pipeline
     flows = (
-        tuple(_of_increment(layout, resolved, lag, lags) for lag in lags if lag.has_work)
-        if lags is not None
+        tuple(_of_increment(resolved, each, readings) for each in readings if each.has_work)
+        if readings is not None
         else tuple(
             _of_mode(environment, layout, resolved, flow, request)
             for flow in request.selected(pipeline)
@@ -155,37 +160,36 @@ def _is_judged(layout: Layout, pipeline: Pipeline, request: RunRequest) -> bool:
         return False
 
 
-def _of_increment(layout: Layout, resolved: ResolvedPipeline, lag: Lag, lags: tuple[Lag, ...]) -> FlowPreview:
-    pipeline = resolved.pipeline
-    flow = pipeline.flow(lag.flow)
-    above = pipeline.upstream_of(flow)
+def _of_increment(resolved: ResolvedPipeline, reading: Reading, readings: tuple[Reading, ...]) -> FlowPreview:
+    flow, lag = reading.resolved.flow, reading.backlog
+    above = resolved.pipeline.upstream_of(flow)
     rows = lag.rows
     if not rows and above:
         # About as many as the upstream flow of the first source reads.
-        rows = next((other.rows for other in lags if other.flow == above[0].name), rows)
+        rows = next((each.lag.rows if each.lag else None for each in readings if each.flow == above[0].name), rows)
     return FlowPreview(
         flow=flow.name,
         reads=Extent(
-            what=_unread(lag),
+            what=_unread(reading),
             rows=lag.rows,
-            size=lag.bytes,
+            size=lag.size,
             rows_exact=lag.rows_exact,
-            size_exact=lag.bytes_exact,
+            size_exact=lag.size_exact,
         ),
         rewrites=_of_rows(flow, rows),
         keys=None,
-        before=lag.unfinished,
+        before=reading.unfinished,
         downstream=downstream_of(flow.target.name, resolved.declared),
-        lease_holder=_lease_holder(layout, pipeline, flow),
-        time=estimate(FlowPlace(layout, pipeline.name, flow.name), "incremental", rows),
-        derivation=derivation.summary(layout, resolved.flow(flow.name)),
+        lease_holder=reading.holder,
+        time=estimate(reading.place, "incremental", rows),
+        derivation=derivation.summary(reading.layout, reading.resolved),
     )
 
 
-def _unread(lag: Lag) -> str:
+def _unread(reading: Reading) -> str:
     """What an increment reads, to follow "reads"; the names of files follow their number."""
-    names = f": {lag.ahead}" if lag.ahead else ""
-    return lag.reads + names + (f"; {lag.remarks}" if lag.remarks else "")
+    names = f": {reading.backlog.ahead}" if reading.backlog.ahead else ""
+    return reading.reads + names + (f"; {reading.remarks}" if reading.remarks else "")
 
 
 def _of_rows(flow: Flow, rows: int | None) -> str:
@@ -199,6 +203,7 @@ def _of_mode(
     environment: Environment, layout: Layout, resolved: ResolvedPipeline, flow: Flow, request: RunRequest
 ) -> FlowPreview:
     pipeline = resolved.pipeline
+    reading = Reading(environment=environment, declared=resolved.flow(flow.name), at=pendulum.now("UTC"))
     try:
         reads = source.load(flow).extent(environment, pipeline, flow, request)
     except TidegateError as error:
@@ -220,27 +225,21 @@ def _of_mode(
         reads=reads,
         rewrites=rewrites,
         keys=keys,
-        before=_before(environment, resolved.flow(flow.name), whole=request.window is None and not request.gaps),
+        before=_before(reading, whole=request.window is None and not request.gaps),
         downstream=downstream_of(flow.target.name, resolved.declared),
-        lease_holder=_lease_holder(layout, pipeline, flow),
+        lease_holder=reading.holder,
         time=estimate(FlowPlace(layout, pipeline.name, flow.name), request.mode, rows),
         derivation=derivation.summary(layout, resolved.flow(flow.name)),
     )
 
 
-def _before(environment: Environment, resolved: ResolvedFlow, *, whole: bool) -> str:
+def _before(reading: Reading, *, whole: bool) -> str:
     """The increment that runs before a window or gaps are read; where the whole source is, there is none."""
     try:
-        lag = measure(environment, resolved)
+        reading.measure()
     except TidegateError as error:
         return f"it would fail: {error.message}"
-    return f"an increment, {lag.reason}" if lag.has_work and not whole else ""
-
-
-def _lease_holder(layout: Layout, pipeline: Pipeline, flow: Flow) -> str | None:
-    """Who holds the lease of the flow's checkpoint or table."""
-    resources = (lease.checkpoint_resource(pipeline.name, flow.name), lease.table_resource(flow.target.name))
-    return next((holder for each in resources if (holder := lease.holder(layout, each)) is not None), None)
+    return f"an increment, {reading.reason}" if reading.has_work and not whole else ""
 
 
 def _keys_within(layout: Layout, pipeline: Pipeline, flow: Flow, window: Window) -> int | None:

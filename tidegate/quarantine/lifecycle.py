@@ -14,8 +14,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import pendulum
 
 from tidegate import dates
-from tidegate.alerting.alerts import cause_in, evaluate
-from tidegate.alerting.facts import Observation
 from tidegate.ops import store
 from tidegate.probes import delta_table
 from tidegate.quarantine.selection import Selection
@@ -23,7 +21,6 @@ from tidegate.quarantine.selection import Selection
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from tidegate.spec.thresholds import Thresholds
     from tidegate.store import Address
 
 State = Literal["open", "replayed", "waived", "expired", "withdrawn"]
@@ -71,19 +68,6 @@ def entry_counts(address: Address) -> EntryCounts:
         claimed=sum(row["claimed"] for row in rows),
         oldest_ms=None if oldest is None else int(oldest.timestamp() * 1000),
     )
-
-
-def warnings(thresholds: Thresholds, counts: EntryCounts, now: datetime) -> tuple[str, ...]:
-    """One message for each of the flow's thresholds ``quarantine_rows`` and ``quarantine_hours`` that is exceeded.
-
-    Args:
-        now: With a time zone.
-    """
-    observation = Observation(
-        flow="", external_source=False, quarantine_open=counts.open, quarantine_oldest=counts.oldest
-    )
-    # The rules about anything else are undecided.
-    return tuple(cause_in(alert.message) for alert in evaluate(thresholds, observation, now).alerts)
 
 
 def count_unclaimed(address: Address, selection: Selection) -> int:

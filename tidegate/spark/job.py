@@ -172,7 +172,7 @@ class _Job:
                     continue
                 checkpoint.check_compatible(self.layout, each)
                 if RUNS[self.request.mode].judges:
-                    flow_report.lag_before = lag.measure(self.environment, each).to_json()
+                    flow_report.lag_before = lag.to_json(lag.measure(self.environment, each))
             except Exception as error:
                 # Also a table whose log cannot be read stops only what stands on it.
                 if not self._renews(error):
@@ -283,7 +283,7 @@ class _Job:
         if not RUNS[self.request.mode].judges:
             return
         try:
-            flow_report.lag_after = lag.measure(self.environment, resolved).to_json()
+            flow_report.lag_after = lag.to_json(lag.measure(self.environment, resolved))
         except Exception as error:
             flow_report.lag_after = {"reason": classify(error).message}
 

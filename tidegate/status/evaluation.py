@@ -16,18 +16,13 @@ from tidegate.layout import Layout
 from tidegate.ops import alert_history
 from tidegate.place import PipelinePlace
 from tidegate.status import flow_status
-from tidegate.status.downstream import downstream_of
-from tidegate.status.observation import observe
+from tidegate.status.reading import Reading
 
 if TYPE_CHECKING:
     from tidegate.alerting.episodes import Episode
-    from tidegate.alerting.facts import Observation
     from tidegate.alerting.rules import Severity
     from tidegate.environment import Environment
     from tidegate.resolution import ResolvedPipeline
-    from tidegate.spec import Flow
-    from tidegate.status.flow_status import FlowStatus
-    from tidegate.status.lag import Lag
 
 PATIENCE = 30.0
 """Seconds that an evaluation waits for all sources together."""
@@ -39,10 +34,8 @@ class PipelineAlerts:
 
     pipeline: str
     findings: tuple[Findings, ...]
-    lags: tuple[Lag, ...] = ()
-    """Of the flows whose lag could be measured."""
-    observations: tuple[Observation, ...] = ()
-    """Of the flows whose recorded runs could be read."""
+    readings: tuple[Reading, ...] = ()
+    """Of its flows."""
     error: TidegateError | None = None
     """Why its declaration does not load; then its flows are not observed."""
 
@@ -68,44 +61,32 @@ def evaluate_pipelines(
         pipelines: Pipelines by name, or the error why one does not load.
         patience: Seconds to wait for all sources together; a source that takes longer counts as unavailable.
     """
-    environment = environment.reading()
-    statuses = flow_status.gather(environment, pipelines, patience, now)
-    layout = Layout.of(environment)
+    readings = flow_status.gather(environment, pipelines, patience, now)
     results = []
     for name, resolved in pipelines:
-        by_flow = {status.flow: status for status in statuses if status.pipeline == name}
+        own = tuple(each for each in readings if each.pipeline == name)
         if isinstance(resolved, TidegateError):
-            findings = alerts.unloadable(name, " ".join(resolved.message.split()))
-            results.append(PipelineAlerts(pipeline=name, findings=(findings,), error=resolved))
-            continue
-        evaluated = [
-            _evaluate_flow(layout, resolved, flow, by_flow[flow.name], now) for flow in resolved.pipeline.flows
-        ]
-        results.append(
-            PipelineAlerts(
-                pipeline=name,
-                findings=tuple(findings for findings, _ in evaluated),
-                lags=tuple(status.lag for status in by_flow.values() if status.lag is not None),
-                observations=tuple(observation for _, observation in evaluated if observation is not None),
-            )
-        )
+            findings = (alerts.unloadable(name, " ".join(resolved.message.split())),)
+            results.append(PipelineAlerts(pipeline=name, findings=findings, error=resolved))
+        else:
+            results.append(PipelineAlerts(pipeline=name, findings=tuple(map(_evaluate, own)), readings=own))
     return results
 
 
-def _evaluate_flow(
-    layout: Layout, resolved: ResolvedPipeline, flow: Flow, status: FlowStatus, now: datetime
-) -> tuple[Findings, Observation | None]:
-    pipeline = resolved.pipeline
+def _evaluate(reading: Reading) -> Findings:
     try:
-        observation = observe(layout, resolved, flow, status, now)
-        return alerts.evaluate(pipeline.thresholds_of(flow), observation, now), observation
+        reading.ask(*_RECORDED)
+        return alerts.evaluate(reading.resolved.pipeline.thresholds_of(reading.resolved.flow), reading)
     except Exception as error:
         # One flow's broken table must not suppress the alerts of others. The text of another error may quote data.
         why = error.problem if isinstance(error, TableUnreadableError) else type(error).__name__
         cause = f"its recorded runs cannot be read ({why.removesuffix('.')})"
-        downstream = downstream_of(flow.target.name, resolved.declared).flows
-        alert = alerts.alert(pipeline.name, flow.name, "unreadable", cause, downstream)
-        return Findings(flow=flow.name, alerts=(alert,), undecided=frozenset(RULES) - {"unreadable"}), None
+        alert = alerts.alert(reading.pipeline, reading.flow, "unreadable", cause, reading.downstream)
+        return Findings(flow=reading.flow, alerts=(alert,), undecided=frozenset(RULES) - {"unreadable"})
+
+
+_RECORDED = (Reading.plans, Reading.last_activity, Reading.runs, Reading.running_since, Reading.newest_event)
+"""What rules need besides the status. A flow of which one cannot be read is `unreadable`, also if its rule is off."""
 
 
 def _open_episodes(place: PipelinePlace) -> dict[tuple[str, str], Episode]:
@@ -114,37 +95,36 @@ def _open_episodes(place: PipelinePlace) -> dict[tuple[str, str], Episode]:
     return {(each.flow, each.rule): each for each in history if each.resolved_at is None}
 
 
-def add_alerts(
+def with_alerts(
     environment: Environment,
     pipelines: Sequence[tuple[str, ResolvedPipeline | TidegateError]],
-    statuses: Sequence[FlowStatus],
-    now: datetime,
-) -> None:
-    """Add the recorded alerts whose cause is there, or unknown, in the same reading that the statuses are of.
+    readings: Sequence[Reading],
+) -> list[Reading]:
+    """Readings with the recorded alerts whose cause is there, or unknown.
 
     An alert whose cause is gone is not added; the DAG `alerts` records its end. If a pipeline does not load, the alerts of all
     of its flows count for it.
 
     Args:
-        pipelines: Pipelines by name, or the error why one does not load; those of the statuses and perhaps others.
-        statuses: The statuses to complete.
-        now: The time of the reading.
+        pipelines: Pipelines by name, or the error why one does not load; those of the readings and perhaps others.
     """
     layout = Layout.of(environment)
-    for name, resolved in pipelines:
-        own = [status for status in statuses if status.pipeline == name]
-        recorded: Collection[tuple[str, str]] = ()
+    recorded: dict[str, Collection[tuple[str, str]]] = {}
+    for name, _ in pipelines:
         # A history that cannot be read must not hide the status of the flows; `tidegate alerts` shows the error.
         with contextlib.suppress(Exception):
-            recorded = _open_episodes(PipelinePlace(layout, name))
-        for status in own:
-            if isinstance(resolved, TidegateError):
-                status.alerts = tuple(sorted(rule for _, rule in recorded))
-                continue
-            if rules := [rule for flow, rule in recorded if flow == status.flow]:
-                findings, _ = _evaluate_flow(layout, resolved, resolved.flow(status.flow).flow, status, now)
-                there = {alert.rule for alert in findings.alerts} | findings.undecided
-                status.alerts = tuple(sorted(rule for rule in rules if rule in there))
+            recorded[name] = _open_episodes(PipelinePlace(layout, name))
+    return [each.given(alerts=_present(each, recorded.get(each.pipeline, ()))) for each in readings]
+
+
+def _present(reading: Reading, recorded: Collection[tuple[str, str]]) -> tuple[str, ...]:
+    if isinstance(reading.declared, str):
+        return tuple(sorted(rule for _, rule in recorded))
+    if not (rules := [rule for flow, rule in recorded if flow == reading.flow]):
+        return ()
+    findings = _evaluate(reading)
+    there = {alert.rule for alert in findings.alerts} | findings.undecided
+    return tuple(sorted(rule for rule in rules if rule in there))
 
 
 @dataclass(frozen=True, kw_only=True)

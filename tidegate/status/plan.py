@@ -1,17 +1,15 @@
-"""Whether a run of some flows has work, from their lags. Starts no JVM and takes no lock."""
+"""Whether a run of some flows has work, from their readings. Starts no JVM and takes no lock."""
 
 from __future__ import annotations
 
-import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import pendulum
+
 from tidegate import states
-from tidegate.checkpoints import overrides
 from tidegate.errors import TidegateError, classify
-from tidegate.layout import Layout
-from tidegate.states import status_of
-from tidegate.status.lag import Lag, measure
+from tidegate.status.reading import Reading
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -33,7 +31,7 @@ class Plan:
     work: bool
     reasons: tuple[str, ...]
     """One per flow with work or an error; one per flow if none has work. As in ``silver: 2 new versions of bronze.flights``."""
-    lags: tuple[Lag, ...]
+    readings: tuple[Reading, ...]
     """In graph order. A flow downstream of a flow with work has work."""
     small: bool
     """So little is pending that a short start-up matters more than compiled code."""
@@ -46,7 +44,7 @@ class Plan:
     @property
     def errors(self) -> tuple[TidegateError, ...]:
         """Errors of the flows that would fail, permanent ones before transient ones."""
-        errors = [lag.error for lag in self.lags if lag.error is not None and lag.failed]
+        errors = [each.error for each in self.readings if each.error is not None and each.failed]
         return tuple(sorted(errors, key=lambda error: error.transient))
 
 
@@ -54,72 +52,56 @@ def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Fl
     """Decide whether a run of these flows has work.
 
     A flow downstream of a flow with work has work too. A flow downstream of a refused or failing flow has none, because
-    it is blocked. An error that `tidegate.status.lag.measure` raises only affects its own flow.
+    it is blocked. An error that `Reading.measure` raises only affects its own flow.
     """
-    lags: dict[str, Lag] = {}
+    readings: dict[str, Reading] = {}
     environment, blocked = environment.reading(), dict[str, str]()
-    pipeline = resolved.pipeline
     for each in resolved.flows:
         flow = each.flow
         if flow not in flows:
             continue
-        lag = _measured(environment, each)
-        upstream = [above.name for above in pipeline.upstream_of(flow)]
-        if lag.refused or lag.failed:
-            blocked[flow.name] = states.waits_for(flow.name, status_of(lag.facts(pipeline.name)).name)
+        reading = _measured(environment, each)
+        upstream = [above.name for above in resolved.pipeline.upstream_of(flow)]
+        if reading.failed or (reading.error is None and reading.wait is not None):
+            # A run that holds the lease does not get past it either.
+            blocked[flow.name] = states.waits_for(flow.name, reading.given(holder=None).status.name)
         elif stopped := [above for above in upstream if above in blocked]:
             blocked[flow.name] = blocked[stopped[0]]
-            lag = dataclasses.replace(lag, has_work=False, reason=blocked[flow.name])
-        elif not (lag.has_work or lag.switched_off) and (written := _written_above(upstream, lags)):
-            lag = dataclasses.replace(lag, has_work=True, reason=f"reads {written}", reads=written)
-        lags[flow.name] = lag
-    work = any(lag.has_work for lag in lags.values())
-    explained = [lag for lag in lags.values() if lag.has_work or not work or lag.switched_off or lag.flow in blocked]
+            reading = reading.given(has_work=False, reason=blocked[flow.name])
+        elif not (reading.has_work or reading.switched_off) and (written := _written_above(upstream, readings)):
+            reading = reading.given(has_work=True, reason=f"reads {written}", reads=written)
+        readings[flow.name] = reading
+    planned = tuple(readings.values())
+    work = any(each.has_work for each in planned)
+    explained = [each for each in planned if each.has_work or not work or each.switched_off or each.flow in blocked]
     return Plan(
         work=work,
-        reasons=tuple(f"{lag.flow}: {lag.reason}" for lag in explained),
-        lags=tuple(lags.values()),
-        small=_is_small(tuple(lags.values())),
+        reasons=tuple(f"{each.flow}: {each.reason}" for each in explained),
+        readings=planned,
+        small=_is_small(planned),
     )
 
 
-def _written_above(upstream: Sequence[str], lags: Mapping[str, Lag]) -> str:
+def _written_above(upstream: Sequence[str], readings: Mapping[str, Reading]) -> str:
     """What the flows above a flow will write in the same run; empty if none has work."""
-    writing = [above for above in upstream if above in lags and lags[above].has_work]
+    writing = [above for above in upstream if above in readings and readings[above].has_work]
     flows = f"flow {writing[0]} writes" if len(writing) == 1 else f"flows {' and '.join(writing)} write"
     return f"what {flows}" if writing else ""
 
 
-def _measured(environment: Environment, resolved: ResolvedFlow) -> Lag:
-    """The flow's lag; an error of the measurement is stored in it."""
-    flow, off = resolved.flow, None
+def _measured(environment: Environment, resolved: ResolvedFlow) -> Reading:
+    """A reading of the flow that is measured, or ended by an error, which is then the reason why it has no work."""
+    reading = Reading(environment=environment, declared=resolved, at=pendulum.now("UTC"))
     try:
-        off = overrides.switched_off(resolved.place(Layout.of(environment)))
-        return measure(environment, resolved)
+        return reading.ask(Reading.off).measure()
     except Exception as raised:
-        error = classify(raised)
-        return Lag(
-            flow=flow.name,
-            kind=flow.source.identity()["kind"],
-            rows=None,
-            bytes=None,
-            rows_exact=True,
-            bytes_exact=True,
-            behind=0,
-            pending_batch=None,
-            has_work=False,
-            refused=False,
-            switched_off=off is not None,
-            reason=" ".join(error.message.split()) if off is None else off.summary(),
-            position="",
-            first=False,
-            error=error,
-        )
+        ended = reading.ended(classify(raised))
+        return ended.given(has_work=False, reason=ended.switched_off or ended.problem)
 
 
-def _is_small(all_lags: tuple[Lag, ...]) -> bool:
-    lags = [lag for lag in all_lags if lag.error is None]
-    if any(lag.bytes is None or lag.refresh_pending for lag in lags):
+def _is_small(readings: Sequence[Reading]) -> bool:
+    measured = [(each, lag) for each in readings if (lag := each.lag) is not None]
+    if any(lag.size is None or each.refresh_pending for each, lag in measured):
         return False
-    total = sum(lag.bytes or 0 for lag in lags)
-    return total < (SMALL_FIRST_BYTES if any(lag.first for lag in lags) else SMALL_BYTES)
+    total = sum(lag.size or 0 for _, lag in measured)
+    return total < (SMALL_FIRST_BYTES if any(each.committed is None for each, _ in measured) else SMALL_BYTES)

@@ -16,9 +16,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidegate import errors
-from tidegate.alerting.facts import RunEnds
 from tidegate.checkpoints import lease
 from tidegate.errors import LeaseHeldError, TidegateError
+from tidegate.formatting import count
 from tidegate.place import PipelinePlace
 from tidegate.report import RunReport
 from tidegate.request import RunRequest
@@ -46,6 +46,37 @@ _LISTED_AGAIN = 60.0
 _listed: dict[Address, tuple[int, float, list[str]]] = {}
 """By folder of reports: its modification time, when its runs were listed, and the newest of them."""
 _REQUEST = ".request.json"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunEnds:
+    """How the last runs of a flow ended, in every mode that reads what is new, except dry runs."""
+
+    failure: str | None = None
+    """Why the last run failed, which run that was, and where its report is; None if it did not fail."""
+    crashed: bool = False
+    """Whether the last run failed without a final report."""
+    of_increment: bool = True
+    """Whether the last run was an increment, which the next run repeats if there is work."""
+    failed_runs: int = 0
+    """How many runs failed since the last one that did not."""
+    more: bool = False
+    """Whether all runs that were read failed, so that there may be more."""
+    caught_up_at: datetime | None = None
+    """When the last run began that read all there was; None if none is known."""
+
+    @property
+    def runs(self) -> str:
+        """``1 run failed``, ``16 runs in a row failed``."""
+        many = f"{'at least ' if self.more else ''}{count(self.failed_runs, 'run')}"
+        return f"{many} failed" if self.failed_runs < 2 else f"{many} in a row failed"
+
+    @property
+    def sentence(self) -> str | None:
+        """How many runs failed, if several did, and why the last one did; None if it did not."""
+        if self.failure is None or self.failed_runs < 2:
+            return self.failure
+        return f"{self.runs}; {self.failure}"
 
 
 def read(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) -> dict[str, RunEnds]:

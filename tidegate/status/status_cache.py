@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from tidegate import registry, resolution, states
 from tidegate.errors import TidegateError
-from tidegate.layout import Layout
 from tidegate.ops import journal
 from tidegate.place import FlowPlace
 from tidegate.status import evaluation, flow_status, freshness
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
 
     from tidegate.environment import Environment
     from tidegate.resolution import ResolvedPipeline
-    from tidegate.status.flow_status import FlowStatus
+    from tidegate.status.reading import Reading
     from tidegate.store import Address
 
 T = TypeVar("T")
@@ -47,7 +46,7 @@ PATIENCE = 10.0
 class FlowSnapshot:
     """One flow at the time of a reading."""
 
-    status: FlowStatus
+    reading: Reading
     quarantined: int | None
     """Open entries of its quarantine; None if it could not be read."""
     newest: datetime | None = None
@@ -56,8 +55,8 @@ class FlowSnapshot:
 
 
 @dataclass(frozen=True)
-class Reading:
-    """One measurement of all flow statuses."""
+class Statuses:
+    """Readings of all flows at one time."""
 
     at: float
     """When it began, in seconds since 1970."""
@@ -70,7 +69,7 @@ class Reading:
 
     def of(self, pipeline: str) -> tuple[FlowSnapshot, ...]:
         """The flows of one pipeline."""
-        return tuple(snapshot for snapshot in self.flows if snapshot.status.pipeline == pipeline)
+        return tuple(snapshot for snapshot in self.flows if snapshot.reading.pipeline == pipeline)
 
 
 class StatusCache:
@@ -90,20 +89,20 @@ class StatusCache:
         self._environment = environment
         self._clock = clock
         self._surroundings = surroundings
-        self._reading: Reading | None = None
+        self._statuses: Statuses | None = None
         self._lock = threading.Lock()
         self._refresh_thread: threading.Thread | None = None
         self._waited_until = 0.0
         self._values: dict[tuple[str, str], tuple[Hashable, object]] = {}
 
-    def reading(self) -> Reading:
+    def statuses(self) -> Statuses:
         """The last reading. The first call measures it; a call that finds it too old starts a refresh."""
         with self._lock:
-            reading = self._reading
-            if reading is None:
-                reading = self._reading = self._read(flow_status.PATIENCE)
-                return reading
-            age = self._clock() - reading.at
+            statuses = self._statuses
+            if statuses is None:
+                statuses = self._statuses = self._read(flow_status.PATIENCE)
+                return statuses
+            age = self._clock() - statuses.at
             if age > FRESH and (self._refresh_thread is None or not self._refresh_thread.is_alive()):
                 self._refresh_thread = threading.Thread(target=self._refresh, name="tidegate-status-cache", daemon=True)
                 self._waited_until = time.monotonic() + WAIT
@@ -112,49 +111,45 @@ class StatusCache:
         if age > STALE and refresh is not None:
             # A page with several calls waits only once.
             refresh.join(max(until - time.monotonic(), 0))
-            return self._reading or reading
-        return reading
+            return self._statuses or statuses
+        return statuses
 
     def _refresh(self) -> None:
-        self._reading = self._read(max(PATIENCE, flow_status.PATIENCE))
+        self._statuses = self._read(max(PATIENCE, flow_status.PATIENCE))
 
-    def _read(self, patience: float) -> Reading:
+    def _read(self, patience: float) -> Statuses:
         at = self._clock()
         declared, environment = declarations(self._environment), self._environment.reading()
-        layout = Layout.of(environment)
 
-        def snapshot(status: FlowStatus) -> FlowSnapshot:
-            newest, is_event = self._newest_of(layout, declared[status.pipeline], status.flow)
-            return FlowSnapshot(status, self._open_entries(layout, status), newest, is_event)
+        def snapshot(reading: Reading) -> FlowSnapshot:
+            newest, is_event = self._newest_of(reading)
+            return FlowSnapshot(reading, self._open_entries(reading), newest, is_event)
 
         began = datetime.fromtimestamp(at, UTC)
         pipelines = list(declared.items())
-        statuses = flow_status.gather(environment, pipelines, patience, began)
-        evaluation.add_alerts(environment, pipelines, statuses, began)
+        gathered = flow_status.gather(environment, pipelines, patience, began)
+        readings = evaluation.with_alerts(environment, pipelines, gathered)
         with ThreadPoolExecutor(2) as threads:
-            return Reading(at, declared, tuple(threads.map(snapshot, statuses)), self._surroundings())
+            statuses = Statuses(at, declared, tuple(threads.map(snapshot, readings)), self._surroundings())
+        environment.forget()
+        return statuses
 
-    def _newest_of(
-        self, layout: Layout, resolved: ResolvedPipeline | TidegateError, flow: str
-    ) -> tuple[datetime | None, bool]:
+    def _newest_of(self, reading: Reading) -> tuple[datetime | None, bool]:
         """The newest time in a flow's table, and whether it is an event time."""
-        if isinstance(resolved, TidegateError):
+        if isinstance(reading.declared, str):
             return None, False
-        target = resolved.flow(flow).flow.target
-        path, column = layout.table(target.name), target.event_time or _INGESTED
-        now = datetime.fromtimestamp(self._clock(), UTC)
-        newest = self._unless_unchanged(path, column, lambda: freshness.newest(path, column, now))
+        target = reading.declared.flow.target
+        path, column = reading.layout.table(target.name), target.event_time or _INGESTED
+        newest = self._unless_unchanged(path, column, lambda: freshness.newest(path, column, reading.at))
         return newest, newest is not None and target.event_time is not None
 
-    def _open_entries(self, layout: Layout, status: FlowStatus) -> int | None:
-        if not status.flow:
+    def _open_entries(self, reading: Reading) -> int | None:
+        if not reading.flow:
             return None
-        path = FlowPlace(layout, status.pipeline, status.flow).quarantine
-        if not path.exists():
+        place = FlowPlace(reading.layout, reading.pipeline, reading.flow)
+        if not place.quarantine.exists():
             return 0
-        return self._unless_unchanged(
-            path, "open", lambda: journal.open_entries(FlowPlace(layout, status.pipeline, status.flow))
-        )
+        return self._unless_unchanged(place.quarantine, "open", lambda: journal.open_entries(place))
 
     def _unless_unchanged(self, table: Address, what: str, read: Callable[[], T]) -> T | None:
         """What ``read`` returns about a table, from the last reading if the table has not changed; None if it fails."""

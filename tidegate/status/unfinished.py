@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoints import lease, pending_jobs, refusal
+from tidegate.checkpoints import lease, pending_jobs
 from tidegate.checkpoints.pending_jobs import PendingJob, PendingWindow
 from tidegate.probes import delta
 
@@ -14,55 +14,28 @@ if TYPE_CHECKING:
     from tidegate.spec import Flow
 
 
-@dataclass(frozen=True, kw_only=True)
-class Unfinished:
-    """What waits to be finished."""
-
-    batch: int | None
-    """A batch that was planned and not committed."""
-    quarantined_whole: bool
-    """A person decided that all of it goes to quarantine."""
-    written: bool
-    """The table has it; its ledger line or its end in the checkpoint is missing."""
-    swap_pending: bool
-    """A full refresh is staged and not swapped in."""
-    jobs: tuple[PendingJob, ...]
-    """Interrupted backfills, reingests, replays and undos."""
-
-    @property
-    def exists(self) -> bool:
-        """Whether there is anything to finish."""
-        return bool(self.summary())
-
-    def summary(self) -> str:
-        """Sentences without full stops, separated by semicolons; empty for nothing."""
-        parts = []
-        if self.quarantined_whole:
-            parts.append(f"batch {self.batch} was refused and goes to quarantine whole")
-        elif self.written:
-            parts.append(f"batch {self.batch} is written and not recorded yet; its next run records it")
-        elif self.batch is not None:
-            parts.append(f"batch {self.batch} was planned and not committed")
-        if self.swap_pending:
-            parts.append("a full refresh waits to be swapped in")
-        return "; ".join([*parts, *(job.waits for job in self.jobs)])
-
-
-def read(place: Place, flow: Flow, batch_id: int | None) -> Unfinished:
-    """What the files of a flow say.
+def summary(
+    batch: int | None, *, quarantined_whole: bool, written: bool, staged: bool, jobs: Iterable[PendingJob]
+) -> str:
+    """Sentences without full stops, separated by semicolons; empty for nothing.
 
     Args:
-        batch_id: The batch that was planned and not committed, or None.
+        batch: The batch that was planned and not committed, or None.
+        quarantined_whole: A person decided that all of it goes to quarantine.
+        written: The table has it; its ledger line or its end in the checkpoint is missing.
+        staged: A full refresh is staged and not swapped in.
+        jobs: Interrupted backfills, reingests, replays and undos.
     """
-    decision = None if batch_id is None else refusal.decision(place, batch_id)
-    quarantined_whole = decision is not None and decision.action == "take"
-    return Unfinished(
-        batch=batch_id,
-        quarantined_whole=quarantined_whole,
-        written=batch_id is not None and not quarantined_whole and _is_written(place, flow, batch_id),
-        swap_pending=_swap_pending(place, flow),
-        jobs=_interrupted(place, flow),
-    )
+    parts = []
+    if quarantined_whole:
+        parts.append(f"batch {batch} was refused and goes to quarantine whole")
+    elif written:
+        parts.append(f"batch {batch} is written and not recorded yet; its next run records it")
+    elif batch is not None:
+        parts.append(f"batch {batch} was planned and not committed")
+    if staged:
+        parts.append("a full refresh waits to be swapped in")
+    return "; ".join([*parts, *(job.waits for job in jobs)])
 
 
 def jobs(place: Place, flow: Flow) -> tuple[PendingJob, ...]:
@@ -76,7 +49,7 @@ def jobs(place: Place, flow: Flow) -> tuple[PendingJob, ...]:
     )
 
 
-def _is_written(place: Place, flow: Flow, batch_id: int) -> bool:
+def is_written(place: Place, flow: Flow, batch_id: int) -> bool:
     """Whether the table, or the staging table of a refresh, has a batch."""
     versions = (
         delta.transaction_version(path, place.app_id) for path in (place.staging, place.layout.table(flow.target.name))
@@ -84,7 +57,7 @@ def _is_written(place: Place, flow: Flow, batch_id: int) -> bool:
     return any(version is not None and version >= batch_id for version in versions)
 
 
-def _swap_pending(place: Place, flow: Flow) -> bool:
+def is_staged(place: Place, flow: Flow) -> bool:
     """Whether a full refresh is staged and not swapped into the live table yet."""
     return (
         place.staging.exists() and delta.transaction_version(place.layout.table(flow.target.name), place.app_id) is None
@@ -96,8 +69,8 @@ def _has_begun(place: Place, flow: Flow, job: PendingWindow) -> bool:
     return any(delta.transaction_version(path, job.app_id(place)) == job.number for path in tables)
 
 
-def _interrupted(place: Place, flow: Flow) -> tuple[PendingJob, ...]:
-    """Those of which none is in progress: a job that is running holds the lease."""
+def interrupted(place: Place, flow: Flow) -> tuple[PendingJob, ...]:
+    """The jobs of which none is in progress: a job that is running holds the lease."""
     left = jobs(place, flow)
     running = left and lease.holder(place.layout, lease.checkpoint_resource(place.pipeline, place.flow)) is not None
     return () if running else left

@@ -9,7 +9,7 @@ from tidegate.errors import TidegateError
 
 if TYPE_CHECKING:
     from tidegate.resolution import ResolvedPipeline
-    from tidegate.status.flow_status import FlowStatus
+    from tidegate.status.reading import Reading
 
 
 def with_upstream(
@@ -33,21 +33,20 @@ def with_upstream(
     return [(name, resolved) for name, resolved in declared.items() if name in reached]
 
 
-def connect(pipelines: Sequence[ResolvedPipeline], statuses: Sequence[FlowStatus]) -> None:
-    """Connect each flow with the flows that write its sources. Pipelines that feed each other in a circle stay open."""
-    writers = {status.target: status for status in statuses if status.target}
-    for resolved in pipelines:
-        for status in statuses:
-            if status.pipeline != resolved.pipeline.name:
-                continue
-            above = (writers.get(table) for table in resolved.pipeline.flow(status.flow).source_tables)
-            status.upstream = tuple(each for each in above if each is not None and not _is_above(status, each))
+def connected(readings: Sequence[Reading]) -> list[Reading]:
+    """Readings with the status of the flows that write their sources. Pipelines that feed each other in a circle stay open."""
+    writers = {each.target: each for each in readings if each.target}
+    done: dict[Reading, Reading] = {}
 
+    def connect(reading: Reading, below: tuple[Reading, ...]) -> Reading:
+        if reading not in done:
+            path = (*below, reading)
+            tables = () if isinstance(reading.declared, str) else reading.declared.flow.source_tables
+            above = [writer for table in tables if (writer := writers.get(table)) is not None and writer not in path]
+            statuses = [connect(each, path).status for each in above]
+            # One that blocks decides; the first if none does.
+            first = next(iter(statuses), None)
+            done[reading] = reading.given(upstream=next((each for each in statuses if each.state.blocks), first))
+        return done[reading]
 
-def _is_above(status: FlowStatus, of: FlowStatus) -> bool:
-    """Whether a flow is another one, or above it by what is connected so far."""
-    reached = [of]
-    for each in reached:
-        # The loop continues with them.
-        reached += [above for above in each.upstream if not any(above is other for other in reached)]
-    return any(each is status for each in reached)
+    return [connect(each, ()) for each in readings]

@@ -92,5 +92,9 @@ class ReadOnceStore(StoreWrapper):
         try:
             act()
         finally:
-            with self._lock:
-                self._answers.clear()
+            self.forget()
+
+    def forget(self) -> None:
+        """Ask for everything again."""
+        with self._lock:
+            self._answers.clear()

@@ -17,7 +17,7 @@ from tidegate.probes import delta_table
 from tidegate.trace import conditions, relation
 from tidegate.trace.changes import Change, History, Ledger, history
 from tidegate.trace.raw_record import fields_of
-from tidegate.trace.reading import Reading
+from tidegate.trace.reading import SourcePosition
 from tidegate.trace.step import Step, noted, state_of
 
 if TYPE_CHECKING:
@@ -124,7 +124,7 @@ class Lineage:
 
     def _unread(self, flow: ResolvedFlow, source: str, where: str) -> tuple[str, ...]:
         """Which versions of a source of a group change its rows and are not read; nothing for other flows."""
-        reading = Reading.of(self.layout, flow, source) if flow.flow.kind.has_groups else None
+        reading = SourcePosition.of(self.layout, flow, source) if flow.flow.kind.has_groups else None
         if reading is None:
             return ()
         ledger = self._ledger(self._writer(source))
@@ -229,7 +229,7 @@ class Lineage:
                 "its snapshot was not compared, or the row was the same in an earlier one, or is another in a later one"
             )
             return Step(state="not there", notes=(note, *self._same_key(flow, table, source)), **shared)
-        reading = Reading.of(self.layout, flow, source_name)
+        reading = SourcePosition.of(self.layout, flow, source_name)
         if reading is None or not written:
             return Step(state="not there", notes=("when the flow read it is not known",), **shared)
         notes = (*reading.explain(written[-1].version, self._ledger(flow)), *self._same_key(flow, table, source))

@@ -21,7 +21,7 @@ _OFFSETS = "FROM delta_table WHERE app_id = ? AND end_offset IS NOT NULL ORDER B
 
 
 @dataclass(frozen=True, kw_only=True)
-class Reading:
+class SourcePosition:
     """How far a flow's present checkpoint has read one of its source tables."""
 
     layout: Layout
@@ -33,7 +33,7 @@ class Reading:
     """The first version of which nothing, or not all, has been read."""
 
     @classmethod
-    def of(cls, layout: Layout, flow: ResolvedFlow, table: str) -> Reading | None:
+    def of(cls, layout: Layout, flow: ResolvedFlow, table: str) -> SourcePosition | None:
         """The position in a source table after the last committed batch; None if the checkpoint cannot be read."""
         place = checkpoint.current(layout, flow.pipeline, flow.flow)
         try:

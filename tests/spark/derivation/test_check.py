@@ -397,7 +397,7 @@ def test_a_pipeline_with_an_undeclared_join_is_refused_until_its_transform_follo
         resolved = resolution.resolve(registry.load("shop"), deployment.environment.project)
         made = lag_plan.decide(deployment.environment, resolved, resolved.pipeline.flows)
         request = RunRequest(dag_id="shop", run_id="test", requested_by="ada")
-        lines = preview(deployment.environment, resolved, request, made.lags).lines()
+        lines = preview(deployment.environment, resolved, request, made.readings).lines()
         return made, "\n".join(line for line in lines if line.startswith("gold: "))
 
     def run() -> FlowReport:

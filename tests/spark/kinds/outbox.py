@@ -12,6 +12,7 @@ from tests.spark import flow_context as orders
 from tidegate.spark import runs
 from tidegate.spec import ChangeFeed, Flow, Pipeline, Target
 from tidegate.status import lag
+from tidegate.status.reading import Reading
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -79,7 +80,7 @@ class Outbox:
         with aborted(f"{at}:latest", self.folder / "lake", self.spark, batch=batch):
             self.run()
 
-    def plan(self) -> lag.Lag:
+    def plan(self) -> Reading:
         return lag.measure(orders.environment(self.folder), self.context().resolved)
 
     def present(self) -> list[dict[str, Any]]:

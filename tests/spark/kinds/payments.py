@@ -18,6 +18,7 @@ from tidegate.place import FlowPlace
 from tidegate.spark import runs
 from tidegate.spec import ChangeFeed, Flow, Pipeline, State, Table, Watermark
 from tidegate.status import lag
+from tidegate.status.reading import Reading
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -195,7 +196,7 @@ class Payments:
         with aborted(f"{at}:{self.flow.name}", self.folder / "lake", self.spark, batch=batch):
             self.run()
 
-    def plan(self) -> lag.Lag:
+    def plan(self) -> Reading:
         return lag.measure(orders.environment(self.folder), self.context().resolved)
 
     def table(self) -> list[dict[str, Any]]:

@@ -24,6 +24,7 @@ from tidegate.spark import runs
 from tidegate.spark.reprocessing import undo
 from tidegate.spec import ChangeFeed, Flow, Pipeline, RewriteLimits
 from tidegate.status import lag
+from tidegate.status.reading import Reading
 from tidegate.window import Window
 
 if TYPE_CHECKING:
@@ -130,7 +131,7 @@ class Lake:
     def table(self) -> set[tuple[Any, ...]]:
         return {(row["day"], row["orders"], row["value"]) for row in orders.table(self.context().live)}
 
-    def lag(self) -> lag.Lag:
+    def lag(self) -> Reading:
         return lag.measure(orders.environment(self.folder), self.context().resolved)
 
 

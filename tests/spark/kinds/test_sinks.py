@@ -171,7 +171,7 @@ def test_while_no_broker_answers_changes_wait_and_are_sent_later(outbox: TopicOu
 
     waiting = outbox.plan()
 
-    assert (waiting.has_work, waiting.pending_batch) == (True, 0)
+    assert (waiting.has_work, waiting.progress.pending_batch) == (True, 0)
     assert outbox.ledger() == []
     outbox.run()
     assert outbox.consumed() == outbox.present()
@@ -296,7 +296,7 @@ def test_a_broker_that_is_away_stops_no_table_and_status_alert_and_page_say_so(
     resolved = resolution.load("orders", deployment.environment.project)
     now = pendulum.now("UTC")
     statuses = {each.flow: each for each in gather(away.deployment.environment, [("orders", resolved)], 60.0, now)}
-    assert {name: each.state for name, each in statuses.items()} == {
+    assert {name: each.status.name for name, each in statuses.items()} == {
         "bronze": "up to date",
         "silver": "up to date",
         "gold": "up to date",

@@ -17,12 +17,12 @@ from tidegate.resolution import ResolvedPipeline
 from tidegate.spec import Pipeline
 from tidegate.states import STALE, STATES
 from tidegate.status import run_ends
-from tidegate.status.status_cache import FlowSnapshot, Reading, StatusCache
+from tidegate.status.reading import Reading
+from tidegate.status.status_cache import FlowSnapshot, StatusCache, Statuses
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment
     from tidegate.ops.journal import Summary
-    from tidegate.status.flow_status import FlowStatus
 
 
 NEEDS_PERSON = "needs a person"
@@ -45,11 +45,11 @@ class Views:
 
     def is_declared(self, dag_id: str) -> bool:
         """Whether a DAG belongs to a pipeline, also one whose declaration currently does not load."""
-        return dag_id in self._statuses.reading().declared
+        return dag_id in self._statuses.statuses().declared
 
     def is_flow(self, dag_id: str, name: str) -> bool:
         """Whether a task is the task of a flow."""
-        pipeline = _loaded(self._statuses.reading().declared.get(dag_id))
+        pipeline = _loaded(self._statuses.statuses().declared.get(dag_id))
         return pipeline is not None and any(flow.name == name for flow in pipeline.flows)
 
     def overview(self, permitted: set[str], text: str, state: str) -> Values:
@@ -60,19 +60,19 @@ class Views:
             text: Words that the name of the pipeline, flow or table must contain; empty for all.
             state: Only flows in this state, or `NEEDS_PERSON`; empty for all.
         """
-        reading = self._statuses.reading()
-        names = [name for name in reading.declared if name in permitted]
+        statuses = self._statuses.statuses()
+        names = [name for name in statuses.declared if name in permitted]
         summaries = self._content.journal.summaries(names)
-        rows = [self._row(snapshot, summaries) for name in names for snapshot in reading.of(name)]
+        rows = [self._row(snapshot, summaries) for name in names for snapshot in statuses.of(name)]
         matching = [row for row in rows if _matches(row, text, state)]
         groups = [
-            {"name": name, "declared": _loaded(reading.declared[name]), "rows": own}
+            {"name": name, "declared": _loaded(statuses.declared[name]), "rows": own}
             for name in names
-            if (own := [row for row in matching if row["status"].pipeline == name])
+            if (own := [row for row in matching if row["pipeline"] == name])
         ]
         return {
-            **_age(reading),
-            "components": reading.surroundings,
+            **_age(statuses),
+            "components": statuses.surroundings,
             "groups": groups,
             "shown": len(matching),
             "flows": len(rows),
@@ -93,12 +93,12 @@ class Views:
 
     def pipeline(self, dag_id: str) -> Values:
         """One pipeline: its flows, its newest batches, its alerts."""
-        reading = self._statuses.reading()
+        statuses = self._statuses.statuses()
         summaries = self._content.journal.summaries([dag_id])
-        rows = [self._row(snapshot, summaries) for snapshot in reading.of(dag_id)]
-        return self._content.pipeline(dag_id, _present_alerts(reading.of(dag_id))) | {
-            **_age(reading),
-            "declared": _loaded(reading.declared[dag_id]),
+        rows = [self._row(snapshot, summaries) for snapshot in statuses.of(dag_id)]
+        return self._content.pipeline(dag_id, _present_alerts(statuses.of(dag_id))) | {
+            **_age(statuses),
+            "declared": _loaded(statuses.declared[dag_id]),
             "rows": rows,
             "history": self._environment.spark_history,
         }
@@ -109,13 +109,13 @@ class Views:
         Raises:
             HTTPException: 404 if the pipeline or the flow is not declared.
         """
-        reading = self._statuses.reading()
-        declared = self._declared(reading, dag_id, name)
-        [snapshot] = [each for each in reading.of(dag_id) if each.status.flow == name]
+        statuses = self._statuses.statuses()
+        declared = self._declared(statuses, dag_id, name)
+        [snapshot] = [each for each in statuses.of(dag_id) if each.reading.flow == name]
         return self._content.flow(declared, name, page, _present_alerts([snapshot])) | {
-            **_age(reading),
+            **_age(statuses),
             "row": self._row(snapshot, self._content.journal.summaries([dag_id])),
-            "refused_page": self._refused_page(snapshot.status),
+            "refused_page": self._refused_page(snapshot.reading),
         }
 
     def batch(self, dag_id: str, flow: str, page: str) -> Values:
@@ -124,7 +124,7 @@ class Views:
         Raises:
             HTTPException: 404 if the pipeline or the flow is not declared, or has no such batch.
         """
-        values = self._content.batch(self._declared(self._statuses.reading(), dag_id, flow), flow, page)
+        values = self._content.batch(self._declared(self._statuses.statuses(), dag_id, flow), flow, page)
         if values is None:
             raise HTTPException(404)
         return values
@@ -147,28 +147,30 @@ class Views:
         }
 
     def _row(self, snapshot: FlowSnapshot, summaries: Mapping[tuple[str, str], Summary]) -> Values:
-        status = snapshot.status
-        summary = summaries.get((status.pipeline, status.flow))
-        return flow_row(status.pipeline, status.flow, status.target, summary, snapshot.quarantined) | {
-            "status": status,
-            "state": status.status,
+        reading = snapshot.reading
+        summary = summaries.get((reading.pipeline, reading.flow))
+        return flow_row(reading.pipeline, reading.flow, reading.target, summary, snapshot.quarantined) | {
+            "lag": reading.lag,
+            "lease": reading.known(Reading.holder),
+            "completeness": reading.known(Reading.completeness),
+            "state": reading.status,
             "newest": snapshot.newest or (summary.at if summary else None),
             "newest_is": "event" if snapshot.newest_is_event and snapshot.newest else "ingested",
         }
 
-    def _declared(self, reading: Reading, dag_id: str, flow: str) -> Pipeline:
+    def _declared(self, statuses: Statuses, dag_id: str, flow: str) -> Pipeline:
         """The pipeline; raises the answer 404 if it does not declare the flow."""
-        pipeline = _loaded(reading.declared.get(dag_id))
+        pipeline = _loaded(statuses.declared.get(dag_id))
         if pipeline is None or all(each.name != flow for each in pipeline.flows):
             raise HTTPException(404)
         return pipeline
 
-    def _refused_page(self, status: FlowStatus) -> str | None:
+    def _refused_page(self, reading: Reading) -> str | None:
         """The name of the page of the pending batch that a gate or a contract refused; None when there is none."""
-        if status.lag is None or not status.lag.refused:
+        if reading.known(Reading.wait) is None:
             return None
-        page = f"v{status.version}-{status.refresh or 0}-batch-{status.lag.pending_batch}"
-        recorded = self._content.journal.lines(status.pipeline, flow=status.flow, page=page, limit=1)
+        page = f"v{reading.place.version}-{reading.place.refresh}-batch-{reading.progress.pending_batch}"
+        recorded = self._content.journal.lines(reading.pipeline, flow=reading.flow, page=page, limit=1)
         return page if recorded else None
 
 
@@ -178,17 +180,16 @@ def _loaded(declared: ResolvedPipeline | TidegateError | None) -> Pipeline | Non
 
 def _present_alerts(snapshots: Iterable[FlowSnapshot]) -> frozenset[tuple[str, str]]:
     """Flow and rule of the recorded alerts whose cause is there, or unknown, in a reading."""
-    return frozenset((each.status.flow, rule) for each in snapshots for rule in each.status.alerts)
+    return frozenset((each.reading.flow, rule) for each in snapshots for rule in each.reading.alerts)
 
 
 def _matches(row: Values, text: str, state: str) -> bool:
-    status = row["status"]
-    names = f"{status.label} {status.target}".lower()
+    names = f"{row['state'].reading.label} {row['target']}".lower()
     chosen = row["state"].needs_person if state == NEEDS_PERSON else state in ("", row["state"].name)
     return chosen and all(word in names for word in text.lower().split())
 
 
-def _age(reading: Reading) -> Values:
+def _age(statuses: Statuses) -> Values:
     """When the statuses were read, and whether that is too long ago."""
-    at = datetime.fromtimestamp(reading.at, UTC)
+    at = datetime.fromtimestamp(statuses.at, UTC)
     return {"as_of": at, "stale": datetime.now(UTC) - at > STALE}

@@ -1,4 +1,4 @@
-"""Flows of a real lake are observed and the alert rules evaluated, without a JVM."""
+"""Flows of a real lake are read and the alert rules evaluated, without a JVM."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from tests.cli.project import Project, append, orders, quarantined
 from tests.resolved import resolved
 from tests.spark_files import delta_offset
 from tests.with_fields import with_fields
-from tidegate.alerting.facts import Observation
 from tidegate.checkpoints import lease, overrides
 from tidegate.ops import metrics, plans
 from tidegate.ops.metrics import QueryProgress
@@ -26,8 +25,8 @@ from tidegate.report import BatchRecord, FlowReport, RunReport, now
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spec import AfterTables, ChangeFeed, Pipeline
 from tidegate.spec.thresholds import Thresholds
-from tidegate.status import evaluation, observation
-from tidegate.status.flow_status import FlowStatus
+from tidegate.status import evaluation
+from tidegate.status.reading import Reading
 
 NOW = pendulum.now("UTC")
 
@@ -44,10 +43,8 @@ def changed(pipeline: Pipeline, name: str, **fields: Any) -> Pipeline:
     return dataclasses.replace(pipeline, flows=flows)
 
 
-def observe(project: Project, pipeline: Pipeline, flow: str, now: datetime = NOW) -> Observation:
-    return observation.observe(
-        project.layout, resolved(pipeline), pipeline.flow(flow), FlowStatus(pipeline="orders", flow=flow), now
-    )
+def reading(project: Project, pipeline: Pipeline, flow: str) -> Reading:
+    return Reading(environment=project.environment, declared=resolved(pipeline).flow(flow), at=NOW)
 
 
 def rules(project: Project, pipeline: Pipeline, now: datetime = NOW) -> set[tuple[str, str]]:
@@ -86,7 +83,7 @@ def test_batches_of_one_run_are_added_up_and_the_larger_quarantine_share_of_rows
         project, pipeline, "bronze", 2, "r2", read=40, written=36, quarantined=4, seconds=2.5,
         files_listed=10, files_opened=9, files_quarantined=1,
     )  # fmt: skip
-    first, last = observe(project, pipeline, "bronze").runs
+    first, last = reading(project, pipeline, "bronze").runs
     assert (first.rows, first.seconds, first.quarantined_share) == (100, 3.0, 0.0)
     assert (last.rows, last.seconds, last.quarantined_share) == (100, 4.0, 0.1)
     # The runs of this test are immediate, so no arrival rate can be computed.
@@ -104,7 +101,7 @@ def test_spark_progress_gives_the_duration_of_a_run(project: Project) -> None:
         offsets_behind=None, recorded_at=NOW,
     )  # fmt: skip
     metrics.append(PipelinePlace(project.layout, "orders").ops("progress"), [line])
-    (run,) = observe(project, pipeline, "silver").runs
+    (run,) = reading(project, pipeline, "silver").runs
     assert (run.started_at, run.seconds) == (started, 2.0)
 
 
@@ -120,16 +117,16 @@ def test_rules_use_plans_lag_and_quarantine(project: Project) -> None:
 def test_the_newest_event_is_read_only_if_the_freshness_rule_is_enabled(project: Project) -> None:
     fresh = Thresholds(freshness_hours=24)
     pipeline = changed(orders(), "silver", thresholds=fresh)
-    assert observe(project, pipeline, "silver").newest_event is None
+    assert reading(project, pipeline, "silver").newest_event is None
     for day in (3, 4):
         project.table("silver.orders", [{"order_id": "A", "day": datetime(2026, 1, day).date()}])  # noqa: DTZ001
-    assert observe(project, pipeline, "silver").newest_event == datetime(2026, 1, 4, tzinfo=UTC)
-    assert observe(project, orders(), "silver").newest_event is None, "the rule is not enabled"
+    assert reading(project, pipeline, "silver").newest_event == datetime(2026, 1, 4, tzinfo=UTC)
+    assert reading(project, orders(), "silver").newest_event is None, "the rule is not enabled"
     timed = changed(
         pipeline, "gold", thresholds=fresh, target=with_fields(pipeline.flow("gold").target, event_time="at")
     )
     project.table("gold.orders", [{"at": datetime(2026, 1, 5, 7, tzinfo=UTC)}])
-    assert observe(project, timed, "gold").newest_event == datetime(2026, 1, 5, 7, tzinfo=UTC)
+    assert reading(project, timed, "gold").newest_event == datetime(2026, 1, 5, 7, tzinfo=UTC)
 
 
 def test_an_event_in_the_future_does_not_make_old_data_fresh(project: Project) -> None:
@@ -167,7 +164,10 @@ def test_a_pipeline_that_follows_a_table_and_does_not_run_is_late_although_it_ha
     hourly = dataclasses.replace(orders(), schedule="@hourly")
     flow = dataclasses.replace(orders(topic="report").flow("gold"), source=ChangeFeed("bronze.orders"))
     report = Pipeline(name="report", schedule=AfterTables("bronze.orders"), flows=(flow,))
-    declared = dataclasses.replace(resolved(report), declared={"orders": hourly, "report": report})
+    of_all = {"orders": hourly, "report": report}
+    declared = dataclasses.replace(
+        resolved(report), flows=(dataclasses.replace(resolved(report).flow("gold"), declared=of_all),), declared=of_all
+    )
     table = project.table("bronze.orders", [{"order_id": "A"}])
     project.checkpoint(report, flow).plan(0, delta_offset(1, table_id=table)).commit(0)
     project.table("bronze.orders", [{"order_id": "B"}])
