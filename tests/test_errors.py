@@ -14,6 +14,7 @@ import pytest
 from tidegate import errors
 from tidegate.advice import Command, Edit, OutsideAct
 from tidegate.errors import TidegateError
+from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, TransformRefusal
 from tidegate.report import ExpectationResult, Verdict, describe_error
 from tidegate.table_history import Doubt
 
@@ -194,13 +195,13 @@ def test_a_refusal_because_of_the_transform_names_flow_classes_and_next_step() -
 
 def test_every_refusal_says_what_its_batch_waits_for() -> None:
     refusals = {name for name, kind in KINDS.items() if issubclass(kind, errors.RefusedError)} - {"RefusedError"}
-    waiting = {name: RAISED[name].waits_for() for name in refusals}  # type: ignore[attr-defined]  # checked above
-    assert {waits.pop("batch_id") for waits in waiting.values()} == {3}
-    assert {name: sorted(waits) for name, waits in waiting.items()} == {
-        "GateRefusedError": ["code_fingerprint", "suite_fingerprint"],
-        "BatchHeldError": ["code_fingerprint", "statistics_fingerprint"],
-        "TransformRefusedError": ["code_fingerprint", "transform_error_share"],
-        "ContractRefusedError": ["declared", "schema_change_id"],
+    waiting = {name: RAISED[name].refusal() for name in refusals}  # type: ignore[attr-defined]  # checked above
+    assert {refusal.batch_id for refusal in waiting.values()} == {3}
+    assert {name: type(refusal) for name, refusal in waiting.items()} == {
+        "GateRefusedError": GateRefusal,
+        "BatchHeldError": HeldBatch,
+        "TransformRefusedError": TransformRefusal,
+        "ContractRefusedError": ContractRefusal,
     }
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from types import UnionType
+from typing import Any, TypeVar, cast, get_args
 
 import msgspec
 
@@ -22,7 +24,27 @@ def to_plain(value: Any) -> Any:
 
 def from_plain(values: Any, kind: type[T]) -> T:
     """The reverse of `to_plain`; raises ValueError for values that do not fit."""
+    if isinstance(kind, UnionType):
+        return from_plain(values, _class_of(values, get_args(kind)))
     return msgspec.convert(values, kind, str_keys=True)
+
+
+def union(kind: UnionType) -> type[Any]:
+    """A union of dataclasses as the type that `from_plain` reads. Each has a field that no other has, and JSON always has it."""
+    return cast("type[Any]", kind)
+
+
+def own_fields(kind: type, kinds: tuple[type, ...]) -> frozenset[str]:
+    """The fields of a dataclass that no other of these has."""
+    names = {each: frozenset(field.name for field in dataclasses.fields(each)) for each in kinds}
+    return names[kind].difference(*(names[each] for each in kinds if each is not kind))
+
+
+def _class_of(values: Any, kinds: tuple[type[T], ...]) -> type[T]:
+    fitting = [kind for kind in kinds if isinstance(values, Mapping) and own_fields(kind, kinds) & values.keys()]
+    if len(fitting) != 1:
+        raise ValueError(f"it is not one of {', '.join(kind.__name__ for kind in kinds)}")
+    return fitting[0]
 
 
 def changed_fields(declaration: Any) -> dict[str, Any]:

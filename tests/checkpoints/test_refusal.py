@@ -1,20 +1,37 @@
-"""A decision about a refused batch applies to that batch only."""
+"""A refusal survives its note, which says in JSON of which class it is. A decision applies to its batch only."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, get_args
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests.cli.project import Project, orders
+from tidegate import json_codec
 from tidegate.checkpoints import checkpoint, refusal
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.errors import RequestError
+from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, Refusal, TransformRefusal
 from tidegate.place import Place
 from tidegate.spec import Flow, SnapshotFeed, Table
 
 SILVER = orders().flow("silver")
+
+
+BATCH = {"batch_id": st.integers(0)}
+CODE = {"code_fingerprint": st.none() | st.text()}
+STORED: dict[type[Any], dict[str, st.SearchStrategy[Any]]] = {
+    GateRefusal: {**BATCH, "suite_fingerprint": st.none() | st.text(), **CODE},
+    HeldBatch: {**BATCH, "statistics_fingerprint": st.text(), **CODE},
+    TransformRefusal: {**BATCH, **CODE, "transform_error_share": st.none() | st.floats(0, 1)},
+    ContractRefusal: {**BATCH, "schema_change_id": st.text(), "declared": st.text()},
+}
+"""The JSON of each class, as all releases have written it."""
 
 
 @pytest.fixture
@@ -30,6 +47,33 @@ def place(project: Project) -> Place:
     written = project.checkpoint(pipeline, flow)
     written.plan(0, {"reservoirVersion": 0}).commit(0).plan(1, {"reservoirVersion": 1})
     return checkpoint.current(project.layout, pipeline, flow)
+
+
+@given(st.sampled_from([*STORED]).flatmap(lambda kind: st.tuples(st.just(kind), st.fixed_dictionaries(STORED[kind]))))
+def test_a_refusal_that_any_release_has_stored_is_read_as_its_class_and_stored_as_it_was(
+    stored: tuple[type[Any], Mapping[str, Any]],
+) -> None:
+    kind, values = stored
+    read = json_codec.decode(json.dumps(values), REFUSAL.content)
+    assert type(read) is kind and vars(read) == values
+    assert json_codec.to_plain(read) == values
+
+
+def test_each_refusal_has_a_field_of_its_own_which_every_note_of_it_has() -> None:
+    kinds = get_args(Refusal)
+    assert set(kinds) == set(STORED)
+    for kind in kinds:
+        (own,) = json_codec.own_fields(kind, kinds) - {"declared"}
+        with pytest.raises(TypeError, match=own):
+            kind(batch_id=1, **dict.fromkeys(STORED[kind].keys() - {own, "batch_id"}))
+
+
+@pytest.mark.parametrize(
+    "values", [{}, {"batch_id": 1}, {"batch_id": 1, "suite_fingerprint": "a", "declared": "b"}, [], 1]
+)
+def test_json_of_no_class_or_of_two_is_no_refusal(values: Any) -> None:
+    with pytest.raises(ValueError, match="it is not one of GateRefusal, HeldBatch, TransformRefusal, ContractRefusal"):
+        json_codec.from_plain(values, REFUSAL.content)
 
 
 def refuse(project: Project, batch_id: int) -> None:

@@ -26,6 +26,7 @@ from tidegate.errors import (
     RewriteRefusedError,
     SpecError,
 )
+from tidegate.errors.refused import ContractRefusal, GateRefusal
 from tidegate.impact import Impact
 from tidegate.layout import Layout
 from tidegate.ops import store
@@ -412,15 +413,13 @@ def test_a_refusal_is_recorded_for_plan_while_its_batch_waits(spark: SparkSessio
 
     flow.record_refusal(context, GateRefusedError(verdict(context, 1)))
 
-    assert refusal.REFUSAL.read(context.place) == refusal.Refusal(
-        batch_id=1, suite_fingerprint="s1", code_fingerprint="c1"
-    )
+    assert refusal.REFUSAL.read(context.place) == GateRefusal(batch_id=1, suite_fingerprint="s1", code_fingerprint="c1")
     assert refusal.waiting_batch(context.place) == 1
     refused = ContractRefusedError(
         "orders", "silver", 1, schema_change_id="d1", changes=("new field x",), declared="f1"
     )
     flow.record_refusal(context, refused)
-    assert refusal.REFUSAL.read(context.place) == refusal.Refusal(batch_id=1, schema_change_id="d1", declared="f1")
+    assert refusal.REFUSAL.read(context.place) == ContractRefusal(batch_id=1, schema_change_id="d1", declared="f1")
 
 
 def test_a_flow_that_is_refused_its_target_writes_nothing_and_releases_its_leases(

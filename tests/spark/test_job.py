@@ -18,6 +18,7 @@ from tidegate import registry, resolution
 from tidegate.checkpoints import checkpoint, overrides, refusal
 from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.errors import LakeUnwritableError, MachineError, RequestError, SpecError
+from tidegate.errors.refused import ContractRefusal
 from tidegate.place import AttemptPlace, FlowPlace, Place
 from tidegate.report import FlowReport, RunReport
 from tidegate.spark.job import _Job, run_job
@@ -267,7 +268,7 @@ def test_a_refused_batch_is_recorded_for_plan_and_stops_the_downstream_flows(
     error = report.flow("silver").error
     assert error is not None
     recorded = refusal.REFUSAL.read(place)
-    assert recorded is not None
+    assert isinstance(recorded, ContractRefusal)
     assert recorded.schema_change_id == error["schema_change_id"]
     assert not orders.plan().work
 

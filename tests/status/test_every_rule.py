@@ -17,10 +17,11 @@ import pytest
 from tests.cli.project import Project, append, orders, quarantined, state_progress, stateful_orders
 from tests.resolved import resolved
 from tests.spark_files import delta_offset
-from tidegate import fingerprints, json_codec
+from tidegate import fingerprints
 from tidegate.alerting.alerts import Findings, evaluate
 from tidegate.alerting.rules import RULES
 from tidegate.checkpoints import checkpoint, refusal, rewrite
+from tidegate.errors.refused import GateRefusal
 from tidegate.impact import Impact
 from tidegate.ops import metrics
 from tidegate.ops.metrics import QueryProgress
@@ -156,12 +157,12 @@ def refused(project: Project) -> Steps:
     project.checkpoint(HOURLY, flow).plan(0, delta_offset(1, table_id=table))
     resolved_flow = resolved(HOURLY, project.folder).flow("silver")
     assert resolved_flow.suite is not None
-    note = {
-        "batch_id": 0,
-        "suite_fingerprint": fingerprints.suite_fingerprint(resolved_flow.suite),
-        "code_fingerprint": resolved_flow.code_fingerprint(),
-    }
-    refusal.record(checkpoint.current(project.layout, HOURLY, flow), json_codec.from_plain(note, refusal.Refusal))
+    by_gate = GateRefusal(
+        batch_id=0,
+        suite_fingerprint=fingerprints.suite_fingerprint(resolved_flow.suite),
+        code_fingerprint=resolved_flow.code_fingerprint(),
+    )
+    refusal.record(checkpoint.current(project.layout, HOURLY, flow), by_gate)
     yield Step("silver")
     resolved_flow.suite.write_text(json.dumps({"name": "orders/silver", "expectations": []}))
     yield Step("silver")

@@ -15,6 +15,7 @@ from tests.cli.project import append, quarantined
 from tests.status.sample_project import BRONZE, SampleProject
 from tidegate.checkpoints import checkpoint, refusal, rewrite, snapshots
 from tidegate.checkpoints.rewrite import JudgedRewrite
+from tidegate.errors.refused import GateRefusal
 from tidegate.impact import Impact
 from tidegate.place import FlowPlace
 from tidegate.spec import FileSource, Flow, Intervals, Pipeline, RewriteLimits, SnapshotFeed, Table
@@ -240,7 +241,7 @@ def test_a_crash_after_a_newer_snapshot_took_the_place_of_a_refused_one_leaves_w
         what="snapshot 2026-01-06", app_id=place.app_id, impact=loss, reasons=(loss.phrase("deleted"),)
     )
     rewrite.record(place, judged)
-    refusal.record(place, refusal.Refusal(batch_id=1))
+    refusal.record(place, GateRefusal(batch_id=1, suite_fingerprint="s"))
     refused = snapshots.compared(place)
     assert refused is not None
     snapshots.choose(place, 1, refused.snapshot)

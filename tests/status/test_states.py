@@ -29,7 +29,7 @@ from tests.pages import samples
 from tests.spark_files import delta_offset, write_refused_schema_change
 from tests.waiting import TIMEOUT_SECONDS
 from tests.with_fields import with_fields
-from tidegate import fingerprints, json_codec, resolution
+from tidegate import fingerprints, resolution
 from tidegate.airflow.pages.views import NEEDS_PERSON, Views
 from tidegate.alerting.episodes import Event
 from tidegate.checkpoints import checkpoint, history, overrides, refusal, rewrite
@@ -40,6 +40,7 @@ from tidegate.cli import plan as cli_plan
 from tidegate.cli import status as cli_status
 from tidegate.cli.project import readings as flow_readings
 from tidegate.errors import SourceUnavailableError
+from tidegate.errors.refused import GateRefusal, HeldBatch
 from tidegate.impact import Impact
 from tidegate.ops import alert_history
 from tidegate.pages import render, site
@@ -217,24 +218,24 @@ def refused(project: Project) -> Iterator[Case]:
 
 def refuse(project: Project) -> None:
     """The gate refused silver's pending batch."""
-    note = {
-        "batch_id": 1,
-        "suite_fingerprint": fingerprints.suite_fingerprint(project.folder / "expectations/orders/silver.json"),
-        "code_fingerprint": fingerprints.code_fingerprint(project.folder / "spark_jobs/orders.py"),
-    }
-    refusal.record(checkpoint.current(project.layout, ORDERS, SILVER), json_codec.from_plain(note, refusal.Refusal))
+    by_gate = GateRefusal(
+        batch_id=1,
+        suite_fingerprint=fingerprints.suite_fingerprint(project.folder / "expectations/orders/silver.json"),
+        code_fingerprint=fingerprints.code_fingerprint(project.folder / "spark_jobs/orders.py"),
+    )
+    refusal.record(checkpoint.current(project.layout, ORDERS, SILVER), by_gate)
 
 
 @case
 def on_hold(project: Project) -> Iterator[Case]:
     caught_up(project)
     pending(project)
-    note = {
-        "batch_id": 1,
-        "statistics_fingerprint": fingerprints.fingerprint({}),
-        "code_fingerprint": fingerprints.code_fingerprint(project.folder / "spark_jobs/orders.py"),
-    }
-    refusal.record(checkpoint.current(project.layout, ORDERS, SILVER), json_codec.from_plain(note, refusal.Refusal))
+    by_statistic = HeldBatch(
+        batch_id=1,
+        statistics_fingerprint=fingerprints.fingerprint({}),
+        code_fingerprint=fingerprints.code_fingerprint(project.folder / "spark_jobs/orders.py"),
+    )
+    refusal.record(checkpoint.current(project.layout, ORDERS, SILVER), by_statistic)
     yield "orders", "silver", "batch 1 is held, because a statistic of it breaks its rule"
 
 

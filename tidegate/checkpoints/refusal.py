@@ -8,14 +8,14 @@ it, with who and why. A decision applies to one batch and is deleted when that b
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, assert_never
 
-from msgspec import UNSET, UnsetType
-
+from tidegate import json_codec
 from tidegate.advice import Command, Edit, Either, OutsideAct
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.note import Note
 from tidegate.errors import RequestError
+from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, Refusal, TransformRefusal
 from tidegate.place import Place
 from tidegate.report import now
 from tidegate.spec import Flow
@@ -40,37 +40,10 @@ class BatchDecision:
     action: Action = "take"
 
 
-@dataclass(frozen=True, kw_only=True)
-class Refusal:
-    """A refused batch, and what its error waits for (`tidegate.errors.RefusedError.waits_for`). What does not apply is not stored."""
-
-    batch_id: int
-    suite_fingerprint: str | UnsetType | None = UNSET
-    """Of a gate's refusal: the batch is tried again with another suite or code."""
-    statistics_fingerprint: str | UnsetType = UNSET
-    """Of a statistic's: with other statistics or code, or when a person accepts it."""
-    code_fingerprint: str | UnsetType | None = UNSET
-    transform_error_share: float | UnsetType | None = UNSET
-    """Of a transform that raises: with another share or code."""
-    schema_change_id: str | UnsetType = UNSET
-    """Of a contract's: when a person has answered, or with another declaration."""
-    declared: str | UnsetType = UNSET
-
-    @property
-    def is_held(self) -> bool:
-        """Whether a statistic holds the batch."""
-        return self.statistics_fingerprint is not UNSET
-
-    @property
-    def is_of_contract(self) -> bool:
-        """Whether a contract refused the batch."""
-        return self.schema_change_id is not UNSET
-
-
 REFUSAL: Note[Refusal, Place] = Note(
     name="refusal",
     file="v{version}-{refresh}.refused.json",
-    content=Refusal,
+    content=json_codec.union(Refusal),
     says="the batch that a gate, a statistic, a transform or a contract refused last, and what has to change before it is tried again",
     absent="no batch was refused; so it is also if the refused batch is no longer the pending one",
     written="a run of the flow, when its pending batch is refused",
@@ -103,10 +76,20 @@ def waiting_batch(place: Place) -> int | None:
     Raises:
         CheckpointCorruptError: A file of the checkpoint cannot be read.
     """
+    match waiting(place):
+        case None | ContractRefusal():
+            return None
+        case GateRefusal(batch_id=batch_id) | HeldBatch(batch_id=batch_id) | TransformRefusal(batch_id=batch_id):
+            return batch_id
+        case other:
+            assert_never(other)
+
+
+def waiting(place: Place) -> Refusal | None:
+    """The refusal of the pending batch; None when no batch is pending that was refused. Raises as `waiting_batch`."""
     refusal = REFUSAL.read(place)
     pending = progress.read(place.checkpoint).pending_batch
-    may_be_taken = refusal is not None and refusal.batch_id == pending and not refusal.is_of_contract
-    return pending if may_be_taken else None
+    return refusal if refusal is not None and refusal.batch_id == pending else None
 
 
 def decide(place: Place, flow: Flow, *, by: str, reason: str, action: Action = "take") -> int:
@@ -146,8 +129,7 @@ def decide(place: Place, flow: Flow, *, by: str, reason: str, action: Action = "
             f"flow {place.flow!r} has no refused batch",
             Command.tidegate("status", place.pipeline, says="`{}` shows what each flow waits for"),
         )
-    refused = REFUSAL.read(place)
-    if action == "accept" and not (refused is not None and refused.is_held):
+    if action == "accept" and not isinstance(REFUSAL.read(place), HeldBatch):
         raise RequestError(
             f"batch {batch_id} of flow {place.flow!r} is not held by a statistic, so it cannot be accepted",
             Either(

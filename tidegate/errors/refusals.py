@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then
 from tidegate.errors.error import EX_DATAERR, TidegateError
+from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, TransformRefusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tidegate.errors.refused import Refusal
     from tidegate.report import Verdict
 
 _RETRY_BATCH = OutsideAct("run the flow again: it tries the same batch again")
@@ -22,7 +24,7 @@ class RefusedError(TidegateError):
 
     exit_code = EX_DATAERR
 
-    def waits_for(self) -> dict[str, Any]:
+    def refusal(self) -> Refusal:
         """The batch, and what has to change before another attempt may pass; stored beside the checkpoint for `plan`."""
         raise NotImplementedError
 
@@ -42,13 +44,13 @@ class GateRefusedError(RefusedError):
         )
         self.verdict = verdict
 
-    def waits_for(self) -> dict[str, Any]:
+    def refusal(self) -> GateRefusal:
         """A change of the suite, or of the transform's module."""
-        return {
-            "batch_id": self.verdict.batch_id,
-            "suite_fingerprint": self.verdict.suite_fingerprint,
-            "code_fingerprint": self.verdict.code_fingerprint,
-        }
+        return GateRefusal(
+            batch_id=self.verdict.batch_id,
+            suite_fingerprint=self.verdict.suite_fingerprint,
+            code_fingerprint=self.verdict.code_fingerprint,
+        )
 
 
 class BatchHeldError(RefusedError):
@@ -74,13 +76,13 @@ class BatchHeldError(RefusedError):
         self.verdict = verdict
         self.statistics_fingerprint = statistics_fingerprint
 
-    def waits_for(self) -> dict[str, Any]:
+    def refusal(self) -> HeldBatch:
         """A decision, or a change of the declared statistics or of the transform's module."""
-        return {
-            "batch_id": self.verdict.batch_id,
-            "statistics_fingerprint": self.statistics_fingerprint,
-            "code_fingerprint": self.verdict.code_fingerprint,
-        }
+        return HeldBatch(
+            batch_id=self.verdict.batch_id,
+            statistics_fingerprint=self.statistics_fingerprint,
+            code_fingerprint=self.verdict.code_fingerprint,
+        )
 
 
 class TransformRefusedError(RefusedError):
@@ -115,13 +117,13 @@ class TransformRefusedError(RefusedError):
         self.raised = tuple(raised)
         self.transform_error_share = share
 
-    def waits_for(self) -> dict[str, Any]:
+    def refusal(self) -> TransformRefusal:
         """A change of the transform's module, or of the declared share."""
-        return {
-            "batch_id": self.verdict.batch_id,
-            "code_fingerprint": self.verdict.code_fingerprint,
-            "transform_error_share": self.transform_error_share,
-        }
+        return TransformRefusal(
+            batch_id=self.verdict.batch_id,
+            code_fingerprint=self.verdict.code_fingerprint,
+            transform_error_share=self.transform_error_share,
+        )
 
 
 class ContractRefusedError(RefusedError):
@@ -178,9 +180,9 @@ class ContractRefusedError(RefusedError):
         self.declared = declared
         self.breaks = tuple(breaks)
 
-    def waits_for(self) -> dict[str, Any]:
+    def refusal(self) -> ContractRefusal:
         """An answer, or a change of the declared schema or contract."""
-        return {"batch_id": self.batch_id, "schema_change_id": self.schema_change_id, "declared": self.declared}
+        return ContractRefusal(batch_id=self.batch_id, schema_change_id=self.schema_change_id, declared=self.declared)
 
 
 class RewriteRefusedError(TidegateError):

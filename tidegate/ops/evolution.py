@@ -13,13 +13,13 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pendulum
-from msgspec import UnsetType
 
 from tidegate import json_codec
 from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.errors import RequestError
+from tidegate.errors.refused import ContractRefusal
 from tidegate.fingerprints import fingerprint
 from tidegate.ops import store
 from tidegate.place import FlowPlace, PipelinePlace
@@ -140,7 +140,7 @@ def open_schema_change(layout: Layout, resolved: ResolvedFlow) -> str | None:
     """
     place = checkpoint.current(layout, resolved.pipeline, resolved.flow)
     refused = REFUSAL.read(place)
-    if refused is None or isinstance(refused.schema_change_id, UnsetType):
+    if not isinstance(refused, ContractRefusal):
         return None
     if refused.batch_id != progress.read(place.checkpoint).pending_batch:
         return None

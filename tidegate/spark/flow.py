@@ -10,7 +10,6 @@ import dataclasses
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from tidegate import json_codec
 from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.checkpoints import checkpoint, progress, refusal, rewrite
 from tidegate.errors import (
@@ -280,4 +279,4 @@ def _drain(context: FlowContext) -> None:
 
 def record_refusal(context: FlowContext, error: RefusedError) -> None:
     """Record for `plan` which batch waits, and the fingerprints of what must change before it is tried again."""
-    refusal.record(context.place, json_codec.from_plain(error.waits_for(), refusal.Refusal))
+    refusal.record(context.place, error.refusal())

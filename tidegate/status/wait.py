@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
-
-from msgspec import UNSET
+from typing import TYPE_CHECKING, assert_never
 
 from tidegate import fingerprints
 from tidegate.checkpoints import refusal
 from tidegate.checkpoints.refusal import REFUSAL
+from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, TransformRefusal
 from tidegate.ops import evolution
 
 if TYPE_CHECKING:
@@ -37,30 +36,34 @@ def of_batch(resolved: ResolvedFlow, place: Place, batch_id: int) -> Wait | None
     if refused is None or refused.batch_id != batch_id:
         return None
     flow, waits = resolved.flow, f"waits: batch {batch_id}"
+    by: RefusedBy = "gate"
     try:
-        if refused.is_of_contract:
-            schema_change_id = evolution.open_schema_change(place.layout, resolved)
-            reason = f"{waits} was refused by its frozen contract; schema change {schema_change_id} needs an answer"
-            return Wait(by="contract", reason=reason) if schema_change_id is not None else None
-        same_code = refused.code_fingerprint == resolved.code_fingerprint()
-        if refused.is_held:
-            take = "send it to quarantine" if flow.kind.takes_batches else "correct the source"
-            reason = f"{waits} is held, because a statistic of it breaks its rule; accept it, or {take}"
-            same = same_code and refused.statistics_fingerprint == resolved.statistics_fingerprint()
-            return Wait(by="statistic", reason=reason) if decision is None and same else None
-        if refused.transform_error_share is not UNSET:
-            share = resolved.pipeline.thresholds_of(flow).transform_error_share
-            reason = f"{waits} was refused, because transform {flow.transform} raises; correct the transform"
-            same = same_code and refused.transform_error_share == share
-            return Wait(by="gate", reason=reason) if same else None
-        if flow.gate is None or resolved.suite is None:
-            return None
-        same = same_code and refused.suite_fingerprint == fingerprints.suite_fingerprint(resolved.suite)
+        match refused:
+            case ContractRefusal():
+                schema_change_id = evolution.open_schema_change(place.layout, resolved)
+                reason = f"{waits} was refused by its frozen contract; schema change {schema_change_id} needs an answer"
+                return Wait(by="contract", reason=reason) if schema_change_id is not None else None
+            case HeldBatch():
+                by = "statistic"
+                same = decision is None and refused.statistics_fingerprint == resolved.statistics_fingerprint()
+                take = "send it to quarantine" if flow.kind.takes_batches else "correct the source"
+                reason = f"{waits} is held, because a statistic of it breaks its rule; accept it, or {take}"
+            case TransformRefusal():
+                share = resolved.pipeline.thresholds_of(flow).transform_error_share
+                same = refused.transform_error_share == share
+                reason = f"{waits} was refused, because transform {flow.transform} raises; correct the transform"
+            case GateRefusal():
+                if flow.gate is None or resolved.suite is None:
+                    return None
+                same = refused.suite_fingerprint == fingerprints.suite_fingerprint(resolved.suite)
+                reason = f"{waits} was refused by {flow.gate.suite}; fix the suite, the transform or the data"
+            case other:
+                assert_never(other)
+        same = same and refused.code_fingerprint == resolved.code_fingerprint()
     except (FileNotFoundError, ValueError):
         # A file changed after the flow was resolved: the next plan has the error.
         return None
-    reason = f"{waits} was refused by {flow.gate.suite}; fix the suite, the transform or the data"
-    return Wait(by="gate", reason=reason) if same else None
+    return Wait(by=by, reason=reason) if same else None
 
 
 def of_limits(

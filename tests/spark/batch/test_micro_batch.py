@@ -23,6 +23,7 @@ from tests.spark.flow_context import (
 from tidegate import json_codec
 from tidegate.checkpoints import refusal
 from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
+from tidegate.errors.refused import GateRefusal
 from tidegate.place import PipelinePlace
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch, quarantine
@@ -237,7 +238,7 @@ def test_the_decision_to_take_a_batch_out_is_cleared_once_the_batch_is_recorded(
 ) -> None:
     context = latest()
     plan_batch(context, 1)
-    refusal.record(context.place, refusal.Refusal(batch_id=1))
+    refusal.record(context.place, GateRefusal(batch_id=1, suite_fingerprint="s"))
     refusal.decide(context.place, LATEST, by="ada", reason="of another airport")
 
     Batch(context).run()

@@ -11,6 +11,7 @@ import pytest
 
 from tests.spark.flow_context import BRONZE, LATEST, PLANNED_MS, backfill, flow_context, plan_batch, table, transaction
 from tidegate.checkpoints import refusal
+from tidegate.errors.refused import GateRefusal
 from tidegate.quarantine import claims
 from tidegate.quarantine.selection import Selection
 from tidegate.report import BatchRecord
@@ -123,7 +124,7 @@ def test_entries_of_a_batch_that_was_taken_out_have_the_person_and_the_reason(
 ) -> None:
     context = flow_context(spark, tmp_path, LATEST)
     plan_batch(context, 0)
-    refusal.record(context.place, refusal.Refusal(batch_id=0))
+    refusal.record(context.place, GateRefusal(batch_id=0, suite_fingerprint="s"))
     refusal.decide(context.place, LATEST, by="ada", reason="of another airport")
 
     append(context, ("a", ["x"]))

@@ -12,6 +12,7 @@ from tests.spark.batch.splits import NEW, ORDERS, refused
 from tests.spark.flow_context import LATEST, PLANNED_MS, changes, flow_context, plan_batch, table, transaction
 from tidegate.checkpoints import refusal
 from tidegate.errors import GateRefusedError, SpecError
+from tidegate.errors.refused import GateRefusal
 from tidegate.place import PipelinePlace
 from tidegate.spark.batch import quarantine
 from tidegate.spark.batch.rows import split_rows
@@ -106,7 +107,7 @@ def test_an_expectation_that_raises_is_an_error_and_never_a_verdict(spark: Spark
 def test_all_rows_of_a_batch_that_was_taken_out_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     context = flow_context(spark, tmp_path, LATEST, suite=[ALL_NOT_NEGATIVE])
     plan_batch(context, 0)
-    refusal.record(context.place, refusal.Refusal(batch_id=0, suite_fingerprint="s", code_fingerprint="c"))
+    refusal.record(context.place, GateRefusal(batch_id=0, suite_fingerprint="s", code_fingerprint="c"))
     refusal.decide(context.place, LATEST, by="ada", reason="of another airport")
 
     result = decide(context, (1, 1, 5), (2, 1, -1), (None, 1, 1))

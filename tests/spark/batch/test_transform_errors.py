@@ -26,6 +26,7 @@ from tests.spark.flow_context import (
 from tests.spark.orders import Declare, Orders, row
 from tidegate.checkpoints import refusal
 from tidegate.errors import SpecError, TransformRefusedError
+from tidegate.errors.refused import TransformRefusal
 from tidegate.place import PipelinePlace
 from tidegate.spark.batch import quarantine, transform_errors
 from tidegate.spark.batch.groups import split_groups
@@ -178,7 +179,7 @@ def test_a_refusal_names_flow_class_places_and_next_step_and_neither_it_nor_a_lo
     assert "at least 2 of 8 rows (transform_error_share 0.1); for example /a line 2, /a line 3." in message
     assert "quarantine take orders silver" in message and "run the flow again" in message
     assert SECRET not in message + "".join(capfd.readouterr()) and caught.value.__cause__ is None
-    assert caught.value.waits_for() == {"batch_id": 3, "code_fingerprint": "", "transform_error_share": 0.1}
+    assert caught.value.refusal() == TransformRefusal(batch_id=3, code_fingerprint="", transform_error_share=0.1)
     (verdict,) = context.report.verdicts
     assert (verdict.outcome, verdict.suite) == ("refused", "")
     assert [result.summary() for result in verdict.refusing()] == [
