@@ -9,10 +9,10 @@ FAST_WORKERS ?= 3
 HEAVY := airflow chaos live status/test_states.py
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup setup-python demo up down status test test-fast test-nightly nightly-seconds faults benchmark-gate lint format lock clean
+.PHONY: help setup setup-python demo up down status test test-fast test-nightly s3-server nightly-seconds faults benchmark-gate lint format lock clean
 
 help: ## Show this list.
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## Create everything that a fresh clone needs: .venv, jars, Airflow home, class data archive.
 	@scripts/setup.sh
@@ -43,6 +43,9 @@ NIGHTLY = files=$$($(BIN)/python -m tests.slices $(SLICE)) && $(BIN)/pytest $(PA
 
 test-nightly: setup ## Run the nightly tests; with SLICE=1 to 7 or SLICE=commit a part that takes ten minutes.
 	@$(NIGHTLY) $$files
+
+s3-server: ## Build the S3 server of the tests into the user's cache; needs Go. Without it those tests are skipped.
+	@scripts/s3_server.sh build
 
 nightly-seconds: setup ## Run the nightly tests and record how long each file takes, by which slices are balanced.
 	@$(NIGHTLY) --junitxml=.cache/nightly.xml $$files; code=$$?; $(BIN)/python -m tests.slices record .cache/nightly.xml; exit $$code

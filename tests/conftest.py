@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from devstack.broker import Broker
+    from tests.s3_server import S3Process
 
 __all__ = ["lake", "pytest_addoption", "pytest_collection_modifyitems", "pytest_terminal_summary"]
 
@@ -137,6 +138,15 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     from tidegate.runtime.jars import class_path
 
     with Broker(tmp_path_factory.mktemp("broker"), class_path=class_path(PROJECT, "broker")) as running:
+        yield running
+
+
+@pytest.fixture(scope="session")
+def s3_server() -> Iterator[S3Process]:
+    """A real S3 server for all tests of this worker, which use buckets of their own (`S3Process.new_bucket`)."""
+    from tests.s3_server import s3_process
+
+    with s3_process() as running:
         yield running
 
 
