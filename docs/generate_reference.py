@@ -18,10 +18,11 @@ from tidegate import cli, environment, errors, spec, states, testing
 from tidegate.alerting import rules
 from tidegate.checkpoints import note
 from tidegate.checkpoints.notes import NOTES
-from tidegate.errors import TidegateError, causes
+from tidegate.errors import TidegateError, causes, object_storage
 from tidegate.errors.exit_codes import EXIT_CODES, JVM_EXIT_CODES, ExitCode
 from tidegate.schema import contract
 from tidegate.spec import change_records, thresholds
+from tidegate.store import s3
 
 FOLDER = Path(__file__).parent / "reference"
 sys.path.append(str(Path(__file__).parents[1] / "scripts"))
@@ -171,6 +172,24 @@ def _errors() -> Iterator[str]:
             for each in causes.CAUSES
         ],
     )
+    yield ""
+    yield "## Answers of object stores"
+    yield ""
+    yield from _prose(object_storage.__doc__)
+    yield ""
+    yield from _table(
+        ("answers", "meaning", "error", "next step"),
+        [
+            (
+                # Not as code: some look like errors of Python.
+                ", ".join({"0": "none", object_storage.INVALID_NAME: "a listing"}.get(code, code) for code in codes),
+                cause.meaning,
+                f"[`{cause.kind.__name__}`](#{cause.kind.__name__.lower()})",
+                cause.next_step.text,
+            )
+            for codes, cause in (*object_storage.ANSWERS, (("others",), object_storage.OTHER_ANSWER))
+        ],
+    )
     for each in classes:
         yield ""
         yield f"## {each.__name__}"
@@ -181,12 +200,17 @@ def _errors() -> Iterator[str]:
 def _environment() -> Iterator[str]:
     yield "# Environment"
     yield ""
-    before, rows, after = _split_table(inspect.cleandoc(environment.__doc__ or ""))
-    yield from _prose(before)
-    yield ""
-    yield from _table(rows[0], rows[1:])
-    yield ""
-    yield from _prose(after)
+    for number, module in enumerate((environment, s3)):
+        if number:
+            yield ""
+            yield "## Buckets"
+            yield ""
+        before, rows, after = _split_table(inspect.cleandoc(module.__doc__ or ""))
+        yield from _prose(before)
+        yield ""
+        yield from _table(rows[0], rows[1:])
+        yield ""
+        yield from _prose(after)
 
 
 def _declarations() -> Iterator[str]:

@@ -16,6 +16,7 @@ from pathlib import Path
 from tidegate.errors.causes import BY_NUMBER, OTHER
 from tidegate.errors.error import TidegateError, UnexpectedError
 from tidegate.errors.machine import MachineError
+from tidegate.errors.object_storage import ObjectStorageRefusal
 
 _NUMBER = re.compile(r"\(os error (\d+)\)|\[Errno (\d+)\]|\berror=(\d+),")
 """As Rust, Python and Java (of a program that it cannot start) write an errno."""
@@ -75,7 +76,9 @@ def classify(error: BaseException, what: str = "") -> TidegateError:
         return error
     number, text = _errno_of(error), str(error)
     classified: TidegateError
-    if number is None:
+    if isinstance(error, ObjectStorageRefusal):
+        classified = error.described(what)
+    elif number is None:
         named = type(error).__name__ + (f": {text.splitlines()[0][:500]}" if text else "")
         classified = UnexpectedError(f"{what}: {named}" if what else named, None)
     else:
@@ -137,7 +140,8 @@ def raise_machine(error: BaseException, what: str = "") -> None:
 
 def is_transient(error: OSError) -> bool:
     """Whether the operating system may accept later what it refused now."""
-    return BY_NUMBER.get(error.errno or 0, OTHER).kind.transient
+    cause = error.cause if isinstance(error, ObjectStorageRefusal) else BY_NUMBER.get(error.errno or 0, OTHER)
+    return cause.kind.transient
 
 
 def _describe(number: int, what: str, *, path: str, operation: str = "", within: str = "") -> MachineError:
@@ -152,7 +156,7 @@ def _errno_of(error: BaseException) -> int | None:
     module, text = type(error).__module__.partition(".")[0], str(error)
     if isinstance(error, MemoryError):
         return errno.ENOMEM
-    if isinstance(error, OSError) and module in ("builtins", "shutil"):
+    if isinstance(error, OSError) and module in ("builtins", "shutil", "tidegate"):
         if error.errno is not None:
             return error.errno
         if isinstance(error, TimeoutError):

@@ -7,7 +7,9 @@ from tidegate.store.address import Address as Address
 from tidegate.store.instrumented import InstrumentedStore as InstrumentedStore
 from tidegate.store.local import LocalStore as LocalStore
 from tidegate.store.memory import MemoryStore as MemoryStore
+from tidegate.store.objects import ObjectStore as ObjectStore
 from tidegate.store.once import ReadOnceStore as ReadOnceStore
+from tidegate.store.s3 import S3Server as S3Server
 from tidegate.store.store import Content as Content
 from tidegate.store.store import Entry as Entry
 from tidegate.store.store import Store as Store

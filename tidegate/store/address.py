@@ -87,9 +87,9 @@ class Address:
         """As `Store.put`."""
         self.store.put(self.key, data)
 
-    def put_if(self, data: bytes, tag: str | None) -> None:
+    def put_if(self, data: bytes, tag: str | None) -> str:
         """As `Store.put_if`."""
-        self.store.put_if(self.key, data, tag)
+        return self.store.put_if(self.key, data, tag)
 
     def append(self, line: bytes) -> None:
         """As `Store.append`."""

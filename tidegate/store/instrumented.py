@@ -67,9 +67,9 @@ class InstrumentedStore(StoreWrapper):
         """A request."""
         self._request("put", key, lambda: self.store.put(key, data))
 
-    def put_if(self, key: str, data: bytes, tag: str | None) -> None:
+    def put_if(self, key: str, data: bytes, tag: str | None) -> str:
         """A request."""
-        self._request("put_if", key, lambda: self.store.put_if(key, data, tag))
+        return self._request("put_if", key, lambda: self.store.put_if(key, data, tag))
 
     def append(self, key: str, line: bytes) -> None:
         """A request."""

@@ -77,7 +77,7 @@ class LocalStore(Store):
         with _temporary(path, data) as temporary:
             temporary.replace(path)
 
-    def put_if(self, key: str, data: bytes, tag: str | None) -> None:
+    def put_if(self, key: str, data: bytes, tag: str | None) -> str:
         """Links a new file; for a tag, compares and renames under a lock."""
         path = self._file(key)
         if tag is None:
@@ -86,7 +86,7 @@ class LocalStore(Store):
                     path.hardlink_to(temporary)
                 except FileExistsError:
                     raise conflict(str(path), tag) from None
-            return
+            return Content(data).tag
         with self._locked(key):
             try:
                 before = self.read(key)
@@ -97,6 +97,7 @@ class LocalStore(Store):
             # Under the lock one name is enough, and what a killed writer has left there is replaced.
             with _temporary(path, data, path.with_name(f".{path.name}.update")) as temporary:
                 temporary.replace(path)
+        return Content(data).tag
 
     def append(self, key: str, line: bytes) -> None:
         """Appends with one system call."""

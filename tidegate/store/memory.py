@@ -45,13 +45,14 @@ class MemoryStore(Store):
             self._expect_file(key)
             self._keys[checked(key)] = self._stored(data)
 
-    def put_if(self, key: str, data: bytes, tag: str | None) -> None:
+    def put_if(self, key: str, data: bytes, tag: str | None) -> str:
         """Compares and sets the key under a lock."""
         with self._lock:
             before = self._keys.get(checked(key))
             if tag != (None if before is None else Content(before.data).tag) or (tag is None and self._is_folder(key)):
                 raise conflict(self.uri(key), tag)
             self.put(key, data)
+            return Content(data).tag
 
     def append(self, key: str, line: bytes) -> None:
         """Sets the key."""

@@ -49,9 +49,9 @@ class ReadOnceStore(StoreWrapper):
         """Forgets everything."""
         self._write(lambda: self.store.put(key, data))
 
-    def put_if(self, key: str, data: bytes, tag: str | None) -> None:
+    def put_if(self, key: str, data: bytes, tag: str | None) -> str:
         """Forgets everything."""
-        self._write(lambda: self.store.put_if(key, data, tag))
+        return self._write(lambda: self.store.put_if(key, data, tag))
 
     def append(self, key: str, line: bytes) -> None:
         """Forgets everything."""
@@ -88,9 +88,9 @@ class ReadOnceStore(StoreWrapper):
                 answer.set_exception(error)
         return answer.result()
 
-    def _write(self, act: Callable[[], None]) -> None:
+    def _write(self, act: Callable[[], T]) -> T:
         try:
-            act()
+            return act()
         finally:
             self.forget()
 

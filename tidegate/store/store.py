@@ -8,7 +8,7 @@ import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import BinaryIO, Literal, NamedTuple
@@ -22,11 +22,13 @@ class Content:
     """What a key has."""
 
     data: bytes
+    given_tag: str = field(default="", compare=False)
+    """The tag that the storage gave it, where it gives any."""
 
     @cached_property
     def tag(self) -> str:
         """The condition of a `Store.put_if` that expects this content. Equal contents may have equal tags."""
-        return hashlib.sha256(self.data).hexdigest()
+        return self.given_tag or hashlib.sha256(self.data).hexdigest()
 
 
 Kind = Literal["content", "folder", "other"]
@@ -95,7 +97,8 @@ class Store(ABC):
 
     **Errors.** A key that does not exist is FileNotFoundError, in each operation that needs it. Whatever else the storage refuses is an
     OSError that names the key's address, and says with `tidegate.errors.classification` whether another attempt may succeed. So what cannot
-    be read is never missing, and a folder that cannot be listed is never empty. ValueError: not a key.
+    be read is never missing, and a folder that cannot be listed is never empty. A name that the storage cannot have is an OSError, too.
+    ValueError: not a key.
 
     **Atomicity.** A reader sees a content as a whole: the one before a write or the one after it. A write that raised had no effect,
     unless the storage is remote and only its answer was lost. Operations on folders say themselves what they promise.
@@ -110,18 +113,26 @@ class Store(ABC):
 
     @abstractmethod
     def open(self, key: str) -> BinaryIO:
-        """What a key has, to be read in parts: buffered, and with ``seek``. All parts are of the content at the time of the call."""
+        """What a key has, to be read in parts: buffered, and with ``seek``. All parts are of the content at the time of the call.
+
+        An object store may no longer have it when the next part is read, which is an OSError, ESTALE.
+        """
 
     @abstractmethod
     def put(self, key: str, data: bytes) -> None:
         """Write a content, or replace it. Of concurrent writers, the last one stays."""
 
     @abstractmethod
-    def put_if(self, key: str, data: bytes, tag: str | None) -> None:
+    def put_if(self, key: str, data: bytes, tag: str | None) -> str:
         """Write a content if the key still has the one with this tag, or if there is no such key (None).
 
         Of concurrent writers with one condition exactly one succeeds, and no other write comes between its comparison and its effect. A
         local store promises that only among writers that all use this function: a key that is updated by tag is not written otherwise.
+        An object store that gets no answer, and then finds the very content that it was to write, takes it for its own: who must know
+        that writes something unique into each.
+
+        Returns:
+            The tag of what was written.
 
         Raises:
             WriteConflictError: The condition does not hold. Nothing was written.
@@ -133,7 +144,7 @@ class Store(ABC):
         """Write a line at the end of a content, or as the first.
 
         Lines of concurrent writers are all there, in any order. A line of which a part was written (the disk was full) is damage, which the
-        reader of the lines finds.
+        reader of the lines finds. An object store updates by tag, and recognizes its own line like the content of `put_if`.
         """
 
     @abstractmethod
@@ -152,14 +163,15 @@ class Store(ABC):
     def make_folder(self, key: str) -> None:
         """Make a folder without keys, for a program that expects one, or as a sign that something begins; nothing if it exists.
 
-        Only such a folder is sure to be listed. An object store writes an empty object with the name ``<key>/``, as S3A does.
+        Only such a folder is sure to be listed. An object store writes an empty object into it, which is never listed, and which
+        makes the folder exist for every other program, too.
         """
 
     @abstractmethod
     def move(self, source: str, target: str) -> None:
         """Give a key, or a folder with its keys, another one, which must be free. The source must exist.
 
-        A local store renames. An object store copies and deletes one key after the other: an interruption leaves some at each of the two.
+        A local store renames. An object store copies all keys, then deletes them: an interruption leaves some at each of the two.
 
         Raises:
             ValueError: One of the two is in the other.
@@ -189,6 +201,13 @@ class Store(ABC):
             TypeError: The store has none.
         """
         raise TypeError(f"{self.uri(key)} is not in the local file system")
+
+    def check(self) -> None:  # noqa: B027  # most stores have nothing to see
+        """See whether the storage keeps the promise of `put_if`, where that is a matter of who made it; once in a process.
+
+        Raises:
+            SetupError: It does not. Nothing that several processes write may be there.
+        """
 
     def exclusive(self, key: str) -> AbstractContextManager[bool]:
         """Whether no other process is inside a context of this key; without waiting. A store that cannot tell never says so.

@@ -35,3 +35,7 @@ class StoreWrapper(Store):
     def exclusive(self, key: str) -> AbstractContextManager[bool]:
         """That of the other store."""
         return self.store.exclusive(key)
+
+    def check(self) -> None:
+        """That of the other store."""
+        self.store.check()

@@ -1,0 +1,135 @@
+"""Between a client and an S3 server: answers in its place, loses answers, ignores conditions."""
+
+from __future__ import annotations
+
+import http.client
+import re
+import socket
+import struct
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import urlsplit
+
+
+@dataclass
+class ServerFault:
+    """One request that does not get its answer."""
+
+    method: str
+    """For example ``PUT``."""
+    path: str = ""
+    """A regular expression of its path and query, from anywhere in it."""
+    status: int = 0
+    """The answer in place of the server's; 0 resets the connection."""
+    code: str = ""
+    after: bool = False
+    """Whether the request has its effect."""
+    then: Callable[[], None] = field(default=lambda: None)
+    """Called before the client learns of the fault."""
+    fired: bool = False
+
+
+class S3Proxy:
+    """Passes requests on, except for faults.
+
+    Args:
+        endpoint: The server's URL.
+    """
+
+    def __init__(self, endpoint: str) -> None:
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler(endpoint))
+        self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
+        self.ignored_condition = ""
+        """A header of requests: where the server refuses one because of it, the client learns that it was done."""
+        self.requests: list[tuple[str, str]] = []
+        """Method and path of each."""
+        self._faults: list[ServerFault] = []
+        self._lock = threading.Lock()
+
+    def fail(self, fault: ServerFault) -> ServerFault:
+        """Let the next request that is meant fail; `ServerFault.fired` says afterwards whether one has."""
+        with self._lock:
+            self._faults.append(fault)
+        return fault
+
+    @contextmanager
+    def serving(self) -> Iterator[S3Proxy]:
+        """Until the end of the context."""
+        thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
+        thread.start()
+        try:
+            yield self
+        finally:
+            self._server.shutdown()
+            self._server.server_close()
+            thread.join()
+
+    def _fault_of(self, method: str, path: str) -> ServerFault | None:
+        with self._lock:
+            self.requests.append((method, path))
+            for fault in self._faults:
+                if not fault.fired and fault.method == method and re.search(fault.path, path):
+                    fault.fired = True
+                    return fault
+        return None
+
+    def _handler(self, endpoint: str) -> type[BaseHTTPRequestHandler]:
+        proxy, upstream = self, urlsplit(endpoint).netloc
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def handle_one(self) -> None:
+                body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+                fault = proxy._fault_of(self.command, self.path)
+                answer = None if fault is not None and not fault.after else self.passed_on(body)
+                if fault is not None:
+                    fault.then()
+                    if not fault.status:
+                        # A reset, in place of an orderly end.
+                        linger = struct.pack("ii", 1, 0)
+                        self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+                        self.close_connection = True
+                        return
+                    text = f"<Error><Code>{fault.code}</Code></Error>" if fault.code else ""
+                    answer = fault.status, [("Content-Type", "application/xml")], text.encode()
+                assert answer is not None
+                status, headers, content = answer
+                self.send_response_only(status)
+                is_head = self.command == "HEAD"
+                for name, value in headers:
+                    if name.lower() not in ("transfer-encoding", "connection") and (
+                        is_head or name.lower() != "content-length"
+                    ):
+                        self.send_header(name, value)
+                if not is_head:
+                    self.send_header("Content-Length", str(len(content)))
+                self.end_headers()
+                if not is_head:
+                    self.wfile.write(content)
+
+            do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = handle_one  # noqa: N815
+
+            def passed_on(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+                connection = http.client.HTTPConnection(upstream, timeout=30)
+                try:
+                    # The signature is of the Host that the client knows.
+                    connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
+                    for name, value in self.headers.items():
+                        connection.putheader(name, value)
+                    connection.endheaders(body)
+                    response = connection.getresponse()
+                    status, headers, content = response.status, response.getheaders(), response.read()
+                    if status == 412 and self.headers.get(proxy.ignored_condition):
+                        return 200, [("ETag", '"0"')], b""
+                    return status, headers, content
+                finally:
+                    connection.close()
+
+            def log_message(self, *_: object) -> None:
+                pass
+
+        return Handler

@@ -1,0 +1,222 @@
+"""Every answer of an object store that has a meaning of its own: what it means, whether it may go away, and the next step."""
+
+from __future__ import annotations
+
+import errno
+import os
+
+from tidegate.advice import OutsideAct
+from tidegate.errors.causes import Cause
+from tidegate.errors.machine import MachineError, MachineUnavailableError
+
+_AGAIN = "then run again: what was committed stays"
+_EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired")
+INVALID_NAME = "InvalidName"
+"""The code, which no server sends, for a listing with a name that obstore cannot read."""
+_PERMISSIONS = "s3:GetObject, s3:PutObject and s3:DeleteObject on the prefix, s3:ListBucket on the bucket"
+
+
+class ObjectStorageRefusal(OSError):  # noqa: N818  # the error that a person sees is made of it
+    """An object store refused something, or did not answer.
+
+    Args:
+        uri: The address.
+        operation: What was to be done: ``read``, ``write``, …
+        server: Who was asked, for messages.
+        status: Its HTTP status; 0 without an answer.
+        code: Its own name of the error, for example ``SlowDown``; empty if it said none.
+    """
+
+    def __init__(self, uri: str, operation: str, server: str, status: int, code: str) -> None:
+        self.cause = _cause(status, code)
+        number = getattr(errno, self.cause.errors[0])
+        super().__init__(number, os.strerror(number), uri)
+        self.operation = operation
+        self.server = server
+        self.status = status
+        self.code = code
+
+    @property
+    def may_pass(self) -> bool:
+        """Whether another attempt may succeed."""
+        return self.cause.kind.transient
+
+    @property
+    def is_expiry(self) -> bool:
+        """Whether new credentials may help."""
+        return self.code in _EXPIRED
+
+    def __str__(self) -> str:
+        answer = f"{self.status or ''} {self.code}".strip() or "no answer"
+        return f"cannot {self.operation} {self.filename}: {self.cause.meaning} ({answer} of {self.server})"
+
+    def described(self, what: str = "") -> MachineError:
+        """As an error of the platform, with the next step."""
+        problem = f"{what + ': ' if what else ''}{self}."
+        path, name = str(self.filename), self.cause.errors[0]
+        return self.cause.kind(problem, self.cause.next_step, path=path, operation=self.operation, error=name)
+
+
+def _cause(status: int, code: str) -> Cause:
+    known = BY_CODE.get(code) or BY_CODE.get(str(status))
+    if known is not None:
+        return known
+    return BY_CODE["500"] if status >= 500 else OTHER_ANSWER
+
+
+ANSWERS: tuple[tuple[tuple[str, ...], Cause], ...] = (
+    (
+        ("0",),
+        Cause(
+            ("ETIMEDOUT",),
+            "the object store does not answer",
+            MachineUnavailableError,
+            OutsideAct(f"check the network, the server, and AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, {_AGAIN}"),
+        ),
+    ),
+    (
+        ("SlowDown", "ServiceUnavailable", "TooManyRequests", "RequestLimitExceeded", "429", "503"),
+        Cause(
+            ("EBUSY",),
+            "the object store asks for fewer requests",
+            MachineUnavailableError,
+            OutsideAct(f"wait, or run less at the same time, {_AGAIN}"),
+        ),
+    ),
+    (
+        ("InternalError", "RequestTimeout", "408", "500"),
+        Cause(
+            ("EREMOTEIO",),
+            "the object store failed",
+            MachineUnavailableError,
+            OutsideAct(f"look at its state and its log, {_AGAIN}"),
+        ),
+    ),
+    (
+        ("ConditionalRequestConflict", "OperationAborted", "409"),
+        Cause(
+            ("EBUSY",),
+            "another writer of the object is at work",
+            MachineUnavailableError,
+            OutsideAct(f"wait for the other process or end it, {_AGAIN}"),
+        ),
+    ),
+    (
+        ("ExistingObjectIsDirectory", "ObjectParentIsFile", "XMinioObjectExistsAsDirectory", "XMinioParentIsObject"),
+        Cause(
+            ("EEXIST",),
+            "the server keeps objects in folders, and there is something else of that name",
+            MachineError,
+            OutsideAct("move away what does not belong there, then run again"),
+        ),
+    ),
+    (
+        ("PreconditionFailed", "412"),
+        Cause(
+            ("ESTALE",),
+            "the object was changed meanwhile",
+            MachineUnavailableError,
+            OutsideAct("run again"),
+        ),
+    ),
+    (
+        _EXPIRED,
+        Cause(
+            ("EAGAIN",),
+            "the credentials have expired",
+            MachineUnavailableError,
+            OutsideAct(f"renew them where the platform gets them from, {_AGAIN}"),
+        ),
+    ),
+    (
+        ("AccessDenied", "AllAccessDisabled", "AccountProblem", "403"),
+        Cause(
+            ("EACCES",),
+            "permission is denied",
+            MachineError,
+            OutsideAct(f"permit the identity of this process {_PERMISSIONS}, then run again"),
+        ),
+    ),
+    (
+        ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidClientTokenId", "401"),
+        Cause(
+            ("EPERM",),
+            "the object store does not accept the credentials",
+            MachineError,
+            OutsideAct(
+                "correct the credentials of this process (TIDEGATE_S3_CREDENTIALS says where from), then run again"
+            ),
+        ),
+    ),
+    (
+        ("RequestTimeTooSkewed",),
+        Cause(
+            ("EINVAL",),
+            "this machine's clock is wrong",
+            MachineError,
+            OutsideAct("set the clock, then run again"),
+        ),
+    ),
+    (
+        ("NoSuchBucket", "InvalidBucketName"),
+        Cause(
+            ("ENODEV",),
+            "the bucket does not exist",
+            MachineError,
+            OutsideAct("create the bucket, or correct TIDEGATE_LAKE or TIDEGATE_LANDING, then run again"),
+        ),
+    ),
+    (
+        ("PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "307", "301"),
+        Cause(
+            ("ENXIO",),
+            "the bucket is in another region",
+            MachineError,
+            OutsideAct("set AWS_REGION to the region of the bucket, then run again"),
+        ),
+    ),
+    (
+        (INVALID_NAME,),
+        Cause(
+            ("EILSEQ",),
+            "an object below has a name with control characters or an empty part",
+            MachineError,
+            OutsideAct("rename or remove the object, then run again"),
+        ),
+    ),
+    (
+        ("KeyTooLongError",),
+        Cause(
+            ("ENAMETOOLONG",),
+            "the name is too long",
+            MachineError,
+            OutsideAct("shorten the prefix of TIDEGATE_LAKE or TIDEGATE_LANDING, or the file's name, then run again"),
+        ),
+    ),
+    (
+        ("QuotaExceeded", "XMinioStorageFull", "InsufficientCapacity", "507"),
+        Cause(
+            ("ENOSPC",),
+            "the object store is full",
+            MachineUnavailableError,
+            OutsideAct(f"free space there, {_AGAIN}"),
+        ),
+    ),
+    (
+        ("NotImplemented", "MethodNotAllowed", "501", "405"),
+        Cause(
+            ("ENOSYS",),
+            "the object store does not offer this",
+            MachineError,
+            OutsideAct("use a server that offers it, then run again"),
+        ),
+    ),
+)
+"""Codes and HTTP statuses, with what they mean; ``0`` is no answer. A cause has the system's error that is like it."""
+BY_CODE = {code: cause for codes, cause in ANSWERS for code in codes}
+OTHER_ANSWER = Cause(
+    ("EPROTO",),
+    "the object store refused it",
+    MachineError,
+    OutsideAct("look into its log; if it says nothing, report it"),
+)

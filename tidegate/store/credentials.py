@@ -1,0 +1,301 @@
+"""The credentials of an object store, from the one source that the environment names.
+
+obstore, delta-rs and S3A each search for credentials by themselves, in different places and orders, so that a table could be written as
+somebody else than a note beside it. Here the source is chosen once: obstore and delta-rs get the keys themselves, S3A the name of the one
+class that reads the same source.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import urllib.parse
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from tidegate.advice import Edit, OutsideAct
+from tidegate.errors import MachineUnavailableError, SetupError
+
+VARIABLE = "TIDEGATE_S3_CREDENTIALS"
+_REFRESH_BEFORE = timedelta(minutes=5)
+"""How long before their end credentials are replaced, where new ones can be had."""
+_SECONDS = 10.0
+_SDK = "software.amazon.awssdk.auth.credentials"
+
+
+@dataclass(frozen=True)
+class Credentials:
+    """One identity, for some time. Its text says nothing of it."""
+
+    access_key: str
+    secret_key: str
+    session_token: str = ""
+    expires_at: datetime | None = None
+
+    def __repr__(self) -> str:
+        return "Credentials(…)"
+
+
+@dataclass(frozen=True)
+class _Source:
+    fetch: Callable[[Mapping[str, str]], Credentials]
+    s3a_provider: str
+    """The class by which S3A reads this source, and no other."""
+
+
+class CredentialSource:
+    """Where the credentials come from. Threads may share it.
+
+    Args:
+        variables: The environment.
+
+    Raises:
+        SetupError: The environment names a source that does not exist.
+    """
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self.name = variables.get(VARIABLE) or _configured(variables)
+        if self.name not in _SOURCES:
+            raise SetupError(
+                f"{VARIABLE}={self.name!r} is no source of credentials",
+                Edit(f"set one of {', '.join(_SOURCES)}, or unset it", "setting"),
+            )
+        self._variables = dict(variables)
+        self._current: Credentials | None = None
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"CredentialSource({self.name!r})"
+
+    @property
+    def s3a_provider(self) -> str:
+        """The class by which S3A reads this source, and no other."""
+        return _SOURCES[self.name].s3a_provider
+
+    def get(self) -> Credentials:
+        """The credentials, fetched again if they are about to end.
+
+        Raises:
+            SetupError: The source has none.
+            MachineUnavailableError: It does not answer.
+        """
+        with self._lock:
+            current = self._current
+            if current is None or _ends_soon(current):
+                current = self._current = _SOURCES[self.name].fetch(self._variables)
+            return current
+
+    def forget(self, refused: Credentials) -> None:
+        """Fetch credentials again at the next call, because a server has refused these as expired."""
+        with self._lock:
+            if self._current is refused:
+                self._current = None
+
+
+def _ends_soon(credentials: Credentials) -> bool:
+    return credentials.expires_at is not None and credentials.expires_at - datetime.now(UTC) < _REFRESH_BEFORE
+
+
+def _configured(variables: Mapping[str, str]) -> str:
+    """The first source that the environment configures, in the order of AWS' own tools."""
+    if variables.get("AWS_ACCESS_KEY_ID"):
+        return "environment"
+    if variables.get("AWS_WEB_IDENTITY_TOKEN_FILE"):
+        return "web-identity"
+    if variables.get("AWS_PROFILE") or any(path.exists() for path in _profile_files(variables)):
+        return "profile"
+    if variables.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI") or variables.get("AWS_CONTAINER_CREDENTIALS_FULL_URI"):
+        return "container"
+    return "instance"
+
+
+def _of_environment(variables: Mapping[str, str]) -> Credentials:
+    return Credentials(
+        _variable(variables, "AWS_ACCESS_KEY_ID", "environment"),
+        _variable(variables, "AWS_SECRET_ACCESS_KEY", "environment"),
+        variables.get("AWS_SESSION_TOKEN") or "",
+    )
+
+
+def _of_profile(variables: Mapping[str, str]) -> Credentials:
+    import configparser
+
+    name = variables.get("AWS_PROFILE") or "default"
+    values: dict[str, str] = {}
+    for path, section in zip(
+        _profile_files(variables), (name, name if name == "default" else f"profile {name}"), strict=True
+    ):
+        parser = configparser.ConfigParser(interpolation=None)
+        try:
+            parser.read_string(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            continue
+        except (configparser.Error, UnicodeDecodeError) as error:
+            # The text of the error quotes the line.
+            raise SetupError(f"{path} cannot be parsed ({type(error).__name__})", OutsideAct("correct it")) from None
+        if parser.has_section(section):
+            values = {**parser[section], **values}
+    if not (values.get("aws_access_key_id") and values.get("aws_secret_access_key")):
+        other = next(
+            (each for each in ("role_arn", "sso_session", "sso_start_url", "credential_process") if each in values), ""
+        )
+        by = (
+            f"gets its keys by {other}, which Tidegate does not"
+            if other
+            else "has no aws_access_key_id with its aws_secret_access_key"
+        )
+        raise SetupError(
+            f"profile {name!r} of AWS_PROFILE {by}",
+            Edit(f"give the profile keys, or set {VARIABLE} to another source", "setting"),
+        )
+    return Credentials(
+        values["aws_access_key_id"], values["aws_secret_access_key"], values.get("aws_session_token", "")
+    )
+
+
+def _of_web_identity(variables: Mapping[str, str]) -> Credentials:
+    token = _read(Path(_variable(variables, "AWS_WEB_IDENTITY_TOKEN_FILE", "web-identity")))
+    from xml.etree import ElementTree
+
+    region = variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION") or "us-east-1"
+    fields = {
+        "Action": "AssumeRoleWithWebIdentity",
+        "Version": "2011-06-15",
+        "RoleArn": _variable(variables, "AWS_ROLE_ARN", "web-identity"),
+        "RoleSessionName": variables.get("AWS_ROLE_SESSION_NAME") or "tidegate",
+        "WebIdentityToken": token,
+    }
+    url = variables.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.amazonaws.com"
+    answer = _ask(url, "web-identity", data=urllib.parse.urlencode(fields).encode())
+    try:
+        answered = {
+            element.tag.rpartition("}")[2]: element.text or "" for element in ElementTree.fromstring(answer).iter()
+        }
+    except ElementTree.ParseError:
+        answered = {}
+    return _of_answer(answered, "web-identity", "AccessKeyId", "SecretAccessKey", "SessionToken")
+
+
+def _of_container(variables: Mapping[str, str]) -> Credentials:
+    url = variables.get("AWS_CONTAINER_CREDENTIALS_FULL_URI") or ""
+    if relative := variables.get("AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"):
+        url = f"http://169.254.170.2{relative}"
+    if not url:
+        _variable(variables, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "container")
+    token = variables.get("AWS_CONTAINER_AUTHORIZATION_TOKEN") or ""
+    if file := variables.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"):
+        token = _read(Path(file))
+    return _of_json(_ask(url, "container", headers={"Authorization": token} if token else {}), "container")
+
+
+def _of_instance(variables: Mapping[str, str]) -> Credentials:
+    base = (variables.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or "http://169.254.169.254").rstrip("/") + "/latest"
+    lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "300"}
+    token = _ask(f"{base}/api/token", "instance", headers=lifetime, method="PUT").decode("ascii", "replace").strip()
+    headers, folder = {"X-aws-ec2-metadata-token": token}, f"{base}/meta-data/iam/security-credentials/"
+    role = _ask(folder, "instance", headers=headers).decode("utf-8", "replace").split("\n")[0].strip()
+    return _of_json(_ask(folder + urllib.parse.quote(role), "instance", headers=headers), "instance")
+
+
+_SOURCES = {
+    "environment": _Source(_of_environment, f"{_SDK}.EnvironmentVariableCredentialsProvider"),
+    "web-identity": _Source(_of_web_identity, f"{_SDK}.WebIdentityTokenFileCredentialsProvider"),
+    "profile": _Source(_of_profile, f"{_SDK}.ProfileCredentialsProvider"),
+    "container": _Source(_of_container, f"{_SDK}.ContainerCredentialsProvider"),
+    "instance": _Source(_of_instance, f"{_SDK}.InstanceProfileCredentialsProvider"),
+}
+SOURCES = tuple(_SOURCES)
+
+
+def _profile_files(variables: Mapping[str, str]) -> tuple[Path, Path]:
+    """Keys, and other settings of profiles."""
+    folder = Path(variables.get("HOME") or "/") / ".aws"
+    return (
+        Path(variables.get("AWS_SHARED_CREDENTIALS_FILE") or folder / "credentials"),
+        Path(variables.get("AWS_CONFIG_FILE") or folder / "config"),
+    )
+
+
+def _read(path: Path) -> str:
+    """The token in a file. That it is missing must not look like a missing key."""
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SetupError(
+            f"{path} has no token for credentials ({type(error).__name__})",
+            OutsideAct("check who writes the file, and that this process may read it"),
+        ) from None
+
+
+def _variable(variables: Mapping[str, str], name: str, source: str) -> str:
+    value = variables.get(name)
+    if not value:
+        raise SetupError(
+            f"credentials of an object store come from the source {source!r}, and {name} is not set",
+            Edit(f"set {name}, or set {VARIABLE} to another source", "setting"),
+        )
+    return value
+
+
+def _ask(
+    url: str,
+    source: str,
+    *,
+    headers: Mapping[str, str] | None = None,
+    data: bytes | None = None,
+    method: str | None = None,
+) -> bytes:
+    """The answer of an endpoint for credentials; its errors quote nothing of it."""
+    # Where no store is in a bucket, nothing needs these modules, which are slow to import.
+    import urllib.error
+    import urllib.request
+
+    server = urllib.parse.urlsplit(url).netloc
+    # No proxy: it would see the keys, and the addresses are those of this machine or of AWS.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    try:
+        request = urllib.request.Request(url, data=data, headers=dict(headers or {}), method=method)
+        with opener.open(request, timeout=_SECONDS) as response:
+            answer: bytes = response.read()
+            return answer
+    except urllib.error.HTTPError as error:
+        error.close()
+        if error.code < 500 and error.code != 429:
+            raise SetupError(
+                f"{server} gave no credentials (source {source!r}): it answered {error.code}",
+                OutsideAct("check the role of this process, and who may take it"),
+            ) from None
+        why = f"it answered {error.code}"
+    except (OSError, ValueError) as error:
+        why = f"it does not answer ({type(error).__name__})"
+    raise MachineUnavailableError(
+        f"{server} gave no credentials (source {source!r}): {why}",
+        OutsideAct(f"check that the endpoint can be reached, or set another source ({VARIABLE}), then run again"),
+    ) from None
+
+
+def _of_json(answer: bytes, source: str) -> Credentials:
+    try:
+        answered = json.loads(answer)
+    except ValueError:
+        answered = {}
+    return _of_answer(answered if isinstance(answered, dict) else {}, source, "AccessKeyId", "SecretAccessKey", "Token")
+
+
+def _of_answer(answered: Mapping[str, Any], source: str, access_key: str, secret_key: str, token: str) -> Credentials:
+    try:
+        ends = answered.get("Expiration")
+        return Credentials(
+            str(answered[access_key]),
+            str(answered[secret_key]),
+            str(answered.get(token) or ""),
+            datetime.fromisoformat(str(ends)).astimezone(UTC) if ends else None,
+        )
+    except (KeyError, ValueError):
+        raise SetupError(
+            f"what the endpoint of the source {source!r} answered are no credentials",
+            OutsideAct("check that the address is that of an endpoint for credentials"),
+        ) from None
