@@ -8,6 +8,7 @@ import pytest
 
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
+from tidegate.layout import Layout
 
 PROJECT = Path(__file__).parents[1]
 
@@ -49,13 +50,58 @@ def test_a_relative_path_becomes_absolute(tmp_path: Path, monkeypatch: pytest.Mo
     assert Environment.read({"TIDEGATE_LAKE": "lake"}).lake == tmp_path / "lake"
 
 
-@pytest.mark.parametrize("path", ["s3://bucket/lake", "hdfs://x/lake", "file://relative"])
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [
+        ("hdfs://x/lake", "HDFS"),
+        ("abfss://container@account/lake", "Azure"),
+        ("gs://bucket/lake", "Google"),
+        ("ftp://x/lake", "'ftp'"),
+        ("file://relative", "'file'"),
+        ("s3://", "lower-case letters"),
+        ("s3://Bucket/lake", "lower-case letters"),
+        ("s3://bucket/a b", "prefix"),
+        ("s3://bucket/a//b", "prefix"),
+        ("s3://bucket/../b", "prefix"),
+        ("s3://key:secret@bucket/b", "lower-case letters"),
+    ],
+)
 @pytest.mark.parametrize("name", ["TIDEGATE_LAKE", "TIDEGATE_LANDING"])
-def test_storage_without_file_locks_is_refused(name: str, path: str) -> None:
-    with pytest.raises(SetupError, match="local") as raised:
-        Environment.read({name: path})
+def test_a_location_without_a_store_is_refused_with_what_is_missing(name: str, value: str, what: str) -> None:
+    with pytest.raises(SetupError, match=what) as raised:
+        Environment.read({name: value})
     assert name in raised.value.message
-    assert path in raised.value.message
+
+
+def test_lake_and_landing_zone_are_each_in_a_folder_or_in_a_bucket(tmp_path: Path) -> None:
+    locations = [
+        (str(tmp_path / "x" / ".." / "lake"), str(tmp_path / "lake")),
+        ("s3://bucket/some/lake/", "s3://bucket/some/lake"),
+        ("s3a://bucket", "s3://bucket"),
+    ]
+    for lake, lake_uri in locations:
+        for landing, landing_uri in locations:
+            environment = Environment.read({"TIDEGATE_LAKE": lake, "TIDEGATE_LANDING": landing})
+            for each in (environment, Environment.read(environment.variables()), environment.reading()):
+                layout = Layout.of(each)
+                assert (str(layout.root), str(layout.landing_root)) == (lake_uri, landing_uri)
+                assert str(layout.table("gold.delays")) == f"{lake_uri}/tables/gold/delays"
+                assert str(layout.landing("flights")) == f"{landing_uri}/flights"
+
+
+def test_a_lake_in_a_bucket_has_no_local_folder() -> None:
+    environment = Environment.read({"TIDEGATE_LAKE": "s3://bucket/lake"})
+    with pytest.raises(TypeError, match="s3://bucket/lake is not in the local file system"):
+        _ = environment.lake
+    assert environment.landing == PROJECT / ".data/landing"
+
+
+def test_settings_of_buckets_do_not_matter_to_a_local_lake() -> None:
+    variables = {"AWS_ENDPOINT_URL": "nonsense", "TIDEGATE_S3_CREDENTIALS": "nonsense"}
+    assert Path(Layout.of(Environment.read(variables)).root) == PROJECT / ".data/lake"
+    for name, value in variables.items():
+        with pytest.raises(SetupError, match=name):
+            Layout.of(Environment.read({"TIDEGATE_LAKE": "s3://bucket/lake", name: value}))
 
 
 def test_the_history_server_must_be_an_http_url() -> None:

@@ -14,6 +14,8 @@ variable                        meaning                                         
 ``TIDEGATE_MAVEN_REPOSITORY``   URL of a Maven repository for `make setup`         Maven Central
 ``TIDEGATE_CACHE``              jars that `make setup` fetched, for all clones     ``$XDG_CACHE_HOME/tidegate``, or ``~/.cache/tidegate``
 ==============================  =================================================  ==============================
+
+The two roots are each a path or ``s3://<bucket>/<prefix>``.
 """
 
 from __future__ import annotations
@@ -28,17 +30,18 @@ from urllib.parse import urlsplit
 
 from tidegate.advice import Edit
 from tidegate.errors import SetupError
-from tidegate.store import LocalStore, ReadOnceStore, Store
+from tidegate.store import ReadOnceStore, Store
+from tidegate.store.location import Location, Stores, parse_location
 
 
 class _ReadOnce:
     """One store for each root, which reads once."""
 
-    def __init__(self, store_of: Callable[[Path], Store]) -> None:
+    def __init__(self, store_of: Callable[[Location], Store]) -> None:
         self._store_of = store_of
-        self._stores: dict[Path, ReadOnceStore] = {}
+        self._stores: dict[Location, ReadOnceStore] = {}
 
-    def __call__(self, root: Path) -> Store:
+    def __call__(self, root: Location) -> Store:
         return self._stores.setdefault(root, ReadOnceStore(self._store_of(root)))
 
     def forget(self) -> None:
@@ -51,14 +54,14 @@ class Environment:
     """The locations and limits of one deployment."""
 
     project: Path
-    lake: Path
-    landing: Path
+    lake_at: Location
+    landing_at: Location
     kafka: str
     registry: str = ""
     master: str = "local[2]"
     driver_memory: str = "2g"
     spark_history: str | None = None
-    store_of: Callable[[Path], Store] = field(default=LocalStore, compare=False, repr=False)
+    store_of: Callable[[Location], Store] = field(default_factory=Stores, compare=False, repr=False)
     """Makes the store of the lake or of the landing zone from its root."""
 
     @classmethod
@@ -69,20 +72,33 @@ class Environment:
             variables: Used in place of ``os.environ``.
 
         Raises:
-            SetupError: A path is not on a local file system, where leases need file locks; or a URL is invalid.
+            SetupError: A location is of a kind for which there is no store, or a URL is invalid.
         """
         values = os.environ if variables is None else variables
         project = Path(values.get("TIDEGATE_PROJECT") or Path(__file__).resolve().parent.parent)
         return cls(
             project=project,
-            lake=_local("TIDEGATE_LAKE", values.get("TIDEGATE_LAKE") or str(project / ".data/lake")),
-            landing=_local("TIDEGATE_LANDING", values.get("TIDEGATE_LANDING") or str(project / ".data/landing")),
+            lake_at=parse_location("TIDEGATE_LAKE", values.get("TIDEGATE_LAKE") or str(project / ".data/lake")),
+            landing_at=parse_location(
+                "TIDEGATE_LANDING", values.get("TIDEGATE_LANDING") or str(project / ".data/landing")
+            ),
             kafka=values.get("TIDEGATE_KAFKA") or "127.0.0.1:9092",
             registry=values.get("TIDEGATE_REGISTRY") or "",
             master=values.get("TIDEGATE_MASTER") or "local[2]",
             driver_memory=values.get("TIDEGATE_DRIVER_MEMORY") or "2g",
             spark_history=_server_url("TIDEGATE_SPARK_HISTORY", values.get("TIDEGATE_SPARK_HISTORY")),
+            store_of=Stores(variables),
         )
+
+    @property
+    def lake(self) -> Path:
+        """The folder of a local lake; for programs on this machine. Raises TypeError for another one."""
+        return _folder(self.lake_at)
+
+    @property
+    def landing(self) -> Path:
+        """The folder of local landing zones; as `lake`."""
+        return _folder(self.landing_at)
 
     def reading(self) -> Self:
         """The environment for one reading of lake and landing zone, which reads each key once (`ReadOnceStore`)."""
@@ -99,8 +115,8 @@ class Environment:
         """The variables from which a child process reads the same environment."""
         return {
             "TIDEGATE_PROJECT": str(self.project),
-            "TIDEGATE_LAKE": str(self.lake),
-            "TIDEGATE_LANDING": str(self.landing),
+            "TIDEGATE_LAKE": str(self.lake_at),
+            "TIDEGATE_LANDING": str(self.landing_at),
             "TIDEGATE_KAFKA": self.kafka,
             "TIDEGATE_REGISTRY": self.registry,
             "TIDEGATE_MASTER": self.master,
@@ -109,16 +125,10 @@ class Environment:
         }
 
 
-def _local(name: str, value: str) -> Path:
-    scheme, separator, rest = value.partition("://")
-    if not separator:
-        return Path(value).absolute()
-    if scheme == "file" and rest.startswith("/"):
-        return Path(rest)
-    raise SetupError(
-        f"{name}={value!r} is not on a local file system. A file lock ensures one writer per table, and other storage has none",
-        Edit("set a local or mounted POSIX path", "setting"),
-    )
+def _folder(location: Location) -> Path:
+    if not isinstance(location, Path):
+        raise TypeError(f"{location} is not in the local file system")
+    return location
 
 
 def _server_url(name: str, value: str | None) -> str | None:

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -37,7 +36,8 @@ from urllib.parse import quote
 from tidegate.advice import OutsideAct
 from tidegate.environment import Environment
 from tidegate.errors import LakeVersionError
-from tidegate.store import Address, LocalStore, Store
+from tidegate.store import Address, Store
+from tidegate.store.location import Location, Stores
 
 LAKE_FORMAT = 1
 
@@ -54,18 +54,16 @@ class Layout:
     @classmethod
     def of(cls, environment: Environment) -> Layout:
         """The layout of an environment."""
-        return cls._of(environment.lake, environment.landing, environment.store_of)
+        return cls._of(environment.lake_at, environment.landing_at, environment.store_of)
 
     @classmethod
     def local(cls, lake: Path, landing: Path) -> Layout:
         """The layout of a lake and a landing zone in local folders."""
-        return cls._of(lake, landing, LocalStore)
+        return cls._of(lake, landing, Stores())
 
     @classmethod
-    def _of(cls, lake: Path, landing: Path, store_of: Callable[[Path], Store]) -> Layout:
-        # Spark reports normal paths, of files that it lists and of files of tables.
-        root, landing_root = (Address(store_of(Path(os.path.normpath(each)))) for each in (lake, landing))
-        return cls(root, landing_root)
+    def _of(cls, lake: Location, landing: Location, store_of: Callable[[Location], Store]) -> Layout:
+        return cls(Address(store_of(lake)), Address(store_of(landing)))
 
     @property
     def marker(self) -> Address:
@@ -120,10 +118,12 @@ class Layout:
 
         Raises:
             LakeVersionError: A newer Tidegate wrote the lake.
+            SetupError: As `Store.check`, for a lake that does not exist.
         """
         try:
             lake_format = int(json.loads(self.marker.read().data)["format"])
         except FileNotFoundError:
+            self.root.store.check()
             self.marker.put((json.dumps({"format": LAKE_FORMAT}) + "\n").encode())
             return
         if lake_format > LAKE_FORMAT:

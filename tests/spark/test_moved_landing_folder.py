@@ -52,7 +52,7 @@ def moved(shop: Deployment) -> Deployment:
     landing = shop.environment.landing
     elsewhere = landing.with_name("elsewhere")
     landing.rename(elsewhere)
-    return dataclasses.replace(shop, environment=dataclasses.replace(shop.environment, landing=elsewhere))
+    return dataclasses.replace(shop, environment=dataclasses.replace(shop.environment, landing_at=elsewhere))
 
 
 def ids(shop: Deployment, table: str) -> list[int]:

@@ -16,7 +16,8 @@ from tests.status.sample_project import TRIPS, SampleProject
 from tidegate.environment import Environment
 from tidegate.resolution import ResolvedPipeline
 from tidegate.status import evaluation, flow_status, plan
-from tidegate.store import InstrumentedStore, LocalStore, Store
+from tidegate.store import InstrumentedStore, Store
+from tidegate.store.location import Location, Stores
 
 Pipelines = Sequence[tuple[str, ResolvedPipeline]]
 NOW = pendulum.datetime(2026, 11, 2)
@@ -48,10 +49,10 @@ READINGS: list[Callable[[Environment, Pipelines], None]] = [of_plan, of_status, 
 class Counting:
     """Makes stores that count, and keeps them."""
 
-    stores: dict[Path, InstrumentedStore] = dataclasses.field(default_factory=dict)
+    stores: dict[Location, InstrumentedStore] = dataclasses.field(default_factory=dict)
 
-    def __call__(self, root: Path) -> Store:
-        return self.stores.setdefault(root, InstrumentedStore(LocalStore(root)))
+    def __call__(self, root: Location) -> Store:
+        return self.stores.setdefault(root, InstrumentedStore(Stores()(root)))
 
     @property
     def keys(self) -> Counter[tuple[str, str]]:

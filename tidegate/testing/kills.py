@@ -56,7 +56,7 @@ def kill_at_random(
     """
     rng, span, killed = random.Random(seed), FIRST_SPAN_SECONDS, list[str]()
     beside = lake.environment.lake.with_name(f"{lake.environment.lake.name}-undisturbed")
-    undisturbed = dataclasses.replace(lake, environment=dataclasses.replace(lake.environment, lake=beside))
+    undisturbed = dataclasses.replace(lake, environment=dataclasses.replace(lake.environment, lake_at=beside))
     for number, step in enumerate(steps or (_nothing_more,)):
         step(lake)
         for each, names in ((lake, follows), (undisturbed, (*follows, pipeline))):

@@ -37,7 +37,7 @@ class Lake:
     def make(cls, folder: Path, pipeline: str = "") -> Self:
         """An empty lake and an empty landing zone in a folder of the test."""
         (folder / "landing").mkdir(parents=True)
-        environment = dataclasses.replace(Environment.read(), lake=folder / "lake", landing=folder / "landing")
+        environment = dataclasses.replace(Environment.read(), lake_at=folder / "lake", landing_at=folder / "landing")
         return cls(environment, pipeline)
 
     @property
