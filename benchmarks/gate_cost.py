@@ -125,11 +125,11 @@ def _run(name: str) -> tuple[float, float]:
     from tidegate import registry
     from tidegate.environment import Environment
     from tidegate.request import RunRequest, fresh_id
-    from tidegate.spark.job import run_job
+    from tidegate.spark.application import run_application
 
     request = RunRequest.check(registry.load(name), fresh_id("benchmark"), {"flows": []})
     before = _processor_seconds()
-    report = run_job(Environment.read(), request, fresh_id("a"))
+    report = run_application(Environment.read(), request, fresh_id("a"))
     (flow,) = report.flows
     if flow.state != "done":
         raise SystemExit(f"{name}: {flow.state}: {flow.error}")

@@ -31,9 +31,9 @@ def main(argv: list[str] | None = None) -> int:
     try:
         environment = Environment.read()
         request = RunRequest.read(Layout.of(environment), args.dag_id, args.run_key, args.request)
-        from tidegate.spark.job import run_job
+        from tidegate.spark.application import run_application
 
-        report = run_job(environment, request, args.attempt)
+        report = run_application(environment, request, args.attempt)
     except (KeyboardInterrupt, SystemExit):
         raise
     except BaseException as raised:  # delta-rs raises its panics as a BaseException

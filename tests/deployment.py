@@ -72,9 +72,9 @@ class Deployment(Lake):
 
     def replay(self, flow: str, name: str = "flights", **options: Any) -> FlowReport:
         """One replay in the session of this process."""
-        from tidegate.spark.job import run_job
+        from tidegate.spark.application import run_application
 
-        return run_job(self.environment, self.replay_request(flow, name, **options), fresh_id("a")).flow(flow)
+        return run_application(self.environment, self.replay_request(flow, name, **options), fresh_id("a")).flow(flow)
 
     def run_and_abort(
         self,

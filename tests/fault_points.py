@@ -23,12 +23,12 @@ class Abort(BaseException):
 
 @contextmanager
 def fault(at: str, act: Callable[[Any], None], *, batch: int = 0) -> Iterator[None]:
-    """Call a function right before or after a step of the code that runs in this context.
+    """Call a function right before or after a step of the code that runs in this job.
 
     Args:
         at: ``<before|after>:<step>:<flow>``, a step of `tidegate.spark.batch.micro_batch`, of
             `tidegate.spark.reprocessing.replay` or of `tidegate.spark.flow`.
-        act: Called with the flow's context.
+        act: Called with the flow's job.
         batch: At which call of the step by the flow, from 0.
     """
     from tidegate.spark import flow as flow_module
@@ -42,16 +42,16 @@ def fault(at: str, act: Callable[[Any], None], *, batch: int = 0) -> Iterator[No
     reached = -1
 
     @functools.wraps(original)
-    def wrapper(context: Any, *args: Any, **kwargs: Any) -> Any:
+    def wrapper(job: Any, *args: Any, **kwargs: Any) -> Any:
         nonlocal reached
-        if context.flow.name == flow:
+        if job.flow.name == flow:
             reached += 1
-        here = context.flow.name == flow and reached == batch
+        here = job.flow.name == flow and reached == batch
         if here and when == "before":
-            act(context)
-        result = original(context, *args, **kwargs)
+            act(job)
+        result = original(job, *args, **kwargs)
         if here and when == "after":
-            act(context)
+            act(job)
         return result
 
     with patch.object(module, step, wrapper):
@@ -60,7 +60,7 @@ def fault(at: str, act: Callable[[Any], None], *, batch: int = 0) -> Iterator[No
 
 @contextmanager
 def aborted(at: str, lake: Path, spark: Any, *, batch: int = 0) -> Iterator[None]:
-    """Abort the run in this context at a step and leave the lake as a kill would. Fails if the run does not reach the step.
+    """Abort the run in this job at a step and leave the lake as a kill would. Fails if the run does not reach the step.
 
     Args:
         at: See `fault`.
@@ -80,10 +80,10 @@ def aborting(
     *,
     must_abort: bool = True,
 ) -> Iterator[None]:
-    """Abort the run in this context where ``arm`` says, and leave the lake as a kill would.
+    """Abort the run in this job where ``arm`` says, and leave the lake as a kill would.
 
     Args:
-        arm: A context in which the function that it is given is called at most once, where the run is to be aborted.
+        arm: A job in which the function that it is given is called at most once, where the run is to be aborted.
         lake: The lake of the run.
         spark: The session of this process.
         must_abort: Fail if the run ended before.

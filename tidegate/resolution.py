@@ -21,6 +21,7 @@ from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.schema.ddl import parse_ddl
 from tidegate.spec import AfterTables, FileSource, Flow, FunctionSink, LandingSource, Pipeline
 from tidegate.spec.table import no_text_order
+from tidegate.store import Address
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +46,12 @@ class ResolvedFlow:
     def place(self, layout: Layout) -> FlowPlace:
         """The flow in a lake."""
         return FlowPlace(layout, self.pipeline.name, self.flow.name)
+
+    def heartbeats(self, layout: Layout) -> Address | None:
+        """The heartbeats of the flow that writes the source of a stateful flow; None for other flows."""
+        if self.flow.state is None or self.writer is None:
+            return None
+        return FlowPlace(layout, self.pipeline.name, self.writer.name).heartbeats
 
     @property
     def source_keys(self) -> tuple[str, ...]:

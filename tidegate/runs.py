@@ -22,7 +22,7 @@ class RunKind:
     meaning: str
     """For forms and messages; empty for a run that has commands of its own."""
     code: str
-    """``<module>:<function>``: takes the `tidegate.spark.context.FlowContext` of one flow. It is imported by the job only."""
+    """``<module>:<function>``: takes the `tidegate.spark.job.Job` of one flow. It is imported by the application only."""
     dry_run: str = "tidegate.spark.runs:judge_nothing"
     """In the same form: what a dry run does to one flow. It writes nothing."""
     applies_to: Callable[[Flow], bool]

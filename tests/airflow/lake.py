@@ -18,7 +18,7 @@ from tidegate.report import BatchRecord, ExpectationResult, FlowReport, RunRepor
 from tidegate.request import RunRequest
 
 if TYPE_CHECKING:
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 
 @dataclass(frozen=True)
@@ -41,11 +41,11 @@ class Lake:
         """Add a ledger line. ``purpose`` is ``window`` for a backfill; ``request`` holds fields of the run's request."""
         from tidegate.spark.batch.ledger import record_batch
 
-        context = self._context(pipeline, flow, run_id, request)
+        job = self._job(pipeline, flow, run_id, request)
         kind = counts.pop("kind", registry.load(pipeline).flow(flow).target.write_mode)
-        record = BatchRecord(flow=flow, batch_id=batch_id, app_id=_app_id(context.place, purpose), kind=kind, **counts)
+        record = BatchRecord(flow=flow, batch_id=batch_id, app_id=_app_id(job.place, purpose), kind=kind, **counts)
         assert record.imbalance() == 0
-        record_batch(context, record)
+        record_batch(job, record)
         return record
 
     def verdict(
@@ -64,10 +64,10 @@ class Lake:
         from tidegate.spark.batch.ledger import record_verdict
 
         results = [_result("not_null(flight_id)", True), *(_result(rule, False) for rule in unmet)]
-        context = self._context("flights", flow, run_id, request)
+        job = self._job("flights", flow, run_id, request)
         verdict = Verdict(
             flow=flow,
-            app_id=_app_id(context.place, purpose),
+            app_id=_app_id(job.place, purpose),
             batch_id=batch_id,
             suite=f"flights/{flow}" if suite is None else suite,
             suite_fingerprint="s",
@@ -75,7 +75,7 @@ class Lake:
             outcome=outcome,
             results=tuple(results),
         )
-        record_verdict(context, verdict)
+        record_verdict(job, verdict)
         return verdict
 
     def report(self, run_id: str, attempt: str = "a1", **changed: Any) -> RunReport:
@@ -107,9 +107,9 @@ class Lake:
         for flow in declared.flows:
             checkpoint.write_sidecar(self.layout, declared, flow)
 
-    def _context(self, pipeline: str, flow: str, run_id: str, request: Mapping[str, Any] | None = None) -> FlowContext:
+    def _job(self, pipeline: str, flow: str, run_id: str, request: Mapping[str, Any] | None = None) -> Job:
         place = Place(self.layout, pipeline, flow, 1, 0)
-        context = SimpleNamespace(
+        job = SimpleNamespace(
             layout=self.layout,
             pipeline=registry.load(pipeline),
             run_key=run_key(run_id),
@@ -117,7 +117,7 @@ class Lake:
             attempt="a1",
             place=place,
         )
-        return cast("FlowContext", context)
+        return cast("Job", job)
 
 
 def _app_id(place: Place, purpose: str) -> str:

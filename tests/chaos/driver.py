@@ -20,8 +20,8 @@ from tidegate.environment import Environment
 from tidegate.launch import submit_conf
 from tidegate.layout import Layout
 from tidegate.request import RunRequest, fresh_id
+from tidegate.spark.application import run_application
 from tidegate.spark.driver.session import build_session
-from tidegate.spark.job import run_job
 from tidegate.testing.session import SMALL_DATA_CONF
 
 
@@ -29,10 +29,10 @@ def main() -> None:
     at, batch, marker, dag_id, run_key, request_id = sys.argv[1:]
     when, _, step = at.partition(":")
 
-    def act(context: Any) -> None:
-        jvm = int(context.spark._jvm.java.lang.ProcessHandle.current().pid())
+    def act(job: Any) -> None:
+        jvm = int(job.spark._jvm.java.lang.ProcessHandle.current().pid())
         if when == "storing":
-            threading.Thread(target=kill_while_storing, args=(context.checkpoint / "state", jvm)).start()
+            threading.Thread(target=kill_while_storing, args=(job.place.checkpoint / "state", jvm)).start()
             return
         Path(marker).write_text(at)
         if when == "hold":
@@ -51,7 +51,7 @@ def main() -> None:
     build_session(project, "tidegate chaos", submit_conf(project, small=True) | SMALL_DATA_CONF)
     request = RunRequest.read(Layout.of(environment), dag_id, run_key, request_id)
     with fault(f"before:{step}" if when in ("hold", "storing") else at, act, batch=int(batch)):
-        run_job(environment, request, fresh_id("a"))
+        run_application(environment, request, fresh_id("a"))
 
 
 def kill(jvm: int) -> None:

@@ -26,7 +26,7 @@ sys.path.insert(0, {source!r})
 from spark_jobs.run_pipeline import exit_now, main
 from tests.fault_points import fault
 
-def hold(context):
+def hold(job):
     Path({marker!r}).touch()
     time.sleep(120)
 

@@ -29,7 +29,7 @@ from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipel
 from tidegate.store import Address
 
 if TYPE_CHECKING:
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 ROOT = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).parent / "tidegate"
@@ -203,7 +203,7 @@ class Project:
         """Add a ledger line as a job does; ``params`` are fields of the run's request if it is not an increment."""
         from tidegate.spark.batch.ledger import record_batch
 
-        context = SimpleNamespace(
+        job = SimpleNamespace(
             layout=self.layout,
             pipeline=pipeline,
             run_key="run-1",
@@ -211,7 +211,7 @@ class Project:
             attempt="a1",
             place=Place(self.layout, pipeline.name, record.flow, 1, 0),
         )
-        record_batch(cast("FlowContext", context), record)
+        record_batch(cast("Job", job), record)
 
     def copy_of_real(self, name: str) -> None:
         """Copy one of the real project's pipelines."""

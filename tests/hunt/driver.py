@@ -15,8 +15,8 @@ from tidegate.environment import Environment
 from tidegate.launch import submit_conf
 from tidegate.layout import Layout
 from tidegate.request import RunRequest, fresh_id
+from tidegate.spark.application import run_application
 from tidegate.spark.driver.session import build_session
-from tidegate.spark.job import run_job
 from tidegate.testing.session import SMALL_DATA_CONF
 
 
@@ -28,7 +28,7 @@ def main() -> None:
     spark = build_session(project, "tidegate hunt", submit_conf(project, small=True) | SMALL_DATA_CONF)
     assert spark._jvm is not None
     Path(marker).write_text(str(spark._jvm.java.lang.ProcessHandle.current().pid()))
-    run_job(environment, RunRequest.read(Layout.of(environment), dag_id, run_key, request_id), fresh_id("a"))
+    run_application(environment, RunRequest.read(Layout.of(environment), dag_id, run_key, request_id), fresh_id("a"))
 
 
 if __name__ == "__main__":

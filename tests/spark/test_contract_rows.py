@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.flow_context import SILVER, flow_context, landed, reading, table, transaction
+from tests.spark.job import SILVER, job_of, landed, reading, table, transaction
 from tests.spark.orders import Declare, Orders
 from tidegate.errors import ContractRefusedError
 from tidegate.ops import evolution
@@ -24,111 +24,109 @@ from tidegate.spec import FileSource
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 pytestmark = pytest.mark.jvm
 
 AMOUNT = "id INT NOT NULL, at INT, amount DOUBLE"
 PLACE = "id INT NOT NULL, at INT, place STRUCT<lat: DOUBLE, floor: INT>, tags ARRAY<INT>"
-Declared = Callable[..., "FlowContext"]
+Declared = Callable[..., "Job"]
 
 
 @pytest.fixture
 def declared(spark: SparkSession, tmp_path: Path) -> Declared:
-    """A factory of contexts of the flow `silver`, which reads bronze of JSON files."""
+    """A factory of jobs of the flow `silver`, which reads bronze of JSON files."""
 
-    def make(schema: str, contract: Contract | None = None) -> FlowContext:
+    def make(schema: str, contract: Contract | None = None) -> Job:
         source = FileSource(path="orders", format="json", schema=schema, contract=contract or Contract())
-        return reading(flow_context(spark, tmp_path, SILVER), source)
+        return reading(job_of(spark, tmp_path, SILVER), source)
 
     return make
 
 
-def write_batch(context: FlowContext, *records: dict[str, Any], batch_id: int = 0) -> list[list[str]]:
+def write_batch(job: Job, *records: dict[str, Any], batch_id: int = 0) -> list[list[str]]:
     """Write a batch of records and return the rules that its refused rows broke."""
     lines = (json.dumps({"at": 1, **record}) for record in records)
-    result = split_rows(context, landed(context.spark, *lines), batch_id, Decision(quarantined=False, written=False))
+    result = split_rows(job, landed(job.spark, *lines), batch_id, Decision(quarantined=False, written=False))
     assert result is not None
-    result.write(transaction(context, batch_id))
+    result.write(transaction(job, batch_id))
     return [] if result.refused is None else sorted(row["rules"] for row in result.refused.collect())
 
 
-def stored(context: FlowContext, *columns: str) -> list[tuple[Any, ...]]:
-    return [tuple(row[name] for name in columns) for row in table(context.target)]
+def stored(job: Job, *columns: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in columns) for row in table(job.target)]
 
 
-def history(context: FlowContext) -> list[tuple[str, str, str]]:
+def history(job: Job) -> list[tuple[str, str, str]]:
     return [
         (line.change.kind, line.change.field, line.decision)
-        for line in evolution.read(PipelinePlace(context.layout, "orders"))
+        for line in evolution.read(PipelinePlace(job.place.layout, "orders"))
     ]
 
 
 def test_a_row_is_quarantined_if_a_part_of_a_nested_value_does_not_fit(declared: Declared) -> None:
-    context = declared(PLACE)
+    job = declared(PLACE)
     good = {"lat": 1.5, "floor": 2}
 
     refused = write_batch(
-        context,
+        job,
         {"id": 1, "place": good, "tags": [1]},
         {"id": 2, "place": "abc"},
         {"id": 3, "place": {"lat": "x", "floor": 2}},
         {"id": 4, "place": good, "tags": [1, "x"]},
     )
 
-    assert stored(context, "id", "place", "tags") == [(1, good, [1])]
+    assert stored(job, "id", "place", "tags") == [(1, good, [1])]
     assert refused == [["wrong_type(place)"], ["wrong_type(place)"], ["wrong_type(tags)"]]
-    assert history(context) == [], "other values of the columns fit"
-    write_batch(context, {"id": 5, "place": [1.5, 2]}, batch_id=1)
-    assert history(context) == [("type_change", "place", "quarantine")]
+    assert history(job) == [], "other values of the columns fit"
+    write_batch(job, {"id": 5, "place": [1.5, 2]}, batch_id=1)
+    assert history(job) == [("type_change", "place", "quarantine")]
 
 
 def test_the_text_of_a_struct_that_does_not_fit_is_in_rescued(declared: Declared) -> None:
-    context = declared(PLACE, Contract(columns={"place": "rescue"}))
+    job = declared(PLACE, Contract(columns={"place": "rescue"}))
 
-    refused = write_batch(context, {"id": 1, "place": {"lat": 1.5, "floor": "two"}}, {"id": 2})
+    refused = write_batch(job, {"id": 1, "place": {"lat": 1.5, "floor": "two"}}, {"id": 2})
 
-    rescued = [
-        (name, place, json.loads(text or "{}")) for name, place, text in stored(context, "id", "place", "_rescued")
-    ]
+    rescued = [(name, place, json.loads(text or "{}")) for name, place, text in stored(job, "id", "place", "_rescued")]
     assert rescued == [(1, None, {"place": '{"lat":1.5,"floor":"two"}'}), (2, None, {})]
     assert refused == []
 
 
 def test_a_discarded_unknown_field_is_not_stored_and_the_history_names_it(declared: Declared) -> None:
-    context = declared(AMOUNT, Contract(mode="discard_value", columns={"gate": "rescue"}))
+    job = declared(AMOUNT, Contract(mode="discard_value", columns={"gate": "rescue"}))
 
-    refused = write_batch(context, {"id": 1, "amount": 1.5, "gate": "B12", "noise": "x"}, {"id": 2, "amount": "a lot"})
+    refused = write_batch(job, {"id": 1, "amount": 1.5, "gate": "B12", "noise": "x"}, {"id": 2, "amount": "a lot"})
 
-    assert stored(context, "id", "amount", "_rescued") == [(1, 1.5, '{"gate":"B12"}')]
-    assert "noise" not in table(context.target)[0]
+    assert stored(job, "id", "amount", "_rescued") == [(1, 1.5, '{"gate":"B12"}')]
+    assert "noise" not in table(job.target)[0]
     assert refused == [["wrong_type(amount)"]]
-    assert {(field, decision) for _, field, decision in history(context)} == {
+    assert {(field, decision) for _, field, decision in history(job)} == {
         ("gate", "rescue"),
         ("noise", "discard_value"),
     }
 
 
 def test_the_history_records_a_type_change_whose_rows_are_quarantined(declared: Declared) -> None:
-    context = declared(AMOUNT)
+    job = declared(AMOUNT)
 
-    refused = write_batch(context, {"id": 1, "amount": "much"}, {"id": 2, "amount": "more"})
+    refused = write_batch(job, {"id": 1, "amount": "much"}, {"id": 2, "amount": "more"})
 
     assert refused == [["wrong_type(amount)"], ["wrong_type(amount)"]]
-    assert [(kind, decision) for kind, _, decision in history(context)] == [("type_change", "quarantine")]
+    assert [(kind, decision) for kind, _, decision in history(job)] == [("type_change", "quarantine")]
 
 
 def test_a_schema_change_that_a_person_answers_with_quarantine_refuses_the_rows_that_have_it(
     declared: Declared,
 ) -> None:
-    context = declared(AMOUNT, Contract(mode="freeze"))
+    job = declared(AMOUNT, Contract(mode="freeze"))
     records = {"id": 1, "amount": 1.5}, {"id": 2, "amount": 2.5, "gate": "B12"}
     with pytest.raises(ContractRefusedError) as caught:
-        write_batch(context, *records)
-    evolution.answer(PipelinePlace(context.layout, "orders"), caught.value.schema_change_id, "quarantine", "ada")
+        write_batch(job, *records)
+    evolution.answer(PipelinePlace(job.place.layout, "orders"), caught.value.schema_change_id, "quarantine", "ada")
 
-    assert write_batch(context, *records) == [["schema_change(gate)"]]
-    assert stored(context, "id", "amount") == [(1, 1.5)]
+    assert write_batch(job, *records) == [["schema_change(gate)"]]
+    assert stored(job, "id", "amount") == [(1, 1.5)]
 
 
 def test_after_a_wider_type_is_accepted_values_that_are_too_large_are_rescued(orders: Orders, declare: Declare) -> None:

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from tests.spark.flow_context import changes, flow_context
+from tests.spark.job import changes, job_of
 from tidegate.spark.batch import histories
 from tidegate.spark.batch.rows import judge_rows
 from tidegate.spark.batch.split import Decision
@@ -76,8 +76,8 @@ def test_a_price_that_stays_makes_no_version_and_none_ends_the_last(spark: Spark
     records = spark.createDataFrame(prices, "changed_at int, price int, changed_by string")
     records = records.withColumns({name: F.lit("s") for name in ("_row_id", "_origin", "sku")})
     flow = Flow(name="silver", source=ChangeFeed("bronze.orders"), transform="orders:prices", target=defined["table"])
-    context = flow_context(spark, tmp_path, flow)
-    versions = histories.with_versions(context, defined["prices"](records)).where("NOT _deleted")
+    job = job_of(spark, tmp_path, flow)
+    versions = histories.with_versions(job, defined["prices"](records)).where("NOT _deleted")
     assert rows(versions, "sku", "valid_from", "valid_to", "price", "changed_by") == [
         ("s", 1, 3, 5, "ada"),
         ("s", 3, 4, 7, "bob"),
@@ -141,7 +141,7 @@ def test_a_table_has_the_days_from_its_first_one_on(spark: SparkSession, tmp_pat
     flow = Flow(name="latest", source=ChangeFeed("silver.orders"), target=table)
     sales = [(1, day, 1, date.fromisoformat(day)) for day in ("2023-12-31", "2024-01-01")]
     batch = changes(spark, "id int, sale_id string, updated_at int, sold_on date", *sales)
-    judged = judge_rows(flow_context(spark, tmp_path, flow), batch, 0, Decision(quarantined=False, written=False))
+    judged = judge_rows(job_of(spark, tmp_path, flow), batch, 0, Decision(quarantined=False, written=False))
     assert judged is not None
     assert judged.prepared.filtered == {"outside(sold_on)": 1}
     assert rows(judged.written, "sale_id") == [("2024-01-01",)]

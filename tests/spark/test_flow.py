@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tests.with_fields import with_fields
 from tidegate.checkpoints import checkpoint, progress, refusal, rewrite
 from tidegate.checkpoints.checkpoint import SIDECAR
@@ -35,7 +35,7 @@ from tidegate.probes import delta
 from tidegate.report import BatchRecord, Verdict
 from tidegate.spark import flow, runs
 from tidegate.spark.batch import ledger
-from tidegate.spark.context import FlowContext
+from tidegate.spark.job import Job
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import backfill, swap
 from tidegate.spec import ChangeFeed, Table
@@ -59,35 +59,35 @@ def land(folder: Path, name: str, *records: dict[str, Any]) -> None:
     path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
 
 
-def run(spark: SparkSession, folder: Path, declared: Flow, **more: Any) -> FlowContext:
+def run(spark: SparkSession, folder: Path, declared: Flow, **more: Any) -> Job:
     """Run a flow with its current checkpoint, as a job does."""
-    context = orders.flow_context(spark, folder, declared, version=declared.checkpoint_version, **more)
-    context = dataclasses.replace(context, place=checkpoint.current(context.layout, context.pipeline, declared))
-    runs.load(context.request, declared)(context)
-    return context
+    job = orders.job_of(spark, folder, declared, version=declared.checkpoint_version, **more)
+    job = dataclasses.replace(job, place=checkpoint.current(job.place.layout, job.resolved.pipeline, declared))
+    runs.load(job.run.request, declared)(job)
+    return job
 
 
 def in_version_two(declared: Flow) -> Flow:
     return dataclasses.replace(declared, checkpoint_version=2)
 
 
-def write_batch(context: FlowContext, path: Address, batch_id: int, app_id: str | None = None) -> None:
+def write_batch(job: Job, path: Address, batch_id: int, app_id: str | None = None) -> None:
     """Write a batch to a table, which is created if needed."""
-    txn = writes.Transaction(app_id=app_id or context.app_id, batch_id=batch_id, prepared={})
-    writes.append(context.spark.createDataFrame([(1,)], "id int"), path, txn)
+    txn = writes.Transaction(app_id=app_id or job.app_id, batch_id=batch_id, prepared={})
+    writes.append(job.spark.createDataFrame([(1,)], "id int"), path, txn)
 
 
-def commit(context: FlowContext, batch_id: int) -> None:
-    path = context.checkpoint / "commits" / str(batch_id)
+def commit(job: Job, batch_id: int) -> None:
+    path = job.place.checkpoint / "commits" / str(batch_id)
     Path(path.parent).mkdir(parents=True, exist_ok=True)
     Path(path).write_text("v1\n{}")
 
 
 def test_a_flow_whose_source_table_does_not_exist_writes_nothing(spark: SparkSession, tmp_path: Path) -> None:
-    context = run(spark, tmp_path, orders.SILVER)
+    job = run(spark, tmp_path, orders.SILVER)
 
-    assert (context.report.batches, context.report.seconds) == ([], 0.0)
-    assert not Path(context.layout.root).exists()
+    assert (job.run.report.batches, job.run.report.seconds) == ([], 0.0)
+    assert not Path(job.place.layout.root).exists()
 
 
 def test_an_increment_reads_new_files_once_in_bounded_batches_under_the_leases_of_the_flow(
@@ -107,13 +107,13 @@ def test_an_increment_reads_new_files_once_in_bounded_batches_under_the_leases_o
     first = run(spark, tmp_path, bronze)
     silver = run(spark, tmp_path, orders.SILVER, transform=transform)
 
-    assert [(line.batch_id, line.files_opened) for line in first.report.batches] == [(0, 2), (1, 1)]
-    assert (silver.report.batches[0].read, silver.report.target_version) == (3, 0)
+    assert [(line.batch_id, line.files_opened) for line in first.run.report.batches] == [(0, 2), (1, 1)]
+    assert (silver.run.report.batches[0].read, silver.run.report.target_version) == (3, 0)
     assert owners and all(str(owner).startswith("attempt a1 of orders") for owner in owners)
     land(tmp_path, "new.json", {"id": 2, "at": 2, "amount": 6})
-    (line,) = run(spark, tmp_path, bronze).report.batches
+    (line,) = run(spark, tmp_path, bronze).run.report.batches
     assert (line.batch_id, line.files_listed) == (2, 1)
-    (line,) = run(spark, tmp_path, orders.SILVER).report.batches
+    (line,) = run(spark, tmp_path, orders.SILVER).run.report.batches
     assert (line.batch_id, line.read, line.written) == (1, 1, 1)
 
 
@@ -132,7 +132,7 @@ def test_changes_removed_by_vacuum_are_an_error_and_the_next_version_derives_the
     table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
 
     assert isinstance(orders.SILVER.source, ChangeFeed)
-    read = progress.planned_batch(silver.checkpoint, 0)
+    read = progress.planned_batch(silver.place.checkpoint, 0)
     with pytest.raises(OffsetsExpiredError, match=r"versions 1 to 2 were removed by VACUUM .* tidegate recover"):
         of_table(bronze.live, orders.SILVER.source, read)
     with pytest.raises(OffsetsExpiredError, match="raise checkpoint_version"):
@@ -150,7 +150,7 @@ def test_an_error_in_a_batch_is_raised_with_its_type_and_the_next_run_repeats_th
     with pytest.raises(SpecError, match="does not return id"):
         run(spark, tmp_path, orders.SILVER, transform=lambda rows: rows.drop("id"))
 
-    (line,) = run(spark, tmp_path, orders.SILVER).report.batches
+    (line,) = run(spark, tmp_path, orders.SILVER).run.report.batches
     assert (line.batch_id, line.written) == (0, 1)
 
 
@@ -159,15 +159,15 @@ def test_an_error_after_a_refresh_names_the_new_checkpoint(spark: SparkSession, 
     run(spark, tmp_path, orders.BRONZE)
     run(spark, tmp_path, orders.SILVER)
 
-    def fail(_: FlowContext) -> Any:
+    def fail(_: Job) -> Any:
         raise ValueError("Incomplete log file")
 
-    context = context_of_request(spark, tmp_path, orders.SILVER, mode="full_refresh")
-    context = dataclasses.replace(context, kind=dataclasses.replace(context.kind, read_stream=fail))
+    job = job_of_request(spark, tmp_path, orders.SILVER, mode="full_refresh")
+    job = dataclasses.replace(job, kind=dataclasses.replace(job.kind, read_stream=fail))
     with pytest.raises(CheckpointCorruptError) as raised:
-        runs.load(context.request, context.flow)(context)
+        runs.load(job.run.request, job.flow)(job)
 
-    assert raised.value.path == str(Place(context.layout, "orders", "silver", 1, 1).checkpoint)
+    assert raised.value.path == str(Place(job.place.layout, "orders", "silver", 1, 1).checkpoint)
 
 
 def test_a_new_version_of_a_keyed_table_is_built_in_staging_and_swapped_in(spark: SparkSession, tmp_path: Path) -> None:
@@ -181,15 +181,15 @@ def test_a_new_version_of_a_keyed_table_is_built_in_staging_and_swapped_in(spark
 
     bumped = run(spark, tmp_path, silver, transform=increased)
 
-    kinds = [(line.kind, line.upserted, line.unchanged) for line in bumped.report.batches]
+    kinds = [(line.kind, line.upserted, line.unchanged) for line in bumped.run.report.batches]
     assert kinds == [("upsert", 0, 0), ("swap", 2, 0)]
     assert sorted(row["amount"] for row in orders.table(bumped.live)) == [105, 106]
     assert bumped.target == bumped.live and not swap.staging(bumped).exists()
-    states = {row["_checkpoint_version"]: row["state"] for row in orders.table(bumped.quarantine)}
+    states = {row["_checkpoint_version"]: row["state"] for row in orders.table(bumped.place.quarantine)}
     assert states == {1: "expired", 2: "open"}, "the new version judged the same records again"
-    assert bumped.report.impact == Impact(before=2, after=2, deleted=0, changed=2, added=0, read=3, quarantined=0), (
-        "a row that the first version had refused too is not new in quarantine"
-    )
+    assert bumped.run.report.impact == Impact(
+        before=2, after=2, deleted=0, changed=2, added=0, read=3, quarantined=0
+    ), "a row that the first version had refused too is not new in quarantine"
 
 
 @pytest.mark.nightly
@@ -205,20 +205,23 @@ def test_after_a_refused_swap_the_corrected_code_derives_the_table_again(spark: 
         return rows.withColumn("_origin", F.col("_origin").withField("broken", F.array(F.lit("too_strict"))))
 
     dry = run(spark, tmp_path, silver, transform=broken, dry_run=True)
-    assert not dry.checkpoint.exists(), "a dry run reads nothing by the stream"
+    assert not dry.place.checkpoint.exists(), "a dry run reads nothing by the stream"
     for _ in range(2):
         with pytest.raises(RewriteRefusedError, match=r"delete 2 of 2 rows .* and send 2 of 2 source rows"):
             run(spark, tmp_path, silver, transform=broken)
-    note = rewrite.refused(FlowPlace(dry.layout, "orders", "silver"))
-    assert note is not None and note.impact == dry.report.impact, "the dry run had counted the same"
+    note = rewrite.refused(FlowPlace(dry.place.layout, "orders", "silver"))
+    assert note is not None and note.impact == dry.run.report.impact, "the dry run had counted the same"
     assert len(orders.table(dry.live)) == 2
 
     corrected = run(spark, tmp_path, silver, mode="full_refresh", request_id="q1")
 
-    assert (corrected.report.refresh, [line.kind for line in corrected.report.batches]) == (1, ["upsert", "swap"])
+    assert (corrected.run.report.refresh, [line.kind for line in corrected.run.report.batches]) == (
+        1,
+        ["upsert", "swap"],
+    )
     assert [row["amount"] for row in orders.table(corrected.live)] == [5, 6]
-    assert {row["state"] for row in orders.table(corrected.quarantine)} == {"expired"}
-    assert rewrite.recorded(FlowPlace(dry.layout, "orders", "silver")) is None
+    assert {row["state"] for row in orders.table(corrected.place.quarantine)} == {"expired"}
+    assert rewrite.recorded(FlowPlace(dry.place.layout, "orders", "silver")) is None
     assert not list((tmp_path / "lake" / "staging" / "orders").iterdir()), "also what was refused is deleted"
 
 
@@ -226,12 +229,12 @@ def test_a_new_version_of_a_table_without_keys_is_built_in_staging_and_bronze_is
     spark: SparkSession, tmp_path: Path
 ) -> None:
     log = dataclasses.replace(in_version_two(orders.SILVER), target=Table("silver.log"), transform="orders:clean")
-    context = orders.flow_context(spark, tmp_path, log, version=2)
-    write_batch(context, context.live, 0, "orders/silver/v1/0")
+    job = orders.job_of(spark, tmp_path, log, version=2)
+    write_batch(job, job.live, 0, "orders/silver/v1/0")
 
-    assert flow._prepare(context).target == swap.staging(context)
+    assert flow._prepare(job).target == swap.staging(job)
 
-    bronze = orders.flow_context(spark, tmp_path, in_version_two(orders.BRONZE), version=2)
+    bronze = orders.job_of(spark, tmp_path, in_version_two(orders.BRONZE), version=2)
     write_batch(bronze, bronze.live, 0, "orders/bronze/v1/0")
     assert flow._prepare(bronze).target == bronze.live, "bronze is written directly, because it skips what it has read"
 
@@ -240,65 +243,65 @@ def test_a_new_version_of_a_table_without_keys_is_built_in_staging_and_bronze_is
 def test_a_table_written_by_another_flow_is_refused_unless_this_flow_wrote_it_too(
     spark: SparkSession, tmp_path: Path, own: bool
 ) -> None:
-    context = orders.flow_context(spark, tmp_path, orders.SILVER)
-    write_batch(context, context.live, 0, "orders/silver_of_old/v1/0")
-    assert delta.writers(context.live, context.app_id) == {"orders/silver_of_old/v1/0"}, "known without a JVM"
+    job = orders.job_of(spark, tmp_path, orders.SILVER)
+    write_batch(job, job.live, 0, "orders/silver_of_old/v1/0")
+    assert delta.writers(job.live, job.app_id) == {"orders/silver_of_old/v1/0"}, "known without a JVM"
     if own:
-        orders.plan_batch(context, 0)
-        write_batch(context, context.live, 0)
-        flow._prepare(context)
+        orders.plan_batch(job, 0)
+        write_batch(job, job.live, 0)
+        flow._prepare(job)
         return
     with pytest.raises(DeclarationConflictError, match="was written by orders/silver_of_old"):
-        flow._prepare(context)
-    assert not SIDECAR.path(Place(context.layout, "orders", "silver", 1, 0)).exists(), (
+        flow._prepare(job)
+    assert not SIDECAR.path(Place(job.place.layout, "orders", "silver", 1, 0)).exists(), (
         "no sidecar is written for a refused declaration"
     )
 
 
 def test_a_missing_target_with_an_existing_checkpoint_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
-    context = orders.flow_context(spark, tmp_path, orders.SILVER)
-    orders.plan_batch(context, 0)
-    flow._prepare(context)
-    commit(context, 0)
-    flow._prepare(context)
-    ledger.record_batch(context, BatchRecord(flow="silver", batch_id=0, app_id=context.app_id, kind="upsert"))
+    job = orders.job_of(spark, tmp_path, orders.SILVER)
+    orders.plan_batch(job, 0)
+    flow._prepare(job)
+    commit(job, 0)
+    flow._prepare(job)
+    ledger.record_batch(job, BatchRecord(flow="silver", batch_id=0, app_id=job.app_id, kind="upsert"))
 
     with pytest.raises(CheckpointCorruptError, match="missing or was replaced"):
-        flow._prepare(context)
+        flow._prepare(job)
 
-    write_batch(context, context.live, 0)
-    flow._prepare(context)
+    write_batch(job, job.live, 0)
+    flow._prepare(job)
 
 
 def test_staging_replaces_a_target_that_exists_and_not_one_that_was_removed(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    context = orders.flow_context(spark, tmp_path, in_version_two(orders.SILVER), version=2)
-    orders.plan_batch(context, 0)
-    commit(context, 0)
-    write_batch(context, swap.staging(context), 0)
-    ledger.record_batch(context, BatchRecord(flow="silver", batch_id=0, app_id=context.app_id, kind="upsert"))
+    job = orders.job_of(spark, tmp_path, in_version_two(orders.SILVER), version=2)
+    orders.plan_batch(job, 0)
+    commit(job, 0)
+    write_batch(job, swap.staging(job), 0)
+    ledger.record_batch(job, BatchRecord(flow="silver", batch_id=0, app_id=job.app_id, kind="upsert"))
 
     with pytest.raises(CheckpointCorruptError, match="missing or was replaced"):
-        flow._prepare(context)
+        flow._prepare(job)
 
-    write_batch(context, context.live, 0, "orders/silver/v1/0")
-    assert flow._prepare(context).target == swap.staging(context)
+    write_batch(job, job.live, 0, "orders/silver/v1/0")
+    assert flow._prepare(job).target == swap.staging(job)
 
 
 @pytest.mark.parametrize("where", ["live", "quarantine"])
 def test_a_new_version_is_refused_while_the_old_one_has_a_half_written_batch(
     spark: SparkSession, tmp_path: Path, where: str
 ) -> None:
-    old = orders.flow_context(spark, tmp_path, orders.SILVER)
-    new = orders.flow_context(spark, tmp_path, in_version_two(orders.SILVER), version=2)
+    old = orders.job_of(spark, tmp_path, orders.SILVER)
+    new = orders.job_of(spark, tmp_path, in_version_two(orders.SILVER), version=2)
     orders.plan_batch(old, 0)
     commit(old, 0)
-    write_batch(old, getattr(old, where), 0)
+    write_batch(old, orders.written(old, where), 0)
     orders.plan_batch(old, 1)
     flow._check_old_versions_finished(new)
 
-    write_batch(old, getattr(old, where), 1)
+    write_batch(old, orders.written(old, where), 1)
 
     with pytest.raises(CheckpointIncompatibleError, match="finish it with the old declaration first") as refused:
         flow._prepare(new)
@@ -309,68 +312,68 @@ def test_a_new_version_is_refused_while_the_old_one_has_a_half_written_batch(
 
 @pytest.mark.parametrize("where", ["live", "quarantine"])
 def test_a_checkpoint_older_than_a_table_is_refused(spark: SparkSession, tmp_path: Path, where: str) -> None:
-    context = orders.flow_context(spark, tmp_path, orders.SILVER)
-    orders.plan_batch(context, 0)
-    write_batch(context, getattr(context, where), 0)
-    flow._prepare(context)
-    write_batch(context, getattr(context, where), 1)
+    job = orders.job_of(spark, tmp_path, orders.SILVER)
+    orders.plan_batch(job, 0)
+    write_batch(job, orders.written(job, where), 0)
+    flow._prepare(job)
+    write_batch(job, orders.written(job, where), 1)
 
     with pytest.raises(CheckpointCorruptError, match="restored from an older copy"):
-        flow._prepare(context)
+        flow._prepare(job)
 
 
 def test_a_committed_swap_is_recorded_before_anything_else(spark: SparkSession, tmp_path: Path) -> None:
-    context = orders.flow_context(spark, tmp_path, in_version_two(orders.SILVER), version=2)
+    job = orders.job_of(spark, tmp_path, in_version_two(orders.SILVER), version=2)
     for batch_id in (0, 1):
-        orders.plan_batch(context, batch_id)
+        orders.plan_batch(job, batch_id)
     rows = spark.createDataFrame([(1,)], "id int")
     prepared = {"kind": "swap", "replaced": True, "rows": 1, "rows_before": 1}
-    writes.append(rows, context.live, orders.transaction(dataclasses.replace(context, place=first_version(context)), 3))
-    writes.append(rows, swap.staging(context), orders.transaction(context, 1))
-    writes.replace_table(rows, context.live, writes.Transaction(app_id=context.app_id, batch_id=1, prepared=prepared))
+    writes.append(rows, job.live, orders.transaction(dataclasses.replace(job, place=first_version(job)), 3))
+    writes.append(rows, swap.staging(job), orders.transaction(job, 1))
+    writes.replace_table(rows, job.live, writes.Transaction(app_id=job.app_id, batch_id=1, prepared=prepared))
 
-    context = flow._prepare(context)
+    job = flow._prepare(job)
 
-    assert [line.kind for line in context.report.batches] == ["swap"]
-    assert (context.target == context.live, swap.staging(context).exists()) == (True, False)
-
-
-def first_version(context: FlowContext) -> Place:
-    return dataclasses.replace(context.place, version=1)
+    assert [line.kind for line in job.run.report.batches] == ["swap"]
+    assert (job.target == job.live, swap.staging(job).exists()) == (True, False)
 
 
-def context_of_request(spark: SparkSession, folder: Path, declared: Flow, **more: Any) -> FlowContext:
-    """The context of a request, with the current checkpoint of the flow."""
-    context = orders.flow_context(spark, folder, declared, **more)
-    return dataclasses.replace(context, place=checkpoint.current(context.layout, context.pipeline, declared))
+def first_version(job: Job) -> Place:
+    return dataclasses.replace(job.place, version=1)
 
 
-def before_of(context: FlowContext) -> Callable[[FlowContext], FlowContext]:
+def job_of_request(spark: SparkSession, folder: Path, declared: Flow, **more: Any) -> Job:
+    """The job of a request, with the current checkpoint of the flow."""
+    job = orders.job_of(spark, folder, declared, **more)
+    return dataclasses.replace(job, place=checkpoint.current(job.place.layout, job.resolved.pipeline, declared))
+
+
+def before_of(job: Job) -> Callable[[Job], Job]:
     """What the request does before the stream starts."""
     with patch.object(runs, "run_flow") as run_flow:
-        runs.load(context.request, context.flow)(context)
+        runs.load(job.run.request, job.flow)(job)
     return run_flow.call_args.kwargs.get("before") or (lambda unchanged: unchanged)
 
 
 def test_a_full_refresh_starts_a_new_refresh_once_per_request(spark: SparkSession, tmp_path: Path) -> None:
-    def refreshed(request_id: str, mode: str = "full_refresh", **more: Any) -> FlowContext:
-        context = context_of_request(spark, tmp_path, orders.SILVER, mode=mode, request_id=request_id, **more)
-        return before_of(context)(context)
+    def refreshed(request_id: str, mode: str = "full_refresh", **more: Any) -> Job:
+        job = job_of_request(spark, tmp_path, orders.SILVER, mode=mode, request_id=request_id, **more)
+        return before_of(job)(job)
 
     assert refreshed("q0").place.refresh == 0, "an unused checkpoint needs no new refresh"
-    orders.plan_batch(orders.flow_context(spark, tmp_path, orders.SILVER), 0)
+    orders.plan_batch(orders.job_of(spark, tmp_path, orders.SILVER), 0)
 
     first = refreshed("q1")
-    assert (first.place.refresh, first.report.refresh) == (1, 1)
+    assert (first.place.refresh, first.run.report.refresh) == (1, 1)
     origin = checkpoint.ORIGIN.read(first.place)
     assert origin is not None
     assert (origin.request_id, origin.requested_by, origin.mode) == ("q1", "ada", "full_refresh")
     orders.plan_batch(first, 0)
     retried = refreshed("q1")
-    assert (retried.place.refresh, retried.report.notes) == (1, []), "a retry continues with the same refresh"
+    assert (retried.place.refresh, retried.run.report.notes) == (1, []), "a retry continues with the same refresh"
     write_batch(first, first.live, 0)
     commit(first, 0)
-    assert refreshed("q1").report.notes == [backfill.ALREADY_DONE], "a retry of a finished request has a note"
+    assert refreshed("q1").run.report.notes == [backfill.ALREADY_DONE], "a retry of a finished request has a note"
     second = refreshed("q2")
     assert second.place.refresh == 2
     orders.plan_batch(second, 0)
@@ -383,19 +386,19 @@ def test_a_reingest_starts_a_new_refresh_only_for_bronze_and_not_for_a_window(
 ) -> None:
     refreshes = {}
     for declared in (orders.BRONZE, orders.SILVER):
-        orders.plan_batch(orders.flow_context(spark, tmp_path, declared), 0)
+        orders.plan_batch(orders.job_of(spark, tmp_path, declared), 0)
         for window in (WINDOW, None):
-            context = context_of_request(spark, tmp_path, declared, mode="reingest", window=window)
-            refreshes[declared.name, window is None] = before_of(context)(context).place.refresh
+            job = job_of_request(spark, tmp_path, declared, mode="reingest", window=window)
+            refreshes[declared.name, window is None] = before_of(job)(job).place.refresh
 
     assert refreshes == {("bronze", False): 0, ("bronze", True): 1, ("silver", False): 0, ("silver", True): 0}
 
 
-def verdict(context: FlowContext, batch_id: int) -> Verdict:
+def verdict(job: Job, batch_id: int) -> Verdict:
     return Verdict(
         flow="silver",
         batch_id=batch_id,
-        app_id=context.app_id,
+        app_id=job.app_id,
         suite="orders/silver",
         suite_fingerprint="s1",
         code_fingerprint="c1",
@@ -404,40 +407,40 @@ def verdict(context: FlowContext, batch_id: int) -> Verdict:
 
 
 def test_a_refusal_is_recorded_for_plan_while_its_batch_waits(spark: SparkSession, tmp_path: Path) -> None:
-    context = orders.flow_context(spark, tmp_path, orders.SILVER)
-    orders.plan_batch(context, 0)
-    commit(context, 0)
-    flow.record_refusal(context, GateRefusedError(verdict(context, 0)))
-    assert refusal.REFUSAL.read(context.place) is None, "no batch waits"
-    orders.plan_batch(context, 1)
+    job = orders.job_of(spark, tmp_path, orders.SILVER)
+    orders.plan_batch(job, 0)
+    commit(job, 0)
+    flow.record_refusal(job, GateRefusedError(verdict(job, 0)))
+    assert refusal.REFUSAL.read(job.place) is None, "no batch waits"
+    orders.plan_batch(job, 1)
 
-    flow.record_refusal(context, GateRefusedError(verdict(context, 1)))
+    flow.record_refusal(job, GateRefusedError(verdict(job, 1)))
 
-    assert refusal.REFUSAL.read(context.place) == GateRefusal(batch_id=1, suite_fingerprint="s1", code_fingerprint="c1")
-    assert refusal.waiting_batch(context.place) == 1
+    assert refusal.REFUSAL.read(job.place) == GateRefusal(batch_id=1, suite_fingerprint="s1", code_fingerprint="c1")
+    assert refusal.waiting_batch(job.place) == 1
     refused = ContractRefusedError(
         "orders", "silver", 1, schema_change_id="d1", changes=("new field x",), declared="f1"
     )
-    flow.record_refusal(context, refused)
-    assert refusal.REFUSAL.read(context.place) == ContractRefusal(batch_id=1, schema_change_id="d1", declared="f1")
+    flow.record_refusal(job, refused)
+    assert refusal.REFUSAL.read(job.place) == ContractRefusal(batch_id=1, schema_change_id="d1", declared="f1")
 
 
 def test_a_flow_that_is_refused_its_target_writes_nothing_and_releases_its_leases(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    context = orders.flow_context(spark, tmp_path, orders.SILVER)
+    job = orders.job_of(spark, tmp_path, orders.SILVER)
     land(tmp_path, "a.json", {"id": 1, "at": 1, "amount": 5})
     run(spark, tmp_path, orders.BRONZE)
-    write_batch(context, context.live, 0, "orders/another/v1/0")
+    write_batch(job, job.live, 0, "orders/another/v1/0")
 
     with pytest.raises(DeclarationConflictError):
-        flow.run_flow(context)
+        flow.run_flow(job)
 
-    assert tables.version(spark, context.live) == 0
-    assert store.select(PipelinePlace(context.layout, "orders").ops("ledger"), "SELECT flow FROM delta_table") == [
+    assert tables.version(spark, job.live) == 0
+    assert store.select(PipelinePlace(job.place.layout, "orders").ops("ledger"), "SELECT flow FROM delta_table") == [
         {"flow": "bronze"}
     ]
-    assert [holder(context.layout, each) for each in ("checkpoint:orders/silver", "table:silver.orders")] == [
+    assert [holder(job.place.layout, each) for each in ("checkpoint:orders/silver", "table:silver.orders")] == [
         None,
         None,
     ]

@@ -20,22 +20,26 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
+from tests.resolved import resolved_flow
 from tests.schema_registry import SchemaRegistry, framed
 from tidegate.errors import ContractRefusedError
 from tidegate.file_id import FileId
 from tidegate.layout import Layout
 from tidegate.ops import evolution
-from tidegate.place import PipelinePlace, Place
+from tidegate.place import AttemptPlace, PipelinePlace, Place
+from tidegate.report import FlowReport
+from tidegate.request import RunRequest
 from tidegate.schema.contract import Contract
 from tidegate.spark.batch import transform_output
 from tidegate.spark.batch.work import Stream
-from tidegate.spark.intake import contracts, landing
+from tidegate.spark.intake import landing
+from tidegate.spark.run import Run
 from tidegate.spec import ChangeFeed, FileFormat, FileSource, Flow, KafkaSource, Pipeline, Table
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 pytestmark = pytest.mark.jvm
 
@@ -156,26 +160,27 @@ def apply_modes(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_ru
     bronze = Flow(name="bronze", source=source, target=Table("bronze.orders"))
     layout = Layout.local(folder / "lake", folder / "landing")
     place = Place(layout, "orders", "silver", 1, 0)
-    context = SimpleNamespace(
-        layout=layout,
-        work=Stream(),
-        pipeline=Pipeline(name="orders", flows=(bronze, silver)),
-        flow=silver,
-        place=place,
-        app_id=place.app_id,
-        resolved=SimpleNamespace(landing=source),
-        stores=SimpleNamespace(registry=arrived.registry),
-        transform=None,
-        request=SimpleNamespace(dry_run=dry_run),
-        run_key="run-1",
-        report=SimpleNamespace(notes=[]),
+    request = RunRequest(dag_id="orders", run_id="run-1", dry_run=dry_run)
+    report = FlowReport(flow="silver", target="silver.orders", checkpoint_version=1, refresh=0)
+    attempt = AttemptPlace(layout, "orders", request.run_key, "a1")
+    job = cast(
+        "Job",
+        SimpleNamespace(
+            work=Stream(),
+            flow=silver,
+            place=place,
+            app_id=place.app_id,
+            resolved=resolved_flow(silver, Pipeline(name="orders", flows=(bronze, silver))),
+            registry=arrived.registry,
+            transform=None,
+            run=Run(request=request, place=attempt, report=report, publish=lambda: None),
+        ),
     )
-    flow_context = cast("FlowContext", context)
-    schema_changes = contracts.SchemaChanges(flow_context)
-    feed = transform_output.changed_rows(flow_context, arrived.bronze)
+    schema_changes = transform_output.schema_changes_of(job)
+    feed = transform_output.changed_rows(job, arrived.bronze)
     output_rows, refused = {}, None
     try:
-        output = transform_output.transform_parsed(flow_context, schema_changes.parse(feed))
+        output = transform_output.transform_parsed(job, schema_changes.parse(feed))
         measured = transform_output.measure(feed, output, schema_changes)
         output = schema_changes.apply_contract(output, *measured, 0, decided=False)
         schema_changes.record(0, {})

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tidegate.spark.flow import run_flow
 from tidegate.spec import FileFormat, FileSource
 
@@ -60,29 +60,29 @@ def expect(
         extra: Lands what is no file.
     """
     flow = dataclasses.replace(orders.BRONZE, source=FileSource(path="orders", format=kind, schema="id INT"))
-    context = orders.flow_context(spark, folder, flow)
-    zone = context.layout.landing("orders")
+    job = orders.job_of(spark, folder, flow)
+    zone = job.place.layout.landing("orders")
     zone.make_folder()
     for name, (content, _) in landed.items():
         (zone / name).put(content)
     more = {} if extra is None else extra(zone)
     expected = {name: rule for name, (_, rule) in landed.items()} | more
 
-    run_flow(context)
+    run_flow(job)
 
-    read = Counter(Path(row["_path"]).name for row in orders.table(context.live))
+    read = Counter(Path(row["_path"]).name for row in orders.table(job.live))
     refused = {
         Path(json.loads(entry["source"])["path"]).name: ",".join(entry["rules"])
-        for entry in orders.table(context.quarantine)
+        for entry in orders.table(job.place.quarantine)
     }
     outcomes = {name: refused.get(name, read[name]) for name in expected}
     assert outcomes == expected
     assert read.keys() | refused.keys() <= expected.keys()
-    (line,) = context.report.batches
+    (line,) = job.run.report.batches
     assert (line.files_listed, line.files_quarantined) == (line.files_opened + len(refused), len(refused))
-    again = orders.flow_context(spark, folder, flow)
+    again = orders.job_of(spark, folder, flow)
     run_flow(again)
-    assert again.report.batches == [], "nothing is read twice, and nothing is left to do"
+    assert again.run.report.batches == [], "nothing is read twice, and nothing is left to do"
 
 
 def test_odd_json_files(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

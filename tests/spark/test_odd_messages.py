@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 
 from devstack.broker import Broker
 from tests import topics
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tests.spark.reprocessing.test_verify import counts as verified_counts
 from tests.spark.reprocessing.test_verify import verified
 from tests.spark.test_topics import PROJECT, Clicks, counts
@@ -60,7 +60,7 @@ class Odd(Clicks):
 
     def rows(self) -> list[Any]:
         """Bronze as Spark reads it, times as text."""
-        table = self.spark.read.format("delta").load(str(self.context().live))
+        table = self.spark.read.format("delta").load(str(self.job().live))
         return table.selectExpr("*", "string(_timestamp) AS at").drop("_timestamp").orderBy("_row_id").collect()
 
     def ids(self) -> list[int]:
@@ -70,9 +70,7 @@ class Odd(Clicks):
 
     def entries(self) -> list[dict[str, Any]]:
         """The entries in quarantine, with their sources, by partition and offset."""
-        entries = [
-            {**entry, "source": json.loads(entry["source"])} for entry in orders.table(self.context().quarantine)
-        ]
+        entries = [{**entry, "source": json.loads(entry["source"])} for entry in orders.table(self.job().quarantine)]
         assert {(entry["level"], *entry["rules"]) for entry in entries} <= {("message", messages.RULE)}
         return sorted(entries, key=lambda each: (each["source"]["partition"], each["source"]["offset"]))
 
@@ -106,7 +104,7 @@ def test_messages_out_of_range_go_to_quarantine_and_the_batch_has_all_others(
 
     odd.send(FINE, first=30)
     assert counts(odd.run()) == (1, 1, 0)
-    assert verified_counts(verified(odd.context())[0]) == (6, 0, 0, 0)
+    assert verified_counts(verified(odd.job())[0]) == (6, 0, 0, 0)
 
 
 def test_a_batch_that_stopped_after_its_quarantine_is_completed_and_no_later_checkpoint_reads_its_messages_again(
@@ -123,7 +121,7 @@ def test_a_batch_that_stopped_after_its_quarantine_is_completed_and_no_later_che
     odd = Odd(spark, tmp_path, broker, topic)
     odd.send(FINE, NANOSECONDS, FINE)
     kill_before_the_target()
-    assert (odd.rows() if odd.context().live.exists() else [], odd.refused()) == ([], [(0, 1)])
+    assert (odd.rows() if odd.job().live.exists() else [], odd.refused()) == ([], [(0, 1)])
     (line,) = odd.run().batches
     assert (line.read, line.written, line.quarantined) == (3, 2, 1)
     assert (odd.ids(), odd.refused()) == ([0, 2], [(0, 1)])
@@ -145,18 +143,18 @@ def test_an_entry_that_is_replayed_stays_open_and_is_found_by_its_offset(
     odd.send(NANOSECONDS, FINE)
     odd.run()
     topics.delete_before(broker, topic, 2)
-    context = odd.context(mode="replay")
+    job = odd.job(mode="replay")
 
-    replay.replay_entries(context, Selection())
+    replay.replay_entries(job, Selection())
 
-    (line,) = context.report.batches
+    (line,) = job.run.report.batches
     assert (line.kind, line.read, line.written, line.quarantined, line.imbalance()) == ("replay", 1, 0, 1, 0)
-    assert lifecycle.entry_counts(context.quarantine).states == {"open": 1}
+    assert lifecycle.entry_counts(job.place.quarantine).states == {"open": 1}
     assert [each["attempts"] for each in odd.entries()] == [1]
     assert odd.ids() == [1]
     pipeline = Pipeline(name="orders", flows=(odd.flow(),))
     lineage = Lineage(
-        layout=context.layout, pipelines={"orders": resolution.resolve(pipeline, Path(context.layout.root), {})}
+        layout=job.place.layout, pipelines={"orders": resolution.resolve(pipeline, Path(job.place.layout.root), {})}
     )
     with pytest.raises(RequestError, match=r"the message is in quarantine for timestamp_out_of_range \(open\)"):
         records.find(lineage, records.Record(topic=topic, partition=0, offset=0))
@@ -169,7 +167,7 @@ def test_a_window_leaves_out_messages_out_of_range(
     odd = Odd(spark, tmp_path, broker, topic)
     odd.send(FINE, SHIFTED, FINE + 1, NANOSECONDS)
     odd.run()
-    DeltaTable(str(odd.context().live)).delete("_offset = 2")
+    DeltaTable(str(odd.job().live)).delete("_offset = 2")
 
     report = odd.run(mode="reingest", window=Window.of_dates("2023-11-14", "2023-11-14", "UTC"))
 
@@ -206,7 +204,7 @@ def test_beside_aborted_transactions_exactly_the_bad_messages_are_refused_in_bat
     assert [json.loads(json.loads(each["record"])["value"])["id"] for each in odd.entries()] == sorted(committed & bad)
     assert len(report.batches) == 3, "16 offsets with the markers of transactions, seven at a time"
     lines = store.select(
-        odd.context().place.of_pipeline.ops("ledger"),
+        odd.job().place.of_pipeline.ops("ledger"),
         "SELECT read, written, quarantined FROM delta_table",
     )
     assert sum(line["read"] for line in lines) == len(committed)

@@ -17,7 +17,7 @@ import pytest
 from devstack.broker import Broker
 from tests import topics
 from tests.resolved import resolved_flow
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tidegate.checkpoints import checkpoint
 from tidegate.environment import Environment
 from tidegate.errors import GapError, SourceUnavailableError, TopicReplacedError
@@ -51,24 +51,24 @@ class Clicks:
         source = KafkaSource(topic=self.topic, schema="id INT", **self.limits)
         return dataclasses.replace(orders.CLICKS, source=source, checkpoint_version=version)
 
-    def context(self, version: int = 1, **request: Any) -> Any:
+    def job(self, version: int = 1, **request: Any) -> Any:
         flow = self.flow(version)
         kafka = self.broker.bootstrap
-        context = orders.flow_context(self.spark, self.folder, flow, version=version, kafka=kafka, **request)
-        place = checkpoint.current(context.layout, context.pipeline, flow)
-        context.report.refresh = place.refresh
-        return dataclasses.replace(context, place=place)
+        job = orders.job_of(self.spark, self.folder, flow, version=version, kafka=kafka, **request)
+        place = checkpoint.current(job.place.layout, job.resolved.pipeline, flow)
+        job.run.report.refresh = place.refresh
+        return dataclasses.replace(job, place=place)
 
     def run(self, version: int = 1, **request: Any) -> FlowReport:
-        context = self.context(version, **request)
-        runs.load(context.request, context.flow)(context)
-        report: FlowReport = context.report
+        job = self.job(version, **request)
+        runs.load(job.run.request, job.flow)(job)
+        report: FlowReport = job.run.report
         assert [line.imbalance() for line in report.batches] == [0] * len(report.batches)
         return report
 
     def ids(self) -> list[int]:
         """The ids in bronze, each of which is there once."""
-        rows = orders.table(self.context().live)
+        rows = orders.table(self.job().live)
         assert len({row["_row_id"] for row in rows}) == len(rows)
         return sorted(json.loads(row["value"])["id"] for row in rows)
 
@@ -118,16 +118,16 @@ def test_no_row_is_written_if_the_topic_is_recreated_while_its_messages_are_read
     clicks: Clicks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topics.send(clicks.broker, clicks.topic, range(10))
-    check_topic = sources.check_topic
+    check_same_topic = sources.TopicReader.check_same_topic
 
     def recreate_and_check(*args: Any) -> None:
         topics.recreate(clicks.broker, clicks.topic)
-        check_topic(*args)
+        check_same_topic(*args)
 
-    monkeypatch.setattr(sources, "check_topic", recreate_and_check)
+    monkeypatch.setattr(sources.TopicReader, "check_same_topic", recreate_and_check)
     with pytest.raises(TopicReplacedError):
         clicks.run()
-    assert orders.table(clicks.context().live) == []
+    assert orders.table(clicks.job().live) == []
 
 
 @pytest.mark.parametrize(("version", "refresh"), [(1, 1), pytest.param(2, 0, marks=pytest.mark.nightly)])
@@ -152,7 +152,7 @@ def test_after_a_gap_of_deleted_messages_is_accepted_the_other_messages_are_read
     again = clicks.run(version)
     assert (again.refresh, counts(again)) == (refresh, (1, 1, 0)), "no further refresh is started"
     lines = store.select(
-        clicks.context().place.of_pipeline.ops("ledger"),
+        clicks.job().place.of_pipeline.ops("ledger"),
         "SELECT kind, read FROM delta_table ORDER BY 1, 2",
     )
     assert [(line["kind"], line["read"]) for line in lines] == [
@@ -178,8 +178,8 @@ def test_a_day_of_a_topic_is_complete_when_every_partition_is_read_and_an_idle_o
 
     def states() -> list[str]:
         """Of the first day, the next, and that of ``now``."""
-        context = clicks.context()
-        result = topic_intervals.read(broker.bootstrap, context.layout, context.pipeline, context.flow, now)
+        job = clicks.job()
+        result = topic_intervals.read(broker.bootstrap, job.place.layout, job.resolved.pipeline, job.flow, now)
         assert result is not None
         assert result.intervals == () or result.intervals[0].name == first.to_date_string()
         return [f"{each.state} {each.why}".split(" from")[0].strip() for each in result.intervals]
@@ -222,7 +222,7 @@ def test_a_half_written_batch_whose_topic_was_deleted_does_not_stop_the_next_ver
 
     assert clicks.ids() == [*range(10), 100, 101, 102]
     lines = store.select(
-        clicks.context().place.of_pipeline.ops("ledger"),
+        clicks.job().place.of_pipeline.ops("ledger"),
         "SELECT app_id, written FROM delta_table ORDER BY 1",
     )
     assert [(line["app_id"], line["written"]) for line in lines] == [

@@ -81,11 +81,11 @@ def planned(project: Project, *lines: tuple[float, int], flow: str = "bronze", *
 def ran(project: Project, hours: float, rows: int, seconds: float, flow: str = "silver", **counts: Any) -> None:
     """One run of the flow with one batch: a ledger line and Spark's progress."""
     from tidegate.spark.batch.ledger import record_batch
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
     number = round(1_000_000 - hours * 100)
     key = f"r{number}"
-    context = SimpleNamespace(
+    job = SimpleNamespace(
         layout=project.layout,
         pipeline=HOURLY,
         run_key=key,
@@ -97,7 +97,7 @@ def ran(project: Project, hours: float, rows: int, seconds: float, flow: str = "
     record = BatchRecord(
         flow=flow, batch_id=number, app_id=f"orders/{flow}/v1/0", kind="append", read=rows, written=written, **counts
     )
-    record_batch(cast(FlowContext, context), record)
+    record_batch(cast(Job, job), record)
     progress = QueryProgress(
         flow=flow, app_id="a", batch_id=number, run_key=key, attempt="a1", mode="incremental",
         started_at=ago(hours), input_rows=rows, input_rows_per_second=None, processed_rows_per_second=None,

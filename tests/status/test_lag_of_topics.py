@@ -12,7 +12,7 @@ import pytest
 from devstack.broker import Broker
 from tests import topics
 from tests.resolved import resolved, resolved_flow
-from tests.spark.flow_context import write_table
+from tests.spark.job import write_table
 from tests.status.sample_project import CLICKS, PROJECT, TRIPS, SampleProject
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.alerting.alerts import evaluate

@@ -54,9 +54,9 @@ def rules(project: Project, pipeline: Pipeline, now: datetime = NOW) -> set[tupl
 
 def record(project: Project, pipeline: Pipeline, flow: str, batch_id: int, run: str, **counts: Any) -> None:
     from tidegate.spark.batch.ledger import record_batch
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
-    context = SimpleNamespace(
+    job = SimpleNamespace(
         layout=project.layout,
         pipeline=pipeline,
         run_key=run,
@@ -66,7 +66,7 @@ def record(project: Project, pipeline: Pipeline, flow: str, batch_id: int, run: 
     )
     line = BatchRecord(flow=flow, batch_id=batch_id, app_id=f"orders/{flow}", kind="append", **counts)
     assert line.imbalance() == 0
-    record_batch(cast(FlowContext, context), line)
+    record_batch(cast(Job, job), line)
 
 
 def test_an_empty_lake_has_no_alerts(project: Project) -> None:

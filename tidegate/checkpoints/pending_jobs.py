@@ -10,12 +10,15 @@ replay may begin beside a half-written backfill), and because those of windows a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import ClassVar, TypeVar
 
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints.note import Note, NumberedNotes
+from tidegate.impact import Impact
 from tidegate.place import FlowPlace, Place
+from tidegate.spec import Flow
 
 _REPAIR = OutsideAct("restore it from a backup")
 
@@ -61,6 +64,40 @@ class PendingWindow(PendingJob):
     def waits(self) -> str:
         """See `PendingJob`."""
         return f"backfill or reingest {self.number} is half-written and will be finished first"
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingBackfill(PendingWindow):
+    """A backfill."""
+
+    run_key: str
+    source_version: int
+    """Of the source, or the first of several."""
+    other_versions: Mapping[str, int] = field(default_factory=dict)
+    """Of the other sources, by table."""
+    seconds: float = 0.0
+    """Duration of the search for the keys."""
+    judged: Impact | None = None
+    """What was judged, and accepted, before the first write; None before."""
+
+    def source_versions(self, flow: Flow) -> dict[str, int]:
+        """The version of each source table at which it reads them."""
+        return {flow.source_tables[0]: self.source_version, **self.other_versions}
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether it derives the whole table and not a window, which only a dry run does."""
+        return not self.window
+
+
+@dataclass(frozen=True, kw_only=True)
+class PendingPiece(PendingWindow):
+    """A piece of a reingest: a part of a window, at most as large as a micro-batch."""
+
+    files: dict[str, int] = field(default_factory=dict)
+    """Path to modification time in milliseconds."""
+    offsets: dict[str, list[int]] = field(default_factory=dict)
+    """Partition to its first offset (included) and its last (excluded)."""
 
 
 @dataclass(frozen=True, kw_only=True)

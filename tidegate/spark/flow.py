@@ -23,7 +23,7 @@ from tidegate.probes import delta
 from tidegate.quarantine import decision
 from tidegate.spark.batch import ledger as batch_ledger
 from tidegate.spark.batch import micro_batch, proofs
-from tidegate.spark.batch.split import check_not_ahead, last_batches
+from tidegate.spark.batch.checks import check_not_ahead, last_batches
 from tidegate.spark.batch.work import Staged
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.driver.listener import record_progress
@@ -36,247 +36,247 @@ from tidegate.status.sources.source import not_delivered
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
     from tidegate.store import Address
 
 
 def run_flow(
-    context: FlowContext,
+    job: Job,
     *,
-    before: Callable[[FlowContext], FlowContext] | None = None,
-    after: Callable[[FlowContext], None] | None = None,
+    before: Callable[[Job], Job] | None = None,
+    after: Callable[[Job], None] | None = None,
 ) -> None:
     """Run a flow until its source is drained.
 
     Args:
-        context: The flow; results go to its report.
+        job: The flow; results go to its report.
         before: Called under the flow's leases before the stream starts; may open a new refresh of the checkpoint.
         after: Called when the stream has read everything.
 
     Raises:
         TidegateError: See `tidegate.errors`. Finished batches stay; the next run completes the pending batch.
     """
-    if not all(tables.exists(path) for path in context.source_paths):
+    if not all(tables.exists(path) for path in job.source_tables):
         return
-    name = context.flow.name
-    with leased_flow(context, work=f"flow {name!r}", holder=f"attempt {context.attempt} of {context.pipeline.name}"):
-        context = _prepare(context, before)
-        _finish_interrupted(context)
+    name = job.flow.name
+    with leased_flow(job.spark, job.resolved, job.run, work=f"flow {name!r}"):
+        job = _prepare(job, before)
+        _finish_interrupted(job)
         try:
-            _drain(context)
+            _drain(job)
         except NotDeliveredError as missing:
-            undelivered = not_delivered(missing, context.place, context.live)
-            context.report.notes.append(undelivered.summary)
+            undelivered = not_delivered(missing, job.place, job.live)
+            job.run.report.notes.append(undelivered.summary)
             return
-        context = swap.swap_in(context)
-        if context.target == context.live and (context.place.version, context.place.refresh) != (1, 0):
-            decision.retire(context.place)
-            pending_work.settle(context, replay.Replay)
-        context.kind.drained(context)
+        job = swap.swap_in(job)
+        if job.target == job.live and (job.place.version, job.place.refresh) != (1, 0):
+            decision.retire(job.place)
+            pending_work.settle(job, replay.Replay)
+        job.kind.drained(job)
         if after is not None:
-            after(context)
-        rewrite.clear(context.place)
+            after(job)
+        rewrite.clear(job.place)
 
 
-def _prepare(context: FlowContext, before: Callable[[FlowContext], FlowContext] | None = None) -> FlowContext:
+def _prepare(job: Job, before: Callable[[Job], Job] | None = None) -> Job:
     """Check the tables against the checkpoint, record the declaration and choose the live table or staging as target."""
-    checkpoint.check_compatible(context.layout, context.resolved)
-    context = context if before is None else before(context)
-    replaced = swap.is_past_replacement(context)
-    context = context.refreshed(swap.next_refresh(context.place)) if replaced else _refresh_if_needed(context)
-    state = progress.read(context.checkpoint)
-    transactions = tables.transactions(context.spark, context.live)
-    prefix = f"{context.pipeline.name}/{context.flow.name}/"
-    checkpoint.check_writers(context.flow, context.place, transactions)
-    _check_target_exists(context, state.last_committed is not None, transactions)
-    proofs.adopt(context)
-    if state.last_planned is None and context.place.refresh == 0:
-        _check_old_versions_finished(context)
-    checkpoint.write_sidecar(context.layout, context.pipeline, context.flow)
-    contracts.record_declared(context)
-    earlier = [app_id for app_id in transactions if app_id.startswith(prefix) and app_id != context.app_id]
-    if earlier and context.app_id not in transactions and context.flow.is_staged:
-        context = context.doing(Staged())
-        if not context.flow.kind.snapshots:
+    checkpoint.check_compatible(job.place.layout, job.resolved)
+    job = job if before is None else before(job)
+    replaced = swap.is_past_replacement(job)
+    job = job.refreshed(swap.next_refresh(job.place)) if replaced else _refresh_if_needed(job)
+    state = progress.read(job.place.checkpoint)
+    transactions = tables.transactions(job.spark, job.live)
+    prefix = f"{job.place.pipeline}/{job.flow.name}/"
+    checkpoint.check_writers(job.flow, job.place, transactions)
+    _check_target_exists(job, state.last_committed is not None, transactions)
+    proofs.adopt(job)
+    if state.last_planned is None and job.place.refresh == 0:
+        _check_old_versions_finished(job)
+    checkpoint.write_sidecar(job.place.layout, job.resolved.pipeline, job.flow)
+    contracts.record_declared(job.place, job.resolved, job.run)
+    earlier = [app_id for app_id in transactions if app_id.startswith(prefix) and app_id != job.app_id]
+    if earlier and job.app_id not in transactions and job.flow.is_staged:
+        job = job.doing(Staged())
+        if not job.flow.kind.snapshots:
             # The swap waits from now on, whether or not a batch makes a row; a snapshot may never come.
-            swap.staging(context).make_folder()
-    elif context.app_id in transactions and swap.staging(context).exists():
-        context = swap.finish(context)
+            swap.staging(job).make_folder()
+    elif job.app_id in transactions and swap.staging(job).exists():
+        job = swap.finish(job)
     last = -1 if state.last_planned is None else state.last_planned
-    check_not_ahead(context, last_batches(context), last)
-    return context
+    check_not_ahead(job, last_batches(job), last)
+    return job
 
 
-def _finish_interrupted(context: FlowContext) -> None:
+def _finish_interrupted(job: Job) -> None:
     """Finish an undo, a replay, and a backfill or a piece of a reingest, each of which had begun to write."""
-    pending_work.settle(context, undo.Undo, replay.Replay, _window_job(context))
+    pending_work.settle(job, undo.Undo, replay.Replay, _window_work(job))
 
 
-def _window_job(context: FlowContext) -> type[pending_work.PendingWork]:
-    return backfill.Backfill if context.flow.target.keys else reingest.Piece
+def _window_work(job: Job) -> type[pending_work.PendingWork]:
+    return backfill.Backfill if job.flow.target.keys else reingest.Piece
 
 
-def refresh_once(context: FlowContext) -> FlowContext:
+def refresh_once(job: Job) -> Job:
     """Start a new refresh for the request; further attempts at the same request continue with it."""
-    request = context.request
-    if swap.is_past_replacement(context) or progress.read(context.checkpoint).last_planned is None:
-        return context
-    opened = checkpoint.ORIGIN.read(context.place)
+    request = job.run.request
+    if swap.is_past_replacement(job) or progress.read(job.place.checkpoint).last_planned is None:
+        return job
+    opened = checkpoint.ORIGIN.read(job.place)
     if opened is not None and opened.request_id == request.request_id:
         # A refreshed bronze table has the id of its writes before it is complete.
-        if context.flow.is_staged and context.app_id in tables.transactions(context.spark, context.live):
-            context.report.notes.append(backfill.ALREADY_DONE)
-        return context
-    _finish_of_checkpoint(context)
-    if _is_half_written(context, context.place):
-        if context.kind.completed_by_target and _is_in_target(context, context.place):
-            _record_written(context, context.place)
+        if job.flow.is_staged and job.app_id in tables.transactions(job.spark, job.live):
+            job.run.report.notes.append(backfill.ALREADY_DONE)
+        return job
+    _finish_of_checkpoint(job)
+    if _is_half_written(job, job.place):
+        if job.kind.completed_by_target and _is_in_target(job, job.place):
+            _record_written(job, job.place)
         else:
             # Its split is decided and partly written: only its own checkpoint can complete it.
-            _drain(context)
-    place = swap.next_refresh(context.place)
+            _drain(job)
+    place = swap.next_refresh(job.place)
     origin = checkpoint.Origin(
         mode=request.mode,
-        run_key=context.run_key,
+        run_key=job.run.request.run_key,
         request_id=request.request_id,
         requested_by=request.requested_by,
     )
     checkpoint.record_refresh_origin(place, origin)
-    return context.refreshed(place)
+    return job.refreshed(place)
 
 
-def renew_damaged(context: FlowContext) -> FlowContext:
+def renew_damaged(job: Job) -> Job:
     """Open the next refresh if the flow is damaged, for `tidegate.spark.reprocessing.recovery`; else it goes on as it is."""
-    damages = recovery.damages_of(context)
+    damages = recovery.damages_of(job)
     if not damages:
-        return context
-    lost = recovery.accept_loss(context, damages)
-    recovery.set_damaged_aside(context)
+        return job
+    lost = recovery.accept_loss(job, damages)
+    recovery.set_damaged_aside(job)
     # A batch that the table has lacks at most its ledger line. What else is half-written is judged again.
-    if tables.exists(context.live) and _is_in_target(context, context.place):
-        _record_written(context, context.place)
-    return recovery.open_refresh(context, damages, lost)
+    if tables.exists(job.live) and _is_in_target(job, job.place):
+        _record_written(job, job.place)
+    return recovery.open_refresh(job, damages, lost)
 
 
-def _refresh_if_needed(context: FlowContext) -> FlowContext:
+def _refresh_if_needed(job: Job) -> Job:
     """Start a new refresh if the checkpoint would next read messages of an accepted gap, or files of a folder that was moved.
 
     Spark's logs are not edited: the new checkpoint starts after the gap, at the topic's first offset, or lists all files again.
     """
-    if not context.kind.needs_refresh(context):
-        return context
-    _finish_of_checkpoint(context)
+    if not job.kind.needs_refresh(job):
+        return job
+    _finish_of_checkpoint(job)
     # Of a batch that only quarantine has, the messages that are left are read again by the new refresh.
-    if _is_in_target(context, context.place):
-        _record_written(context, context.place)
-    place = swap.next_refresh(context.place)
-    mode = "accept_gap" if isinstance(context.flow.source, KafkaSource) else "accept_move"
-    checkpoint.record_refresh_origin(place, checkpoint.Origin(mode=mode, run_key=context.run_key))
-    return context.refreshed(place)
+    if _is_in_target(job, job.place):
+        _record_written(job, job.place)
+    place = swap.next_refresh(job.place)
+    mode = "accept_gap" if isinstance(job.flow.source, KafkaSource) else "accept_move"
+    checkpoint.record_refresh_origin(place, checkpoint.Origin(mode=mode, run_key=job.run.request.run_key))
+    return job.refreshed(place)
 
 
-def _finish_of_checkpoint(context: FlowContext) -> None:
+def _finish_of_checkpoint(job: Job) -> None:
     """Finish a half-written backfill, or piece of a reingest, before the next refresh opens: its transaction id is the checkpoint's."""
-    job = _window_job(context).pending(context)
-    if job is not None and job.has_begun(context):
-        _finish_interrupted(context)
+    work = _window_work(job).pending(job)
+    if work is not None and work.has_begun(job):
+        _finish_interrupted(job)
 
 
-def _record_written(context: FlowContext, place: Place) -> None:
+def _record_written(job: Job, place: Place) -> None:
     """Record a batch that is in the table but not committed by its checkpoint; only its ledger line is missing."""
     pending = progress.pending_by_name(place.checkpoint)
     assert pending is not None
-    of_batch = dataclasses.replace(context, place=place)
+    of_batch = dataclasses.replace(job, place=place)
     batch_ledger.record_batch(of_batch, micro_batch.recorded_in_target(of_batch, pending))
 
 
-def _is_half_written(context: FlowContext, place: Place) -> bool:
+def _is_half_written(job: Job, place: Place) -> bool:
     """Whether quarantine, late table or target have a batch that the checkpoint planned and did not commit."""
-    return _has_pending(context, place, context.live, context.late, context.quarantine)
+    return _has_pending(job, place, job.live, job.place.late, job.place.quarantine)
 
 
-def _is_in_target(context: FlowContext, place: Place) -> bool:
+def _is_in_target(job: Job, place: Place) -> bool:
     """Whether the target has a batch that the checkpoint planned and did not commit."""
-    return _has_pending(context, place, context.live)
+    return _has_pending(job, place, job.live)
 
 
-def _has_pending(context: FlowContext, place: Place, *paths: Address) -> bool:
+def _has_pending(job: Job, place: Place, *paths: Address) -> bool:
     pending = progress.pending_by_name(place.checkpoint)
     return pending is not None and any(
-        tables.transactions(context.spark, path).get(place.app_id) == pending for path in paths
+        tables.transactions(job.spark, path).get(place.app_id) == pending for path in paths
     )
 
 
-def _check_target_exists(context: FlowContext, has_history: bool, transactions: dict[str, int]) -> None:
-    if not has_history or context.app_id in transactions or context.flow.kind.sends:
+def _check_target_exists(job: Job, has_history: bool, transactions: dict[str, int]) -> None:
+    if not has_history or job.app_id in transactions or job.flow.kind.sends:
         return
-    if transactions and tables.exists(swap.staging(context)):
+    if transactions and tables.exists(swap.staging(job)):
         return
-    lines = context.place.of_pipeline.ops("ledger")
-    if delta.transaction_version(lines, context.app_id) is not None:
+    lines = job.place.of_pipeline.ops("ledger")
+    if delta.transaction_version(lines, job.app_id) is not None:
         raise CheckpointCorruptError(
-            f"flow {context.flow.name!r}: the checkpoint at {context.checkpoint} has written to table "
-            f"{context.flow.target.name!r}, which is missing or was replaced.",
-            Either(OutsideAct("restore the table"), recover_command(*context.flow.recovered_by)),
-            path=str(context.checkpoint),
+            f"flow {job.flow.name!r}: the checkpoint at {job.place.checkpoint} has written to table "
+            f"{job.flow.target.name!r}, which is missing or was replaced.",
+            Either(OutsideAct("restore the table"), recover_command(*job.flow.recovered_by)),
+            path=str(job.place.checkpoint),
         )
 
 
-def _check_old_versions_finished(context: FlowContext) -> None:
+def _check_old_versions_finished(job: Job) -> None:
     """Refuse a new checkpoint version while an earlier one has a half-written batch, which only its declaration can complete."""
-    for old in checkpoint.of_flow(context.place):
-        if old != context.place and _is_half_written(context, old):
-            if context.kind.completed_by_target:
+    for old in checkpoint.of_flow(job.place):
+        if old != job.place and _is_half_written(job, old):
+            if job.kind.completed_by_target:
                 # A batch that only quarantine has is read again by the new version.
-                if _is_in_target(context, old):
-                    _record_written(context, old)
+                if _is_in_target(job, old):
+                    _record_written(job, old)
                 continue
             try:
                 pending = progress.read(old.checkpoint).pending_batch
             except CheckpointCorruptError:
                 # Nothing can finish it, so that its rows are judged again.
-                context.report.notes.append(
+                job.run.report.notes.append(
                     f"v{old.version}/{old.refresh} is damaged and has a half-written batch: the new checkpoint reads its rows again"
                 )
                 continue
             raise CheckpointIncompatibleError(
-                context.flow.name,
+                job.flow.name,
                 old.version,
                 {"half-written batch": (pending, "finish it with the old declaration first")},
             )
 
 
-def _drain(context: FlowContext) -> None:
+def _drain(job: Job) -> None:
     raised: list[Exception] = []
     """What a batch raised. Spark passes on only the text of an exception."""
 
     def process_batch(batch: DataFrame, batch_id: int) -> None:
         try:
-            micro_batch.process(context, batch, batch_id)
+            micro_batch.process(job, batch, batch_id)
         except Exception as error:
             raised.append(error)
             raise
 
-    stream = context.kind.read_stream(context)
-    with record_progress(context):
-        query = context.kind.start(
-            context,
-            stream.writeStream.queryName(context.app_id)
+    stream = job.kind.read_stream(job)
+    with record_progress(job.spark, job.place, job.run, job.app_id):
+        query = job.kind.start(
+            job,
+            stream.writeStream.queryName(job.app_id)
             .foreachBatch(process_batch)
-            .option("checkpointLocation", str(context.checkpoint))
+            .option("checkpointLocation", str(job.place.checkpoint))
             .trigger(availableNow=True),
         )
         try:
             query.awaitTermination()
         except Exception as error:
             if raised and isinstance(raised[0], RefusedError):
-                record_refusal(context, raised[0])
+                record_refusal(job, raised[0])
             raise (raised[0] if raised else error) from error
         finally:
             if query.isActive:
                 query.stop()
 
 
-def record_refusal(context: FlowContext, error: RefusedError) -> None:
+def record_refusal(job: Job, error: RefusedError) -> None:
     """Record for `plan` which batch waits, and the fingerprints of what must change before it is tried again."""
-    refusal.record(context.place, error.refusal())
+    refusal.record(job.place, error.refusal())

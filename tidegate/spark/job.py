@@ -1,327 +1,231 @@
-"""The application: runs the flows of a pipeline in graph order in one JVM and writes one report."""
+"""`Job`: what an attempt does to one flow, with its `Kind` (what is the flow?) and its `Work` (what is done to its rows?).
+
+The six steps, and what starts them, are given the job; others are given a part of it. The three know each other, so they are here.
+"""
 
 from __future__ import annotations
 
-import contextlib
-import logging
-import sys
-import threading
-import time
-import traceback
-from typing import TYPE_CHECKING
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
 
-from tidegate import resolution
-from tidegate.checkpoints import checkpoint, overrides
-from tidegate.environment import Environment
-from tidegate.errors import (
-    CheckpointCorruptError,
-    GapError,
-    OffsetsExpiredError,
-    RefusedError,
-    RewriteRefusedError,
-    TableInDoubtError,
-    TableUnreadableError,
-    TidegateError,
-    classify,
-)
-from tidegate.layout import Layout
-from tidegate.place import AttemptPlace, FlowPlace
-from tidegate.report import FlowReport, RunReport, describe_error, now
-from tidegate.request import RunRequest
+from tidegate.place import Place
+from tidegate.report import BatchRecord
 from tidegate.resolution import ResolvedFlow
-from tidegate.runs import RUNS
-from tidegate.runtime import bytecode
+from tidegate.spark.run import Run
+from tidegate.spec import Flow
+from tidegate.store import Address
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from tidegate.checkpoints.overrides import Override
-    from tidegate.spark.context import FlowContext
-    from tidegate.spark.gate import Suite
+    from tidegate.checkpoints.pending_jobs import PendingBackfill, PendingPiece
+    from tidegate.checkpoints.refusal import Action, BatchDecision
+    from tidegate.spark.batch.pinned import Pinned
+    from tidegate.spark.batch.split import Decision, Split
+    from tidegate.spark.gate import SuiteGate
+    from tidegate.spark.kinds.sides import Sides
+    from tidegate.spark.lake.writes import Transaction
+    from tidegate.table_history import Position
+    from tidegate.window import Window
 
-log = logging.getLogger("tidegate")
-
-_DAMAGES = (TableInDoubtError, TableUnreadableError, CheckpointCorruptError, OffsetsExpiredError)
-"""What a recovery ends, of the flow or of one above it; what is left is found when the flow runs."""
-
-_NO_BYTECODE = "the installed packages have no bytecode, so every job takes 8 s longer to start: run `python -m tidegate.runtime.bytecode`"
-
-
-def run_job(environment: Environment, request: RunRequest, attempt: str) -> RunReport:
-    """Run the requested flows and return the report, which is also kept current in the lake.
-
-    When a flow is refused or fails, the flows that read from it are skipped; the others run.
-
-    Raises:
-        TidegateError: The application failed before any flow ran.
-    """
-    return _Job(environment, request, attempt).run()
+Transform = Callable[..., "DataFrame"]
+"""Takes the rows of the first source, and by name those of the others."""
+Entries = Sequence[Mapping[str, str]]
+"""``_row_id`` and ``source`` of quarantine entries."""
 
 
-class _Job:
-    def __init__(self, environment: Environment, request: RunRequest, attempt: str) -> None:
-        self.environment = environment
-        self.layout = Layout.of(environment)
-        self.request = request
-        self.attempt = attempt
-        self.path = AttemptPlace(self.layout, request.dag_id, request.run_key, attempt).report
-        self.report = RunReport(dag_id=request.dag_id, run_key=request.run_key, attempt=attempt, started_at=now())
-        self.suites: dict[str, Suite] = {}
-        self.loading_error: Exception | None = None
-        self.switched_off: dict[str, Override] = {}
-        self.blocked: dict[str, TidegateError] = {}
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """One flow in one attempt, and what is done to it. Another checkpoint, session or work is a new job."""
 
-    def run(self) -> RunReport:
-        started = time.monotonic()
-        try:
-            self._run()
-        except BaseException as error:
-            if not isinstance(error, (KeyboardInterrupt, SystemExit)):
-                self.report.error = describe_error(error)
-            # Suppressed, so that it does not replace the exception that ended the run.
-            with contextlib.suppress(TidegateError):
-                self._end(started)
-            raise
-        self._end(started)
-        return self.report
+    place: Place
+    """The checkpoint, which knows the lake."""
+    resolved: ResolvedFlow
+    kind: Kind
+    work: Work
+    transform: Transform | None
+    gate: SuiteGate | None
+    run: Run
+    spark: SparkSession
+    """The session, which is not that of a stream's batches."""
+    kafka: str
+    """Bootstrap servers."""
+    registry: str = ""
+    """Address of the schema registry; empty without one."""
 
-    def _run(self) -> None:
-        pipeline = resolution.load(self.request.dag_id, self.environment.project)
-        flows = tuple(pipeline.flow(flow.name) for flow in self.request.selected(pipeline.pipeline))
-        self.report.flows = [
-            FlowReport(
-                flow=each.flow.name, target=each.flow.target.name, checkpoint_version=each.flow.checkpoint_version
-            )
-            for each in flows
-        ]
-        with _Timer(self.report, "preflight"):
-            self._preflight(flows)
-        self.write_report()
-        if not self._runnable(flows):
-            self._block_all()
-            return
-        loading = self._load_suites(flows)
-        with _Timer(self.report, "session"):
-            spark = self._session()
-        if loading is not None:
-            with _Timer(self.report, "gx_wait"):
-                loading.join()
-        if self.loading_error is not None:
-            raise self.loading_error
-        with _Timer(self.report, "flows"):
-            self._run_flows(spark, flows)
+    persisted: list[DataFrame] = field(default_factory=list)
+    """DataFrames that the current batch persisted; `release` unpersists them."""
+    proven: dict[Address, Position] = field(default_factory=dict)
+    """The newest position in each table whose history was proven in this run (`tidegate.spark.batch.proofs`)."""
 
-    def _end(self, started: float) -> None:
-        self.report.ended_at = now()
-        self.report.parts["total"] = round(time.monotonic() - started, 3)
-        self.write_report()
+    @property
+    def flow(self) -> Flow:
+        """The declaration of the flow."""
+        return self.resolved.flow
 
-    def write_report(self) -> None:
-        """Write the current report to the lake.
+    @property
+    def app_id(self) -> str:
+        """The ``txnAppId`` of the writes."""
+        return self.work.app_id(self.place)
 
-        Raises:
-            MachineError: The operating system does not let it be written.
+    @property
+    def target(self) -> Address:
+        """The table that batches are written to."""
+        return self.work.target(self)
+
+    @property
+    def live(self) -> Address:
+        """The table that readers see."""
+        return self.place.layout.table(self.flow.target.name)
+
+    @property
+    def source_table(self) -> Address | None:
+        """The table whose change feed the flow reads, or the first of several; None for landing flows."""
+        return next(iter(self.source_tables), None)
+
+    @property
+    def source_tables(self) -> tuple[Address, ...]:
+        """The tables whose change feeds the flow reads, the first source first; none for landing flows."""
+        return tuple(self.place.layout.table(table) for table in self.flow.source_tables)
+
+    @property
+    def query_tables(self) -> tuple[Address, ...]:
+        """The tables that its query reads, in the order of Spark's offset log; none for landing flows.
+
+        A stateful flow reads heartbeats before its source (`tidegate.spark.intake.ordered`).
         """
-        try:
-            self.report.write(self.path)
-        except OSError as error:
-            raise classify(error, "the run report") from error
+        beats = self.resolved.heartbeats(self.place.layout)
+        return (*(() if beats is None else (beats,)), *self.source_tables)
 
-    def _load_suites(self, flows: tuple[ResolvedFlow, ...]) -> threading.Thread | None:
-        """Load the suites in a thread: Great Expectations takes seconds to import, while the session only waits for its JVM."""
-        judges = RUNS[self.request.mode].judges
-        judged = [each for each in flows if judges and each.suite is not None and each.flow.name not in self.blocked]
-        if not judged:
-            return None
+    def with_fingerprints(self, record: BatchRecord) -> BatchRecord:
+        """The record with the fingerprints of today's suite and transform."""
+        suite = None if self.gate is None else self.gate.suite.fingerprint
+        return replace(record, suite_fingerprint=suite, code_fingerprint=self.resolved.code_fingerprint() or None)
 
-        # Both threads need pyspark; concurrent imports of one package can deadlock, so it is imported before.
-        import pyspark.sql.functions  # noqa: F401
+    def refreshed(self, place: Place) -> Job:
+        """The flow with a new refresh of its checkpoint, whose folder makes it the current one after a crash as well."""
+        place.checkpoint.make_folder()
+        self.run.report.refresh = place.refresh
+        return replace(self, place=place)
 
-        from tidegate.spark import gate
+    def doing(self, work: Work, spark: SparkSession | None = None) -> Job:
+        """The flow with other work, and optionally in another session."""
+        return replace(self, work=work, spark=self.spark if spark is None else spark)
 
-        def load() -> None:
-            try:
-                with _Timer(self.report, "gx_import"):
-                    gate.warm_up()
-                if not bytecode.is_compiled(sys.modules["great_expectations"]):
-                    self.report.notes.append(_NO_BYTECODE)
-                    log.warning(_NO_BYTECODE)
-                for each in judged:
-                    assert each.suite is not None and each.flow.gate is not None
-                    try:
-                        self.suites[each.flow.name] = gate.load_suite(each.suite, each.flow.gate.suite)
-                    except (TidegateError, OSError, MemoryError) as error:
-                        self.blocked[each.flow.name] = classify(error)
-            except Exception as error:
-                self.loading_error = error
-
-        thread = threading.Thread(target=load, name="load-suites", daemon=True)
-        thread.start()
-        return thread
-
-    def _preflight(self, flows: tuple[ResolvedFlow, ...]) -> None:
-        """Check declarations and sources before the session starts; an error is recorded for its flow."""
-        from tidegate.status import lag
-
-        self.layout.open()
-        for each, flow_report in zip(flows, self.report.flows, strict=True):
-            try:
-                override = overrides.switched_off(FlowPlace(self.layout, self.request.dag_id, each.flow.name))
-                if override is not None and not RUNS[self.request.mode].only_reads:
-                    self.switched_off[each.flow.name] = override
-                    continue
-                checkpoint.check_compatible(self.layout, each)
-                if RUNS[self.request.mode].judges:
-                    flow_report.lag_before = lag.to_json(lag.measure(self.environment, each))
-            except Exception as error:
-                # Also a table whose log cannot be read stops only what stands on it.
-                if not self._renews(error):
-                    self.blocked[each.flow.name] = classify(error)
-
-    def _renews(self, error: Exception) -> bool:
-        """Whether the run gives the flow that is in doubt about a table a new checkpoint. It proves the tables again when it begins."""
-        mode = self.request.mode
-        if mode == "recover" and not self.request.dry_run:
-            return isinstance(error, _DAMAGES) and not isinstance(error, GapError)
-        whole = mode == "full_refresh" or (mode == "reingest" and self.request.window is None and not self.request.gaps)
-        if not isinstance(error, TableInDoubtError) or not whole or self.request.dry_run:
-            return False
-        pipeline = resolution.load(self.request.dag_id, self.environment.project).pipeline
-        selected = self.request.selected(pipeline)
-        return any(
-            error.known_by == f"{pipeline.name}/{flow.name}" and self.request.applies_to(flow) for flow in selected
-        )
-
-    def _session(self) -> SparkSession:
-        from tidegate.spark.driver.session import build_session
-
-        spark = build_session(self.environment, f"tidegate {self.request.dag_id}")
-        self.report.application = spark.sparkContext.applicationId
-        flags = spark.sparkContext.getConf().get("spark.driver.extraJavaOptions") or ""
-        self.report.notes.append(f"AppCDS archive: {'used' if 'SharedArchiveFile' in flags else 'none'}")
-        self.report.notes.append(f"compilation: {'C1 only' if 'TieredStopAtLevel=1' in flags else 'tiered'}")
-        return spark
-
-    def _runnable(self, flows: tuple[ResolvedFlow, ...]) -> bool:
-        """Whether any flow can run: one that is not blocked, and whose upstream flows are not."""
-        stopped: set[str] = set(self.blocked)
-        for each in flows:
-            if any(upstream.name in stopped for upstream in each.pipeline.upstream_of(each.flow)):
-                stopped.add(each.flow.name)
-        return len(stopped) < len(flows)
-
-    def _block_all(self) -> None:
-        for flow_report in self.report.flows:
-            error = self.blocked.get(flow_report.flow)
-            flow_report.state, flow_report.error = (
-                ("failed", describe_error(error)) if error is not None else ("skipped", None)
-            )
-            if error is not None:
-                log.error("%s: %s", flow_report.flow, error.message)
-
-    def _run_flows(self, spark: SparkSession, flows: tuple[ResolvedFlow, ...]) -> None:
-        stopped: dict[str, str] = {}
-        for each in flows:
-            flow = each.flow
-            flow_report = self.report.flow(flow.name)
-            unfinished = [above.name for above in each.pipeline.upstream_of(flow) if above.name in stopped]
-            if unfinished:
-                flow_report.state, stopped[flow.name] = "skipped", flow.name
-                log.info("%s: skipped, because flow %s did not finish", flow.name, unfinished[0])
-                continue
-            if (override := self.switched_off.get(flow.name)) is not None:
-                flow_report.state = "skipped"
-                flow_report.notes.append(override.summary())
-                log.info("%s: skipped, because it was %s", flow.name, override.summary())
-                continue
-            flow_report.state = "running"
-            self.write_report()
-            if not self._run_one(spark, each, flow_report):
-                stopped[flow.name] = flow.name
-            self.write_report()
-
-    def _run_one(self, spark: SparkSession, resolved: ResolvedFlow, flow_report: FlowReport) -> bool:
-        from tidegate.spark import runs
-
-        flow = resolved.flow
-        log.info("%s: started", flow.name)
-        try:
-            if flow.name in self.blocked:
-                raise self.blocked[flow.name]
-            runs.load(self.request, flow)(self._context(spark, resolved, flow_report))
-            results = (flow_report.batches, flow_report.impact, flow_report.verification)
-            flow_report.state = "done" if any(results) else "idle"
-        except (RefusedError, RewriteRefusedError) as refusal:
-            flow_report.state, flow_report.error = "refused", describe_error(refusal)
-        except Exception as error:
-            flow_report.state, flow_report.error = "failed", describe_error(error)
-            log.error("%s: %s", flow.name, flow_report.error["message"])
-            self._write_failure(flow.name, error)
-        self._measure_lag_after(resolved, flow_report)
-        log.info(
-            "%s: %s; read %d, written %d, quarantined %d",
-            flow.name,
-            flow_report.state,
-            flow_report.total("read"),
-            flow_report.total("written") + flow_report.total("upserted"),
-            flow_report.total("quarantined"),
-        )
-        return flow_report.state in ("done", "idle")
-
-    def _write_failure(self, flow: str, error: Exception) -> None:
-        """Write the traceback next to the report. It may quote data, so it is not logged."""
-        if isinstance(error, TidegateError) and error.__cause__ is None:
-            return
-        address = self.path.parent / f"failure-{flow}.txt"
-        with contextlib.suppress(OSError):
-            address.put("".join(traceback.format_exception(error)).encode("utf-8", "backslashreplace"))
-            log.error("%s: the traceback is in %s", flow, address)
-
-    def _measure_lag_after(self, resolved: ResolvedFlow, flow_report: FlowReport) -> None:
-        from tidegate.status import lag
-
-        if not RUNS[self.request.mode].judges:
-            return
-        try:
-            flow_report.lag_after = lag.to_json(lag.measure(self.environment, resolved))
-        except Exception as error:
-            flow_report.lag_after = {"reason": classify(error).message}
-
-    def _context(self, spark: SparkSession, resolved: ResolvedFlow, flow_report: FlowReport) -> FlowContext:
-        from tidegate.spark.batch.work import Stream
-        from tidegate.spark.context import FlowContext, Run, Stores, import_function
-        from tidegate.spark.gate import LakeContext, SuiteGate
-        from tidegate.spark.kinds import kind
-
-        pipeline, flow = resolved.pipeline, resolved.flow
-        place = checkpoint.current(self.layout, pipeline, flow)
-        flow_report.refresh = place.refresh
-        gate, derives = None, RUNS[self.request.mode].derives
-        if RUNS[self.request.mode].judges and flow.gate is not None:
-            lake = LakeContext(self.layout, pipeline.name, flow.name)
-            gate = SuiteGate(self.suites[flow.name], resolved.code_fingerprint(), lake)
-        return FlowContext(
-            stores=Stores(
-                spark=spark, layout=self.layout, kafka=self.environment.kafka, registry=self.environment.registry
-            ),
-            run=Run(request=self.request, attempt=self.attempt, report=flow_report, publish=self.write_report),
-            resolved=resolved,
-            kind=kind.load(flow),
-            place=place,
-            work=Stream(),
-            transform=import_function(flow.transform, "transform") if derives and flow.transform else None,
-            gate=gate,
-        )
+    def release(self) -> None:
+        """Unpersist the DataFrames of the batch."""
+        while self.persisted:
+            self.persisted.pop().unpersist()
 
 
-class _Timer:
-    """Records the seconds spent in its ``with`` block as a part of the report."""
+class Work(ABC):
+    """What a job does. What it does not override holds for new rows of a source."""
 
-    def __init__(self, report: RunReport, name: str) -> None:
-        self.report, self.name = report, name
+    line_kind: Literal["", "replay"] = ""
+    """The ``kind`` of its ledger lines; empty for the one that the flow's kind gives them."""
+    of_entries = False
+    """Its rows are quarantine entries: no sample for the gate to judge, and no new files."""
+    split_is_final = True
+    """Whether a row that quarantine does not hold must pass, once the split was decided; if not, it breaks the rules of today."""
+    compares: Literal["in_merge", "before", "never"] = "in_merge"
+    """Whether rows are compared with newer rows of the table: by the MERGE where it can, by a query before it, or not."""
+    has_statistics = False
+    """Whether the flow's statistics are measured: what else is read again in bulk does not resemble batches of the stream."""
 
-    def __enter__(self) -> None:
-        self.started = time.monotonic()
+    @abstractmethod
+    def app_id(self, place: Place) -> str:
+        """The ``txnAppId`` of its writes."""
 
-    def __exit__(self, *_: object) -> None:
-        self.report.parts[self.name] = round(time.monotonic() - self.started, 3)
+    @abstractmethod
+    def planned_ms(self, job: Job, batch_id: int) -> int:
+        """When the batch was planned, in milliseconds since 1970; the same on every rerun."""
+
+    def listed_files(self, job: Job, batch_id: int) -> dict[str, int]:
+        """The files of a batch of a landing folder: path to modification time in milliseconds since 1970."""
+        return {}
+
+    def planned_offsets(self, job: Job, batch_id: int) -> dict[int, tuple[int, int]]:
+        """The messages of a batch of a topic: partition to the first offset and the offset after the last one."""
+        return {}
+
+    def target(self, job: Job) -> Address:
+        """The table that is written: the live table."""
+        return job.live
+
+    def is_first_read(self, job: Job) -> bool:
+        """Whether nothing of the batch can have been read before, so that no table is searched for it."""
+        return False
+
+    def decision(self, job: Job, batch_id: int, action: Action | None = None) -> BatchDecision | None:
+        """A person's decision about this refused batch, or only one for this action; None when there is none."""
+        return None
+
+    @abstractmethod
+    def write_refused(self, job: Job, split: Split, batch_id: int, txn: Transaction) -> None:
+        """Step 3: write the refused rows of a split to quarantine."""
+
+    @abstractmethod
+    def refused_ids(self, job: Job, spark: SparkSession, batch_id: int) -> DataFrame:
+        """The rows that an earlier attempt at this batch refused: ``_row_id string, rules array<string>``."""
+
+    @abstractmethod
+    def late_ids(self, job: Job, spark: SparkSession, batch_id: int) -> DataFrame:
+        """The rows that an earlier attempt at this batch found late: ``_row_id string``."""
+
+
+def _missing(*_: Any) -> Any:
+    raise NotImplementedError("the mode that needs this does not apply to flows of this kind (tidegate.runs)")
+
+
+def _no_rows(_job: Job, spark: SparkSession, _entries: Entries) -> DataFrame:
+    return spark.range(0).toDF("_row_id")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Kind:
+    """The code of one kind of flow. `read_stream` and `split` are all that an increment needs."""
+
+    read_stream: Callable[[Job], DataFrame]
+    """The source as a stream with bounded micro-batches."""
+    split: Callable[[Job, DataFrame, int, Decision], Split | None]
+    """Steps 1 and 2 for the rows of a batch, with its number and what earlier attempts wrote; None for an empty batch. What
+    is in quarantine is not judged again. An error that it raises refuses the batch: nothing was written."""
+    start: Callable[[Job, DataStreamWriter], StreamingQuery] = lambda _, writer: writer.start()
+    """Starts the query of the stream."""
+    evaluate: Callable[[Job, DataFrame, int], DataFrame] = lambda _job, batch, _number: batch
+    """What every attempt at a batch does before step 0, also for an empty batch and for one that the target has. Returns the rows
+    for ``split``."""
+    check_written: Callable[[Job, BatchRecord], None] = lambda *_: None
+    """Raises if the attempt cannot complete a batch that the target has with this ledger line."""
+    bookkeeping: tuple[str, ...] = ()
+    """Columns of the table that are not compared: a row in which only they differ is unchanged."""
+    completed_by_target: bool = False
+    """Whether another checkpoint completes a batch that the target has, with its ledger line alone: the old one would read its source
+    again, which may no longer have it, or its state. A batch that only quarantine has is read again."""
+    needs_refresh: Callable[[Job], bool] = lambda _: False
+    """Whether the checkpoint cannot go on, and only a new refresh of it can."""
+    drained: Callable[[Job], None] = lambda _: None
+    """Called at the end of an increment, when the stream has read everything and the live table has it."""
+    parts: Callable[[Job, Window | None, Sequence[PendingPiece]], Iterator[Mapping[str, Any]]] = _missing
+    """Reingest: the window, or the gaps (in a window), in parts as large as a batch, as fields of `PendingPiece`, without those of earlier
+    pieces."""
+    read_piece: Callable[[Job, PendingPiece], DataFrame] = _missing
+    """Reingest: the rows of a piece, for ``split``."""
+    keys_in_window: Callable[[Job, Window | None, PendingBackfill], DataFrame] = _missing
+    """Backfill: the keys that have a row in the window, in the present table or in the output of the present code. Without a
+    window, for a dry run of a full refresh: all keys."""
+    store_raising: Callable[[Job, Window | None, PendingBackfill, str], None] = lambda *_: None
+    """Backfill: after ``keys_in_window`` raised an exception of this class on a value, find and store the rows of the source on
+    which it does; they have no key. From then on ``keys_in_window`` and ``split_keys`` leave them out."""
+    split_keys: Callable[[Job, DataFrame, PendingBackfill, Decision], Split | None] = _missing
+    """Backfill: steps 1 and 2 for all rows that these keys are derived from."""
+    read_entries: Callable[[Job, SparkSession, Entries], DataFrame] = _no_rows
+    """Replay: the source rows of quarantine entries, for ``split``; none for entries that are files."""
+    returned: Callable[[Job, Mapping[str, Any], Entries], Mapping[str, Any]] = lambda _job, rules, _: rules
+    """Replay: the broken rules by the id of the entry, from those by the id of the refused row."""
+    sides: Callable[[Job, Pinned], Sides] = _missing
+    """Verification: the rows that the source makes at the pinned versions, and those that the table has."""

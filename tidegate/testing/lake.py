@@ -15,7 +15,7 @@ from tidegate.layout import Layout
 from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.report import BatchRecord, RunReport
 from tidegate.request import RunRequest, fresh_id
-from tidegate.spark.job import run_job
+from tidegate.spark.application import run_application
 from tidegate.testing.session import session
 
 if TYPE_CHECKING:
@@ -80,7 +80,7 @@ class Lake:
     def try_run(self, request: RunRequest) -> RunReport:
         """One more attempt at a run."""
         session()
-        return run_job(self.environment, request, fresh_id("a"))
+        return run_application(self.environment, request, fresh_id("a"))
 
     def table(self, name: str) -> pyarrow.Table:
         """The rows of a table, ``silver.flights``, read with delta-rs and so not by the library that wrote them."""

@@ -16,14 +16,16 @@ from tidegate.advice import Edit
 from tidegate.environment import Environment
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
-from tidegate.place import Place
+from tidegate.place import AttemptPlace, Place
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spark.batch import dispositions, groups, rows, time_windows, transform_output
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.batch.work import Stream
-from tidegate.spark.context import FlowContext, Run, Stores, import_function
+from tidegate.spark.functions import import_function
+from tidegate.spark.job import Job
 from tidegate.spark.kinds import kind
+from tidegate.spark.run import Run
 from tidegate.spec import Pipeline
 from tidegate.testing import records
 from tidegate.testing.records import LANDED_AT, Record
@@ -72,8 +74,8 @@ def transform_rows(pipeline: str, flow: str, *given: Record, **tables: Sequence[
         RequestError: There is no such pipeline or flow, it has no transform, or ``tables`` are not its other sources.
         SpecError: The transform does not return what it must.
     """
-    with _context(pipeline, flow) as context:
-        return _plain(_output(context, given, tables))
+    with _job(pipeline, flow) as job:
+        return _plain(_output(job, given, tables))
 
 
 def judge_rows(pipeline: str, flow: str, *given: Record) -> list[Judged]:
@@ -93,14 +95,14 @@ def judge_rows(pipeline: str, flow: str, *given: Record) -> list[Judged]:
         RequestError: The flow computes groups: run it in a `tidegate.testing.Lake`.
         TidegateError: As `transform_rows`.
     """
-    with _context(pipeline, flow, gated=True) as context:
-        if not context.flow.kind.quarantines:
-            what = "keeps state" if context.flow.kind.stateful else "computes groups"
+    with _job(pipeline, flow, gated=True) as job:
+        if not job.flow.kind.quarantines:
+            what = "keeps state" if job.flow.kind.stateful else "computes groups"
             raise RequestError(
                 f"flow {flow!r} of {pipeline!r} {what}",
                 Edit("run it in a tidegate.testing.Lake", "request"),
             )
-        judged = rows.judge_rows(context, _feed(context, given), 0, Decision(quarantined=False, written=False))
+        judged = rows.judge_rows(job, _feed(job, given), 0, Decision(quarantined=False, written=False))
         return (
             []
             if judged is None
@@ -118,7 +120,7 @@ _OF_JUDGEMENT = ("_disposition", "_errors", "_order", "_late", "_watermark")
 
 
 @contextmanager
-def _context(pipeline: str, flow: str, *, gated: bool = False) -> Iterator[FlowContext]:
+def _job(pipeline: str, flow: str, *, gated: bool = False) -> Iterator[Job]:
     """The flow in an empty lake, which is removed afterwards."""
     environment = Environment.read()
     resolved = resolution.load(pipeline, environment.project).flow(flow)
@@ -135,12 +137,12 @@ def _context(pipeline: str, flow: str, *, gated: bool = False) -> Iterator[FlowC
     with tempfile.TemporaryDirectory(prefix="tidegate-testing-") as folder:
         layout = Layout.local(Path(folder), environment.landing)
         report = FlowReport(flow=flow, target=resolved.flow.target.name, checkpoint_version=1, refresh=0)
-        context = FlowContext(
-            stores=Stores(spark=session(), layout=layout, kafka=""),
+        # A dry run records neither verdicts nor schema changes.
+        request = RunRequest(dag_id=pipeline, run_id=fresh_id("test"), requested_by="a test", dry_run=True)
+        job = Job(
             run=Run(
-                # A dry run records neither verdicts nor schema changes.
-                request=RunRequest(dag_id=pipeline, run_id=fresh_id("test"), requested_by="a test", dry_run=True),
-                attempt=fresh_id("a"),
+                request=request,
+                place=AttemptPlace(layout, pipeline, request.run_key, fresh_id("a")),
                 report=report,
                 publish=_nothing,
             ),
@@ -150,11 +152,13 @@ def _context(pipeline: str, flow: str, *, gated: bool = False) -> Iterator[FlowC
             work=Stream(),
             transform=import_function(resolved.flow.transform, "transform") if resolved.flow.transform else None,
             gate=_gate(resolved, layout) if gated else None,
+            spark=session(),
+            kafka="",
         )
         try:
-            yield context
+            yield job
         finally:
-            context.release()
+            job.release()
 
 
 def _nothing() -> None:
@@ -170,29 +174,29 @@ def _gate(resolved: resolution.ResolvedFlow, layout: Layout) -> SuiteGate | None
     return SuiteGate(load_suite(resolved.suite, resolved.flow.gate.suite), resolved.code_fingerprint(), lake)
 
 
-def _output(context: FlowContext, given: Sequence[Record], tables: Mapping[str, Sequence[Record]]) -> DataFrame:
-    feeds = context.flow.feeds
+def _output(job: Job, given: Sequence[Record], tables: Mapping[str, Sequence[Record]]) -> DataFrame:
+    feeds = job.flow.feeds
     if expected := {feed.name for feed in feeds[1:]} ^ tables.keys():
         raise RequestError(
-            f"flow {context.flow.name!r} of {context.pipeline.name!r} has the other sources "
+            f"flow {job.flow.name!r} of {job.place.pipeline!r} has the other sources "
             f"{[feed.name for feed in feeds[1:]]}, but the rows are for {list(tables)}",
             Edit(f"give rows for the former and no others: {', '.join(sorted(expected))}", "request"),
         )
-    if not context.flow.kind.has_groups:
-        return transform_output.transform_records(context, _feed(context, given))
+    if not job.flow.kind.has_groups:
+        return transform_output.transform_records(job, _feed(job, given))
     first, *others = (
-        _frame(each, _schema(context, feed.table))
+        _frame(each, _schema(job, feed.table))
         for feed, each in zip(feeds, (given, *(tables[feed.name] for feed in feeds[1:])), strict=True)
     )
-    return groups.derive(context, [time_windows.with_windows(context, first), *others])
+    return groups.derive(job, [time_windows.with_windows(job, first), *others])
 
 
-def _feed(context: FlowContext, given: Sequence[Record]) -> DataFrame:
+def _feed(job: Job, given: Sequence[Record]) -> DataFrame:
     """The rows as changes of the source."""
-    landing = context.resolved.landing
+    landing = job.resolved.landing
     if landing is not None:
-        return records.feed(context.spark, landing, given)
-    schema = _schema(context, context.flow.source_tables[0])
+        return records.feed(job.spark, landing, given)
+    schema = _schema(job, job.flow.source_tables[0])
     for name, kind_of_column in _CHANGES.items():
         schema = schema.add(name, kind_of_column)
     change = {"_change_type": "insert", "_commit_version": 1, "_commit_timestamp": LANDED_AT}
@@ -214,11 +218,11 @@ def _utc(value: Any) -> Any:
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
-def _schema(context: FlowContext, table: str) -> StructType:
+def _schema(job: Job, table: str) -> StructType:
     """The columns of a source table, without those of the platform: what the transform of its flow returns."""
-    declared = [each for each in context.resolved.declared.values() if isinstance(each, Pipeline)]
+    declared = [each for each in job.resolved.declared.values() if isinstance(each, Pipeline)]
     ((pipeline, writer),) = ((each, flow) for each in declared for flow in each.flows if flow.target.name == table)
-    with _context(pipeline.name, writer.name) as of_writer:
+    with _job(pipeline.name, writer.name) as of_writer:
         output = _output(of_writer, [], {feed.name: [] for feed in writer.feeds[1:]})
         names = [name for name in output.columns if not name.startswith("_") or name == "_rescued"]
         if writer.target.history:

@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark.batch.splits import Open, split, write
-from tests.spark.flow_context import LATEST, flow_context
+from tests.spark.job import LATEST, job_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 
 @pytest.fixture
 def latest(spark: SparkSession, tmp_path: Path) -> Open:
-    """Factory of contexts of the flow `latest` in the lake of this test."""
+    """Factory of jobs of the flow `latest` in the lake of this test."""
 
-    def make(transform: Callable[[DataFrame], DataFrame] | None = None, **more: Any) -> FlowContext:
-        return flow_context(spark, tmp_path, more.pop("flow", LATEST), transform=transform, **more)
+    def make(transform: Callable[[DataFrame], DataFrame] | None = None, **more: Any) -> Job:
+        return job_of(spark, tmp_path, more.pop("flow", LATEST), transform=transform, **more)
 
     return make
 
@@ -31,9 +31,9 @@ def latest(spark: SparkSession, tmp_path: Path) -> Open:
 @pytest.fixture(scope="session")
 def table_of_orders(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The target of `latest` with six orders of ``at`` 5 and version 3, and one of ``at`` 6."""
-    context = flow_context(spark, tmp_path_factory.mktemp("existing"), LATEST)
-    write(context, split(context, *((number, 5, number * 10, "insert", 3) for number in range(1, 7)), (9, 6, 90)))
-    return Path(context.target)
+    job = job_of(spark, tmp_path_factory.mktemp("existing"), LATEST)
+    write(job, split(job, *((number, 5, number * 10, "insert", 3) for number in range(1, 7)), (9, 6, 90)))
+    return Path(job.target)
 
 
 @pytest.fixture

@@ -5,32 +5,33 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from tests.spark.flow_context import changes, table, transaction
+from tests.spark.job import changes, table, transaction
 from tidegate.report import BatchRecord
+from tidegate.spark.batch.checks import check_commit
 from tidegate.spark.batch.rows import split_rows
-from tidegate.spark.batch.split import Decision, Split, check_commit, settle
+from tidegate.spark.batch.split import Decision, Split, settle
 
 if TYPE_CHECKING:
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 ORDERS = "id int, at int, amount int"
 NEW = Decision(quarantined=False, written=False)
-Open = Callable[..., "FlowContext"]
-"""Makes a context of the flow `latest` with a transform of the test."""
+Open = Callable[..., "Job"]
+"""Makes a job of the flow `latest` with a transform of the test."""
 
 
-def split(context: FlowContext, *rows: tuple[Any, ...], batch_id: int = 0) -> Split:
+def split(job: Job, *rows: tuple[Any, ...], batch_id: int = 0) -> Split:
     """Split a batch. A row is ``id, at, amount`` and, optionally, change type and version."""
-    result = split_rows(context, changes(context.spark, ORDERS, *rows), batch_id, NEW)
+    result = split_rows(job, changes(job.spark, ORDERS, *rows), batch_id, NEW)
     assert result is not None
     assert result.prepared.imbalance() == 0
     return result
 
 
-def write(context: FlowContext, result: Split) -> BatchRecord:
+def write(job: Job, result: Split) -> BatchRecord:
     """Write the target as the micro-batch does, and return the ledger line."""
-    commit = result.write(transaction(context, result.prepared.batch_id, result.prepared))
-    check_commit(context, result, commit)
+    commit = result.write(transaction(job, result.prepared.batch_id, result.prepared))
+    check_commit(job, result, commit)
     record = settle(result.prepared, commit, result.settled)
     assert record.imbalance() == 0
     return record
@@ -43,8 +44,8 @@ def counts(record: BatchRecord) -> dict[str, int]:
     return {name: number for name, number in numbers.items() if number}
 
 
-def stored(context: FlowContext, *columns: str) -> list[tuple[Any, ...]]:
-    return [tuple(row[name] for name in columns or ("id", "at", "amount")) for row in table(context.target)]
+def stored(job: Job, *columns: str) -> list[tuple[Any, ...]]:
+    return [tuple(row[name] for name in columns or ("id", "at", "amount")) for row in table(job.target)]
 
 
 def refused(result: Split) -> dict[str, list[str]]:

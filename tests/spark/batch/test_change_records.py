@@ -11,7 +11,7 @@ import pytest
 
 from tests.slices import of_week
 from tests.spark.batch.splits import NEW, Open, counts, refused, stored, write
-from tests.spark.flow_context import SILVER, landed, plan_batch, reading, table
+from tests.spark.job import SILVER, landed, plan_batch, reading, table
 from tidegate.place import PipelinePlace
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.rows import split_rows
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.spark.batch.split import Split
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 pytestmark = pytest.mark.jvm
 
@@ -53,20 +53,20 @@ def change(op: str, key: int | None, city: str | None, lsn: int) -> str:
     return json.dumps({"before": before, "after": after, "op": op, "source": {"lsn": lsn, "table": "customers"}})
 
 
-def open_flow(latest: Open, flow: Any = LATEST, source: FileSource = CUSTOMERS, **more: Any) -> FlowContext:
+def open_flow(latest: Open, flow: Any = LATEST, source: FileSource = CUSTOMERS, **more: Any) -> Job:
     return reading(latest(more.pop("transform", None), flow=flow, **more), source)
 
 
-def split(context: FlowContext, *lines: str) -> Split:
-    result = split_rows(context, landed(context.spark, *lines), 0, NEW)
+def split(job: Job, *lines: str) -> Split:
+    result = split_rows(job, landed(job.spark, *lines), 0, NEW)
     assert result is not None
     assert result.prepared.imbalance() == 0
     return result
 
 
-def present(context: FlowContext, *columns: str) -> list[tuple[Any, ...]]:
+def present(job: Job, *columns: str) -> list[tuple[Any, ...]]:
     """What readers see."""
-    rows = [row for row in table(context.target) if not row["_deleted"]]
+    rows = [row for row in table(job.target) if not row["_deleted"]]
     return sorted(tuple(row[name] for name in columns) for row in rows)
 
 
@@ -79,14 +79,14 @@ def selected(rows: DataFrame) -> DataFrame:
 def test_a_delete_deletes_whether_or_not_a_transform_returns_it(
     latest: Open, transform: Callable[[DataFrame], DataFrame] | None
 ) -> None:
-    context = open_flow(latest, transform=transform)
+    job = open_flow(latest, transform=transform)
     lines = [change("r", 1, "Rome", 1), change("c", 2, "Oslo", 2), change("d", 1, None, 3), change("u", 2, "Kiel", 4)]
-    assert counts(write(context, split(context, *lines))) == {"read": 4, "written": 2, "deduplicated": 2}
-    assert stored(context, "id", "city", "lsn", "_deleted") == [(1, None, 3, True), (2, "Kiel", 4, False)]
+    assert counts(write(job, split(job, *lines))) == {"read": 4, "written": 2, "deduplicated": 2}
+    assert stored(job, "id", "city", "lsn", "_deleted") == [(1, None, 3, True), (2, "Kiel", 4, False)]
 
 
 def test_what_is_no_change_of_a_whole_row_goes_to_quarantine_by_its_name(latest: Open) -> None:
-    context = open_flow(latest)
+    job = open_flow(latest)
     lines = {
         "operation(truncate)": change("t", None, None, 1),
         "operation(message)": change("m", 1, "Rome", 1),
@@ -98,7 +98,7 @@ def test_what_is_no_change_of_a_whole_row_goes_to_quarantine_by_its_name(latest:
         "required(id)": change("c", None, "Rome", 1),
         "malformed_json": "{",
     }
-    result = split(context, *lines.values(), '{"schema": null, "payload": null}', change("d", 2, None, 1))
+    result = split(job, *lines.values(), '{"schema": null, "payload": null}', change("d", 2, None, 1))
     rules = refused(result)
     assert {rule: rules.get(f"a#{number}", [""])[0] for number, rule in enumerate(lines)} == {
         rule: rule for rule in lines
@@ -111,7 +111,7 @@ def test_records_without_an_envelope_say_by_a_column_what_they_do(latest: Open) 
     flat = dataclasses.replace(
         CUSTOMERS, changes=ChangeRecords(operation="op", writes=("I", "U"), deletes=("D",), refused={"T": "truncate"})
     )
-    context = open_flow(latest, source=flat)
+    job = open_flow(latest, source=flat)
     lines = [
         '{"op": "I", "id": 1, "city": "Rome", "lsn": 1}',
         '{"op": "I", "id": 2, "city": "Oslo", "lsn": 1}',
@@ -121,27 +121,27 @@ def test_records_without_an_envelope_say_by_a_column_what_they_do(latest: Open) 
         '{"op": "U", "id": 2, "lsn": 4}',
         '{"op": "D", "lsn": 5}',
     ]
-    result = split(context, *lines)
+    result = split(job, *lines)
     assert refused(result) == {
         "a#3": ["operation(truncate)"],
         "a#4": ["operation(unknown)"],
         "a#5": ["required(city)"],
         "a#6": ["null_key(id)"],
     }
-    write(context, result)
-    assert present(context, "id", "city") == [(2, "Oslo")]
+    write(job, result)
+    assert present(job, "id", "city") == [(2, "Oslo")]
 
 
 def test_a_history_of_change_records_ends_with_the_delete(latest: Open) -> None:
-    context = open_flow(latest, flow=HISTORY)
+    job = open_flow(latest, flow=HISTORY)
     lines = [
         change("d", 1, None, 30),
         change("c", 1, "Rome", 10),
         change("u", 1, "Oslo", 20),
         change("r", 1, "Oslo", 25),
     ]
-    assert counts(write(context, split(context, *lines))) == {"read": 4, "written": 4}
-    assert present(context, "id", "city", "valid_from", "valid_to") == [(1, "Oslo", 20, 30), (1, "Rome", 10, 20)]
+    assert counts(write(job, split(job, *lines))) == {"read": 4, "written": 4}
+    assert present(job, "id", "city", "valid_from", "valid_to") == [(1, "Oslo", 20, 30), (1, "Rome", 10, 20)]
 
 
 def history(seed: int, keys: int) -> list[tuple[str, tuple[int, str | None, int, bool] | None]]:
@@ -179,23 +179,23 @@ class Crash(BaseException):
     """Simulates the end of the driver."""
 
 
-def run(context: FlowContext, lines: Sequence[str], cuts: Sequence[int], crashes: Sequence[str]) -> None:
+def run(job: Job, lines: Sequence[str], cuts: Sequence[int], crashes: Sequence[str]) -> None:
     """Run the lines in batches through all six steps; each batch crashes once before a step, and runs again."""
 
     def crash(*_: Any) -> None:
         raise Crash
 
-    feed = landed(context.spark, *lines).persist()
+    feed = landed(job.spark, *lines).persist()
     for number, (start, end) in enumerate(zip([0, *cuts], [*cuts, len(lines)], strict=True)):
-        plan_batch(context, number)
+        plan_batch(job, number)
         batch = feed.where(f"_line_number >= {start} AND _line_number < {end}")
         if number < len(crashes):
             with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
                 patch.setattr(micro_batch, crashes[number], crash)
-                micro_batch.process(context, batch, number)
-        micro_batch.process(context, batch, number)
+                micro_batch.process(job, batch, number)
+        micro_batch.process(job, batch, number)
     feed.unpersist()
-    ledger = sorted(table(PipelinePlace(context.layout, "orders").ops("ledger")), key=lambda line: line["batch_id"])
+    ledger = sorted(table(PipelinePlace(job.place.layout, "orders").ops("ledger")), key=lambda line: line["batch_id"])
     assert [line["read"] for line in ledger] == [b - a for a, b in zip([0, *cuts], [*cuts, len(lines)], strict=True)]
 
 
@@ -211,9 +211,9 @@ def test_the_table_is_that_of_duckdb_however_the_records_are_cut_and_whatever_st
     arrived = history(seed, keys=40)
     generator = random.Random(seed)
     cuts = sorted(generator.sample(range(1, len(arrived)), min(seed, 2)))
-    context = open_flow(latest)
-    run(context, [line for line, _ in arrived], cuts, STEPS)
+    job = open_flow(latest)
+    run(job, [line for line, _ in arrived], cuts, STEPS)
     rows = [row for _, row in arrived]
-    assert present(context, "id", "city", "lsn") == expected(rows)
+    assert present(job, "id", "city", "lsn") == expected(rows)
     of_no_row = sum(row is None for row in rows) - sum("payload" in line for line, _ in arrived)
-    assert len(table(context.quarantine)) == of_no_row
+    assert len(table(job.place.quarantine)) == of_no_row

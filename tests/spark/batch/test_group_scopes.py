@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.resolved import resolved_flow
-from tests.spark import flow_context
-from tests.spark.flow_context import GOLD, changes, plan_batch, table, write_table
+from tests.spark import job as jobs
+from tests.spark.job import GOLD, changes, plan_batch, table, write_table
 from tidegate.errors import LedgerImbalanceError, SpecError
 from tidegate.place import PipelinePlace
 from tidegate.spark.batch import micro_batch, time_windows
@@ -28,7 +28,7 @@ from tidegate.spec import ChangeFeed, Pipeline, Table, TimeWindows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 pytestmark = pytest.mark.jvm
 
@@ -96,8 +96,8 @@ def plain(rows: Sequence[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return sorted(as_text, key=repr)
 
 
-def stored(context: FlowContext) -> list[tuple[Any, ...]]:
-    return plain([tuple(row.values()) for row in table(context.target)])
+def stored(job: Job) -> list[tuple[Any, ...]]:
+    return plain([tuple(row.values()) for row in table(job.target)])
 
 
 def feed(before: Clicks, after: Clicks, version: int) -> list[tuple[Any, ...]]:
@@ -118,19 +118,19 @@ class Crash(BaseException):
     """Simulates the end of the driver."""
 
 
-Make = Callable[..., "FlowContext"]
+Make = Callable[..., "Job"]
 
 
 @pytest.fixture
 def gold(spark: SparkSession, tmp_path: Path) -> Make:
-    def make(transform: Callable[[DataFrame], DataFrame] = sessions) -> FlowContext:
+    def make(transform: Callable[[DataFrame], DataFrame] = sessions) -> Job:
         flow = PER_WINDOW if transform is per_window else SESSIONS
-        return flow_context.flow_context(spark, tmp_path, flow, transform=transform)
+        return jobs.job_of(spark, tmp_path, flow, transform=transform)
 
     return make
 
 
-def run(context: FlowContext, states: Sequence[Clicks], crash_at: Sequence[str] = ()) -> list[list[int]]:
+def run(job: Job, states: Sequence[Clicks], crash_at: Sequence[str] = ()) -> list[list[int]]:
     """Bring the source into one state after the other, each in one batch; the counts of the ledger lines."""
 
     def crash(*_: Any) -> None:
@@ -138,17 +138,17 @@ def run(context: FlowContext, states: Sequence[Clicks], crash_at: Sequence[str] 
 
     before: Clicks = {}
     for number, state in enumerate(states):
-        plan_batch(context, number)
-        assert context.source_table is not None
-        write_table(context.source_table, CLICKS, *((click, *state[click]) for click in state))
-        batch = changes(context.spark, CLICKS, *feed(before, state, number))
+        plan_batch(job, number)
+        assert job.source_table is not None
+        write_table(job.source_table, CLICKS, *((click, *state[click]) for click in state))
+        batch = changes(job.spark, CLICKS, *feed(before, state, number))
         if number < len(crash_at):
             with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
                 patch.setattr(micro_batch, crash_at[number], crash)
-                micro_batch.process(context, batch, number)
-        micro_batch.process(context, batch, number)
+                micro_batch.process(job, batch, number)
+        micro_batch.process(job, batch, number)
         before = state
-    ledger = sorted(table(PipelinePlace(context.layout, "orders").ops("ledger")), key=lambda line: line["batch_id"])
+    ledger = sorted(table(PipelinePlace(job.place.layout, "orders").ops("ledger")), key=lambda line: line["batch_id"])
     assert [line["batch_id"] for line in ledger] == list(range(len(states)))
     return [[line[name] for name in ("read", "groups", "upserted", "deleted", "unchanged")] for line in ledger]
 
@@ -160,12 +160,12 @@ def test_a_late_click_joins_two_sessions_and_a_deleted_one_takes_them_apart(gold
     }
     joined = {**apart, 6: ("ada", at(25))}
     moved = {**apart, 4: ("bob", at(1))}
-    context = gold()
+    job = gold()
 
-    lines = run(context, [apart, joined, moved])
+    lines = run(job, [apart, joined, moved])
 
     assert lines == [[5, 5, 5, 0, 0], [1, 3, 1, 1, 1], [2, 5, 3, 1, 1]]
-    assert stored(context) == expected(EXPECTED_SESSIONS, moved), "a pre-image names the user that a click left"
+    assert stored(job) == expected(EXPECTED_SESSIONS, moved), "a pre-image names the user that a click left"
     assert len(expected(EXPECTED_SESSIONS, joined)) == 4
 
 
@@ -178,16 +178,16 @@ def test_a_click_is_in_each_window_that_contains_it_and_counts_once(gold: Make) 
         read.append(rows.select("id").distinct().count())
         return per_window(rows)
 
-    context = dataclasses.replace(gold(per_window), transform=recording)
+    job = dataclasses.replace(gold(per_window), transform=recording)
 
-    lines = run(context, [first, second])
+    lines = run(job, [first, second])
 
-    assert stored(context) == expected(EXPECTED_WINDOWS, second)
+    assert stored(job) == expected(EXPECTED_WINDOWS, second)
     assert lines == [[4, 12, 12, 0, 0], [1, 8, 5, 3, 0]]
     assert read == [4, 2], "the row of bob is in no window that has changes"
-    own = context.doing(flow_context.backfill(7))
-    keys = KIND.keys_in_window(own, None, dataclasses.replace(flow_context.backfill(7), source_version=1))
-    result = KIND.split_keys(own, keys.distinct(), dataclasses.replace(flow_context.backfill(7), source_version=1), NEW)
+    own = job.doing(jobs.backfill(7))
+    keys = KIND.keys_in_window(own, None, dataclasses.replace(jobs.backfill(7), source_version=1))
+    result = KIND.split_keys(own, keys.distinct(), dataclasses.replace(jobs.backfill(7), source_version=1), NEW)
     assert result is not None
     assert (result.prepared.groups, result.prepared.deleted) == (13, 0)
 
@@ -196,21 +196,21 @@ def test_windows_that_do_not_overlap_contain_their_beginning_and_not_their_end(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     hours = Table("gold.orders", keys=("window_start",), windows=TimeWindows(time="at", length="1 hour"))
-    context = flow_context.flow_context(spark, tmp_path, dataclasses.replace(GOLD, target=hours))
+    job = jobs.job_of(spark, tmp_path, dataclasses.replace(GOLD, target=hours))
     moments = (at(60), at(119.999), at(120), datetime(1969, 12, 31, 23, 59, tzinfo=UTC), None)
     rows = spark.createDataFrame([(moment,) for moment in moments], "at timestamp")
 
-    made = time_windows.with_windows(context, rows).selectExpr("CAST(window_start AS STRING) AS start", "_window")
+    made = time_windows.with_windows(job, rows).selectExpr("CAST(window_start AS STRING) AS start", "_window")
 
     starts = [*["2026-03-02 01:00:00"] * 2, "2026-03-02 02:00:00", "1969-12-31 23:00:00", None]
     assert [tuple(row) for row in made.collect()] == [(start, 0) for start in starts]
     with pytest.raises(SpecError, match="no column 'at', which its time windows need"):
-        time_windows.with_windows(context, rows.toDF("other"))
+        time_windows.with_windows(job, rows.toDF("other"))
     with pytest.raises(SpecError, match="column 'at' of its source is of type date, and time windows need a TIMESTAMP"):
-        time_windows.with_windows(context, rows.selectExpr("CAST(at AS DATE) AS at"))
+        time_windows.with_windows(job, rows.selectExpr("CAST(at AS DATE) AS at"))
     again = Table("gold.orders", keys=("window_start",), windows=TimeWindows(time="window_start", length="1 day"))
-    days = flow_context.flow_context(spark, tmp_path, dataclasses.replace(GOLD, target=again))
-    hours_of_days = time_windows.with_windows(days, time_windows.with_windows(context, rows).drop("at", "_window"))
+    days = jobs.job_of(spark, tmp_path, dataclasses.replace(GOLD, target=again))
+    hours_of_days = time_windows.with_windows(days, time_windows.with_windows(job, rows).drop("at", "_window"))
     midnights = ["2026-03-02 00:00:00"] * 3 + ["1969-12-31 00:00:00"]
     assert [row[0] for row in hours_of_days.selectExpr("CAST(window_start AS STRING)").collect()] == [*midnights, None]
 
@@ -237,11 +237,11 @@ def test_the_groups_are_those_of_duckdb_however_the_clicks_are_cut(
             else:
                 state[number] = generator.choice(("ada", "bob", "eve", None)), at(generator.randrange(0, 600, 10))
         states.append(dict(state))
-    context = gold(transform)
+    job = gold(transform)
 
-    run(context, states, ("write_target", "record_batch"))
+    run(job, states, ("write_target", "record_batch"))
 
-    assert stored(context) == expected(query, state)
+    assert stored(job) == expected(query, state)
 
 
 def test_rows_of_a_scope_of_groups_may_have_null_in_the_other_keys(gold: Make) -> None:
@@ -249,16 +249,16 @@ def test_rows_of_a_scope_of_groups_may_have_null_in_the_other_keys(gold: Make) -
     per_user = dataclasses.replace(
         GOLD, name="top", source=ChangeFeed("gold.orders"), target=Table("gold.top", keys=("user",))
     )
-    pipeline = Pipeline(name="orders", flows=(flow_context.BRONZE, flow_context.SILVER, SESSIONS, per_user))
-    context = dataclasses.replace(
+    pipeline = Pipeline(name="orders", flows=(jobs.BRONZE, jobs.SILVER, SESSIONS, per_user))
+    job = dataclasses.replace(
         gold(), resolved=resolved_flow(per_user, pipeline), transform=lambda rows: rows.groupBy("user").count()
     )
-    assert context.source_table is not None
+    assert job.source_table is not None
     sessions_of_users = (("ada", None), ("ada", at(0)), ("bob", None))
-    write_table(context.source_table, "user string, started_at timestamp", *sessions_of_users)
+    write_table(job.source_table, "user string, started_at timestamp", *sessions_of_users)
 
-    fed = changes(context.spark, "user string, started_at timestamp", *sessions_of_users, version=0)
-    result = split_groups(context, fed, 0, NEW)
+    fed = changes(job.spark, "user string, started_at timestamp", *sessions_of_users, version=0)
+    result = split_groups(job, fed, 0, NEW)
 
     assert result is not None
     assert (result.prepared.read, result.prepared.groups) == (3, 2)
@@ -277,8 +277,8 @@ def test_rows_outside_the_scopes_and_repeated_keys_are_refused(gold: Make) -> No
         ),
         (lambda rows: sessions(rows).withColumn("started_at", F.lit(at(0))), SpecError, "2 rows for 1 group"),
     ):
-        context = gold(transform)
-        assert context.source_table is not None
-        write_table(context.source_table, CLICKS, *clicks)
+        job = gold(transform)
+        assert job.source_table is not None
+        write_table(job.source_table, CLICKS, *clicks)
         with pytest.raises(error, match=message):
-            split_groups(context, changes(context.spark, CLICKS, *clicks, version=0), 0, NEW)
+            split_groups(job, changes(job.spark, CLICKS, *clicks, version=0), 0, NEW)

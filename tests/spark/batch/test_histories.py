@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.slices import of_week
-from tests.spark import flow_context
+from tests.spark import job as jobs
 from tests.spark.batch.splits import NEW, Open, counts, refused, write
-from tests.spark.flow_context import LATEST, changes, plan_batch, table, transaction
+from tests.spark.job import LATEST, changes, plan_batch, table, transaction
 from tidegate.errors import SpecError
 from tidegate.place import PipelinePlace
 from tidegate.spark.batch import micro_batch
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.spark.batch.split import Split
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 pytestmark = pytest.mark.jvm
 
@@ -63,54 +63,54 @@ def cleaned(rows: DataFrame) -> DataFrame:
     )
 
 
-def split(context: FlowContext, *customers: tuple[Any, ...], batch_id: int = 0) -> Split:
+def split(job: Job, *customers: tuple[Any, ...], batch_id: int = 0) -> Split:
     """Split a batch. A customer is ``id, at, city, note`` and, optionally, change type and version."""
-    result = split_rows(context, changes(context.spark, CUSTOMERS, *customers), batch_id, NEW)
+    result = split_rows(job, changes(job.spark, CUSTOMERS, *customers), batch_id, NEW)
     assert result is not None
     assert result.prepared.imbalance() == 0
     return result
 
 
-def process(context: FlowContext, *customers: tuple[Any, ...], batch_id: int = 0) -> dict[str, int]:
+def process(job: Job, *customers: tuple[Any, ...], batch_id: int = 0) -> dict[str, int]:
     """Split and write a batch; the counts of its ledger line."""
-    return counts(write(context, split(context, *customers, batch_id=batch_id)))
+    return counts(write(job, split(job, *customers, batch_id=batch_id)))
 
 
-def versions(context: FlowContext) -> list[tuple[Any, ...]]:
+def versions(job: Job) -> list[tuple[Any, ...]]:
     """The versions that readers see."""
-    rows = [tuple(row[name] for name in VERSIONS) for row in table(context.target) if not row["_deleted"]]
+    rows = [tuple(row[name] for name in VERSIONS) for row in table(job.target) if not row["_deleted"]]
     return sorted(rows, key=lambda row: (row[0], row[1]))
 
 
-def as_of(context: FlowContext, at: int) -> list[tuple[Any, ...]]:
+def as_of(job: Job, at: int) -> list[tuple[Any, ...]]:
     """As in the guide, where nothing filters `_deleted`."""
-    rows = table(context.target)
+    rows = table(job.target)
     valid = [row for row in rows if row["valid_from"] <= at and (row["valid_to"] is None or at < row["valid_to"])]
     return sorted((row["id"], row["city"]) for row in valid)
 
 
 def test_a_late_record_is_inserted_between_its_neighbours_and_a_delete_ends_the_last_version(latest: Open) -> None:
-    context = latest(cleaned, flow=HISTORY)
-    assert process(context, (1, 10, "Rome", "a"), (1, 20, "Rome", "b"), (1, 40, "Oslo", "c"), (2, 10, "Bern", "d")) == {
+    job = latest(cleaned, flow=HISTORY)
+    assert process(job, (1, 10, "Rome", "a"), (1, 20, "Rome", "b"), (1, 40, "Oslo", "c"), (2, 10, "Bern", "d")) == {
         "read": 4,
         "written": 4,
     }
-    assert versions(context) == [(1, 10, 40, "Rome", "a"), (1, 40, None, "Oslo", "c"), (2, 10, None, "Bern", "d")]
+    assert versions(job) == [(1, 10, 40, "Rome", "a"), (1, 40, None, "Oslo", "c"), (2, 10, None, "Bern", "d")]
 
     late = ((1, 15, "Kiel", "late", "insert", 2), (2, 30, "gone", None, "insert", 2))
-    assert process(context, *late, batch_id=1) == {"read": 2, "written": 2}
+    assert process(job, *late, batch_id=1) == {"read": 2, "written": 2}
 
-    assert versions(context) == [
+    assert versions(job) == [
         (1, 10, 15, "Rome", "a"),
         (1, 15, 20, "Kiel", "late"),
         (1, 20, 40, "Rome", "b"),
         (1, 40, None, "Oslo", "c"),
         (2, 10, 30, "Bern", "d"),
     ]
-    assert as_of(context, 20) == [(1, "Rome"), (2, "Bern")]
-    assert as_of(context, 50) == [(1, "Oslo")]
-    feed = context.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1)
-    changed = feed.load(str(context.target)).where("_change_type <> 'update_preimage'").collect()
+    assert as_of(job, 20) == [(1, "Rome"), (2, "Bern")]
+    assert as_of(job, 50) == [(1, "Oslo")]
+    feed = job.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1)
+    changed = feed.load(str(job.target)).where("_change_type <> 'update_preimage'").collect()
     assert sorted((row["id"], row["valid_from"], row["_change_type"], row["_deleted"]) for row in changed) == [
         (1, 10, "update_postimage", False),
         (1, 15, "insert", False),
@@ -122,23 +122,23 @@ def test_a_late_record_is_inserted_between_its_neighbours_and_a_delete_ends_the_
 
 def test_a_record_with_the_same_map_in_another_order_is_no_new_version(latest: Open) -> None:
     notes = "CASE at WHEN 10 THEN map('a', 1, 'b', id) WHEN 20 THEN map('b', id, 'a', 1) ELSE map('a', 2) END AS notes"
-    context = latest(lambda rows: cleaned(rows).selectExpr("*", notes), flow=HISTORY)
+    job = latest(lambda rows: cleaned(rows).selectExpr("*", notes), flow=HISTORY)
 
-    process(context, *[(1, at, "Rome", "x") for at in (10, 20, 30)])
+    process(job, *[(1, at, "Rome", "x") for at in (10, 20, 30)])
 
-    assert versions(context) == [(1, 10, 30, "Rome", "x"), (1, 30, None, "Rome", "x")]
+    assert versions(job) == [(1, 10, 30, "Rome", "x"), (1, 30, None, "Rome", "x")]
 
 
 @pytest.mark.nightly
 def test_of_records_with_the_same_time_the_newest_stays_and_null_keys_go_to_quarantine(latest: Open) -> None:
-    context = latest(cleaned, flow=HISTORY)
-    assert process(context, (1, 10, "Rome", "a", "insert", 2), (1, 10, "Oslo", "b", "insert", 3)) == {
+    job = latest(cleaned, flow=HISTORY)
+    assert process(job, (1, 10, "Rome", "a", "insert", 2), (1, 10, "Oslo", "b", "insert", 3)) == {
         "read": 2,
         "written": 1,
         "deduplicated": 1,
     }
     bad = split(
-        context,
+        job,
         (None, 10, "Rome", "a", "insert", 4),
         (1, None, "Rome", "a", "insert", 5),
         (1, 10, "Kiel", "older", "insert", 1),
@@ -150,30 +150,30 @@ def test_of_records_with_the_same_time_the_newest_stays_and_null_keys_go_to_quar
         "null_key(id)",
         "null_sequence(at)",
     ]
-    assert counts(write(context, bad)) == {"read": 4, "quarantined": 2, "superseded": 1, "filtered": 1}
-    assert versions(context) == [(1, 10, None, "Oslo", "b")]
+    assert counts(write(job, bad)) == {"read": 4, "quarantined": 2, "superseded": 1, "filtered": 1}
+    assert versions(job) == [(1, 10, None, "Oslo", "b")]
 
-    replay = context.doing(Replay(by="ada", number=0, started_ms=0, entries=()))
+    replay = job.doing(Replay(by="ada", number=0, started_ms=0, entries=()))
     corrected = process(replay, (1, 10, "Kiel", "older", "insert", 2), (1, 5, "Kiel", "c", "insert", 5))
 
     assert corrected == {"read": 2, "written": 1, "superseded": 1}
-    assert versions(context) == [(1, 5, 10, "Kiel", "c"), (1, 10, None, "Oslo", "b")]
+    assert versions(job) == [(1, 5, 10, "Kiel", "c"), (1, 10, None, "Oslo", "b")]
 
 
 @pytest.mark.nightly
 def test_a_backfill_derives_the_whole_history_of_its_keys(latest: Open) -> None:
-    context = latest(cleaned, flow=HISTORY)
-    process(context, (1, 10, "Rome", "a"), (1, 20, "Oslo", "b"), (2, 10, "Rome", "c"), (3, 10, "Rome", "d"))
-    own = context.doing(flow_context.backfill(7))
-    keys = context.spark.createDataFrame([(1,), (2,)], "id int")
+    job = latest(cleaned, flow=HISTORY)
+    process(job, (1, 10, "Rome", "a"), (1, 20, "Oslo", "b"), (2, 10, "Rome", "c"), (3, 10, "Rome", "d"))
+    own = job.doing(jobs.backfill(7))
+    keys = job.spark.createDataFrame([(1,), (2,)], "id int")
 
-    feed = changes(context.spark, CUSTOMERS, (1, 10, "Rome", "a"), (1, 20, "Rome", "b"), (3, 20, "Kiel", "e"))
+    feed = changes(job.spark, CUSTOMERS, (1, 10, "Rome", "a"), (1, 20, "Rome", "b"), (3, 20, "Kiel", "e"))
     result = replace_rows(own, feed, keys, 7, NEW)
 
     assert result is not None
     line = write(own, result)
     assert (line.groups, line.upserted, line.deleted, line.unchanged) == (3, 2, 1, 0)
-    assert versions(context) == [(1, 10, None, "Rome", "a"), (3, 10, None, "Rome", "d")]
+    assert versions(job) == [(1, 10, None, "Rome", "a"), (3, 10, None, "Rome", "d")]
 
 
 @pytest.mark.parametrize(
@@ -186,9 +186,9 @@ def test_a_backfill_derives_the_whole_history_of_its_keys(latest: Open) -> None:
 def test_a_transform_without_the_columns_of_a_history_is_refused(
     latest: Open, columns: tuple[str, ...], message: str
 ) -> None:
-    context = latest(lambda rows: rows.selectExpr(*columns), flow=HISTORY)
+    job = latest(lambda rows: rows.selectExpr(*columns), flow=HISTORY)
     with pytest.raises(SpecError, match=message):
-        split(context, (1, 10, "Rome", "a"))
+        split(job, (1, 10, "Rome", "a"))
 
 
 Record = tuple[Any, ...]
@@ -230,20 +230,20 @@ class Crash(BaseException):
     """Simulates the end of the driver."""
 
 
-def run(context: FlowContext, batches: Sequence[Sequence[Record]], crash_at: Sequence[str] = ()) -> None:
+def run(job: Job, batches: Sequence[Sequence[Record]], crash_at: Sequence[str] = ()) -> None:
     """Run batches through all six steps; ``crash_at`` names the step before which each one crashes once."""
 
     def crash(*_: Any) -> None:
         raise Crash
 
     for number, batch in enumerate(batches):
-        plan_batch(context, number)
+        plan_batch(job, number)
         if number < len(crash_at):
             with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
                 patch.setattr(micro_batch, crash_at[number], crash)
-                micro_batch.process(context, changes(context.spark, CUSTOMERS, *batch), number)
-        micro_batch.process(context, changes(context.spark, CUSTOMERS, *batch), number)
-    ledger = sorted(table(PipelinePlace(context.layout, "orders").ops("ledger")), key=lambda line: line["batch_id"])
+                micro_batch.process(job, changes(job.spark, CUSTOMERS, *batch), number)
+        micro_batch.process(job, changes(job.spark, CUSTOMERS, *batch), number)
+    ledger = sorted(table(PipelinePlace(job.place.layout, "orders").ops("ledger")), key=lambda line: line["batch_id"])
     assert [(line["batch_id"], line["read"]) for line in ledger] == [(n, len(batch)) for n, batch in enumerate(batches)]
 
 
@@ -261,7 +261,7 @@ def test_versions_are_those_of_duckdb_however_the_records_are_cut_and_a_refresh_
 
     assert versions(in_batches) == expected(arrived)
 
-    at_once = flow_context.flow_context(spark, tmp_path_factory.mktemp("once"), HISTORY, transform=cleaned)
+    at_once = jobs.job_of(spark, tmp_path_factory.mktemp("once"), HISTORY, transform=cleaned)
     run(at_once, [arrived])
     staged = tables.read(spark, at_once.target)
     txn = transaction(in_batches, 9)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.batch.splits import NEW, counts, refused
-from tests.spark.flow_context import flow_context
+from tests.spark.job import job_of
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spec import ChangeFeed, Flow, KafkaSource, Table
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.spark.batch.split import Split
-    from tidegate.spark.context import Transform
+    from tidegate.spark.job import Transform
 
 pytestmark = pytest.mark.jvm
 
@@ -39,12 +39,12 @@ COLUMNS = (
 def split(
     spark: SparkSession, folder: Path, flow: Flow, schema: str, transform: Transform | None, *values: bytes | None
 ) -> Split:
-    context = flow_context(spark, folder, flow, transform=transform or (lambda rows: rows))
-    assert context.resolved.writer is not None
-    writer = dataclasses.replace(context.resolved.writer, source=KafkaSource(topic="clicks", schema=schema))
-    context = dataclasses.replace(context, resolved=dataclasses.replace(context.resolved, writer=writer))
+    job = job_of(spark, folder, flow, transform=transform or (lambda rows: rows))
+    assert job.resolved.writer is not None
+    writer = dataclasses.replace(job.resolved.writer, source=KafkaSource(topic="clicks", schema=schema))
+    job = dataclasses.replace(job, resolved=dataclasses.replace(job.resolved, writer=writer))
     rows = [(str(n), b"7", value, "clicks", 0, n, NOW, NOW, "insert") for n, value in enumerate(values)]
-    result = split_rows(context, spark.createDataFrame(rows, COLUMNS), 0, NEW)
+    result = split_rows(job, spark.createDataFrame(rows, COLUMNS), 0, NEW)
     assert result is not None
     assert result.prepared.imbalance() == 0
     return result

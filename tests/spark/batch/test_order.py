@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark import flow_context
+from tests.spark import job as jobs
 from tests.spark.batch.splits import NEW, Open, write
-from tests.spark.flow_context import LATEST, SILVER, changes, table
+from tests.spark.job import LATEST, SILVER, changes, table
 from tests.with_fields import with_fields
 from tidegate.checkpoints import checkpoint
 from tidegate.checkpoints.checkpoint import SIDECAR
@@ -71,18 +71,18 @@ def test_the_newest_change_of_a_key_stays_however_its_file_is_numbered_and_the_b
         for amount, (number, pos) in enumerate(places)
         for width in [chance.choice([1, 6])]
     ]
-    context = latest(flow=BINLOG)
+    job = latest(flow=BINLOG)
 
     for batch_id, start in enumerate(range(0, 15, 5)):
         batch = records[start : start + 5]
-        result = split_rows(context, changes(context.spark, COLUMNS, *batch), batch_id, NEW)
+        result = split_rows(job, changes(job.spark, COLUMNS, *batch), batch_id, NEW)
         assert result is not None
-        write(context, result)
+        write(job, result)
 
     newest: dict[int, tuple[int, int, int]] = {}
     for key, file, pos, amount in records:
         newest[key] = max(newest.get(key, (0, 0, 0)), (int(file.rpartition(".")[2]), pos, amount))
-    assert {row["id"]: row["amount"] for row in table(context.target)} == {
+    assert {row["id"]: row["amount"] for row in table(job.target)} == {
         key: amount for key, (_, _, amount) in newest.items()
     }
 
@@ -98,16 +98,16 @@ def test_the_newest_change_of_a_key_stays_however_its_file_is_numbered_and_the_b
 def test_a_column_without_one_order_is_refused(
     latest: Open, columns: str, text_order: dict[str, Any], named: str
 ) -> None:
-    context = latest(flow=replace(BINLOG, target=with_fields(BINLOG.target, text_order=text_order)))
+    job = latest(flow=replace(BINLOG, target=with_fields(BINLOG.target, text_order=text_order)))
 
     with pytest.raises(SpecError, match=re.escape(named)):
-        split_rows(context, changes(context.spark, columns), 0, NEW)
+        split_rows(job, changes(job.spark, columns), 0, NEW)
 
 
 def test_a_record_with_nan_has_no_place_in_the_order(latest: Open) -> None:
-    context = latest()
+    job = latest()
 
-    result = split_rows(context, changes(context.spark, "id int, at double", (1, float("nan")), (1, 2.0)), 0, NEW)
+    result = split_rows(job, changes(job.spark, "id int, at double", (1, float("nan")), (1, 2.0)), 0, NEW)
 
     assert result is not None
     assert (result.prepared.rules, result.prepared.written) == ({"null_sequence(at)": 1}, 1)
@@ -119,20 +119,20 @@ def test_of_files_with_equal_times_the_one_with_the_higher_number_is_newer(
 ) -> None:
     from pyspark.sql import functions as F
 
-    context = flow_context.flow_context(spark, tmp_path, SILVER)
-    checkpoint.write_sidecar(context.layout, context.pipeline, context.flow)
+    job = jobs.job_of(spark, tmp_path, SILVER)
+    checkpoint.write_sidecar(job.place.layout, job.resolved.pipeline, job.flow)
     if earlier:
-        path = SIDECAR.path(Place(context.layout, "orders", context.flow.name, 1, 0))
+        path = SIDECAR.path(Place(job.place.layout, "orders", job.flow.name, 1, 0))
         written = json.loads(Path(path).read_text())
         assert written.pop("paths_by_numbers") is True
         Path(path).write_text(json.dumps(written))
     lines = [json.dumps({"id": 1, "at": 1, "amount": number}) for number in (9, 10)]
-    feed = flow_context.landed(spark, *lines).withColumn(
+    feed = jobs.landed(spark, *lines).withColumn(
         "_path", F.concat(F.lit("file:///orders/part-"), F.get_json_object("line", "$.amount"), F.lit(".json"))
     )
 
-    result = split_rows(context, feed.drop("_line_number").withColumn("_line_number", F.lit(1)), 0, NEW)
+    result = split_rows(job, feed.drop("_line_number").withColumn("_line_number", F.lit(1)), 0, NEW)
 
     assert result is not None
-    write(context, result)
-    assert [row["amount"] for row in table(context.target)] == [9 if earlier else 10]
+    write(job, result)
+    assert [row["amount"] for row in table(job.target)] == [9 if earlier else 10]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.flow_context import BRONZE, LATEST, PLANNED_MS, backfill, flow_context, plan_batch, table, transaction
+from tests.spark.job import BRONZE, LATEST, PLANNED_MS, backfill, job_of, plan_batch, table, transaction
 from tidegate.checkpoints import refusal
 from tidegate.errors.refused import GateRefusal
 from tidegate.quarantine import claims
@@ -24,7 +24,7 @@ from tidegate.spark.reprocessing.replay import Replay
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 pytestmark = pytest.mark.jvm
 
@@ -43,22 +43,20 @@ def ids(spark: SparkSession, *names: str) -> DataFrame:
     return spark.createDataFrame([(name,) for name in names], "_row_id string").coalesce(1)
 
 
-def append(context: FlowContext, *entries: tuple[str, list[str]], batch_id: int = 0, level: str = "row") -> None:
-    rows = refused_rows(context.spark, *entries, level=level)
-    quarantine.append(context, rows, batch_id, transaction(context, batch_id), PLANNED_MS)
+def append(job: Job, *entries: tuple[str, list[str]], batch_id: int = 0, level: str = "row") -> None:
+    rows = refused_rows(job.spark, *entries, level=level)
+    quarantine.append(job, rows, batch_id, transaction(job, batch_id), PLANNED_MS)
 
 
-def entries(context: FlowContext, *columns: str) -> dict[str, tuple[Any, ...]]:
+def entries(job: Job, *columns: str) -> dict[str, tuple[Any, ...]]:
     """Some columns of every entry, by its id."""
-    rows = table(context.quarantine)
+    rows = table(job.place.quarantine)
     assert len(rows) == len({row["_row_id"] for row in rows})
     return {row["_row_id"]: tuple(row[name] for name in columns) for row in rows}
 
 
-def refused_before(context: FlowContext, batch_id: int) -> dict[str, list[str]]:
-    return {
-        row["_row_id"]: row["rules"] for row in context.work.refused_ids(context, context.spark, batch_id).collect()
-    }
+def refused_before(job: Job, batch_id: int) -> dict[str, list[str]]:
+    return {row["_row_id"]: row["rules"] for row in job.work.refused_ids(job, job.spark, batch_id).collect()}
 
 
 def test_a_source_row_has_one_entry_with_each_rule_once(spark: SparkSession) -> None:
@@ -80,12 +78,12 @@ def test_a_source_row_has_one_entry_with_each_rule_once(spark: SparkSession) -> 
 
 def test_a_new_entry_is_open_and_has_time_batch_and_suite(spark: SparkSession, tmp_path: Path) -> None:
     rule = {"type": "expect_column_values_to_not_be_null", "kwargs": {"column": "id"}, "severity": "warning"}
-    context = flow_context(spark, tmp_path, LATEST, suite=[rule], version=3, refresh=2)
-    assert context.gate is not None
+    job = job_of(spark, tmp_path, LATEST, suite=[rule], version=3, refresh=2)
+    assert job.gate is not None
 
-    append(context, ("a", ["x"]), batch_id=4)
+    append(job, ("a", ["x"]), batch_id=4)
 
-    (row,) = table(context.quarantine)
+    (row,) = table(job.place.quarantine)
     assert row == {
         "_row_id": "a",
         "level": "row",
@@ -93,7 +91,7 @@ def test_a_new_entry_is_open_and_has_time_batch_and_suite(spark: SparkSession, t
         "record": "raw a",
         "source": '{"path": "/a"}',
         "suite": "orders/latest",
-        "suite_fingerprint": context.gate.suite.fingerprint,
+        "suite_fingerprint": job.gate.suite.fingerprint,
         "state": "open",
         "quarantined_at": PLANNED,
         "attempts": 0,
@@ -107,30 +105,30 @@ def test_a_new_entry_is_open_and_has_time_batch_and_suite(spark: SparkSession, t
         "_refresh": 2,
         "_batch_id": 4,
     }
-    assert tables.transactions(spark, context.quarantine) == {"orders/latest/v3/2": 4}
+    assert tables.transactions(spark, job.place.quarantine) == {"orders/latest/v3/2": 4}
 
 
 def test_the_entries_of_a_batch_are_appended_once(spark: SparkSession, tmp_path: Path) -> None:
-    context = flow_context(spark, tmp_path, LATEST)
+    job = job_of(spark, tmp_path, LATEST)
 
     for _ in range(2):
-        append(context, ("a", ["x"]))
+        append(job, ("a", ["x"]))
 
-    assert entries(context, "rules", "suite") == {"a": (["x"], None)}
+    assert entries(job, "rules", "suite") == {"a": (["x"], None)}
 
 
 def test_entries_of_a_batch_that_was_taken_out_have_the_person_and_the_reason(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    context = flow_context(spark, tmp_path, LATEST)
-    plan_batch(context, 0)
-    refusal.record(context.place, GateRefusal(batch_id=0, suite_fingerprint="s"))
-    refusal.decide(context.place, LATEST, by="ada", reason="of another airport")
+    job = job_of(spark, tmp_path, LATEST)
+    plan_batch(job, 0)
+    refusal.record(job.place, GateRefusal(batch_id=0, suite_fingerprint="s"))
+    refusal.decide(job.place, LATEST, by="ada", reason="of another airport")
 
-    append(context, ("a", ["x"]))
-    append(context, ("b", ["x"]), batch_id=1)
+    append(job, ("a", ["x"]))
+    append(job, ("b", ["x"]), batch_id=1)
 
-    assert entries(context, "changed_by", "reason", "state") == {
+    assert entries(job, "changed_by", "reason", "state") == {
         "a": ("ada", "of another airport", "open"),
         "b": (None, None, "open"),
     }
@@ -139,43 +137,43 @@ def test_entries_of_a_batch_that_was_taken_out_have_the_person_and_the_reason(
 def test_rows_refused_by_an_earlier_attempt_are_identified_by_transaction_and_batch_id(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    context = flow_context(spark, tmp_path, LATEST)
-    append(context, ("a", ["x"]))
-    append(context, ("b", ["y", "z"]), ("c", ["x"]), batch_id=1)
-    append(flow_context(spark, tmp_path, LATEST, version=2), ("d", ["x"]), batch_id=1)
+    job = job_of(spark, tmp_path, LATEST)
+    append(job, ("a", ["x"]))
+    append(job, ("b", ["y", "z"]), ("c", ["x"]), batch_id=1)
+    append(job_of(spark, tmp_path, LATEST, version=2), ("d", ["x"]), batch_id=1)
 
-    assert refused_before(context, 1) == {"b": ["y", "z"], "c": ["x"]}
-    assert refused_before(context, 0) == {"a": ["x"]}
+    assert refused_before(job, 1) == {"b": ["y", "z"], "c": ["x"]}
+    assert refused_before(job, 0) == {"a": ["x"]}
 
 
-def change(context: FlowContext, name: str, **values: str) -> None:
+def change(job: Job, name: str, **values: str) -> None:
     """Update an entry with delta-rs."""
     from deltalake import DeltaTable
 
     updates = {column: value if value == "NULL" else f"'{value}'" for column, value in values.items()}
-    DeltaTable(str(context.quarantine)).update(updates=updates, predicate=f"_row_id = '{name}'")
+    DeltaTable(str(job.place.quarantine)).update(updates=updates, predicate=f"_row_id = '{name}'")
 
 
-def apply_backfill(spark: SparkSession, folder: Path, refused: dict[str, list[str]], *passed: str) -> FlowContext:
-    window = flow_context(spark, folder, LATEST, work=backfill(7, LATER_MS))
+def apply_backfill(spark: SparkSession, folder: Path, refused: dict[str, list[str]], *passed: str) -> Job:
+    window = job_of(spark, folder, LATEST, work=backfill(7, LATER_MS))
     rows = refused_rows(spark, *refused.items())
     quarantine.apply_backfill(window, rows, ids(spark, *passed), 7, transaction(window, 7), LATER_MS)
     return window
 
 
 def test_a_backfill_closes_adds_and_keeps_entries_in_one_commit(spark: SparkSession, tmp_path: Path) -> None:
-    context = flow_context(spark, tmp_path, LATEST)
-    append(context, *((name, ["x"]) for name in ("passes", "waived", "fails", "expired", "bystander")))
-    change(context, "passes", _in_hand="claimed", _replay="3")
-    change(context, "waived", state="waived", changed_by="bob", reason="too old", _replay="3")
-    change(context, "expired", state="expired", changed_by="bob", reason="too late")
-    before = tables.version(spark, context.quarantine)
+    job = job_of(spark, tmp_path, LATEST)
+    append(job, *((name, ["x"]) for name in ("passes", "waived", "fails", "expired", "bystander")))
+    change(job, "passes", _in_hand="claimed", _replay="3")
+    change(job, "waived", state="waived", changed_by="bob", reason="too old", _replay="3")
+    change(job, "expired", state="expired", changed_by="bob", reason="too late")
+    before = tables.version(spark, job.place.quarantine)
 
     refused = {"fails": ["y"], "expired": ["y"], "new": ["z"]}
     window = apply_backfill(spark, tmp_path, refused, "passes", "waived", "never quarantined")
 
-    assert tables.version(spark, context.quarantine) == before + 1
-    assert entries(context, "state", "rules", "attempts", "changed_by", "changed_at", "reason", "_in_hand") == {
+    assert tables.version(spark, job.place.quarantine) == before + 1
+    assert entries(job, "state", "rules", "attempts", "changed_by", "changed_at", "reason", "_in_hand") == {
         "passes": ("replayed", ["x"], 0, "ada", LATER, "backfill 7", None),
         "waived": ("replayed", ["x"], 0, "bob", None, "too old; passed in backfill 7", None),
         "fails": ("open", ["y"], 1, None, None, None, None),
@@ -183,95 +181,98 @@ def test_a_backfill_closes_adds_and_keeps_entries_in_one_commit(spark: SparkSess
         "bystander": ("open", ["x"], 0, None, None, None, None),
         "new": ("open", ["z"], 0, None, None, None, None),
     }
-    assert {replay for (replay,) in entries(context, "_replay").values()} == {None}, (
+    assert {replay for (replay,) in entries(job, "_replay").values()} == {None}, (
         "an undo of replay 3 leaves them closed"
     )
-    assert entries(context, "_app_id", "_batch_id", "quarantined_at")["new"] == (window.app_id, 7, LATER)
-    assert tables.transactions(spark, context.quarantine)[window.app_id] == 7
+    assert entries(job, "_app_id", "_batch_id", "quarantined_at")["new"] == (window.app_id, 7, LATER)
+    assert tables.transactions(spark, job.place.quarantine)[window.app_id] == 7
     # A rerun of the backfill keeps the split: refused are the rows of all open, waived and expired entries of the checkpoint.
     assert refused_before(window, 7) == {"fails": ["y"], "expired": ["x"], "new": ["z"], "bystander": ["x"]}
 
 
 def test_a_backfill_changes_no_entries_of_files_or_of_other_checkpoints(spark: SparkSession, tmp_path: Path) -> None:
-    append(flow_context(spark, tmp_path, LATEST, version=2), ("other version", ["x"]))
-    append(flow_context(spark, tmp_path, LATEST, refresh=1), ("other refresh", ["x"]))
-    context = flow_context(spark, tmp_path, LATEST)
-    append(context, ("file", ["x"]), level="file")
-    append(context, ("replayed", ["x"]), batch_id=1)
-    change(context, "replayed", state="replayed", reason="before")
-    before = entries(context, "state", "rules", "reason")
+    append(job_of(spark, tmp_path, LATEST, version=2), ("other version", ["x"]))
+    append(job_of(spark, tmp_path, LATEST, refresh=1), ("other refresh", ["x"]))
+    job = job_of(spark, tmp_path, LATEST)
+    append(job, ("file", ["x"]), level="file")
+    append(job, ("replayed", ["x"]), batch_id=1)
+    change(job, "replayed", state="replayed", reason="before")
+    before = entries(job, "state", "rules", "reason")
 
     apply_backfill(spark, tmp_path, {}, "other version", "other refresh", "file", "replayed")
 
-    assert entries(context, "state", "rules", "reason") == before
+    assert entries(job, "state", "rules", "reason") == before
 
 
 def test_a_backfill_closes_the_entry_of_its_own_checkpoint_only(spark: SparkSession, tmp_path: Path) -> None:
-    append(flow_context(spark, tmp_path, LATEST, version=2), ("a", ["x"]))
-    context = flow_context(spark, tmp_path, LATEST)
-    append(context, ("a", ["x"]))
+    append(job_of(spark, tmp_path, LATEST, version=2), ("a", ["x"]))
+    job = job_of(spark, tmp_path, LATEST)
+    append(job, ("a", ["x"]))
 
     apply_backfill(spark, tmp_path, {}, "a")
 
-    assert {row["_checkpoint_version"]: row["state"] for row in table(context.quarantine)} == {1: "replayed", 2: "open"}
+    assert {row["_checkpoint_version"]: row["state"] for row in table(job.place.quarantine)} == {
+        1: "replayed",
+        2: "open",
+    }
 
 
 def test_a_row_that_was_replayed_and_fails_again_gets_a_new_entry(spark: SparkSession, tmp_path: Path) -> None:
-    context = flow_context(spark, tmp_path, LATEST)
-    append(context, ("a", ["x"]))
-    change(context, "a", state="replayed")
+    job = job_of(spark, tmp_path, LATEST)
+    append(job, ("a", ["x"]))
+    change(job, "a", state="replayed")
 
     apply_backfill(spark, tmp_path, {"a": ["y"]})
 
-    assert sorted((row["state"], row["rules"]) for row in table(context.quarantine)) == [
+    assert sorted((row["state"], row["rules"]) for row in table(job.place.quarantine)) == [
         ("open", ["y"]),
         ("replayed", ["x"]),
     ]
 
 
-def claim(context: FlowContext, number: int = 3) -> FlowContext:
+def claim(job: Job, number: int = 3) -> Job:
     """The flow with a claim of all its open entries."""
-    claims.create(context.quarantine, Selection(), number=number, first=number, limit=100, by="ada")
-    claimed = claims.entries_of(context.quarantine, number)
-    return context.doing(Replay(by="ada", number=number, started_ms=LATER_MS, entries=tuple(claimed)))
+    claims.create(job.place.quarantine, Selection(), number=number, first=number, limit=100, by="ada")
+    claimed = claims.entries_of(job.place.quarantine, number)
+    return job.doing(Replay(by="ada", number=number, started_ms=LATER_MS, entries=tuple(claimed)))
 
 
-def return_entries(context: FlowContext, refused: DataFrame) -> None:
+def return_entries(job: Job, refused: DataFrame) -> None:
     line = BatchRecord(flow="", batch_id=3, app_id="", kind="replay")
     split = Split(prepared=line, refused=refused, write=lambda _: pytest.fail("only step 3"), expected_rows=0)
-    context.work.write_refused(context, split, 3, transaction(context, 3))
+    job.work.write_refused(job, split, 3, transaction(job, 3))
 
 
 def test_a_claimed_entry_that_is_refused_again_is_returned_with_the_new_rules(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    context = flow_context(spark, tmp_path, LATEST)
-    append(context, ("a", ["x"]), ("b", ["x"]))
-    context = claim(context)
-    append(flow_context(spark, tmp_path, LATEST), ("not claimed", ["x"]), batch_id=1)
+    job = job_of(spark, tmp_path, LATEST)
+    append(job, ("a", ["x"]), ("b", ["x"]))
+    job = claim(job)
+    append(job_of(spark, tmp_path, LATEST), ("not claimed", ["x"]), batch_id=1)
 
-    return_entries(context, refused_rows(spark, ("a", ["y", "z"])))
+    return_entries(job, refused_rows(spark, ("a", ["y", "z"])))
 
-    assert entries(context, "_in_hand", "rules", "attempts", "state") == {
+    assert entries(job, "_in_hand", "rules", "attempts", "state") == {
         "a": ("returned", ["y", "z"], 1, "open"),
         "b": ("claimed", ["x"], 0, "open"),
         "not claimed": (None, ["x"], 0, "open"),
     }
-    assert tables.transactions(spark, context.quarantine)["orders/latest/replay"] == 3
-    assert refused_before(context, 3) == {"a": ["y", "z"]}
-    assert refused_before(context, 2) == {}
+    assert tables.transactions(spark, job.place.quarantine)["orders/latest/replay"] == 3
+    assert refused_before(job, 3) == {"a": ["y", "z"]}
+    assert refused_before(job, 2) == {}
 
 
 def test_a_claimed_file_is_returned_by_path_even_if_it_was_changed(spark: SparkSession, tmp_path: Path) -> None:
-    context = flow_context(spark, tmp_path, BRONZE)
+    job = job_of(spark, tmp_path, BRONZE)
     files = [(f"/{name}@1", "file", ["empty_file"], "", json.dumps({"path": f"/{name}"})) for name in ("a", "b")]
     rows = spark.createDataFrame(files, REFUSED)
-    quarantine.append(context, rows, 0, transaction(context, 0), PLANNED_MS)
-    context = claim(context)
+    quarantine.append(job, rows, 0, transaction(job, 0), PLANNED_MS)
+    job = claim(job)
 
-    return_entries(context, refused_rows(spark, ("/a@2", ["not_utf8"]), level="file"))
+    return_entries(job, refused_rows(spark, ("/a@2", ["not_utf8"]), level="file"))
 
-    assert entries(context, "_in_hand", "rules") == {
+    assert entries(job, "_in_hand", "rules") == {
         "/a@1": ("returned", ["not_utf8"]),
         "/b@1": ("claimed", ["empty_file"]),
     }

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.flow_context import BRONZE, CLICKS, PLANNED_MS, flow_context, plan_batch, table, transaction
+from tests.spark.job import BRONZE, CLICKS, PLANNED_MS, job_of, plan_batch, table, transaction
 from tidegate.checkpoints import checkpoint, overrides, topic
 from tidegate.errors import CheckpointCorruptError, MachineUnavailableError
 from tidegate.place import Place
@@ -26,7 +26,7 @@ from tidegate.spark.reprocessing.replay import Replay
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 pytestmark = pytest.mark.jvm
 
@@ -41,15 +41,15 @@ PLANNED = datetime.fromtimestamp(PLANNED_MS / 1000, UTC)
 
 
 @pytest.fixture
-def flow(spark: SparkSession, tmp_path: Path) -> Callable[..., FlowContext]:
-    def make(declared: Any = BRONZE, **more: Any) -> FlowContext:
-        return flow_context(spark, tmp_path, declared, **more)
+def flow(spark: SparkSession, tmp_path: Path) -> Callable[..., Job]:
+    def make(declared: Any = BRONZE, **more: Any) -> Job:
+        return job_of(spark, tmp_path, declared, **more)
 
     return make
 
 
-def land(context: FlowContext, name: str, content: str) -> Path:
-    path = context.layout.landing("orders") / name
+def land(job: Job, name: str, content: str) -> Path:
+    path = job.place.layout.landing("orders") / name
     path.parent.make_folder()
     path.put(content.encode())
     return Path(path)
@@ -65,33 +65,31 @@ class Listing(Stream):
 
     files: dict[str, int]
 
-    def planned_ms(self, context: FlowContext, batch_id: int) -> int:
+    def planned_ms(self, job: Job, batch_id: int) -> int:
         return PLANNED_MS
 
-    def listed_files(self, context: FlowContext, batch_id: int) -> dict[str, int]:
+    def listed_files(self, job: Job, batch_id: int) -> dict[str, int]:
         return self.files
 
 
-def split_listed(
-    context: FlowContext, listed: dict[str, int], decision: Decision = NEW, batch_id: int = 0
-) -> Split | None:
+def split_listed(job: Job, listed: dict[str, int], decision: Decision = NEW, batch_id: int = 0) -> Split | None:
     """Split a batch with these files: modification time by path."""
-    return raw.split_files(context.doing(Listing(listed)), context.spark.range(0), batch_id, decision)
+    return raw.split_files(job.doing(Listing(listed)), job.spark.range(0), batch_id, decision)
 
 
-def split(context: FlowContext, *files: Path, decision: Decision = NEW, batch_id: int = 0) -> Split:
-    result = split_listed(context, {str(file): modified(file) for file in files}, decision, batch_id)
+def split(job: Job, *files: Path, decision: Decision = NEW, batch_id: int = 0) -> Split:
+    result = split_listed(job, {str(file): modified(file) for file in files}, decision, batch_id)
     assert result is not None
     assert result.prepared.imbalance() == 0
     return result
 
 
-def split_and_write(context: FlowContext, *files: Path, batch_id: int = 0) -> Split:
+def split_and_write(job: Job, *files: Path, batch_id: int = 0) -> Split:
     """Split and write, as the micro-batch does."""
-    result = split(context, *files, batch_id=batch_id)
-    txn = transaction(context, batch_id, result.prepared)
+    result = split(job, *files, batch_id=batch_id)
+    txn = transaction(job, batch_id, result.prepared)
     if result.refused is not None:
-        quarantine.append(context, result.refused, batch_id, txn, PLANNED_MS)
+        quarantine.append(job, result.refused, batch_id, txn, PLANNED_MS)
     assert result.write(txn).metrics.get("numOutputRows", 0) == result.expected_rows
     return result
 
@@ -102,45 +100,45 @@ def files(result: Split) -> tuple[int, int, int, int]:
     return record.files_listed, record.files_opened, record.files_quarantined, record.files_already_read
 
 
-def test_good_files_are_stored_as_lines_and_a_bad_file_is_quarantined(flow: Callable[..., FlowContext]) -> None:
-    context = flow()
-    good, bad = land(context, "good.json", '{"id": 1}\n{"id": 2}\n'), land(context, "empty.json", "")
+def test_good_files_are_stored_as_lines_and_a_bad_file_is_quarantined(flow: Callable[..., Job]) -> None:
+    job = flow()
+    good, bad = land(job, "good.json", '{"id": 1}\n{"id": 2}\n'), land(job, "empty.json", "")
 
-    result = split_and_write(context, good, bad)
+    result = split_and_write(job, good, bad)
 
     assert files(result) == (2, 1, 1, 0)
     assert (result.prepared.read, result.prepared.written, result.prepared.rules) == (2, 2, {"empty_file": 1})
     assert (result.prepared.kind, result.prepared.app_id, result.expected_rows) == ("append", "orders/bronze/v1/0", 2)
-    lines = table(context.target)
+    lines = table(job.target)
     assert [(row["line"], row["_line_number"], row["_batch_id"]) for row in lines] == [
         ('{"id": 1}', 1, 0),
         ('{"id": 2}', 2, 0),
     ]
     assert {(row["_path"], row["_ingested_at"]) for row in lines} == {(good.as_uri(), PLANNED)}
-    (entry,) = table(context.quarantine)
+    (entry,) = table(job.place.quarantine)
     assert (entry["level"], entry["rules"], json.loads(entry["source"])["path"]) == ("file", ["empty_file"], str(bad))
 
 
 def test_a_batch_without_files_has_no_split_and_one_with_only_bad_files_is_recorded(
-    flow: Callable[..., FlowContext],
+    flow: Callable[..., Job],
 ) -> None:
-    context = flow()
-    assert split_listed(context, {}) is None
+    job = flow()
+    assert split_listed(job, {}) is None
 
-    result = split_and_write(context, land(context, "empty.json", ""))
+    result = split_and_write(job, land(job, "empty.json", ""))
 
     assert files(result) == (1, 0, 1, 0)
     assert (result.prepared.read, result.expected_rows) == (0, 0)
-    assert table(context.target) == []
+    assert table(job.target) == []
 
 
 def test_a_later_checkpoint_skips_files_that_are_in_bronze_or_quarantine(
-    flow: Callable[..., FlowContext],
+    flow: Callable[..., Job],
 ) -> None:
-    context = flow()
-    good, bad = land(context, "good.json", '{"id": 1}\n'), land(context, "empty.json", "")
-    split_and_write(context, good, bad)
-    new = land(context, "new.json", '{"id": 3}\n')
+    job = flow()
+    good, bad = land(job, "good.json", '{"id": 1}\n'), land(job, "empty.json", "")
+    split_and_write(job, good, bad)
+    new = land(job, "new.json", '{"id": 3}\n')
 
     for later in (flow(refresh=1), flow(version=2)):
         result = split(later, good, bad, new)
@@ -149,75 +147,75 @@ def test_a_later_checkpoint_skips_files_that_are_in_bronze_or_quarantine(
         assert (result.prepared.read, result.expected_rows) == (1, 1)
 
 
-def test_a_file_with_a_new_modification_time_is_read_again(flow: Callable[..., FlowContext]) -> None:
+def test_a_file_with_a_new_modification_time_is_read_again(flow: Callable[..., Job]) -> None:
     import os
 
-    context = flow()
-    path = land(context, "good.json", '{"id": 1}\n')
-    split_and_write(context, path)
+    job = flow()
+    path = land(job, "good.json", '{"id": 1}\n')
+    split_and_write(job, path)
     os.utime(path, ns=(0, path.stat().st_mtime_ns + 5_000_000_000))
 
     assert files(split(flow(refresh=1), path)) == (1, 1, 0, 0)
 
 
 def test_files_quarantined_by_an_earlier_attempt_at_the_batch_do_not_count_as_already_read(
-    flow: Callable[..., FlowContext],
+    flow: Callable[..., Job],
 ) -> None:
-    context = flow(refresh=1)
-    bad, good = land(context, "empty.json", ""), land(context, "good.json", '{"id": 1}\n')
-    first = split(context, bad, good)
+    job = flow(refresh=1)
+    bad, good = land(job, "empty.json", ""), land(job, "good.json", '{"id": 1}\n')
+    first = split(job, bad, good)
     assert first.refused is not None
-    quarantine.append(context, first.refused, 0, transaction(context, 0), PLANNED_MS)
+    quarantine.append(job, first.refused, 0, transaction(job, 0), PLANNED_MS)
 
-    rerun = split(context, bad, good, decision=SPLIT_BEFORE)
+    rerun = split(job, bad, good, decision=SPLIT_BEFORE)
 
     assert rerun.prepared == first.prepared
-    assert files(split(context, bad, good, batch_id=1)) == (2, 1, 0, 1), "for another batch the file is already read"
+    assert files(split(job, bad, good, batch_id=1)) == (2, 1, 0, 1), "for another batch the file is already read"
 
 
 def test_a_quarantined_file_stays_quarantined_even_if_it_is_corrected_before_the_rerun(
-    flow: Callable[..., FlowContext],
+    flow: Callable[..., Job],
 ) -> None:
-    context = flow()
-    path = land(context, "bad.json", "")
+    job = flow()
+    path = land(job, "bad.json", "")
     listed = {str(path): modified(path)}
-    first = split(context, path)
+    first = split(job, path)
     assert first.refused is not None
-    quarantine.append(context, first.refused, 0, transaction(context, 0), PLANNED_MS)
+    quarantine.append(job, first.refused, 0, transaction(job, 0), PLANNED_MS)
     path.write_text('{"id": 1}\n')
 
-    rerun = split_listed(context, listed, SPLIT_BEFORE)
+    rerun = split_listed(job, listed, SPLIT_BEFORE)
 
     assert rerun is not None
     assert (files(rerun), rerun.prepared.rules, rerun.expected_rows) == ((1, 0, 1, 0), {"empty_file": 1}, 0)
 
 
-def test_a_file_that_became_unreadable_since_the_split_stops_the_rerun(flow: Callable[..., FlowContext]) -> None:
-    context = flow()
-    bad, good = land(context, "bad.json", ""), land(context, "good.json", '{"id": 1}\n')
-    first = split(context, bad, good)
+def test_a_file_that_became_unreadable_since_the_split_stops_the_rerun(flow: Callable[..., Job]) -> None:
+    job = flow()
+    bad, good = land(job, "bad.json", ""), land(job, "good.json", '{"id": 1}\n')
+    first = split(job, bad, good)
     assert first.refused is not None
-    quarantine.append(context, first.refused, 0, transaction(context, 0), PLANNED_MS)
+    quarantine.append(job, first.refused, 0, transaction(job, 0), PLANNED_MS)
     good.write_text("")
 
     with pytest.raises(CheckpointCorruptError, match=r"good.json was readable when batch 0 was split, and is not now"):
-        split(context, bad, good, decision=SPLIT_BEFORE)
+        split(job, bad, good, decision=SPLIT_BEFORE)
 
 
-def test_a_skipped_file_is_quarantined_without_being_read(flow: Callable[..., FlowContext]) -> None:
-    context = flow()
-    good, poison = land(context, "good.json", '{"id": 1}\n'), land(context, "poison.json", '{"id": 2}\n')
-    place = checkpoint.current(context.layout, context.pipeline, BRONZE)
+def test_a_skipped_file_is_quarantined_without_being_read(flow: Callable[..., Job]) -> None:
+    job = flow()
+    good, poison = land(job, "good.json", '{"id": 1}\n'), land(job, "poison.json", '{"id": 2}\n')
+    place = checkpoint.current(job.place.layout, job.resolved.pipeline, BRONZE)
     overrides.skip(place, BRONZE, "poison.json", by="ada", reason="crashes the driver")
 
-    result = split_and_write(context, good, poison)
+    result = split_and_write(job, good, poison)
 
     assert (files(result), result.prepared.rules) == ((2, 1, 1, 0), {"skipped_file": 1})
-    (entry,) = table(context.quarantine)
+    (entry,) = table(job.place.quarantine)
     assert json.loads(entry["source"])["sha256"] == "", "the file was not read at all"
     entries = ({"_row_id": entry["_row_id"], "source": entry["source"]},)
-    replay = context.doing(Replay(by="ada", number=0, started_ms=PLANNED_MS, entries=entries))
-    replayed = raw.split_files(replay, context.spark.range(0), 0, NEW)
+    replay = job.doing(Replay(by="ada", number=0, started_ms=PLANNED_MS, entries=entries))
+    replayed = raw.split_files(replay, job.spark.range(0), 0, NEW)
     assert replayed is not None and files(replayed) == (1, 1, 0, 0), "a replay reads it"
 
 
@@ -235,20 +233,20 @@ class Crashing(FileReader):
 
 
 def test_files_on_which_the_reading_itself_fails_are_quarantined_alone(
-    flow: Callable[..., FlowContext], monkeypatch: pytest.MonkeyPatch
+    flow: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Spark sends the reader to its workers by value.
     monkeypatch.setattr(landing, "FileReader", Crashing)
-    context = flow()
+    job = flow()
     names = ("a.json", "crash.json", "b.json", "c.json", "raise.json")
-    landed = [land(context, name, f'{{"id": {number}}}\n') for number, name in enumerate(names)]
+    landed = [land(job, name, f'{{"id": {number}}}\n') for number, name in enumerate(names)]
 
-    result = split(context, *landed)
+    result = split(job, *landed)
 
     assert files(result) == (5, 3, 2, 0)
     assert (result.prepared.read, result.prepared.rules) == (3, {"reader_failure": 2})
     assert result.refused is not None
-    quarantine.append(context, result.refused, 0, transaction(context, 0), PLANNED_MS)
+    quarantine.append(job, result.refused, 0, transaction(job, 0), PLANNED_MS)
     reads: list[int] = []
     read_files = landing.read_files
 
@@ -257,51 +255,51 @@ def test_files_on_which_the_reading_itself_fails_are_quarantined_alone(
         return read_files(*args)
 
     monkeypatch.setattr(landing, "read_files", counted)
-    rerun = split(context, *landed, decision=SPLIT_BEFORE)
+    rerun = split(job, *landed, decision=SPLIT_BEFORE)
     assert (rerun.prepared, reads) == (result.prepared, [3]), "a rerun does not read them"
-    entries = table(context.quarantine)
+    entries = table(job.place.quarantine)
     assert sorted(Path(json.loads(entry["source"])["path"]).name for entry in entries) == ["crash.json", "raise.json"]
 
 
 def test_what_says_more_about_the_machine_or_the_reader_than_about_a_file_refuses_none(
-    flow: Callable[..., FlowContext], monkeypatch: pytest.MonkeyPatch
+    flow: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context = flow()
-    good = land(context, "a.json", '{"id": 1}\n')
+    job = flow()
+    good = land(job, "a.json", '{"id": 1}\n')
     # Reading the memory of a process at its address 0 is an input/output error.
     damaged = good.with_name("damaged.json")
     damaged.symlink_to("/proc/self/mem")
     skip = r'tidegate flow skip orders bronze {} --reason "…"'
     with pytest.raises(MachineUnavailableError, match=skip.format("damaged.json")):
-        split(context, good, damaged)
+        split(job, good, damaged)
 
     monkeypatch.setattr(landing, "FileReader", Crashing)
     with pytest.raises(MachineUnavailableError, match=skip.format("memory.json")):
-        split(context, good, land(context, "memory.json", '{"id": 2}\n'))
+        split(job, good, land(job, "memory.json", '{"id": 2}\n'))
     with pytest.raises(Exception, match="LookupError"):
-        split(context, land(context, "raise.json", '{"id": 3}\n'), land(context, "raise_again.json", '{"id": 4}\n'))
+        split(job, land(job, "raise.json", '{"id": 3}\n'), land(job, "raise_again.json", '{"id": 4}\n'))
 
 
 def message(offset: int, partition: int = 0, value: bytes = b"{}") -> tuple[Any, ...]:
     return (b"k", value, [("h", b"1")], "clicks", partition, offset, SENT)
 
 
-def split_messages(context: FlowContext, *messages: tuple[Any, ...], batch_id: int = 0) -> Split | None:
-    batch = context.spark.createDataFrame(list(messages), MESSAGE).coalesce(1)
-    plan_batch(context, batch_id)
-    return raw.split_messages(context, batch, batch_id, NEW)
+def split_messages(job: Job, *messages: tuple[Any, ...], batch_id: int = 0) -> Split | None:
+    batch = job.spark.createDataFrame(list(messages), MESSAGE).coalesce(1)
+    plan_batch(job, batch_id)
+    return raw.split_messages(job, batch, batch_id, NEW)
 
 
-def test_messages_are_stored_raw_with_their_coordinates(flow: Callable[..., FlowContext]) -> None:
-    context = flow(CLICKS)
-    assert split_messages(context) is None
+def test_messages_are_stored_raw_with_their_coordinates(flow: Callable[..., Job]) -> None:
+    job = flow(CLICKS)
+    assert split_messages(job) is None
 
-    result = split_messages(context, message(5, value=b"\xff"), message(5, partition=1))
+    result = split_messages(job, message(5, value=b"\xff"), message(5, partition=1))
 
     assert result is not None and result.refused is None
     assert (result.prepared.read, result.prepared.written, result.expected_rows) == (2, 2, 2)
-    result.write(transaction(context, 0))
-    rows = {row["_row_id"]: row for row in table(context.target)}
+    result.write(transaction(job, 0))
+    rows = {row["_row_id"]: row for row in table(job.target)}
     assert set(rows) == {"clicks/0/5", "clicks/1/5"}
     first = rows["clicks/0/5"]
     assert (first["key"], first["value"], first["headers"]) == (b"k", b"\xff", [{"key": "h", "value": b"1"}])
@@ -309,15 +307,15 @@ def test_messages_are_stored_raw_with_their_coordinates(flow: Callable[..., Flow
     assert (first["_ingested_at"], first["_batch_id"]) == (PLANNED, 0)
 
 
-def test_a_later_checkpoint_skips_messages_that_are_in_bronze(flow: Callable[..., FlowContext]) -> None:
-    context = flow(CLICKS)
-    first = split_messages(context, message(5), message(6), message(5, partition=1))
+def test_a_later_checkpoint_skips_messages_that_are_in_bronze(flow: Callable[..., Job]) -> None:
+    job = flow(CLICKS)
+    first = split_messages(job, message(5), message(6), message(5, partition=1))
     assert first is not None
-    first.write(transaction(context, 0))
+    first.write(transaction(job, 0))
     # Another topic with the same offsets, as in a table whose source was changed.
-    context.spark.read.format("delta").load(str(context.target)).selectExpr(
+    job.spark.read.format("delta").load(str(job.target)).selectExpr(
         "* EXCEPT (_topic, _offset)", "'other' AS _topic", "_offset + 2 AS _offset"
-    ).write.format("delta").mode("append").save(str(context.target))
+    ).write.format("delta").mode("append").save(str(job.target))
 
     for later in (flow(CLICKS, refresh=1), flow(CLICKS, version=2)):
         result = split_messages(later, message(6), message(7), message(7, partition=1), message(6, partition=1))
@@ -327,25 +325,25 @@ def test_a_later_checkpoint_skips_messages_that_are_in_bronze(flow: Callable[...
         assert (record.read, record.written, record.already_read, result.expected_rows) == (4, 3, 1, 3)
     assert result is not None
     result.write(transaction(later, 0))
-    ids = [row["_row_id"] for row in table(context.target) if row["_topic"] == "clicks"]
+    ids = [row["_row_id"] for row in table(job.target) if row["_topic"] == "clicks"]
     assert sorted(ids) == [f"clicks/{position}" for position in ("0/5", "0/6", "0/7", "1/5", "1/6", "1/7")]
 
 
 def test_messages_of_a_recreated_topic_are_new_although_their_offsets_are_the_same(
-    flow: Callable[..., FlowContext], monkeypatch: pytest.MonkeyPatch
+    flow: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sources, "check_topic", lambda *_: None)
 
     def record_topic(version: int, topic_id: str) -> None:
         recorded = topic.CheckpointTopic(topic="clicks", topic_id=topic_id, cluster_id="")
-        place = Place(flow(CLICKS).layout, "orders", "clicks", version, 0)
+        place = Place(flow(CLICKS).place.layout, "orders", "clicks", version, 0)
         topic.record(place, recorded)
 
     def written_and_already_read(messages: list[tuple[Any, ...]], batch_id: int = 0, **more: int) -> tuple[int, int]:
-        context = flow(CLICKS, **more)
-        result = split_messages(context, *messages, batch_id=batch_id)
+        job = flow(CLICKS, **more)
+        result = split_messages(job, *messages, batch_id=batch_id)
         assert result is not None
-        result.write(transaction(context, batch_id))
+        result.write(transaction(job, batch_id))
         return result.prepared.written, result.prepared.already_read
 
     record_topic(1, "A")

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.flow_context import plan_batch, table, transaction
+from tests.spark.job import plan_batch, table, transaction
 from tests.spark.kinds.payments import Payments
 from tidegate.checkpoints import checkpoint
 from tidegate.checkpoints.checkpoint import SIDECAR
@@ -54,17 +54,17 @@ def near(number: random.Random, earlier: tuple[Any, ...] | None) -> tuple[Any, .
 
 def ids(payments: Payments, rows: list[tuple[Any, ...]]) -> list[str]:
     """The ids that the rows get, as they are in the table."""
-    context = payments.context()
-    plan_batch(context, 0)
-    path = context.checkpoint / "offsets" / "0"
+    job = payments.job()
+    plan_batch(job, 0)
+    path = job.place.checkpoint / "offsets" / "0"
     # No position, of heartbeats and of rows.
     Path(path).write_text("\n".join([*Path(path).read_text().split("\n")[:2], "-", "-"]))
     split = results.split_results(
-        context, payments.spark.createDataFrame(rows, COLUMNS), 0, StateMetrics(operators=1, dropped=0, rows=0, bytes=0)
+        job, payments.spark.createDataFrame(rows, COLUMNS), 0, StateMetrics(operators=1, dropped=0, rows=0, bytes=0)
     )
     assert split is not None
-    split.write(transaction(context, 0))
-    return [row["_row_id"] for row in table(context.live)]
+    split.write(transaction(job, 0))
+    return [row["_row_id"] for row in table(job.live)]
 
 
 def test_rows_that_differ_have_other_ids_and_equal_ones_are_numbered(spark: SparkSession, tmp_path: Path) -> None:
@@ -84,9 +84,9 @@ def test_a_checkpoint_version_of_an_earlier_release_keeps_its_ids(spark: SparkSe
     from pyspark.sql import functions as F
 
     payments = Payments(spark, tmp_path)
-    context = payments.context()
-    checkpoint.write_sidecar(context.layout, context.pipeline, context.flow)
-    path = SIDECAR.path(Place(context.layout, "orders", context.flow.name, 1, 0))
+    job = payments.job()
+    checkpoint.write_sidecar(job.place.layout, job.resolved.pipeline, job.flow)
+    path = SIDECAR.path(Place(job.place.layout, "orders", job.flow.name, 1, 0))
     written = json.loads(Path(path).read_text())
     assert written.pop("exact_ids") is True
     Path(path).write_text(json.dumps(written))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RewriteRefusedError
@@ -32,12 +32,12 @@ def measured(
     columns: str = COLUMNS,
     keys: tuple[str, ...] = ("id",),
 ) -> rewrite.Measured:
-    context = orders.flow_context(spark, folder, orders.SILVER)
+    job = orders.job_of(spark, folder, orders.SILVER)
     old, new = spark.createDataFrame(before, COLUMNS), spark.createDataFrame(after, columns)
     try:
-        return rewrite.measure(context, old, new, keys=keys, refused=None, read=9)
+        return rewrite.measure(job, old, new, keys=keys, refused=None, read=9)
     finally:
-        context.release()
+        job.release()
 
 
 def test_rows_are_compared_by_key_and_tombstones_are_no_rows(spark: SparkSession, tmp_path: Path) -> None:
@@ -84,15 +84,15 @@ def test_without_common_keys_the_table_loses_as_many_rows_as_it_shrinks_by(
 def test_keys_in_the_sample_have_every_column_and_instants_to_the_microsecond(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    context = orders.flow_context(spark, tmp_path, orders.SILVER)
+    job = orders.job_of(spark, tmp_path, orders.SILVER)
     columns = "at timestamp, part int, _row_id string"
     rows = "SELECT TIMESTAMP '2026-10-25T00:30:00.000002Z' AS at, CAST(NULL AS int) AS part, 'a' AS _row_id"
     try:
         result = rewrite.measure(
-            context, spark.sql(rows), spark.createDataFrame([], columns), keys=("at", "part"), refused=None, read=1
+            job, spark.sql(rows), spark.createDataFrame([], columns), keys=("at", "part"), refused=None, read=1
         )
     finally:
-        context.release()
+        job.release()
     assert result.sample == {"deleted": ['{"at":"2026-10-25T00:30:00.000002Z","part":null}']}
 
 
@@ -101,10 +101,8 @@ def test_a_table_to_which_rows_are_only_added_may_not_lose_one_unless_its_recove
 ) -> None:
     impact = Impact(before=100, after=99, deleted=1, changed=99, added=0, read=99, quarantined=0)
     counted = rewrite.Measured(impact=impact, sample={})
-    rewrite.check(orders.flow_context(spark, tmp_path, orders.SILVER), counted, "swap", instead=OutsideAct("wait"))
-    log = orders.flow_context(
-        spark, tmp_path, replace(orders.SILVER, target=Table("silver.log"), transform="orders:clean")
-    )
+    rewrite.check(orders.job_of(spark, tmp_path, orders.SILVER), counted, "swap", instead=OutsideAct("wait"))
+    log = orders.job_of(spark, tmp_path, replace(orders.SILVER, target=Table("silver.log"), transform="orders:clean"))
     with pytest.raises(RewriteRefusedError, match=r"delete 1 of 100 rows \(1.0%\), more than 0.0%"):
         rewrite.check(log, counted, "swap", instead=OutsideAct("wait"))
     checkpoint.record_refresh_origin(log.place, checkpoint.Origin(mode="recover", lost=1))

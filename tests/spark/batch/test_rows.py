@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tests.spark import flow_context
+from tests.spark import job as jobs
 from tests.spark.batch.splits import NEW, ORDERS, Open, counts, refused, split, stored, write
-from tests.spark.flow_context import LATEST, changes, table
+from tests.spark.job import LATEST, changes, table
 from tidegate.spark.batch.dispositions import NAMES
 from tidegate.spark.batch.rows import replace_rows, split_rows
 from tidegate.spec import Table
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.spark.batch.split import Split
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 pytestmark = pytest.mark.jvm
 
@@ -30,10 +30,10 @@ pytestmark = pytest.mark.jvm
 def test_each_disposition_has_its_own_count(latest: Open) -> None:
     from pyspark.sql import functions as F
 
-    context = latest(lambda rows: rows.withColumn("_filtered", F.when(F.col("amount") == 99, F.lit("odd"))))
+    job = latest(lambda rows: rows.withColumn("_filtered", F.when(F.col("amount") == 99, F.lit("odd"))))
 
     result = split(
-        context,
+        job,
         (11, 1, 10, "insert", 2),
         (11, 3, 30, "update_postimage", 3),
         (11, 2, 20, "update_postimage", 4),
@@ -54,7 +54,7 @@ def test_each_disposition_has_its_own_count(latest: Open) -> None:
         "orders/latest/v1/0",
     )
     assert (result.prepared.kind, result.expected_rows) == ("upsert", 5)
-    assert counts(write(context, result)) == {
+    assert counts(write(job, result)) == {
         "read": 15,
         "written": 4,
         "deduplicated": 2,
@@ -77,10 +77,10 @@ def with_filtered_copies(rows: DataFrame) -> DataFrame:
 def test_a_row_is_written_only_if_its_order_is_higher_than_in_the_table(
     latest: Open, transform: Callable[[DataFrame], DataFrame] | None
 ) -> None:
-    context = latest(transform)
+    job = latest(transform)
 
     result = split(
-        context,
+        job,
         (1, 6, 11, "insert", 1),  # later
         (2, 4, 21, "insert", 9),  # earlier
         (3, 5, 31, "insert", 4),  # same time, newer version
@@ -91,8 +91,8 @@ def test_a_row_is_written_only_if_its_order_is_higher_than_in_the_table(
         batch_id=1,
     )
 
-    assert counts(write(context, result)) == {"read": 7, "written": 4, "superseded": 3}
-    assert [(row["id"], row["amount"], row["_deleted"], row["_batch_id"]) for row in table(context.target)] == [
+    assert counts(write(job, result)) == {"read": 7, "written": 4, "superseded": 3}
+    assert [(row["id"], row["amount"], row["_deleted"], row["_batch_id"]) for row in table(job.target)] == [
         (1, 11, False, 1),
         (2, 20, False, 0),
         (3, 31, False, 1),
@@ -105,13 +105,13 @@ def test_a_row_is_written_only_if_its_order_is_higher_than_in_the_table(
 
 
 def test_the_row_of_a_key_with_the_highest_order_in_the_batch_is_written(latest: Open) -> None:
-    context = latest()
+    job = latest()
 
-    result = split(context, (1, 2, 20, "insert", 5), (1, 3, 30, "insert", 4), (1, 3, 31, "insert", 3), (2, 1, 1))
+    result = split(job, (1, 2, 20, "insert", 5), (1, 3, 30, "insert", 4), (1, 3, 31, "insert", 3), (2, 1, 1))
 
     assert counts(result.prepared) == {"read": 4, "written": 2, "deduplicated": 2}
-    write(context, result)
-    first, second = table(context.target)
+    write(job, result)
+    first, second = table(job.target)
     assert (first["id"], first["at"], first["amount"], second["amount"]) == (1, 3, 30, 1)
     assert first["_order"] == {"at": 3, "_commit_version": 4, "_rank": 1}
     assert (first["_row_id"], first["_batch_id"], first["_deleted"]) == ("1|4|insert", 0, False)
@@ -121,13 +121,13 @@ def test_the_row_of_a_key_with_the_highest_order_in_the_batch_is_written(latest:
 
 
 def test_within_one_version_a_delete_has_a_lower_order_than_an_insert_of_the_same_key(latest: Open) -> None:
-    context = latest()
+    job = latest()
 
-    result = split(context, (1, 2, 20, "insert"), (1, 2, 10, "delete"))
+    result = split(job, (1, 2, 20, "insert"), (1, 2, 10, "delete"))
 
     assert counts(result.prepared) == {"read": 2, "written": 1, "deduplicated": 1}
-    write(context, result)
-    assert stored(context, "amount", "_deleted") == [(20, False)]
+    write(job, result)
+    assert stored(job, "amount", "_deleted") == [(20, False)]
 
 
 def test_pre_images_are_not_counted_as_rows(latest: Open) -> None:
@@ -137,17 +137,17 @@ def test_pre_images_are_not_counted_as_rows(latest: Open) -> None:
 
 
 def test_a_batch_without_rows_has_no_split(latest: Open) -> None:
-    context = latest()
-    batch = changes(context.spark, ORDERS, (1, 1, 10, "update_preimage", 2))
+    job = latest()
+    batch = changes(job.spark, ORDERS, (1, 1, 10, "update_preimage", 2))
 
-    assert split_rows(context, batch, 0, NEW) is None
+    assert split_rows(job, batch, 0, NEW) is None
 
 
 def test_a_refused_or_filtered_row_does_not_supersede_a_good_row_of_its_key(latest: Open) -> None:
     from pyspark.sql import functions as F
 
     good = F.col("amount") < 90
-    context = latest(
+    job = latest(
         lambda rows: rows.withColumns(
             {
                 "_filtered": F.when(F.col("amount") == 99, F.lit("odd")),
@@ -156,25 +156,25 @@ def test_a_refused_or_filtered_row_does_not_supersede_a_good_row_of_its_key(late
         )
     )
 
-    result = split(context, (1, 1, 10, "insert", 1), (1, 7, 98, "insert", 2), (1, 8, 99, "insert", 3))
+    result = split(job, (1, 1, 10, "insert", 1), (1, 7, 98, "insert", 2), (1, 8, 99, "insert", 3))
 
     assert counts(result.prepared) == {"read": 3, "written": 1, "quarantined": 1, "filtered": 1}
     assert refused(result) == {"1|2|insert": ["null_sequence(at)"]}
-    write(context, result)
-    assert stored(context) == [(1, 1, 10)]
+    write(job, result)
+    assert stored(job) == [(1, 1, 10)]
 
 
 def test_a_filtered_row_needs_neither_key_nor_sequence(latest: Open) -> None:
     from pyspark.sql import functions as F
 
-    context = latest(lambda rows: rows.withColumn("_filtered", F.lit("holiday")))
+    job = latest(lambda rows: rows.withColumn("_filtered", F.lit("holiday")))
 
-    result = split(context, (None, None, 1))
+    result = split(job, (None, None, 1))
 
     assert counts(result.prepared) == {"read": 1, "filtered": 1}
     assert result.refused is None
-    write(context, result)
-    assert context.target.exists() and table(context.target) == [], "the table has the transaction of the batch"
+    write(job, result)
+    assert job.target.exists() and table(job.target) == [], "the table has the transaction of the batch"
 
 
 LIMITED = dataclasses.replace(
@@ -192,17 +192,15 @@ def test_rows_outside_of_the_declared_days_are_filtered_and_deletes_and_rows_wit
     from pyspark.sql import functions as F
 
     day = F.date_add(F.lit("2026-01-01").cast("date"), F.col("amount"))
-    context = latest(
+    job = latest(
         lambda rows: rows.withColumns({"day": day, "_filtered": F.when(F.col("id") == 5, F.lit("odd"))}), flow=LIMITED
     )
 
-    result = split(
-        context, *((number, 1, number) for number in (0, 1, 2, 3)), (4, 1, None), (5, 1, 9), (6, 1, 0, "delete")
-    )
+    result = split(job, *((number, 1, number) for number in (0, 1, 2, 3)), (4, 1, None), (5, 1, 9), (6, 1, 0, "delete"))
 
     assert result.prepared.filtered == {"outside(day)": 2, "odd": 1}
-    write(context, result)
-    assert sorted(stored(context, "id", "_deleted")) == [(1, False), (2, False), (4, False), (6, True)]
+    write(job, result)
+    assert sorted(stored(job, "id", "_deleted")) == [(1, False), (2, False), (4, False), (6, True)]
 
 
 @pytest.mark.parametrize(
@@ -221,16 +219,16 @@ def test_an_end_that_is_not_declared_is_open_for_every_year(
     target = dataclasses.replace(cast("Table", LATEST.target), event_time="day", **limits)
     days = F.array(*map(F.lit, ["0001-01-01", "2026-01-02", "9999-12-31"]))
     day = days[F.col("amount")]
-    context = latest(
+    job = latest(
         lambda rows: rows.withColumns({"day": day.cast(kind), "name": day}),
         flow=dataclasses.replace(LATEST, transform="orders:clean", target=target),
     )
 
-    result = split(context, *((number, 1, number) for number in range(3)))
+    result = split(job, *((number, 1, number) for number in range(3)))
 
     assert result.prepared.filtered == {"outside(day)": 1}
-    write(context, result)
-    rows = context.spark.read.format("delta").load(str(context.target))
+    write(job, result)
+    rows = job.spark.read.format("delta").load(str(job.target))
     assert sorted(row["name"] for row in rows.select("name").collect()) == kept
 
 
@@ -255,24 +253,22 @@ APPENDING = dataclasses.replace(LATEST, transform="orders:clean", target=Table("
 def test_rows_that_are_neither_refused_nor_filtered_are_appended_to_a_table_without_keys(latest: Open) -> None:
     from pyspark.sql import functions as F
 
-    context = latest(
-        lambda rows: rows.withColumn("_filtered", F.when(F.col("amount") == 99, F.lit("odd"))), flow=APPENDING
-    )
+    job = latest(lambda rows: rows.withColumn("_filtered", F.when(F.col("amount") == 99, F.lit("odd"))), flow=APPENDING)
 
-    result = split(context, (1, 1, 10, "insert", 1), (1, 1, 10, "insert", 2), (2, 1, 99), (None, 1, 5))
+    result = split(job, (1, 1, 10, "insert", 1), (1, 1, 10, "insert", 2), (2, 1, 99), (None, 1, 5))
 
     assert counts(result.prepared) == {"read": 4, "written": 3, "filtered": 1}
     assert result.prepared.kind == "append"
-    write(context, result)
-    assert stored(context) == [(1, 1, 10), (1, 1, 10), (None, 1, 5)]
-    assert "_order" not in table(context.target)[0]
+    write(job, result)
+    assert stored(job) == [(1, 1, 10), (1, 1, 10), (None, 1, 5)]
+    assert "_order" not in table(job.target)[0]
 
 
-def backfill(context: FlowContext, keys: list[int], *rows: tuple[Any, ...], batch_id: int = 7) -> Split:
+def backfill(job: Job, keys: list[int], *rows: tuple[Any, ...], batch_id: int = 7) -> Split:
     """Split a batch as the backfill of these keys."""
-    backfill_keys = context.spark.createDataFrame([(key,) for key in keys], "id int")
-    own = context.doing(flow_context.backfill(batch_id))
-    result = replace_rows(own, changes(context.spark, ORDERS, *rows), backfill_keys, batch_id, NEW)
+    backfill_keys = job.spark.createDataFrame([(key,) for key in keys], "id int")
+    own = job.doing(jobs.backfill(batch_id))
+    result = replace_rows(own, changes(job.spark, ORDERS, *rows), backfill_keys, batch_id, NEW)
     assert result is not None
     assert result.prepared.imbalance() == 0
     return result
@@ -280,27 +276,27 @@ def backfill(context: FlowContext, keys: list[int], *rows: tuple[Any, ...], batc
 
 @pytest.mark.usefixtures("existing_table")
 def test_a_backfill_replaces_the_rows_of_its_keys_without_comparing_their_order(latest: Open) -> None:
-    context = latest()
-    context.spark.createDataFrame([("x",)], "_row_id string").write.format("delta").save(str(context.quarantine))
+    job = latest()
+    job.spark.createDataFrame([("x",)], "_row_id string").write.format("delta").save(str(job.place.quarantine))
 
     # An identical row with another row id, an older row, no row, a row of a key that is not in the table, a refused row.
     rows = (1, 5, 10, "update_postimage", 3), (2, 1, 21), (8, 1, 80, "insert", 2), (8, 0, 79), (None, 1, 0)
-    result = backfill(context, [1, 2, 3, 7, 8], *rows)
+    result = backfill(job, [1, 2, 3, 7, 8], *rows)
 
     assert result.passed is not None
     passed = sorted(row["_row_id"] for row in result.passed.collect())
     assert passed == ["1|3|update_postimage", "2|1|insert", "8|1|insert", "8|2|insert"]
-    record = write(context, result)
+    record = write(job, result)
     assert (record.kind, record.groups, record.upserted, record.deleted, record.unchanged) == ("backfill", 5, 2, 1, 2)
     assert counts(record) == {"read": 5, "written": 3, "quarantined": 1, "deduplicated": 1}
-    assert stored(context, "id", "at", "amount", "_batch_id") == [
+    assert stored(job, "id", "at", "amount", "_batch_id") == [
         (1, 5, 10, 0),
         (2, 1, 21, 7),
         *((number, 5, number * 10, 0) for number in (4, 5, 6)),
         (8, 1, 80, 7),
         (9, 6, 90, 0),
     ]
-    again = backfill(context, [4], (4, 5, 40, "insert", 3))
+    again = backfill(job, [4], (4, 5, 40, "insert", 3))
     assert again.refused is not None and again.refused.count() == 0, "entries of its rows may have to be closed"
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.batch.splits import NEW, Open, counts, refused, split, stored, write
-from tests.spark.flow_context import SILVER, landed, reading
+from tests.spark.job import SILVER, landed, reading
 from tidegate.errors import ContractRefusedError, LedgerImbalanceError, SpecError
 from tidegate.ops import evolution
 from tidegate.place import PipelinePlace
@@ -39,15 +39,15 @@ def doubled(rows: DataFrame) -> DataFrame:
 
 
 def test_a_source_row_with_several_output_rows_counts_once_by_precedence(latest: Open) -> None:
-    context = latest(doubled)
+    job = latest(doubled)
 
-    result = split(context, (1, 1, 10), (2, 1, 666), (3, 1, 99), (4, 1, 98))
+    result = split(job, (1, 1, 10), (2, 1, 666), (3, 1, 99), (4, 1, 98))
 
     assert counts(result.prepared) == {"read": 4, "written": 2, "quarantined": 1, "filtered": 1}
     assert refused(result) == {"2|1|insert": ["null_key(id)"]}
     assert result.expected_rows == 3, "two output rows of the first source row, one of the third"
-    write(context, result)
-    assert stored(context, "id") == [(1,), (101,), (3,)]
+    write(job, result)
+    assert stored(job, "id") == [(1,), (101,), (3,)]
 
 
 @pytest.mark.usefixtures("existing_table")
@@ -96,7 +96,7 @@ def test_a_transform_that_returns_a_reserved_column_is_an_error(latest: Open) ->
 def test_an_unreadable_record_is_refused_with_its_text_and_a_new_field_is_in_the_schema_history(
     spark: SparkSession, latest: Open
 ) -> None:
-    context = latest(flow=SILVER)
+    job = latest(flow=SILVER)
     batch = landed(
         spark,
         '{"id": 1, "at": 1, "amount": 5, "gate": "B12"}',
@@ -105,7 +105,7 @@ def test_an_unreadable_record_is_refused_with_its_text_and_a_new_field_is_in_the
         '{"id": 3}',
     )
 
-    result = split_rows(context, batch.union(landed(spark, '{"id": 9, "at": 9}', kind="delete")), 0, NEW)
+    result = split_rows(job, batch.union(landed(spark, '{"id": 9, "at": 9}', kind="delete")), 0, NEW)
 
     assert result is not None
     assert counts(result.prepared) == {"read": 4, "written": 1, "quarantined": 3}
@@ -113,7 +113,7 @@ def test_an_unreadable_record_is_refused_with_its_text_and_a_new_field_is_in_the
     assert result.refused is not None
     texts = {row["_row_id"]: (row["record"], json.loads(row["source"])["line"]) for row in result.refused.collect()}
     assert texts["a#1"] == ("{not json", 1)
-    history = evolution.read(PipelinePlace(context.layout, "orders"))
+    history = evolution.read(PipelinePlace(job.place.layout, "orders"))
     assert [(line.change.field, line.decision) for line in history] == [("gate", "rescue")]
 
 
@@ -121,9 +121,9 @@ def test_a_batch_that_a_frozen_contract_refuses_writes_no_split(spark: SparkSess
     source = FileSource(
         path="orders", format="json", schema="id INT, at INT, amount INT", contract=Contract(mode="freeze")
     )
-    context = reading(latest(flow=SILVER), source)
+    job = reading(latest(flow=SILVER), source)
 
     with pytest.raises(ContractRefusedError):
-        split_rows(context, landed(spark, '{"id": 1, "at": 1, "gate": "B12"}'), 0, NEW)
+        split_rows(job, landed(spark, '{"id": 1, "at": 1, "gate": "B12"}'), 0, NEW)
 
-    assert [line.event for line in evolution.read(PipelinePlace(context.layout, "orders"))] == ["refused"]
+    assert [line.event for line in evolution.read(PipelinePlace(job.place.layout, "orders"))] == ["refused"]

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark import flow_context
+from tests.spark import job as jobs
 from tests.spark.batch.splits import NEW, Open, counts, refused, write
-from tests.spark.flow_context import LATEST, changes, plan_batch, table, transaction, write_table
+from tests.spark.job import LATEST, changes, plan_batch, table, transaction, write_table
 from tests.with_fields import with_fields
 from tidegate.place import PipelinePlace
 from tidegate.spark.batch import micro_batch, scopes
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.spark.batch.split import Split
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 pytestmark = pytest.mark.jvm
 
@@ -49,27 +49,27 @@ def exploded(rows: DataFrame) -> DataFrame:
     return items.withColumns({"price": F.col("at") * 10, "_filtered": filtered}).drop("items")
 
 
-def split(context: FlowContext, *orders: tuple[Any, ...], batch_id: int = 0) -> Split:
+def split(job: Job, *orders: tuple[Any, ...], batch_id: int = 0) -> Split:
     """Split a batch. An order is ``id, at, items`` and, optionally, change type and version."""
-    result = split_rows(context, changes(context.spark, ORDERS, *orders), batch_id, NEW)
+    result = split_rows(job, changes(job.spark, ORDERS, *orders), batch_id, NEW)
     assert result is not None
     assert result.prepared.imbalance() == 0
     return result
 
 
-def process(context: FlowContext, *orders: tuple[Any, ...], batch_id: int = 0) -> dict[str, int]:
+def process(job: Job, *orders: tuple[Any, ...], batch_id: int = 0) -> dict[str, int]:
     """Split and write a batch; the counts of its ledger line."""
-    return counts(write(context, split(context, *orders, batch_id=batch_id)))
+    return counts(write(job, split(job, *orders, batch_id=batch_id)))
 
 
-def reading_items(context: FlowContext) -> FlowContext:
-    """The context of a flow whose source is the table of items."""
-    return dataclasses.replace(context, resolved=dataclasses.replace(context.resolved, writer=ITEMS))
+def reading_items(job: Job) -> Job:
+    """The job of a flow whose source is the table of items."""
+    return dataclasses.replace(job, resolved=dataclasses.replace(job.resolved, writer=ITEMS))
 
 
-def items(context: FlowContext) -> list[tuple[Any, ...]]:
+def items(job: Job) -> list[tuple[Any, ...]]:
     """Every stored row; a tombstone ends with True."""
-    return [(row["id"], row["sku"], row["price"], row["_deleted"]) for row in table(context.target)]
+    return [(row["id"], row["sku"], row["price"], row["_deleted"]) for row in table(job.target)]
 
 
 def test_items_that_the_newest_version_lacks_leave_and_a_delete_by_the_key_of_the_order_empties_it(
@@ -77,19 +77,19 @@ def test_items_that_the_newest_version_lacks_leave_and_a_delete_by_the_key_of_th
 ) -> None:
     from pyspark.sql import functions as F
 
-    context = latest(exploded, flow=ITEMS)
-    assert process(context, (1, 1, ["a", "b"]), (2, 1, ["a"])) == {"read": 2, "written": 2}
+    job = latest(exploded, flow=ITEMS)
+    assert process(job, (1, 1, ["a", "b"]), (2, 1, ["a"])) == {"read": 2, "written": 2}
 
-    line = process(context, (1, 2, ["a", "c"], "update_postimage", 2), (2, 2, None, "delete", 2), batch_id=1)
+    line = process(job, (1, 2, ["a", "c"], "update_postimage", 2), (2, 2, None, "delete", 2), batch_id=1)
 
     assert line == {"read": 2, "written": 2}
-    assert items(context) == [(1, "a", 20, False), (1, "c", 20, False), (2, None, 20, True)]
-    late = process(context, (1, 1, ["b"], "insert", 3), (2, 1, ["a"], "insert", 3), batch_id=2)
+    assert items(job) == [(1, "a", 20, False), (1, "c", 20, False), (2, None, 20, True)]
+    late = process(job, (1, 1, ["b"], "insert", 3), (2, 1, ["a"], "insert", 3), batch_id=2)
     assert late == {"read": 2, "superseded": 2}
-    assert items(context) == [(1, "a", 20, False), (1, "c", 20, False), (2, None, 20, True)]
+    assert items(job) == [(1, "a", 20, False), (1, "c", 20, False), (2, None, 20, True)]
 
-    feed = context.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1)
-    batch = feed.option("endingVersion", 1).load(str(context.target))
+    feed = job.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 1)
+    batch = feed.option("endingVersion", 1).load(str(job.target))
     assert sorted((row["id"], row["sku"] or "", row["_change_type"]) for row in batch.collect()) == [
         (1, "a", "update_postimage"),
         (1, "a", "update_preimage"),
@@ -112,7 +112,7 @@ def test_items_that_the_newest_version_lacks_leave_and_a_delete_by_the_key_of_th
     assert (line_of_gold.read, line_of_gold.groups) == (4, 3), "the tombstone of order 2 is no row"
     assert (line_of_gold.upserted, line_of_gold.deleted) == (2, 1)
     assert table(gold.target) == [{"sku": "a", "orders": 1}, {"sku": "c", "orders": 1}]
-    keys_of_groups = context.spark.createDataFrame([(20, "insert")], "price int, _change_type string")
+    keys_of_groups = job.spark.createDataFrame([(20, "insert")], "price int, _change_type string")
     assert scopes.without_tombstones(gold, keys_of_groups).count() == 1, "a backfill's feed has no other column"
 
 
@@ -120,22 +120,22 @@ def test_items_outside_of_the_declared_days_leave_their_scope_and_may_empty_it(l
     from pyspark.sql import functions as F
 
     limited = with_fields(ITEMS.target, event_time="on", first_day="2026-01-02")
-    context = latest(
+    job = latest(
         lambda rows: exploded(rows).withColumn("on", F.col("sku").cast("date")),
         flow=dataclasses.replace(ITEMS, target=limited),
     )
-    process(context, (1, 1, ["2026-01-02", "2026-01-03"]), (2, 1, ["2026-01-04"]))
+    process(job, (1, 1, ["2026-01-02", "2026-01-03"]), (2, 1, ["2026-01-04"]))
 
     line = process(
-        context,
+        job,
         (1, 2, ["2025-12-31", "2026-01-03"], "update_postimage", 2),
         (2, 2, ["2026-01-01"], "update_postimage", 2),
         batch_id=1,
     )
 
     assert line == {"read": 2, "written": 2}
-    assert items(context) == [(1, "2026-01-03", 20, False), (2, None, None, True)]
-    assert process(context, (2, 1, ["2026-01-04"], "insert", 3), batch_id=2) == {"read": 1, "superseded": 1}
+    assert items(job) == [(1, "2026-01-03", 20, False), (2, None, None, True)]
+    assert process(job, (2, 1, ["2026-01-04"], "insert", 3), batch_id=2) == {"read": 1, "superseded": 1}
 
 
 Order = tuple[int, int, "list[str | None] | None"]
@@ -183,23 +183,21 @@ class Crash(BaseException):
     """Simulates the end of the driver."""
 
 
-def run(
-    context: FlowContext, batches: Sequence[Sequence[tuple[int, Order]]], crash_at: Sequence[str] = ()
-) -> list[Counter[str]]:
+def run(job: Job, batches: Sequence[Sequence[tuple[int, Order]]], crash_at: Sequence[str] = ()) -> list[Counter[str]]:
     """Run batches through all six steps and return their dispositions; ``crash_at`` names the step before which each one crashes."""
 
     def crash(*_: Any) -> None:
         raise Crash
 
     for number, batch in enumerate(batches):
-        plan_batch(context, number)
+        plan_batch(job, number)
         rows = [(*order, "insert", arrival) for arrival, order in batch]
         if number < len(crash_at):
             with pytest.MonkeyPatch.context() as patch, pytest.raises(Crash):
                 patch.setattr(micro_batch, crash_at[number], crash)
-                micro_batch.process(context, changes(context.spark, ORDERS, *rows), number)
-        micro_batch.process(context, changes(context.spark, ORDERS, *rows), number)
-    ledger = sorted(table(PipelinePlace(context.layout, "orders").ops("ledger")), key=lambda line: line["batch_id"])
+                micro_batch.process(job, changes(job.spark, ORDERS, *rows), number)
+        micro_batch.process(job, changes(job.spark, ORDERS, *rows), number)
+    ledger = sorted(table(PipelinePlace(job.place.layout, "orders").ops("ledger")), key=lambda line: line["batch_id"])
     assert [line["batch_id"] for line in ledger] == list(range(len(batches)))
     names = ("written", "quarantined", "superseded", "deduplicated")
     return [
@@ -216,13 +214,13 @@ def test_the_newest_version_of_each_order_wins_as_a_whole_however_the_history_is
     cuts = sorted(random.Random(12).sample(range(1, len(arrivals)), 3))
     batches = [arrivals[start:end] for start, end in zip([0, *cuts], [*cuts, len(arrivals)], strict=True)]
     in_batches = latest(exploded, flow=ITEMS)
-    at_once = flow_context.flow_context(spark, tmp_path_factory.mktemp("once"), ITEMS, transform=exploded)
+    at_once = jobs.job_of(spark, tmp_path_factory.mktemp("once"), ITEMS, transform=exploded)
 
-    for context, parts, crashes in ((in_batches, batches, ("write_target", "record_batch")), (at_once, [arrivals], ())):
+    for job, parts, crashes in ((in_batches, batches, ("write_target", "record_batch")), (at_once, [arrivals], ())):
         expected, dispositions = oracle(parts)
         assert {"written", "quarantined", "filtered", "deduplicated"} <= set(sum(dispositions, Counter()))
-        assert run(context, parts, crashes) == dispositions
-        stored = [(*row[:2], None if row[3] else row[2], row[3]) for row in items(context)]
+        assert run(job, parts, crashes) == dispositions
+        stored = [(*row[:2], None if row[3] else row[2], row[3]) for row in items(job)]
         assert sorted(stored, key=repr) == expected
 
     commit = writes.swap(
@@ -238,20 +236,20 @@ def test_the_newest_version_of_each_order_wins_as_a_whole_however_the_history_is
 
 @pytest.mark.nightly
 def test_a_refused_version_leaves_the_scope_and_its_replay_obeys_the_order_of_the_scope(latest: Open) -> None:
-    context = latest(exploded, flow=ITEMS)
+    job = latest(exploded, flow=ITEMS)
     bad = split(
-        context, (1, 1, ["a", "b"]), (1, 2, ["a", None], "insert", 2), (2, 1, ["a"]), (2, 2, ["b", None], "insert", 2)
+        job, (1, 1, ["a", "b"]), (1, 2, ["a", None], "insert", 2), (2, 1, ["a"]), (2, 2, ["b", None], "insert", 2)
     )
     assert refused(bad) == {"1|2|insert": ["null_key(sku)"], "2|2|insert": ["null_key(sku)"]}
-    assert counts(write(context, bad)) == {"read": 4, "written": 2, "quarantined": 2}
-    assert items(context) == [(1, "a", 10, False), (1, "b", 10, False), (2, "a", 10, False)]
-    assert process(context, (1, 3, ["c"], "insert", 3), batch_id=1) == {"read": 1, "written": 1}
+    assert counts(write(job, bad)) == {"read": 4, "written": 2, "quarantined": 2}
+    assert items(job) == [(1, "a", 10, False), (1, "b", 10, False), (2, "a", 10, False)]
+    assert process(job, (1, 3, ["c"], "insert", 3), batch_id=1) == {"read": 1, "written": 1}
 
-    replay = context.doing(Replay(by="ada", number=0, started_ms=0, entries=()))
+    replay = job.doing(Replay(by="ada", number=0, started_ms=0, entries=()))
     corrected = process(replay, (1, 2, ["a"], "insert", 2), (2, 2, ["b"], "insert", 2))
 
     assert corrected == {"read": 2, "written": 1, "superseded": 1}
-    assert items(context) == [(1, "c", 30, False), (2, "b", 20, False)]
+    assert items(job) == [(1, "c", 30, False), (2, "b", 20, False)]
 
 
 def test_rows_of_one_record_have_one_order_and_only_deletes_need_no_child_key(latest: Open) -> None:
@@ -262,10 +260,10 @@ def test_rows_of_one_record_have_one_order_and_only_deletes_need_no_child_key(la
         of_item = F.when(F.col("sku") == "a", F.col("at") - 5).otherwise(F.col("at"))
         return made.withColumns({"at": of_item, "id": F.when(F.col("id") > 0, F.col("id"))})
 
-    context = latest(with_sequence_of_item, flow=ITEMS)
+    job = latest(with_sequence_of_item, flow=ITEMS)
 
     result = split(
-        context,
+        job,
         *((1, 7, ["a", "b"], "insert", 2), (1, 6, ["c"])),
         (2, 1, []),
         (3, 1, [None]),
@@ -273,40 +271,40 @@ def test_rows_of_one_record_have_one_order_and_only_deletes_need_no_child_key(la
     )
 
     assert refused(result) == {"3|1|insert": ["null_key(sku)"], "0|1|insert": ["null_key(id)"]}
-    assert counts(write(context, result)) == {
+    assert counts(write(job, result)) == {
         "read": 6,
         "written": 2,
         "deduplicated": 1,
         "quarantined": 2,
         "filtered": 1,
     }
-    assert items(context) == [(1, "a", 70, False), (1, "b", 70, False), (2, None, 10, True)]
+    assert items(job) == [(1, "a", 70, False), (1, "b", 70, False), (2, None, 10, True)]
 
 
 def test_a_backfill_replaces_whole_scopes(latest: Open) -> None:
-    context = latest(exploded, flow=ITEMS)
-    process(context, (1, 1, ["a", "b"]), (2, 1, ["a", "b"]), (3, 1, ["a"]), (4, 1, ["a"]))
-    keys = context.spark.createDataFrame([(1,), (2,), (3,)], "id int")
-    own = context.doing(flow_context.backfill(7))
+    job = latest(exploded, flow=ITEMS)
+    process(job, (1, 1, ["a", "b"]), (2, 1, ["a", "b"]), (3, 1, ["a"]), (4, 1, ["a"]))
+    keys = job.spark.createDataFrame([(1,), (2,), (3,)], "id int")
+    own = job.doing(jobs.backfill(7))
 
     outside = (4, 1, ["z"])
-    feed = changes(context.spark, ORDERS, (1, 1, ["a", "b"]), (2, 1, ["c"]), outside)
+    feed = changes(job.spark, ORDERS, (1, 1, ["a", "b"]), (2, 1, ["c"]), outside)
     result = replace_rows(own, feed, keys, 7, NEW)
 
     assert result is not None
     line = write(own, result)
     assert (line.groups, line.upserted, line.deleted, line.unchanged) == (6, 1, 3, 2)
-    assert items(context) == [(1, "a", 10, False), (1, "b", 10, False), (2, "c", 10, False), (4, "a", 10, False)]
+    assert items(job) == [(1, "a", 10, False), (1, "b", 10, False), (2, "c", 10, False), (4, "a", 10, False)]
 
 
 def test_a_flow_that_copies_the_rows_reads_no_tombstones_of_scopes(latest: Open) -> None:
     copy = dataclasses.replace(LATEST, target=Table("silver.latest", keys=("id", "sku"), sequence_by=("at",)))
-    context = reading_items(latest(flow=copy))
+    job = reading_items(latest(flow=copy))
     feed = changes(
-        context.spark, "id int, sku string, at int, _deleted boolean", (1, None, 2, True), (1, "a", 1, False, "delete")
+        job.spark, "id int, sku string, at int, _deleted boolean", (1, None, 2, True), (1, "a", 1, False, "delete")
     )
 
-    result = split_rows(context, feed, 0, NEW)
+    result = split_rows(job, feed, 0, NEW)
 
     assert result is not None
     assert counts(result.prepared) == {"read": 1, "written": 1}
@@ -322,10 +320,10 @@ def test_replacing_scopes_takes_at_most_one_more_job_per_batch(latest: Open) -> 
     spark.conf.set("spark.sql.adaptive.enabled", "false")
     try:
         for flow in (ITEMS, dataclasses.replace(LATEST, target=by_key)):
-            context = latest(exploded, flow=flow)
-            process(context, (1, 1, ["a", "b"]), (2, 1, ["a"]))
+            job = latest(exploded, flow=flow)
+            process(job, (1, 1, ["a", "b"]), (2, 1, ["a"]))
             spark.sparkContext.setJobGroup(flow.target.name, "")
-            process(context, (1, 2, ["a", "c"], "insert", 2), (2, 1, ["a"]), batch_id=1)
+            process(job, (1, 2, ["a", "c"], "insert", 2), (2, 1, ["a"]), batch_id=1)
             jobs.append(len(spark.sparkContext.statusTracker().getJobIdsForGroup(flow.target.name)))
     finally:
         spark.sparkContext.setJobGroup("", "")

@@ -14,7 +14,7 @@ import pytest
 
 from tests.fault_points import fault
 from tests.slices import of_week
-from tests.spark.flow_context import SILVER, flow_context, plan_batch, table, write_table
+from tests.spark.job import SILVER, job_of, plan_batch, table, write_table
 from tidegate import json_codec
 from tidegate.checkpoints import snapshots
 from tidegate.checkpoints.refusal import DECISION, BatchDecision
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.report import BatchRecord
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 pytestmark = pytest.mark.jvm
 
@@ -52,8 +52,8 @@ class Snapshots:
         self.rows: list[tuple[Any, ...]] = []
         self.days = 0
 
-    def context(self, **options: Any) -> FlowContext:
-        return flow_context(self.spark, self.folder, COMPARED, **options)
+    def job(self, **options: Any) -> Job:
+        return job_of(self.spark, self.folder, COMPARED, **options)
 
     def land(self, lines: Sequence[str]) -> None:
         """A complete snapshot of the next day, in bronze and announced."""
@@ -64,21 +64,21 @@ class Snapshots:
             (f"{self.days}#{number}", line, None, modified, f"file://{path}", number, _LANDED)
             for number, line in enumerate(lines)
         ]
-        context = self.context()
-        assert context.source_table is not None
-        write_table(context.source_table, _BRONZE, *self.rows)
+        job = self.job()
+        assert job.source_table is not None
+        write_table(job.source_table, _BRONZE, *self.rows)
         name, files = f"2026-01-{self.days:02}", {path: int(modified.timestamp() * 1000)}
-        snapshots.announce(context.place, name, files)
+        snapshots.announce(job.place, name, files)
 
     def process(self, batch_id: int, **options: Any) -> BatchRecord | None:
         """The ledger line of a batch; None if it writes nothing."""
-        context = self.context(**options)
-        plan_batch(context, batch_id)
-        micro_batch.process(context, self.spark.range(1), batch_id)
-        return context.report.batches[0] if context.report.batches else None
+        job = self.job(**options)
+        plan_batch(job, batch_id)
+        micro_batch.process(job, self.spark.range(1), batch_id)
+        return job.run.report.batches[0] if job.run.report.batches else None
 
     def orders(self) -> dict[int, int]:
-        return {row["id"]: row["amount"] for row in table(self.context().target)}
+        return {row["id"]: row["amount"] for row in table(self.job().target)}
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def test_rows_that_differ_are_written_and_rows_that_are_missing_are_deleted(comp
     assert line is not None
     assert (line.kind, line.read, line.written, line.deduplicated) == ("snapshot", 4, 3, 1)
     assert compared.orders() == {1: 10, 2: 21, 4: 40}
-    stored = {row["id"]: (row["_row_id"], row["_batch_id"]) for row in table(compared.context().target)}
+    stored = {row["id"]: (row["_row_id"], row["_batch_id"]) for row in table(compared.job().target)}
     assert stored == {1: ("1#0", 0), 2: ("2#2", 1), 4: ("2#3", 1)}, "the row that is the same was not written again"
     assert compared.process(2) is None, "the snapshot was compared"
 
@@ -126,9 +126,9 @@ def test_a_record_in_quarantine_keeps_its_row_and_one_without_key_keeps_every_ro
     compared.land(['{"id": 1, "amount', *lines({5: 50})])
     assert keys(compared.process(2)) == (1, 1, 0, 0)
     assert compared.orders() == {1: 10, 2: 22, 5: 50}
-    context = compared.context()
-    context.kind.drained(context)
-    entries = {(row["_batch_id"], row["state"]) for row in table(context.quarantine)}
+    job = compared.job()
+    job.kind.drained(job)
+    entries = {(row["_batch_id"], row["state"]) for row in table(job.place.quarantine)}
     assert entries == {(1, "expired"), (2, "open")}, "a later snapshot has the record again, or not any more"
 
 
@@ -158,8 +158,8 @@ def test_a_snapshot_that_deletes_too_much_waits_until_the_number_is_accepted_or_
 def test_a_snapshot_without_files_deletes_all_rows_once_that_is_accepted(compared: Snapshots) -> None:
     compared.land(lines({1: 10, 2: 20}))
     compared.process(0)
-    context = compared.context()
-    snapshots.announce(context.place, "2026-01-31", {})
+    job = compared.job()
+    snapshots.announce(job.place, "2026-01-31", {})
 
     with pytest.raises(RewriteRefusedError, match="it would delete 2 of 2 rows"):
         compared.process(1)
@@ -168,7 +168,7 @@ def test_a_snapshot_without_files_deletes_all_rows_once_that_is_accepted(compare
 
     assert keys(line) == (2, 0, 2, 0)
     assert compared.orders() == {}
-    snapshots.announce(context.place, "2026-02-01", {})
+    snapshots.announce(job.place, "2026-02-01", {})
     assert compared.process(2) is None, "neither has rows"
 
 
@@ -179,7 +179,7 @@ def test_a_held_batch_that_a_person_accepted_keeps_its_snapshot(compared: Snapsh
     with pytest.raises(RewriteRefusedError):
         compared.process(1)
     decided = BatchDecision(batch_id=1, by="ada", reason="closed", at="2026-01-05", action="accept")
-    json_codec.write(DECISION.path(Place(compared.context().layout, "orders", "silver", 1, 0)), decided)
+    json_codec.write(DECISION.path(Place(compared.job().place.layout, "orders", "silver", 1, 0)), decided)
     compared.land(lines({3: 30}))
 
     line = compared.process(1, accept=("silver:deleted=2",))
@@ -196,7 +196,7 @@ def test_a_batch_that_has_written_its_entries_keeps_its_snapshot_and_deletes_wha
     compared.process(0)
     compared.land(['{"id": 1, "amount": "many"}', *lines({2: 20, 3: 30})])
 
-    def stop(_context: Any) -> None:
+    def stop(_job: Any) -> None:
         raise InterruptedError
 
     with fault("after:write_quarantine:silver", stop), pytest.raises(InterruptedError):
@@ -284,7 +284,7 @@ def test_the_table_is_what_plain_python_makes_of_the_snapshots_whatever_step_cra
     def process(at: str | None, **options: Any) -> bool:
         """Whether it crashed at a step."""
 
-        def crash(_context: Any) -> None:
+        def crash(_job: Any) -> None:
             raise Crash
 
         try:
@@ -329,6 +329,6 @@ def test_the_table_is_what_plain_python_makes_of_the_snapshots_whatever_step_cra
 
     assert newest is None
     assert compared.process(batch, transform=without_zero) is None, "every snapshot was compared"
-    lines = table(compared.context().place.of_pipeline.ops("ledger"))
+    lines = table(compared.job().place.of_pipeline.ops("ledger"))
     assert sorted(line["batch_id"] for line in lines) == list(range(batch))
     assert crashes and (refusals or seed != 623)

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.flow_context import LATEST, flow_context
+from tests.spark.job import LATEST, job_of
 from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
 from tidegate.report import BatchRecord
-from tidegate.spark.batch.split import Decision, Split, changed_rows, check_balance, check_commit, decide, settle
+from tidegate.spark.batch.checks import check_balance, check_commit, decide
+from tidegate.spark.batch.split import Decision, Split, changed_rows, settle
 from tidegate.spark.lake import writes
 from tidegate.spark.lake.tables import Commit
 from tidegate.spark.lake.writes import Transaction
@@ -20,27 +21,25 @@ from tidegate.store import Address
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 
 @pytest.fixture
-def latest(spark: SparkSession, tmp_path: Path) -> FlowContext:
-    return flow_context(spark, tmp_path, LATEST)
+def latest(spark: SparkSession, tmp_path: Path) -> Job:
+    return job_of(spark, tmp_path, LATEST)
 
 
-def write(context: FlowContext, path: Path, batch_id: int, app_id: str | None = None) -> None:
-    rows = context.spark.createDataFrame([(batch_id,)], "id int").coalesce(1)
-    writes.append(
-        rows, Address.local(path), Transaction(app_id=app_id or context.app_id, batch_id=batch_id, prepared={})
-    )
+def write(job: Job, path: Path, batch_id: int, app_id: str | None = None) -> None:
+    rows = job.spark.createDataFrame([(batch_id,)], "id int").coalesce(1)
+    writes.append(rows, Address.local(path), Transaction(app_id=app_id or job.app_id, batch_id=batch_id, prepared={}))
 
 
 @pytest.mark.jvm
-def test_the_decision_is_read_from_both_tables(latest: FlowContext) -> None:
+def test_the_decision_is_read_from_both_tables(latest: Job) -> None:
     nothing, split = Decision(quarantined=False, written=False), Decision(quarantined=True, written=False)
 
     assert decide(latest, 0) == nothing, "there are no tables"
-    write(latest, Path(latest.quarantine), 0)
+    write(latest, Path(latest.place.quarantine), 0)
     assert decide(latest, 0) == split
     write(latest, Path(latest.target), 0)
     assert decide(latest, 0) == Decision(quarantined=True, written=True)
@@ -50,8 +49,8 @@ def test_the_decision_is_read_from_both_tables(latest: FlowContext) -> None:
 
 
 @pytest.mark.jvm
-def test_batches_of_another_checkpoint_are_ignored(latest: FlowContext) -> None:
-    for path in (latest.quarantine, latest.target):
+def test_batches_of_another_checkpoint_are_ignored(latest: Job) -> None:
+    for path in (latest.place.quarantine, latest.target):
         write(latest, Path(path), 3, "orders/latest/v0/0")
 
     assert decide(latest, 3) == Decision(quarantined=False, written=False)
@@ -61,16 +60,16 @@ def test_batches_of_another_checkpoint_are_ignored(latest: FlowContext) -> None:
 @pytest.mark.jvm
 @pytest.mark.parametrize("ahead", ["target", "quarantine"])
 def test_a_table_with_a_later_batch_than_the_checkpoint_is_an_error_that_names_the_table(
-    latest: FlowContext, ahead: str
+    latest: Job, ahead: str
 ) -> None:
-    write(latest, Path(latest.target if ahead == "target" else latest.quarantine), 4)
+    write(latest, Path(latest.target if ahead == "target" else latest.place.quarantine), 4)
 
     with pytest.raises(
         CheckpointCorruptError, match=rf"its {ahead} has batch 4 .* tidegate recover silver\.latest"
     ) as caught:
         decide(latest, 3)
 
-    assert caught.value.path == str(latest.checkpoint)
+    assert caught.value.path == str(latest.place.checkpoint)
 
 
 def record(**counts: Any) -> BatchRecord:
@@ -78,7 +77,7 @@ def record(**counts: Any) -> BatchRecord:
 
 
 @pytest.mark.jvm
-def test_a_line_that_does_not_balance_is_an_error_with_its_counts(latest: FlowContext) -> None:
+def test_a_line_that_does_not_balance_is_an_error_with_its_counts(latest: Job) -> None:
     check_balance(latest, record(read=3, written=2, quarantined=1))
 
     for wrong in (record(read=3, written=2), record(read=2, written=3)):
@@ -89,7 +88,7 @@ def test_a_line_that_does_not_balance_is_an_error_with_its_counts(latest: FlowCo
 
 
 @pytest.mark.jvm
-def test_a_commit_must_report_as_many_rows_as_expected(latest: FlowContext) -> None:
+def test_a_commit_must_report_as_many_rows_as_expected(latest: Job) -> None:
     def split(expected_rows: int) -> Split:
         return Split(
             prepared=record(read=2, written=2), refused=None, write=lambda _: commit, expected_rows=expected_rows
@@ -144,7 +143,7 @@ def test_rows_that_a_merge_did_not_change_are_superseded_or_unchanged() -> None:
     [merge_commit(5, 1, 1, 0), merge_commit(7, 1, 1, 0), merge_commit(6, 6, 1, 0)],
     ids=["less", "more", "twice"],
 )
-def test_a_merge_must_read_as_many_rows_as_expected_and_write_no_more(latest: FlowContext, commit: Commit) -> None:
+def test_a_merge_must_read_as_many_rows_as_expected_and_write_no_more(latest: Job, commit: Commit) -> None:
     prepared = record(read=6, written=6)
     split = Split(prepared=prepared, refused=None, write=lambda _: commit, expected_rows=6, settled="rows")
     check_commit(latest, split, merge_commit(6, 1, 1, 0))

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark.batch.splits import NEW, ORDERS, Open, counts, refused, split, stored, write
-from tests.spark.flow_context import (
+from tests.spark.job import (
     GOLD,
     LATEST,
     PLANNED_MS,
     SILVER,
     changes,
-    flow_context,
+    job_of,
     landed,
     plan_batch,
     table,
@@ -39,7 +39,7 @@ from tidegate.spec import Thresholds
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 pytestmark = pytest.mark.jvm
 
@@ -70,14 +70,15 @@ def numbered(number: int, *bad: int) -> list[tuple[int, int, int]]:
     return [(order, 1, 666 if order in bad else order) for order in range(number)]
 
 
-def limited(context: FlowContext, share: float | None) -> FlowContext:
-    """The context with a declared share."""
+def limited(job: Job, share: float | None) -> Job:
+    """The job with a declared share."""
     limits = Thresholds(transform_error_share=share)
-    flow = dataclasses.replace(context.flow, transform="orders:clean", thresholds=limits)
+    flow = dataclasses.replace(job.flow, transform="orders:clean", thresholds=limits)
     pipeline = dataclasses.replace(
-        context.pipeline, flows=tuple(flow if each.name == flow.name else each for each in context.pipeline.flows)
+        job.resolved.pipeline,
+        flows=tuple(flow if each.name == flow.name else each for each in job.resolved.pipeline.flows),
     )
-    return dataclasses.replace(context, resolved=dataclasses.replace(context.resolved, flow=flow, pipeline=pipeline))
+    return dataclasses.replace(job, resolved=dataclasses.replace(job.resolved, flow=flow, pipeline=pipeline))
 
 
 def test_a_batch_on_which_the_transform_does_not_raise_is_evaluated_once(latest: Open, dividing: Dividing) -> None:
@@ -89,17 +90,17 @@ def test_a_batch_on_which_the_transform_does_not_raise_is_evaluated_once(latest:
 def test_one_bad_row_among_many_is_found_in_few_evaluations_and_the_others_are_written(
     latest: Open, dividing: Dividing
 ) -> None:
-    context = latest(dividing)
+    job = latest(dividing)
 
-    result = split(context, *numbered(64, 41))
+    result = split(job, *numbered(64, 41))
 
     assert counts(result.prepared) == {"read": 64, "written": 63, "quarantined": 1}
     assert refused(result) == {"41|1|insert": ["transform_error(DIVIDE_BY_ZERO)"]}
     assert result.prepared.rules == {"transform_error(DIVIDE_BY_ZERO)": 1}
     assert dividing.calls <= 2 + 2 * 6, "the first, the last, and two for each halving of 64 rows"
-    write(context, result)
-    assert {order for (order,) in stored(context, "id")} == {*range(64)} - {41}
-    assert "DIVIDE_BY_ZERO on 1 row" in context.report.notes[0]
+    write(job, result)
+    assert {order for (order,) in stored(job, "id")} == {*range(64)} - {41}
+    assert "DIVIDE_BY_ZERO on 1 row" in job.run.report.notes[0]
 
 
 def test_several_bad_rows_have_the_classes_of_their_own_exceptions(latest: Open) -> None:
@@ -130,9 +131,9 @@ def test_the_class_of_a_python_exception_is_its_type_and_an_unreadable_record_ne
         return amount.bit_length()
 
     lines = ['{"id": 1, "at": 1, "amount": 5}', "{not json", '{"id": 2, "at": 1, "amount": 13}']
-    context = latest(lambda rows: rows.withColumn("bits", strict("amount")), flow=SILVER)
+    job = latest(lambda rows: rows.withColumn("bits", strict("amount")), flow=SILVER)
 
-    result = split_rows(context, landed(spark, *lines), 0, NEW)
+    result = split_rows(job, landed(spark, *lines), 0, NEW)
 
     assert result is not None and result.refused is not None
     entries = {each["_row_id"]: each for each in result.refused.collect()}
@@ -149,14 +150,14 @@ def test_the_class_of_a_python_exception_is_its_type_and_an_unreadable_record_ne
 def test_rows_up_to_the_declared_share_go_to_quarantine_and_a_single_row_unless_it_is_zero(
     latest: Open, dividing: Dividing, share: float, bad: int, quarantined: int | None
 ) -> None:
-    context = limited(latest(dividing), share)
+    job = limited(latest(dividing), share)
     rows = numbered(8, *range(bad))
 
     if quarantined is not None:
-        assert split(context, *rows).prepared.quarantined == quarantined
+        assert split(job, *rows).prepared.quarantined == quarantined
         return
     with pytest.raises(TransformRefusedError, match="DIVIDE_BY_ZERO on more rows than allowed"):
-        split(context, *rows)
+        split(job, *rows)
 
 
 def test_a_refusal_names_flow_class_places_and_next_step_and_neither_it_nor_a_log_has_a_value(
@@ -166,11 +167,11 @@ def test_a_refusal_names_flow_class_places_and_next_step_and_neither_it_nor_a_lo
         return rows.selectExpr("*", f"CAST(IF(amount = 666, '{SECRET}', '1') AS INT) AS part")
 
     flow = dataclasses.replace(SILVER, transform="orders:clean")
-    context = flow_context(spark, tmp_path, flow, transform=cast)
+    job = job_of(spark, tmp_path, flow, transform=cast)
     lines = [json.dumps({"id": order, "at": 1, "amount": amount}) for order, _, amount in numbered(8, 2, 3, 4, 5)]
 
     with pytest.raises(TransformRefusedError) as caught:
-        split_rows(context, landed(spark, *lines), 3, NEW)
+        split_rows(job, landed(spark, *lines), 3, NEW)
 
     message = caught.value.message
     assert message.startswith(
@@ -180,12 +181,12 @@ def test_a_refusal_names_flow_class_places_and_next_step_and_neither_it_nor_a_lo
     assert "quarantine take orders silver" in message and "run the flow again" in message
     assert SECRET not in message + "".join(capfd.readouterr()) and caught.value.__cause__ is None
     assert caught.value.refusal() == TransformRefusal(batch_id=3, code_fingerprint="", transform_error_share=0.1)
-    (verdict,) = context.report.verdicts
+    (verdict,) = job.run.report.verdicts
     assert (verdict.outcome, verdict.suite) == ("refused", "")
     assert [result.summary() for result in verdict.refusing()] == [
         "transform_error(CAST_INVALID_INPUT) (2 of 8 rows break it)"
     ]
-    assert [line["outcome"] for line in table(PipelinePlace(context.layout, "orders").ops("verdicts"))] == ["refused"]
+    assert [line["outcome"] for line in table(PipelinePlace(job.place.layout, "orders").ops("verdicts"))] == ["refused"]
 
 
 def test_the_search_ends_after_a_bounded_number_of_evaluations(
@@ -238,11 +239,11 @@ def test_an_exception_that_no_value_causes_is_passed_on(latest: Open) -> None:
     assert calls == ["fetching"]
 
 
-def crash_before_the_target(context: FlowContext, *rows: tuple[Any, ...]) -> None:
+def crash_before_the_target(job: Job, *rows: tuple[Any, ...]) -> None:
     """Write the quarantine of batch 0 only."""
-    result = split(context, *rows)
+    result = split(job, *rows)
     assert result.refused is not None
-    quarantine.append(context, result.refused, 0, transaction(context, 0), PLANNED_MS)
+    quarantine.append(job, result.refused, 0, transaction(job, 0), PLANNED_MS)
 
 
 def test_in_a_rerun_the_rows_in_quarantine_leave_before_the_transform(latest: Open, dividing: Dividing) -> None:
@@ -256,48 +257,48 @@ def test_in_a_rerun_the_rows_in_quarantine_leave_before_the_transform(latest: Op
         return dividing(rows)
 
     dividing.calls = 0
-    context = latest(recording)
-    result = split_rows(context, changes(context.spark, ORDERS, *rows), 0, SPLIT_BEFORE)
+    job = latest(recording)
+    result = split_rows(job, changes(job.spark, ORDERS, *rows), 0, SPLIT_BEFORE)
 
     assert result is not None
     assert dividing.calls == 1
     assert sorted(transformed) == [f"{order}|1|insert" for order in (0, 1, 2, 3, 5)]
     assert refused(result) == {"4|1|insert": ["transform_error(DIVIDE_BY_ZERO)"], "1|insert": ["null_key(id)"]}
     assert counts(result.prepared) == {"read": 7, "written": 5, "quarantined": 2}
-    write(context, result)
-    assert sorted(stored(context, "id")) == [(0,), (1,), (2,), (3,), (5,)]
+    write(job, result)
+    assert sorted(stored(job, "id")) == [(0,), (1,), (2,), (3,), (5,)]
 
 
 def test_a_rerun_with_a_transform_that_raises_on_rows_that_passed_stops(latest: Open, dividing: Dividing) -> None:
     rows = numbered(3, 1)
     crash_before_the_target(latest(dividing), *rows)
-    context = latest(lambda rows: rows.selectExpr("*", "100 DIV id AS part"))
+    job = latest(lambda rows: rows.selectExpr("*", "100 DIV id AS part"))
 
     with pytest.raises(SpecError, match="raises DIVIDE_BY_ZERO on rows that passed then"):
-        split_rows(context, changes(context.spark, ORDERS, *rows), 0, SPLIT_BEFORE)
+        split_rows(job, changes(job.spark, ORDERS, *rows), 0, SPLIT_BEFORE)
 
 
 def test_replayed_entries_that_raise_again_are_refused_with_the_new_reason_whatever_their_share(
     spark: SparkSession, tmp_path: Path, dividing: Dividing
 ) -> None:
     claim = Replay(by="ada", number=3, started_ms=PLANNED_MS, entries=())
-    context = flow_context(spark, tmp_path, LATEST, transform=dividing, work=claim)
+    job = job_of(spark, tmp_path, LATEST, transform=dividing, work=claim)
 
-    result = split(context, *numbered(3, 1, 2))
+    result = split(job, *numbered(3, 1, 2))
 
     assert set(refused(result)) == {"1|1|insert", "2|1|insert"}
-    assert context.report.verdicts == []
+    assert job.run.report.verdicts == []
 
 
 def test_a_batch_that_a_person_takes_out_needs_no_transform_and_no_gate(latest: Open, dividing: Dividing) -> None:
-    context = latest(dividing)
-    plan_batch(context, 0)
+    job = latest(dividing)
+    plan_batch(job, 0)
     with pytest.raises(TransformRefusedError) as caught:
-        split(context, *numbered(4, 1, 2))
-    record_refusal(context, caught.value)
-    refusal.decide(context.place, LATEST, by="ada", reason="of another airport")
+        split(job, *numbered(4, 1, 2))
+    record_refusal(job, caught.value)
+    refusal.decide(job.place, LATEST, by="ada", reason="of another airport")
 
-    result = split(context, *numbered(4, 1, 2))
+    result = split(job, *numbered(4, 1, 2))
 
     assert set(map(tuple, refused(result).values())) == {("refused_batch",)}
     assert counts(result.prepared) == {"read": 4, "quarantined": 4}
@@ -307,20 +308,20 @@ def test_a_group_flow_whose_transform_raises_refuses_the_batch(spark: SparkSessi
     def ratio(rows: DataFrame) -> DataFrame:
         return rows.groupBy("day").agg({"amount": "sum"}).selectExpr("day", "1 DIV `sum(amount)` AS part")
 
-    context = flow_context(spark, tmp_path, GOLD, transform=ratio)
-    assert context.source_table is not None
+    job = job_of(spark, tmp_path, GOLD, transform=ratio)
+    assert job.source_table is not None
     columns = "id int, day int, amount int"
-    write_table(context.source_table, columns, (1, 1, 10), (2, 2, 0))
+    write_table(job.source_table, columns, (1, 1, 10), (2, 2, 0))
 
     with pytest.raises(TransformRefusedError) as caught:
-        split_groups(context, changes(spark, columns, (1, 1, 10), (2, 2, 0), version=0), 5, NEW)
+        split_groups(job, changes(spark, columns, (1, 1, 10), (2, 2, 0), version=0), 5, NEW)
 
     message = caught.value.message
     assert message.startswith(
         "flow 'gold': batch 5 refused: transform 'orders:daily' raises DIVIDE_BY_ZERO for some group"
     )
     assert "take" not in message and caught.value.__cause__ is None
-    assert not context.target.exists() and [verdict.outcome for verdict in context.report.verdicts] == ["refused"]
+    assert not job.target.exists() and [verdict.outcome for verdict in job.run.report.verdicts] == ["refused"]
 
 
 NOTES = "id INT NOT NULL, at DATE, amount DOUBLE, noted STRING"

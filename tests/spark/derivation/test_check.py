@@ -14,7 +14,7 @@ import pytest
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tests.spark.kinds import test_joins as joins
 from tidegate import registry, resolution
 from tidegate.checkpoints import derivation
@@ -22,8 +22,8 @@ from tidegate.errors import UndeclaredDependenceError
 from tidegate.planning.preview import preview
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest
-from tidegate.spark.context import import_function
 from tidegate.spark.derivation.check import check
+from tidegate.spark.functions import import_function
 from tidegate.spec import ChangeFeed, Flow, Table
 from tidegate.status import plan as lag_plan
 
@@ -47,9 +47,9 @@ Transform = Callable[..., DataFrame]
 
 def checked(spark: SparkSession, folder: Path, transform: Transform, flow: Flow = SALES) -> tuple[str, ...]:
     """What the check could not follow in a transform."""
-    context = orders.flow_context(spark, folder, flow, transform=transform)
+    job = orders.job_of(spark, folder, flow, transform=transform)
     frames = [spark.createDataFrame([], schema) for schema in (ORDERS, ITEMS)][: len(flow.feeds)]
-    _, finding = check(context, frames, lambda rows: transform(*rows))
+    _, finding = check(job.resolved, transform, frames, lambda rows: transform(*rows))
     if (error := finding.error(1)) is not None:
         raise error
     return finding.doubts
@@ -120,9 +120,9 @@ def test_the_transforms_of_the_examples_are_accepted(
 ) -> None:
     declared = dataclasses.replace(registry.load(pipeline).flow(flow), name="gold")
     transform = import_function(str(declared.transform), "transform")
-    context = orders.flow_context(spark, tmp_path, declared, transform=transform)
+    job = orders.job_of(spark, tmp_path, declared, transform=transform)
     frames = [spark.createDataFrame([], schema) for schema in schemas]
-    _, finding = check(context, frames, lambda rows: transform(*rows))
+    _, finding = check(job.resolved, transform, frames, lambda rows: transform(*rows))
     assert (finding.problem, finding.doubts) == ("", ())
 
 
@@ -299,9 +299,9 @@ def test_a_table_that_is_no_source_is_a_doubt(spark: SparkSession, tmp_path: Pat
 
 def checked_rows(spark: SparkSession, folder: Path, transform: Transform) -> tuple[str, ...]:
     """What is doubtful about the transform of a flow of rows."""
-    context = orders.flow_context(spark, folder, CLEAN, transform=transform)
+    job = orders.job_of(spark, folder, CLEAN, transform=transform)
     rows = spark.createDataFrame([], f"_row_id string, {ORDERS}")
-    return check(context, [rows], lambda sources: transform(*sources))[1].doubts
+    return check(job.resolved, transform, [rows], lambda sources: transform(*sources))[1].doubts
 
 
 def test_a_part_of_the_keys_is_enough_where_scopes_are_replaced(spark: SparkSession, tmp_path: Path) -> None:
@@ -330,7 +330,7 @@ def test_a_batch_with_an_undeclared_join_writes_nothing(spark: SparkSession, tmp
     lake.change("silver.orders", joins.order(1, 1, 1))
     with pytest.raises(UndeclaredDependenceError, match=r"joins silver\.latest by id = code"):
         lake.run(transform=by_id)
-    assert not lake.context().live.exists()
+    assert not lake.job().live.exists()
 
 
 DECLARATION = """

@@ -68,13 +68,13 @@ def test_a_batch_is_only_evaluated_if_its_operator_says_that_it_dropped_no_row(
     plan: Any, error: type[Exception] | None, message: str
 ) -> None:
     flow = SimpleNamespace(name="windows", source_tables=("silver.orders",))
-    context: Any = SimpleNamespace(spark=session(plan), app_id="orders/windows/v1/0", flow=flow, persisted=[])
+    job: Any = SimpleNamespace(spark=session(plan), app_id="orders/windows/v1/0", flow=flow, persisted=[])
     batch: Any = SimpleNamespace(count=lambda: 0)
     batch.persist = lambda: batch
 
     if error is None:
-        assert stateful.KIND.evaluate(context, batch, 4) is batch
+        assert stateful.KIND.evaluate(job, batch, 4) is batch
     else:
         with pytest.raises(error, match=message):
-            stateful.KIND.evaluate(context, batch, 4)
-    assert context.persisted == [batch]
+            stateful.KIND.evaluate(job, batch, 4)
+    assert job.persisted == [batch]

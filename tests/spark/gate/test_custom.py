@@ -6,6 +6,7 @@ import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -13,7 +14,7 @@ from great_expectations.data_context.types.base import ProgressBarsConfig
 
 from tidegate.errors import SpecError
 from tidegate.layout import Layout
-from tidegate.place import Place
+from tidegate.place import AttemptPlace, Place
 from tidegate.report import Verdict
 from tidegate.request import RunRequest
 from tidegate.spark.gate import LakeContext, SuiteGate, load_suite
@@ -172,16 +173,12 @@ def record(layout: Layout, verdict: Verdict) -> None:
     """Write a line of the verdicts table like a flow does."""
     from tidegate.spark.batch import ledger
 
-    class Context:
-        """The attributes that `ledger.record_verdict` reads."""
-
-        pipeline = type("Pipeline", (), {"name": "flights"})
-        run_key, attempt = "run", "a"
-        request = RunRequest(dag_id="flights", run_id="run")
-
-    context: Any = Context()
-    context.place = dataclasses.replace(REF, layout=layout)
-    ledger.record_verdict(context, verdict)
+    request = RunRequest(dag_id="flights", run_id="run")
+    job: Any = SimpleNamespace(
+        place=dataclasses.replace(REF, layout=layout),
+        run=SimpleNamespace(request=request, place=AttemptPlace(layout, "flights", "run", "a")),
+    )
+    ledger.record_verdict(job, verdict)
 
 
 def test_drift_is_measured_against_earlier_batches_without_refused_ones(spark: SparkSession, layout: Layout) -> None:

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from tidegate.layout import Layout
-from tidegate.place import FlowPlace, Place
+from tidegate.place import AttemptPlace, FlowPlace, Place
 from tidegate.report import ExpectationResult, Verdict
 from tidegate.request import RunRequest
 from tidegate.spark.batch import ledger
 from tidegate.spark.gate import LakeContext, history
 
 if TYPE_CHECKING:
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 pytestmark = pytest.mark.gx
 
@@ -40,15 +40,12 @@ def record(layout: Layout, batch_id: int, observed: float | None, outcome: Any =
         outcome=outcome,
         results=tuple(results),
     )
-    context = SimpleNamespace(
-        layout=layout,
-        pipeline=SimpleNamespace(name="flights"),
-        run_key="run-1",
-        request=RunRequest(dag_id="flights", run_id="run-1", mode=other.get("mode", "incremental")),
-        attempt="a1",
+    request = RunRequest(dag_id="flights", run_id="run-1", mode=other.get("mode", "incremental"))
+    job = SimpleNamespace(
+        run=SimpleNamespace(request=request, place=AttemptPlace(layout, "flights", "run-1", "a1")),
         place=Place(layout, "flights", "silver", other.get("version", 2), other.get("refresh", 0)),
     )
-    ledger.record_verdict(cast("FlowContext", context), verdict)
+    ledger.record_verdict(cast("Job", job), verdict)
 
 
 def observed(layout: Layout, batch_id: int | None = None, app_id: str = OWN) -> list[float]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.flow_context import LATEST, changes, flow_context, plan_batch
+from tests.spark.job import LATEST, changes, job_of, plan_batch
 from tidegate.spark.batch import micro_batch
 
 if TYPE_CHECKING:
@@ -38,12 +38,12 @@ def test_a_flow_with_a_gate_transforms_every_row_once(spark: SparkSession, tmp_p
         return rows.withColumn("amount", F.udf(counted, "int")("amount"))
 
     suite = [{"type": kind, "severity": severity, "kwargs": kwargs} for kind, severity, kwargs in RULES]
-    context = flow_context(spark, tmp_path, LATEST, transform=counting, suite=suite)
-    plan_batch(context, 0)
+    job = job_of(spark, tmp_path, LATEST, transform=counting, suite=suite)
+    plan_batch(job, 0)
 
-    micro_batch.process(context, changes(spark, "id int, at int, amount int", *((n, 1, n) for n in range(150))), 0)
+    micro_batch.process(job, changes(spark, "id int, at int, amount int", *((n, 1, n) for n in range(150))), 0)
 
-    (record,) = context.report.batches
+    (record,) = job.run.report.batches
     assert (record.read, record.written, record.quarantined) == (150, 147, 3)
-    assert len(context.report.verdicts[0].results) == len(RULES)
+    assert len(job.run.report.verdicts[0].results) == len(RULES)
     assert transformed.value == 150

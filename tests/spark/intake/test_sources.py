@@ -12,20 +12,20 @@ import pytest
 
 from devstack.broker import Broker
 from tests import topics
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tests.spark_files import Checkpoint
 from tidegate.checkpoints import checkpoint, gap
 from tidegate.checkpoints import topic as topics_of_checkpoints
 from tidegate.errors import GapError, TopicReplacedError
 from tidegate.place import FlowPlace
 from tidegate.probes import kafka
-from tidegate.spark.intake import sources
+from tidegate.spark.batch.topic_messages import reader_of as reader
 from tidegate.spec import KafkaSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
 
@@ -42,96 +42,94 @@ def source(broker: Broker, topic: str) -> KafkaSource:
 
 
 @pytest.fixture
-def context_of(
-    spark: SparkSession, broker: Broker, source: KafkaSource, tmp_path: Path
-) -> Callable[[int], FlowContext]:
-    """Makes the flow's context for a checkpoint version."""
+def make_job(spark: SparkSession, broker: Broker, source: KafkaSource, tmp_path: Path) -> Callable[[int], Job]:
+    """Makes the flow's job for a checkpoint version."""
 
-    def make(version: int) -> FlowContext:
+    def make(version: int) -> Job:
         flow = dataclasses.replace(orders.CLICKS, source=source)
-        return orders.flow_context(spark, tmp_path, flow, version=version, kafka=broker.bootstrap)
+        return orders.job_of(spark, tmp_path, flow, version=version, kafka=broker.bootstrap)
 
     return make
 
 
-def id_of_topic(context: FlowContext, source: KafkaSource) -> str:
+def id_of_topic(job: Job) -> str:
     """Kafka's id of the topic, which the checkpoint version is bound to from now on."""
-    return sources.bind_topic(context, source)[0].topic_id
+    return reader(job).bind()[0].topic_id
 
 
 def test_each_partition_starts_after_the_highest_offset_in_bronze(
-    context_of: Callable[[int], FlowContext], source: KafkaSource
+    make_job: Callable[[int], Job], source: KafkaSource
 ) -> None:
-    context, topic = context_of(2), source.topic
-    assert sources._starting_offsets(context, source) == "earliest"
-    topic_id = id_of_topic(context, source)
-    orders.write_table(context.target, COLUMNS, ("another", topic_id, 1, 99), (topic, "another", 3, 99))
-    assert sources._starting_offsets(context, source) == "earliest", "bronze has no message of this topic"
+    job, topic = make_job(2), source.topic
+    assert reader(job)._starting_offsets(job.target) == "earliest"
+    topic_id = id_of_topic(job)
+    orders.write_table(job.target, COLUMNS, ("another", topic_id, 1, 99), (topic, "another", 3, 99))
+    assert reader(job)._starting_offsets(job.target) == "earliest", "bronze has no message of this topic"
     rows = [(topic, topic_id, partition, offset) for partition, offset in ((0, 7), (0, 3), (2, 0))]
-    orders.write_table(context.target, COLUMNS, *rows)
-    assert json.loads(sources._starting_offsets(context, source)) == {topic: {"0": 8, "1": -2, "2": 1, "3": -2}}
-    checkpoint.record_refresh_origin(context.place, checkpoint.Origin(mode="full_refresh"))
-    assert sources._starting_offsets(context, source) != "earliest"
-    checkpoint.record_refresh_origin(context.place, checkpoint.Origin(mode="reingest"))
-    assert sources._starting_offsets(context, source) == "earliest"
+    orders.write_table(job.target, COLUMNS, *rows)
+    assert json.loads(reader(job)._starting_offsets(job.target)) == {topic: {"0": 8, "1": -2, "2": 1, "3": -2}}
+    checkpoint.record_refresh_origin(job.place, checkpoint.Origin(mode="full_refresh"))
+    assert reader(job)._starting_offsets(job.target) != "earliest"
+    checkpoint.record_refresh_origin(job.place, checkpoint.Origin(mode="reingest"))
+    assert reader(job)._starting_offsets(job.target) == "earliest"
 
 
 def test_offsets_of_an_older_checkpoint_count_where_bronze_has_no_messages(
-    context_of: Callable[[int], FlowContext], source: KafkaSource
+    make_job: Callable[[int], Job], source: KafkaSource
 ) -> None:
-    context, topic = context_of(2), source.topic
-    orders.write_table(context.target, COLUMNS, (topic, id_of_topic(context_of(1), source), 0, 7))
-    Checkpoint(context_of(1).checkpoint).run(0, {topic: {"0": 9, "1": 0}})
-    starts = json.loads(sources._starting_offsets(context, source))
+    job, topic = make_job(2), source.topic
+    orders.write_table(job.target, COLUMNS, (topic, id_of_topic(make_job(1)), 0, 7))
+    Checkpoint(make_job(1).place.checkpoint).run(0, {topic: {"0": 9, "1": 0}})
+    starts = json.loads(reader(job)._starting_offsets(job.target))
     assert starts == {topic: {"0": 9, "1": 0, "2": -2, "3": -2}}
 
 
 def test_a_topic_that_was_created_again_is_read_by_the_next_version_from_its_beginning(
-    context_of: Callable[[int], FlowContext], source: KafkaSource, broker: Broker
+    make_job: Callable[[int], Job], source: KafkaSource, broker: Broker
 ) -> None:
-    context, topic = context_of(1), source.topic
-    sources._starting_offsets(context, source)
-    recorded = topics_of_checkpoints.recorded(context.place)
+    job, topic = make_job(1), source.topic
+    reader(job)._starting_offsets(job.target)
+    recorded = topics_of_checkpoints.recorded(job.place)
     assert recorded is not None
-    orders.write_table(context.target, COLUMNS, (topic, recorded.topic_id, 0, 4))
+    orders.write_table(job.target, COLUMNS, (topic, recorded.topic_id, 0, 4))
     topics.recreate(broker, topic, 4)
     for step in (
-        lambda: sources._starting_offsets(context, source),
-        lambda: sources.check_topic(context, source, recorded),
+        lambda: reader(job)._starting_offsets(job.target),
+        lambda: reader(job).check_same_topic(recorded),
     ):
         with pytest.raises(TopicReplacedError, match="Set checkpoint_version=2"):
             step()
 
-    context = context_of(2)
+    job = make_job(2)
 
-    assert sources._starting_offsets(context, source) == "earliest", "bronze has only messages of the old topic"
-    before, recorded = recorded, topics_of_checkpoints.recorded(context.place)
+    assert reader(job)._starting_offsets(job.target) == "earliest", "bronze has only messages of the old topic"
+    before, recorded = recorded, topics_of_checkpoints.recorded(job.place)
     assert recorded is not None and recorded.topic_id != before.topic_id
-    sources.check_topic(context, source, recorded)
+    reader(job).check_same_topic(recorded)
 
 
 def test_a_partition_starts_after_deleted_messages_only_if_the_gap_was_accepted(
-    context_of: Callable[[int], FlowContext], source: KafkaSource, broker: Broker
+    make_job: Callable[[int], Job], source: KafkaSource, broker: Broker
 ) -> None:
-    context, topic = context_of(2), source.topic
-    topic_id = id_of_topic(context, source)
-    orders.write_table(context.target, COLUMNS, (topic, topic_id, 0, 3), (topic, topic_id, 1, 9))
+    job, topic = make_job(2), source.topic
+    topic_id = id_of_topic(job)
+    orders.write_table(job.target, COLUMNS, (topic, topic_id, 0, 3), (topic, topic_id, 1, 9))
     topics.delete_before(broker, topic, 6)
     for mode in ("full_refresh", "reingest"):
-        checkpoint.record_refresh_origin(context.place, checkpoint.Origin(mode=mode))
+        checkpoint.record_refresh_origin(job.place, checkpoint.Origin(mode=mode))
         with pytest.raises(GapError, match=r"accept-gap orders clicks 0:4-5 "):
-            sources._starting_offsets(context, source)
-    gap.accept(FlowPlace(context.layout, "orders", "clicks"), topic, topic_id, {0: (4, 5)}, by="ada", reason="tests")
-    assert sources._starting_offsets(context, source) == "earliest"
-    checkpoint.record_refresh_origin(context.place, checkpoint.Origin(mode="full_refresh"))
+            reader(job)._starting_offsets(job.target)
+    gap.accept(FlowPlace(job.place.layout, "orders", "clicks"), topic, topic_id, {0: (4, 5)}, by="ada", reason="tests")
+    assert reader(job)._starting_offsets(job.target) == "earliest"
+    checkpoint.record_refresh_origin(job.place, checkpoint.Origin(mode="full_refresh"))
 
-    starts = json.loads(sources._starting_offsets(context, source))
+    starts = json.loads(reader(job)._starting_offsets(job.target))
 
     assert starts == {topic: {"0": 6, "1": 10, "2": -2, "3": -2}}
 
 
 def test_the_number_of_messages_in_a_batch_is_bounded_by_the_declared_bytes(
-    context_of: Callable[[int], FlowContext], source: KafkaSource, broker: Broker
+    make_job: Callable[[int], Job], source: KafkaSource, broker: Broker
 ) -> None:
     from confluent_kafka import Producer
 
@@ -139,10 +137,12 @@ def test_the_number_of_messages_in_a_batch_is_bounded_by_the_declared_bytes(
     for _ in range(30):
         producer.produce(source.topic, b"v" * 2000, b"k" * 20, 3, headers=[("four", b"1234")])
     assert producer.flush() == 0
-    context = context_of(1)
+    job = make_job(1)
 
     def max_offsets(starts: dict[int, int], **declared: Any) -> int:
-        return sources.max_offsets_per_batch(context, dataclasses.replace(source, **declared), starts)
+        return dataclasses.replace(reader(job), source=dataclasses.replace(source, **declared)).max_offsets_per_batch(
+            starts
+        )
 
     assert kafka.message_bytes(broker.bootstrap, source.topic, {3: 10}) == 2028
     assert max_offsets({3: 10}, max_bytes_per_trigger="1m") == 2**20 // 2028
@@ -150,6 +150,6 @@ def test_the_number_of_messages_in_a_batch_is_bounded_by_the_declared_bytes(
     assert max_offsets({3: 10}, max_bytes_per_trigger="1g", max_offsets_per_trigger=7) == 7
     assert max_offsets({0: 0}, max_bytes_per_trigger="1m") == 2**20 // len('{"id": 0}')
     assert max_offsets({}, max_bytes_per_trigger="1m") == 1024, "without messages and rows the size is a constant"
-    assert sources._next_messages(context, source) == {0: 0, 1: 0, 2: 0, 3: 0}
-    Checkpoint(context.checkpoint).run(0, {source.topic: {"0": 10, "1": 4, "2": 10}})
-    assert sources._next_messages(context, source) == {1: 4, 3: 0}
+    assert reader(job)._next_messages() == {0: 0, 1: 0, 2: 0, 3: 0}
+    Checkpoint(job.place.checkpoint).run(0, {source.topic: {"0": 10, "1": 4, "2": 10}})
+    assert reader(job)._next_messages() == {1: 4, 3: 0}

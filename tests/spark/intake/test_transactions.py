@@ -11,7 +11,7 @@ import pytest
 
 from devstack.broker import Broker
 from tests.resolved import resolved_flow
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tidegate.environment import Environment
 from tidegate.probes import kafka
 from tidegate.spark.flow import run_flow
@@ -66,20 +66,20 @@ def test_aborted_messages_are_read_only_with_read_uncommitted(
         send(producer, topic, first, first + 2)
         producer.commit_transaction() if outcome == "commit" else producer.abort_transaction()
     flow = landing(topic, isolation)
-    context = orders.flow_context(spark, tmp_path, flow, kafka=broker.bootstrap)
+    job = orders.job_of(spark, tmp_path, flow, kafka=broker.bootstrap)
 
-    run_flow(context)
+    run_flow(job)
 
-    values = [json.loads(row["value"])["id"] for row in orders.table(context.target)]
+    values = [json.loads(row["value"])["id"] for row in orders.table(job.target)]
     assert sorted(values) == read
     environment = Environment.read(
         {
-            "TIDEGATE_LAKE": str(Path(context.layout.root)),
-            "TIDEGATE_LANDING": str(context.layout.landing_root),
+            "TIDEGATE_LAKE": str(Path(job.place.layout.root)),
+            "TIDEGATE_LANDING": str(job.place.layout.landing_root),
             "TIDEGATE_KAFKA": broker.bootstrap,
         }
     )
-    pipeline = Pipeline(name=context.pipeline.name, flows=(flow,))
+    pipeline = Pipeline(name=job.place.pipeline, flows=(flow,))
     assert lag.measure(environment, resolved_flow(flow, pipeline)).has_work is False
 
 

@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.batch.test_late_rows import SOURCE, TIMED, feed, minute, record, written
-from tests.spark.flow_context import flow_context, reading, table
+from tests.spark.job import job_of, reading, table
 from tests.spark.kinds.payments import WINDOWS
 from tidegate import lateness
 from tidegate.checkpoints import progress
@@ -29,13 +29,13 @@ from tidegate.spec import ChangeFeed, Watermark
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 pytestmark = pytest.mark.jvm
 
 
 def ingest(
-    context: FlowContext, at: float, records: list[str], files: int = 1, clock: float | None = None, version: int = 1
+    job: Job, at: float, records: list[str], files: int = 1, clock: float | None = None, version: int = 1
 ) -> None:
     """Append a batch to bronze as its flow does, in this number of files.
 
@@ -43,7 +43,7 @@ def ingest(
         clock: The minute at which a clock says that the batch was planned; the minute at which it came by default.
         version: The checkpoint version of the landing flow.
     """
-    path, rows = context.layout.table("bronze.orders"), feed(context.spark, (at, records))
+    path, rows = job.place.layout.table("bronze.orders"), feed(job.spark, (at, records))
     planned_at, app_id = minute(at if clock is None else clock), f"orders/bronze/v{version}/0"
     rows = rows.drop("_change_type", "_commit_version").withColumn("_ingested_at", F.lit(planned_at))
     if not path.exists():
@@ -61,7 +61,7 @@ def ingest(
         target_version=commit.version,
         planned_at=planned_at,
     )
-    ledger.record(PipelinePlace(context.layout, "orders"), line, {})
+    ledger.record(PipelinePlace(job.place.layout, "orders"), line, {})
 
 
 def opened(
@@ -71,35 +71,35 @@ def opened(
     idle: str | None = None,
     version: int = 1,
     skew: str = "5 minutes",
-) -> FlowContext:
+) -> Job:
     declared = dataclasses.replace(
         TIMED,
         checkpoint_version=version,
         source=ChangeFeed("bronze.orders", max_files_per_trigger=files),
         watermark=Watermark(delay="10 minutes", idle=idle, skew=skew),
     )
-    context = flow_context(spark, folder, declared, transform=lambda rows: rows, version=version)
-    return reading(context, SOURCE)
+    job = job_of(spark, folder, declared, transform=lambda rows: rows, version=version)
+    return reading(job, SOURCE)
 
 
-def late(context: FlowContext) -> list[int]:
-    return sorted(row["id"] for row in table(context.late))
+def late(job: Job) -> list[int]:
+    return sorted(row["id"] for row in table(job.place.late))
 
 
 def test_rows_are_late_by_whole_batches_of_bronze_in_whatever_batches_the_flow_reads_them(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """Each batch of bronze has rows that are older than its own newest row less the delay, but not late."""
-    context = opened(spark, tmp_path, files=3)
-    ingest(context, 1, [record(number, -number * 3) for number in range(6)], files=2)
-    ingest(context, 45, [record(10 + number, 40 - number * 5) for number in range(12)], files=2)
+    job = opened(spark, tmp_path, files=3)
+    ingest(job, 1, [record(number, -number * 3) for number in range(6)], files=2)
+    ingest(job, 45, [record(10 + number, 40 - number * 5) for number in range(12)], files=2)
 
-    flows.run_flow(context)
+    flows.run_flow(job)
 
-    assert (late(context), written(context)) == ([21], [*range(6), *range(10, 21)]), "21 is at -15, the watermark -10"
-    assert [batch.read for batch in context.report.batches] == [6, 12], "whole batches of bronze"
-    assert progress.planned_batch(context.checkpoint, 0).delta.index == 0, "although Delta has cut the second"
-    assert len(list(Path(context.target).glob("*.parquet"))) == 2, "each commit of the flow has one file"
+    assert (late(job), written(job)) == ([21], [*range(6), *range(10, 21)]), "21 is at -15, the watermark -10"
+    assert [batch.read for batch in job.run.report.batches] == [6, 12], "whole batches of bronze"
+    assert progress.planned_batch(job.place.checkpoint, 0).delta.index == 0, "although Delta has cut the second"
+    assert len(list(Path(job.target).glob("*.parquet"))) == 2, "each commit of the flow has one file"
 
 
 @pytest.mark.nightly
@@ -113,33 +113,33 @@ def test_a_new_version_finds_the_same_rows_late_in_other_batches(spark: SparkSes
 
     flows.run_flow(second)
 
-    rows = table(second.late)
+    rows = table(second.place.late)
     assert sorted(row["id"] for row in rows if row["_checkpoint_version"] == 2) == by_first != []
     assert written(second) == sorted({at * 10 + number for at in range(4) for number in range(4)} - set(by_first))
     assert {row["_batch_id"] for row in table(second.target)} == {0, 1}
-    assert sum(batch.late for batch in second.report.batches) == len(by_first)
+    assert sum(batch.late for batch in second.run.report.batches) == len(by_first)
 
 
 @pytest.mark.nightly
 def test_a_new_checkpoint_reads_the_present_table_in_one_batch_if_the_log_of_bronze_was_cleaned(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    context = opened(spark, tmp_path, files=1)
-    ingest(context, 1, [record(1, 0)])
-    ingest(context, 2, [record(2, -11), record(3, -9)], files=2)
+    job = opened(spark, tmp_path, files=1)
+    ingest(job, 1, [record(1, 0)])
+    ingest(job, 2, [record(2, -11), record(3, -9)], files=2)
 
     with patch("tidegate.probes.delta.served_ranges", return_value=[(1, 1)]):
-        flows.run_flow(context)
+        flows.run_flow(job)
 
-    assert (late(context), written(context)) == ([2], [1, 3])
-    assert [batch.read for batch in context.report.batches] == [3]
+    assert (late(job), written(job)) == ([2], [1, 3])
+    assert [batch.read for batch in job.run.report.batches] == [3]
 
 
 def test_a_rebuild_from_the_present_rows_finds_the_same_rows_late_whatever_the_clocks_said(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     """The clock that plans batches goes two days back, then an hour forward; it decides nothing."""
-    context = opened(spark, tmp_path, skew="3 days")
+    job = opened(spark, tmp_path, skew="3 days")
     commits = [
         (10, 10, [record(1, 0), record(2, -5)]),
         (20, -2860, [record(3, 9), record(4, -11)]),
@@ -147,54 +147,56 @@ def test_a_rebuild_from_the_present_rows_finds_the_same_rows_late_whatever_the_c
         (40, 40, [record(7, 18), record(8, 20), record(9, 39)]),
     ]
     for number, (at, clock, records) in enumerate(commits):
-        ingest(context, at, records, clock=clock, version=1 + number % 2)
-        flows.run_flow(context)
-    by_increments = late(context)
+        ingest(job, at, records, clock=clock, version=1 + number % 2)
+        flows.run_flow(job)
+    by_increments = late(job)
     assert by_increments == [4, 6, 7], "before -10, -1 and 19, by the commits before their own"
     ahead = lateness.micros(minute(1000))
     beat = heartbeats.Heartbeat(event_time=ahead, at=lateness.micros(minute(-5000)), app_id="an earlier one", version=9)
-    heartbeats.append(context.place, beat)
+    heartbeats.append(job.place, beat)
     rebuild = opened(spark, tmp_path, version=2, skew="3 days")
 
     with patch("tidegate.probes.delta.served_ranges", return_value=[(1, 1)]):
         flows.run_flow(rebuild)
 
-    rows = table(rebuild.late)
+    rows = table(rebuild.place.late)
     assert sorted(row["id"] for row in rows if row["_checkpoint_version"] == 2) == by_increments
     assert written(rebuild) == sorted({*range(1, 10)} - set(by_increments))
 
 
 def test_an_idle_flow_writes_a_heartbeat_after_which_older_rows_are_late(spark: SparkSession, tmp_path: Path) -> None:
-    context = opened(spark, tmp_path, idle="1 hour")
-    ingest(context, 1, [record(1, 0)])
+    job = opened(spark, tmp_path, idle="1 hour")
+    ingest(job, 1, [record(1, 0)])
     start = datetime.now(UTC)
 
-    flows.run_flow(context)
+    flows.run_flow(job)
 
-    [beat] = table(FlowPlace(context.layout, "orders", "silver").heartbeats)
+    [beat] = table(FlowPlace(job.place.layout, "orders", "silver").heartbeats)
     assert start - timedelta(hours=1) <= beat["event_time"] == beat["at"] - timedelta(hours=1)
-    assert context.report.notes[0].startswith(
+    assert job.run.report.notes[0].startswith(
         "no new rows of bronze.orders for 1 hour: a heartbeat moved the watermark to "
     )
     after = (beat["at"] - minute(0)).total_seconds() / 60
-    ingest(context, after + 1, [record(2, after - 71), record(3, after - 69)])
-    flows.run_flow(context)
-    assert (late(context), written(context)) == ([2], [1, 3])
-    assert len(heartbeats.read(context.place)) == 1, "the next is due in an hour"
+    ingest(job, after + 1, [record(2, after - 71), record(3, after - 69)])
+    flows.run_flow(job)
+    assert (late(job), written(job)) == ([2], [1, 3])
+    assert len(heartbeats.read(job.place)) == 1, "the next is due in an hour"
 
 
 def test_a_heartbeat_waits_while_a_flow_that_reads_heartbeats_runs(spark: SparkSession, tmp_path: Path) -> None:
     """That flow has found out how many rows a batch may have, by whether heartbeats are unread."""
-    context = opened(spark, tmp_path, idle="1 hour")
-    pipeline = dataclasses.replace(context.pipeline, flows=(*context.pipeline.flows, WINDOWS))
-    context = dataclasses.replace(context, resolved=dataclasses.replace(context.resolved, pipeline=pipeline))
-    ingest(context, 1, [record(1, 0)])
+    job = opened(spark, tmp_path, idle="1 hour")
+    pipeline = dataclasses.replace(job.resolved.pipeline, flows=(*job.resolved.pipeline.flows, WINDOWS))
+    job = dataclasses.replace(job, resolved=dataclasses.replace(job.resolved, pipeline=pipeline))
+    ingest(job, 1, [record(1, 0)])
 
-    with lease.hold(spark, context.layout, (checkpoint_resource("orders", WINDOWS.name),), what="attempt a2 of orders"):
-        flows.run_flow(context)
+    with lease.hold(
+        spark, job.place.layout, (checkpoint_resource("orders", WINDOWS.name),), what="attempt a2 of orders"
+    ):
+        flows.run_flow(job)
 
-    assert heartbeats.read(context.place) == []
-    [note] = context.report.notes
+    assert heartbeats.read(job.place) == []
+    [note] = job.run.report.notes
     assert note.startswith("a heartbeat is due and waits for the next run: checkpoint:orders/windows is held by")
-    flows.run_flow(context)
-    assert len(heartbeats.read(context.place)) == 1
+    flows.run_flow(job)
+    assert len(heartbeats.read(job.place)) == 1

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.fault_points import aborted
 from tests.resolved import resolved_flow
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tidegate.spark import runs
 from tidegate.spec import ChangeFeed, Flow, Pipeline, Target
 from tidegate.status import lag
@@ -17,7 +17,7 @@ from tidegate.status.reading import Reading
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 Rows = dict[int, dict[str, Any]]
 """The rows of the table by key."""
@@ -30,7 +30,7 @@ class Outbox:
         self.spark, self.folder, self.kafka = spark, folder, kafka
         self.flow = Flow(name="latest", source=ChangeFeed("silver.orders"), target=sink)
         self.rows: Rows = {}
-        self.path = self.context().layout.table("silver.orders")
+        self.path = self.job().place.layout.table("silver.orders")
 
     def change(self, *rows: dict[str, Any], removed: tuple[int, ...] = ()) -> None:
         """One commit that sets rows by key, and removes some. A row with ``_deleted`` is a tombstone."""
@@ -63,25 +63,25 @@ class Outbox:
             "s._batch_id IS NOT NULL"
         ).execute()
 
-    def context(self, kafka: str | None = None, **more: Any) -> FlowContext:
+    def job(self, kafka: str | None = None, **more: Any) -> Job:
         kafka = self.kafka if kafka is None else kafka
         version = self.flow.checkpoint_version
-        context = orders.flow_context(self.spark, self.folder, self.flow, kafka=kafka, version=version, **more)
+        job = orders.job_of(self.spark, self.folder, self.flow, kafka=kafka, version=version, **more)
         flows = (orders.BRONZE, orders.SILVER, self.flow)
-        return dataclasses.replace(context, resolved=resolved_flow(self.flow, Pipeline(name="orders", flows=flows)))
+        return dataclasses.replace(job, resolved=resolved_flow(self.flow, Pipeline(name="orders", flows=flows)))
 
-    def run(self, **more: Any) -> FlowContext:
+    def run(self, **more: Any) -> Job:
         """One run of the flow."""
-        context = self.context(**more)
-        runs.load(context.request, self.flow)(context)
-        return context
+        job = self.job(**more)
+        runs.load(job.run.request, self.flow)(job)
+        return job
 
     def run_and_crash(self, at: str, batch: int = 0) -> None:
         with aborted(f"{at}:latest", self.folder / "lake", self.spark, batch=batch):
             self.run()
 
     def plan(self) -> Reading:
-        return lag.measure(orders.environment(self.folder), self.context().resolved)
+        return lag.measure(orders.environment(self.folder), self.job().resolved)
 
     def present(self) -> list[dict[str, Any]]:
         """The rows that readers of the table see."""
@@ -92,6 +92,6 @@ class Outbox:
         ]
 
     def ledger(self) -> list[tuple[str, int, int, int, int]]:
-        lines = orders.table(self.context().place.of_pipeline.ops("ledger"))
+        lines = orders.table(self.job().place.of_pipeline.ops("ledger"))
         names = ("kind", "batch_id", "read", "written", "target_version")
         return sorted(tuple(line[name] for name in names) for line in lines)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests.fault_points import aborted
 from tests.resolved import resolved_flow
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tidegate.checkpoints import checkpoint
 from tidegate.ops import heartbeats
 from tidegate.place import FlowPlace
@@ -23,7 +23,7 @@ from tidegate.status.reading import Reading
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 SILVER = Flow(
     name="silver",
@@ -126,7 +126,7 @@ class Payments:
         self.spark, self.folder, self.flow = spark, folder, flow
         self.rows: list[Row] = []
         self.code: Path | None = None
-        layout = self.context().layout
+        layout = self.job().place.layout
         self.path, self.beats = layout.table("silver.orders"), FlowPlace(layout, "orders", "silver").heartbeats
 
     def add(self, *rows: Row) -> None:
@@ -158,50 +158,48 @@ class Payments:
         import pyarrow as pa
         from deltalake import write_deltalake
 
-        at, context = START + timedelta(minutes=minutes), self.context()
+        at, job = START + timedelta(minutes=minutes), self.job()
         # As the row flow does: a table whose first version has a line would count as read.
-        heartbeats.create(checkpoint.current(context.layout, context.pipeline, SILVER))
+        heartbeats.create(checkpoint.current(job.place.layout, job.resolved.pipeline, SILVER))
         line = {"event_time": at, "at": at, "_app_id": "orders/silver/v1/0", "watermark": at - timedelta(minutes=10)}
         write_deltalake(str(self.beats), pa.Table.from_pylist([line], schema=heartbeats.schema()), mode="append")
 
-    def context(self, *, transform: Callable[[DataFrame], DataFrame] | None = None, **more: Any) -> FlowContext:
+    def job(self, *, transform: Callable[[DataFrame], DataFrame] | None = None, **more: Any) -> Job:
         transform = TRANSFORMS[self.flow.name] if transform is None else transform
         version = self.flow.checkpoint_version
-        context = orders.flow_context(
-            self.spark, self.folder, orders.GOLD, transform=transform, version=version, **more
-        )
+        job = orders.job_of(self.spark, self.folder, orders.GOLD, transform=transform, version=version, **more)
         flows = (orders.BRONZE, SILVER, self.flow)
         resolved = dataclasses.replace(
             resolved_flow(self.flow, Pipeline(name="orders", flows=flows)), code=getattr(self, "code", None)
         )
-        place = dataclasses.replace(context.place, flow=self.flow.name)
+        place = dataclasses.replace(job.place, flow=self.flow.name)
         from tidegate.spark.kinds import kind
 
-        report = dataclasses.replace(context.report, flow=self.flow.name, target=self.flow.target.name)
+        report = dataclasses.replace(job.run.report, flow=self.flow.name, target=self.flow.target.name)
         return dataclasses.replace(
-            context,
+            job,
             resolved=resolved,
             place=place,
             kind=kind.load(self.flow),
-            run=dataclasses.replace(context.run, report=report),
+            run=dataclasses.replace(job.run, report=report),
         )
 
-    def run(self, **more: Any) -> FlowContext:
+    def run(self, **more: Any) -> Job:
         """One run of the flow."""
-        context = self.context(**more)
-        runs.load(context.request, self.flow)(context)
-        return context
+        job = self.job(**more)
+        runs.load(job.run.request, self.flow)(job)
+        return job
 
     def run_and_crash(self, at: str, batch: int = 0) -> None:
         with aborted(f"{at}:{self.flow.name}", self.folder / "lake", self.spark, batch=batch):
             self.run()
 
     def plan(self) -> Reading:
-        return lag.measure(orders.environment(self.folder), self.context().resolved)
+        return lag.measure(orders.environment(self.folder), self.job().resolved)
 
     def table(self) -> list[dict[str, Any]]:
         """The rows of the flow's table without the columns of the platform."""
-        rows = orders.table(self.context().live)
+        rows = orders.table(self.job().live)
         hidden = ("_ingested_at", "_batch_id")
         named = self.flow.name in ("firsts", "decisions")
         return sorted(
@@ -210,5 +208,5 @@ class Payments:
         )
 
     def ledger(self) -> list[dict[str, Any]]:
-        lines = orders.table(self.context().place.of_pipeline.ops("ledger"))
+        lines = orders.table(self.job().place.of_pipeline.ops("ledger"))
         return sorted(lines, key=lambda line: (line["app_id"], line["batch_id"]))

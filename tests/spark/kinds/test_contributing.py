@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tidegate import runs as kinds_of_run
 from tidegate import spec
 from tidegate.errors import FieldError, RequestError, SourceUnavailableError
@@ -29,7 +29,7 @@ from tidegate.status import lag
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 TEXT = (Path(__file__).parents[3] / "CONTRIBUTING.md").read_text(encoding="utf-8")
 BLOCKS = dict(re.findall(r"^```python (.+)\n((?s:.*?))^```$", TEXT, re.MULTILINE))
@@ -86,13 +86,13 @@ def land(folder: Path, name: str, *records: dict[str, Any]) -> None:
     path.write_text("".join(f"{json.dumps(record)}\n" for record in records))
 
 
-def run(spark: SparkSession, folder: Path, flow: Flow, **more: Any) -> FlowContext:
-    context = orders.flow_context(spark, folder, flow, **more)
-    runs.load(context.request, flow)(context)
-    return context
+def run(spark: SparkSession, folder: Path, flow: Flow, **more: Any) -> Job:
+    job = orders.job_of(spark, folder, flow, **more)
+    runs.load(job.run.request, flow)(job)
+    return job
 
 
-def increment(spark: SparkSession, folder: Path, *flows: Flow) -> list[FlowContext]:
+def increment(spark: SparkSession, folder: Path, *flows: Flow) -> list[Job]:
     return [run(spark, folder, flow) for flow in (orders.BRONZE, orders.SILVER, *flows)]
 
 
@@ -118,14 +118,14 @@ def test_a_new_kind_of_flow_is_planned_and_goes_through_the_six_steps(
     assert not lag.measure(environment, resolved).has_work
     rows = [(row["id"], row["amount"], row["change"]) for row in orders.table(log.live)]
     assert rows == [(1, 5, "insert"), (2, 6, "insert"), (2, 7, "update_postimage")], "the batch is written once"
-    lines = [*log.report.batches, *again.report.batches]
+    lines = [*log.run.report.batches, *again.run.report.batches]
     assert [(line.batch_id, line.read, line.written, line.imbalance()) for line in lines] == [
         (0, 2, 2, 0),
         (1, 1, 1, 0),
     ]
     assert [
         line["batch_id"]
-        for line in orders.table(PipelinePlace(log.layout, "orders").ops("ledger"))
+        for line in orders.table(PipelinePlace(log.place.layout, "orders").ops("ledger"))
         if line["flow"] == "latest"
     ] == [0, 1]
 

@@ -19,7 +19,7 @@ import pytest
 
 from tests.old_timestamps import INSTANTS
 from tests.postgres import Postgres, postgres
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tests.spark.kinds.outbox import Outbox
 from tidegate.changes import Change
 from tidegate.errors import SinkError, SinkUnavailableError, SpecError, UnexpectedError
@@ -36,7 +36,7 @@ SINK = FunctionSink("postgres.orders", write="orders_db:upsert")
 
 
 @pytest.fixture
-def job(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+def functions(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """The module ``spark_jobs.orders_db``, empty."""
     module = ModuleType("spark_jobs.orders_db")
     module.__spec__ = ModuleSpec(module.__name__, None)
@@ -56,10 +56,10 @@ def server() -> Iterator[Postgres]:
 
 
 def test_a_function_gets_the_changes_of_a_batch_in_their_order_and_again_after_a_crash(
-    outbox: Outbox, job: ModuleType
+    outbox: Outbox, functions: ModuleType
 ) -> None:
     calls: list[list[Change]] = []
-    vars(job)["upsert"] = lambda changes: calls.append(list(changes))
+    vars(functions)["upsert"] = lambda changes: calls.append(list(changes))
     outbox.change({"id": 1, "amount": 5}, {"id": 2})
     outbox.change({"id": 1, "amount": 6}, removed=(2,))
     outbox.run()
@@ -81,10 +81,10 @@ def test_a_function_gets_the_changes_of_a_batch_in_their_order_and_again_after_a
 
 
 def test_an_id_is_of_one_change_also_if_the_lake_was_put_back_and_another_has_its_version(
-    outbox: Outbox, job: ModuleType, tmp_path: Path
+    outbox: Outbox, functions: ModuleType, tmp_path: Path
 ) -> None:
     sent: list[Change] = []
-    vars(job)["upsert"] = sent.extend
+    vars(functions)["upsert"] = sent.extend
     outbox.change({"id": 1, "amount": 5})
     outbox.run()
     lake, copy = tmp_path / "lake", tmp_path / "copy"
@@ -106,7 +106,7 @@ def test_an_id_is_of_one_change_also_if_the_lake_was_put_back_and_another_has_it
 
 @pytest.mark.parametrize("zone", ["UTC", "Europe/Paris", "America/New_York"])
 def test_every_time_of_a_row_is_its_instant_in_whatever_zone_the_process_runs(
-    outbox: Outbox, job: ModuleType, zone: str, monkeypatch: pytest.MonkeyPatch
+    outbox: Outbox, functions: ModuleType, zone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     from tidegate.spark.batch import sends
 
@@ -120,7 +120,7 @@ def test_every_time_of_a_row_is_its_instant_in_whatever_zone_the_process_runs(
         ),
     ]
     calls: list[list[Change]] = []
-    vars(job)["upsert"] = lambda changes: calls.append(list(changes))
+    vars(functions)["upsert"] = lambda changes: calls.append(list(changes))
     texts = [each.isoformat() for each in instants]
     columns = "id int, days array<string>, stay struct<ends: string>, local string"
     wall = texts[0].removesuffix("+00:00")
@@ -128,12 +128,12 @@ def test_every_time_of_a_row_is_its_instant_in_whatever_zone_the_process_runs(
     types = {"days": "array<timestamp>", "stay": "struct<ends: timestamp>", "local": "timestamp_ntz"}
     texts_of_rows = orders.changes(outbox.spark, columns, *rows)
     feed = texts_of_rows.withColumns({name: texts_of_rows[name].cast(kind) for name, kind in types.items()})
-    split = sends.split_changes(outbox.context(), feed, 0)
+    split = sends.split_changes(outbox.job(), feed, 0)
     assert split is not None
     monkeypatch.setenv("TZ", zone)
     time.tzset()
     try:
-        split.write(orders.transaction(outbox.context(), 0))
+        split.write(orders.transaction(outbox.job(), 0))
     finally:
         monkeypatch.undo()
         time.tzset()
@@ -143,7 +143,7 @@ def test_every_time_of_a_row_is_its_instant_in_whatever_zone_the_process_runs(
 
 
 def test_a_function_that_raises_or_leaves_changes_has_not_sent_the_batch(
-    outbox: Outbox, job: ModuleType, monkeypatch: pytest.MonkeyPatch
+    outbox: Outbox, functions: ModuleType, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outbox.change({"id": 1}, {"id": 2})
     with pytest.raises(SpecError, match="of its sink postgres"):
@@ -152,11 +152,11 @@ def test_a_function_that_raises_or_leaves_changes_has_not_sent_the_batch(
     def secret(changes: Iterator[Change]) -> None:
         raise ValueError(f"duplicate key {next(changes).key}")
 
-    vars(job)["upsert"] = secret
+    vars(functions)["upsert"] = secret
     with pytest.raises(SinkUnavailableError, match="orders_db:upsert raised ValueError") as raised:
         outbox.run()
     assert "duplicate" not in raised.value.message
-    vars(job)["upsert"] = next
+    vars(functions)["upsert"] = next
     with pytest.raises(SinkError, match="returned after 1 change, and others were left") as left:
         outbox.run()
     assert not left.value.transient
@@ -165,7 +165,7 @@ def test_a_function_that_raises_or_leaves_changes_has_not_sent_the_batch(
         with contextlib.suppress(Exception):
             list(changes)
 
-    vars(job)["upsert"] = forgiving
+    vars(functions)["upsert"] = forgiving
     monkeypatch.setattr(function_sink, "_with_zone", lambda *_: 1 / 0)
     with pytest.raises(UnexpectedError, match="ZeroDivisionError"):
         outbox.run()
@@ -174,12 +174,12 @@ def test_a_function_that_raises_or_leaves_changes_has_not_sent_the_batch(
 
 @pytest.mark.nightly
 def test_the_function_of_the_guide_keeps_a_table_of_postgres_equal_to_the_table(
-    outbox: Outbox, job: ModuleType, server: Postgres, monkeypatch: pytest.MonkeyPatch
+    outbox: Outbox, functions: ModuleType, server: Postgres, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     import psycopg
 
     (code,) = re.findall(r"^```python spark_jobs/orders_db.py\n(.*?)^```", GUIDE, re.MULTILINE | re.DOTALL)
-    exec(compile(code, "orders_db", "exec"), vars(job))
+    exec(compile(code, "orders_db", "exec"), vars(functions))
     monkeypatch.setenv("ORDERS_DATABASE", server.address)
 
     def rows(sql: str = "SELECT id, at, amount FROM orders ORDER BY id") -> list[dict[str, Any]]:

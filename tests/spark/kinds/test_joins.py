@@ -15,7 +15,7 @@ import pytest
 from tests.fault_points import aborted
 from tests.resolved import resolved_flow
 from tests.slices import of_week
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tests.spark.reprocessing.test_undo import planned, run_as, undo_as
 from tests.with_fields import with_fields
 from tidegate.errors import OffsetsExpiredError, RewriteRefusedError, SpecError
@@ -30,7 +30,7 @@ from tidegate.window import Window
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 pytestmark = pytest.mark.jvm
 
@@ -89,7 +89,7 @@ class Lake:
         names = ("id", "day", "item", "amount") if table == "silver.orders" else ("code", "price")
         types = {"day": pa.date32()}
         schema = pa.schema([*[(name, types.get(name, pa.int32())) for name in names], ("_deleted", pa.bool_())])
-        path = self.context().layout.table(table)
+        path = self.job().place.layout.table(table)
         if not path.exists():
             DeltaTable.create(str(path), schema, configuration={"delta.enableChangeDataFeed": "true"})
         values = [{"_deleted": False, **row} for row in rows]
@@ -106,19 +106,19 @@ class Lake:
             "s._deleted IS NOT NULL"
         ).when_not_matched_insert_all("s._deleted IS NOT NULL").execute()
 
-    def context(self, *, transform: Callable[..., DataFrame] = revenue, **more: Any) -> FlowContext:
-        context = orders.flow_context(
+    def job(self, *, transform: Callable[..., DataFrame] = revenue, **more: Any) -> Job:
+        job = orders.job_of(
             self.spark, self.folder, self.flow, transform=transform, version=self.flow.checkpoint_version, **more
         )
         dated = dataclasses.replace(orders.SILVER, target=with_fields(orders.SILVER.target, event_time="day"))
         flows = (orders.BRONZE, dated, orders.LATEST, self.flow)
-        return dataclasses.replace(context, resolved=resolved_flow(self.flow, Pipeline(name="orders", flows=flows)))
+        return dataclasses.replace(job, resolved=resolved_flow(self.flow, Pipeline(name="orders", flows=flows)))
 
-    def run(self, **more: Any) -> FlowContext:
+    def run(self, **more: Any) -> Job:
         """One run of the flow."""
-        context = self.context(**more)
-        runs.load(context.request, self.flow)(context)
-        return context
+        job = self.job(**more)
+        runs.load(job.run.request, self.flow)(job)
+        return job
 
     def run_and_crash(self, at: str) -> None:
         """A run that crashes at a step, if a batch of it reaches it: one that affects no group writes nothing."""
@@ -129,10 +129,10 @@ class Lake:
             assert "without reaching" in str(error)
 
     def table(self) -> set[tuple[Any, ...]]:
-        return {(row["day"], row["orders"], row["value"]) for row in orders.table(self.context().live)}
+        return {(row["day"], row["orders"], row["value"]) for row in orders.table(self.job().live)}
 
     def lag(self) -> Reading:
-        return lag.measure(orders.environment(self.folder), self.context().resolved)
+        return lag.measure(orders.environment(self.folder), self.job().resolved)
 
 
 @pytest.fixture
@@ -169,13 +169,13 @@ def test_a_change_of_another_source_recomputes_the_groups_of_the_rows_that_belon
     plan = lake.lag()
     assert (plan.has_work, plan.reads) == (True, "1 new version of silver.latest")
 
-    line = lake.run().report.batches[0]
+    line = lake.run().run.report.batches[0]
 
     assert lake.table() == recomputed(lake.rows)
     counts = (line.read, line.groups, line.upserted, line.deleted)
     assert counts == (3, 2, 2, 0), "the orders of day 3 are of other items"
     assert dict(line.source_versions) == {"silver.orders": 1, "silver.latest": 2}
-    ledger = orders.table(lake.context().place.of_pipeline.ops("ledger"))
+    ledger = orders.table(lake.job().place.of_pipeline.ops("ledger"))
     assert [dict(each["source_versions"]) for each in ledger][-1:] == [{"silver.orders": 1, "silver.latest": 2}]
     assert not lake.lag().has_work
 
@@ -210,7 +210,7 @@ def test_a_drained_flow_has_what_a_full_recomputation_gives(lake: Lake, seed: in
     vectors = [
         line["source_versions"]
         for line in sorted(
-            orders.table(lake.context().place.of_pipeline.ops("ledger")),
+            orders.table(lake.job().place.of_pipeline.ops("ledger")),
             key=lambda line: line["batch_id"],
         )
     ]
@@ -245,7 +245,7 @@ def test_a_batch_that_crashed_reads_the_same_versions_again(lake: Lake) -> None:
     lake.change("silver.latest", price(1, 12))
     lake.change("silver.orders", order(1, 2, 1))
 
-    lines = lake.run().report.batches
+    lines = lake.run().run.report.batches
 
     assert [dict(line.source_versions) for line in lines] == [
         {"silver.orders": 1, "silver.latest": 2},
@@ -270,7 +270,7 @@ def test_removed_files_of_a_version_are_read_from_the_newest_and_removed_changes
     from deltalake import DeltaTable
 
     started(lake)
-    path = lake.context().layout.table("silver.latest")
+    path = lake.job().place.layout.table("silver.latest")
     lake.change("silver.latest", price(1, 11))
     with aborted("before:write_target:gold", lake.folder / "lake", lake.spark):
         lake.run()
@@ -282,7 +282,7 @@ def test_removed_files_of_a_version_are_read_from_the_newest_and_removed_changes
         if str(file) not in kept and f"file://{file}" not in kept:
             file.unlink()
 
-    lines = lake.run().report.batches
+    lines = lake.run().run.report.batches
 
     versions = [dict(line.source_versions)["silver.latest"] for line in lines]
     assert versions == [4, 4, 4], "the second batch could read version 3, but vectors never go back"
@@ -299,10 +299,10 @@ def test_removed_files_of_a_version_are_read_from_the_newest_and_removed_changes
 @pytest.mark.nightly
 def test_a_new_version_reads_the_first_source_again_and_is_swapped_in(lake: Lake) -> None:
     started(lake)
-    live = lake.context().live
+    live = lake.job().live
     lake.flow = dataclasses.replace(GOLD, checkpoint_version=2)
     lake.change("silver.latest", price(1, 11))
-    for file in Path(lake.context().layout.table("silver.latest") / "_change_data").glob("*"):
+    for file in Path(lake.job().place.layout.table("silver.latest") / "_change_data").glob("*"):
         # As VACUUM would: the new version reads the table as it is, and not its last change again.
         file.unlink()
     with aborted("after:write_target:gold", lake.folder / "lake", lake.spark):
@@ -310,7 +310,7 @@ def test_a_new_version_reads_the_first_source_again_and_is_swapped_in(lake: Lake
     assert {row["value"] for row in orders.table(live)} == {10, 20, 0}, "readers see the old version"
     lake.change("silver.latest", price(2, 22))
 
-    lines = lake.run().report.batches
+    lines = lake.run().run.report.batches
 
     assert [line.kind for line in lines] == ["recompute", "recompute", "swap"]
     assert [dict(line.source_versions) for line in lines] == [
@@ -335,7 +335,7 @@ def test_a_backfill_computes_the_groups_of_a_window_from_one_version_of_each_sou
 
     line = lake.run(
         transform=lambda orders, **others: doubled(orders=orders, **others), mode="backfill", window=window
-    ).report.batches[-1]
+    ).run.report.batches[-1]
 
     assert (line.is_batch, line.groups, line.upserted) == (False, 1, 1)
     assert dict(line.source_versions) == {"silver.orders": 1, "silver.latest": 2}
@@ -355,13 +355,13 @@ def test_a_backfill_of_several_sources_is_judged_and_undone_where_nothing_change
     lake.flow = dataclasses.replace(GOLD, rewrite_limits=RewriteLimits(rows=0))
     window = Window.of_dates("2026-01-01", "2026-01-03", "UTC")
 
-    def backfill_as(name: str, **request: Any) -> FlowContext:
-        own = run_as(name, lake.context(transform=only_priced, mode="backfill", window=window, **request))
-        runs.load(own.request, lake.flow)(own)
+    def backfill_as(name: str, **request: Any) -> Job:
+        own = run_as(name, lake.job(transform=only_priced, mode="backfill", window=window, **request))
+        runs.load(own.run.request, lake.flow)(own)
         return own
 
     loss = Impact(before=3, after=2, deleted=1, changed=2, added=0, read=3, quarantined=0)
-    assert backfill_as("b0", dry_run=True).report.impact == loss
+    assert backfill_as("b0", dry_run=True).run.report.impact == loss
     with pytest.raises(RewriteRefusedError, match=r"it would delete 1 of 3 rows .* --accept gold:deleted=1"):
         backfill_as("b1")
     assert lake.table() == recomputed(lake.rows)
@@ -370,12 +370,12 @@ def test_a_backfill_of_several_sources_is_judged_and_undone_where_nothing_change
     lake.change("silver.latest", price(1, 11))
     lake.run()
 
-    dry = planned(lake.context(), "b2", "u0", dry_run=True)
+    dry = planned(lake.job(), "b2", "u0", dry_run=True)
     undo.undo_run(dry)
-    line = undo_as("u1", lake.context(), "b2").report.batches[0]
+    line = undo_as("u1", lake.job(), "b2").run.report.batches[0]
 
     assert (line.groups, line.upserted, line.unchanged) == (3, 2, 1), "the item of day 1 has another price since"
-    assert [(each.groups, each.upserted, each.unchanged) for each in dry.report.batches] == [(3, 2, 1)]
+    assert [(each.groups, each.upserted, each.unchanged) for each in dry.run.report.batches] == [(3, 2, 1)]
     assert lake.table() == recomputed(lake.rows)
     lake.change("silver.orders", order(2, 3, 2))
     lake.run()

@@ -14,7 +14,7 @@ import pytest
 
 from devstack.broker import Broker
 from tests.deployment import Deployment
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tests.spark.kinds.outbox import Outbox
 from tests.spark.orders import Declare, Orders, row
 from tests.waiting import TIMEOUT_SECONDS
@@ -99,7 +99,7 @@ def test_each_change_is_a_record_with_the_key_the_row_and_the_id_of_the_change(o
 
     first = outbox.run()
 
-    assert (first.report.target, first.report.batches[0].kind) == (f"kafka.{outbox.topic}", "send")
+    assert (first.run.report.target, first.run.report.batches[0].kind) == (f"kafka.{outbox.topic}", "send")
     outbox.change({"id": 1, "amount": 6}, {"id": 2, "_deleted": True}, removed=(3,))
     outbox.change({"id": 2, "amount": 7})
     assert outbox.plan().reads == "2 new versions of silver.orders"
@@ -107,7 +107,7 @@ def test_each_change_is_a_record_with_the_key_the_row_and_the_id_of_the_change(o
     second = outbox.run()
 
     assert not outbox.plan().has_work
-    assert not first.live.exists() and not first.quarantine.exists(), "there is no table but the ledger"
+    assert not first.live.exists() and not first.place.quarantine.exists(), "there is no table but the ledger"
     by_key: dict[str, list[tuple[str, str, Any]]] = {}
     for message in outbox.messages():
         value = message.value()
@@ -128,7 +128,7 @@ def test_each_change_is_a_record_with_the_key_the_row_and_the_id_of_the_change(o
         '{"id":3}': [("1", "insert", {"id": 3, **nothing}), ("2", "delete", None)],
         '{"id":4}': [("1", "insert", {"id": 4, **nothing})],
     }
-    lines = [*first.report.batches, *second.report.batches]
+    lines = [*first.run.report.batches, *second.run.report.batches]
     assert [(line.read, line.written, line.imbalance()) for line in lines] == [(4, 4, 0), (4, 4, 0)]
     assert outbox.ledger() == [("send", 0, 4, 4, 1), ("send", 1, 4, 4, 3)]
 
@@ -204,10 +204,10 @@ def test_the_topic_alone_says_how_large_a_record_may_be(outbox: TopicOutbox) -> 
     from tidegate.spark.batch import sends
 
     feed = orders.changes(outbox.spark, "id int, text string", (1, "x" * 2_000_000))
-    split = sends.split_changes(outbox.context(), feed, 0)
+    split = sends.split_changes(outbox.job(), feed, 0)
     assert split is not None
     topics.configure(outbox.broker, outbox.topic, max_message_bytes="3000000")
-    split.write(orders.transaction(outbox.context(), 0))
+    split.write(orders.transaction(outbox.job(), 0))
     (message,) = outbox.messages()
     assert len(message.value()) > 2_000_000
 
@@ -225,7 +225,7 @@ def test_a_new_version_sends_the_whole_table_again_and_its_plan_says_so(outbox: 
     assert outbox.consumed() == outbox.present()
     assert len(outbox.messages()) == 3 + 3, "the tombstone as well"
     assert (outbox.plan().has_work, outbox.plan().remarks) == (False, "")
-    assert outbox.run(mode="full_refresh").report.batches == [], "a full refresh has no table to derive"
+    assert outbox.run(mode="full_refresh").run.report.batches == [], "a full refresh has no table to derive"
 
 
 def test_a_key_that_one_commit_deletes_and_inserts_is_one_update(outbox: TopicOutbox) -> None:
@@ -240,11 +240,11 @@ def test_a_key_that_one_commit_deletes_and_inserts_is_one_update(outbox: TopicOu
         (2, 8, "update_postimage", 4),
         (2, 8, "delete", 5),
     )
-    split = sends.split_changes(outbox.context(), feed, 0)
+    split = sends.split_changes(outbox.job(), feed, 0)
     assert split is not None
     assert (split.prepared.read, split.prepared.written, split.prepared.deduplicated) == (4, 3, 1)
     assert split.prepared.imbalance() == 0
-    split.write(orders.transaction(outbox.context(), 0))
+    split.write(orders.transaction(outbox.job(), 0))
     sent = [(message.key(), header(message, "tidegate-type")) for message in outbox.messages()]
     assert sorted(sent) == [(b'{"id":1}', "update"), (b'{"id":2}', "delete"), (b'{"id":2}', "update")]
 
@@ -253,13 +253,13 @@ def test_rows_of_scopes_are_sent_without_their_tombstones(outbox: TopicOutbox) -
     from tidegate.spark.batch import sends
 
     scoped = Table("silver.orders", keys=("id", "item"), replace_by=("id",), sequence_by=("at",))
-    context = outbox.context()
-    assert context.resolved.writer is not None
-    writer = dataclasses.replace(context.resolved.writer, target=scoped)
-    context = dataclasses.replace(context, resolved=dataclasses.replace(context.resolved, writer=writer))
+    job = outbox.job()
+    assert job.resolved.writer is not None
+    writer = dataclasses.replace(job.resolved.writer, target=scoped)
+    job = dataclasses.replace(job, resolved=dataclasses.replace(job.resolved, writer=writer))
     feed = orders.changes(outbox.spark, "id int, item int, _deleted boolean", (1, None, True), (2, 1, False))
 
-    split = sends.split_changes(context, feed, 0)
+    split = sends.split_changes(job, feed, 0)
 
     assert split is not None and split.prepared.read == 1
 

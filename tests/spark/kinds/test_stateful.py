@@ -62,7 +62,7 @@ def test_windows_close_once_in_increments_that_crash_between_state_table_and_com
     payments.add(("e", "c2", 16, 24), ("f", "c2", 32, 61))
     payments.run_and_crash("after:evaluate_batch")
     payments.run_and_crash("after:record_batch", batch=0)
-    context = payments.run()
+    job = payments.run()
 
     assert payments.table() == sums(payments.rows, 51)
     lines = payments.ledger()
@@ -70,7 +70,7 @@ def test_windows_close_once_in_increments_that_crash_between_state_table_and_com
     assert sum(line["written"] for line in lines) == sum(line["results"] for line in lines) == len(payments.table())
     assert [line["read"] for line in lines] == [4, 2], "also those of batches without results"
     assert lines[-1]["state_rows"] == 1
-    assert context.report.state != "failed"
+    assert job.run.report.state != "failed"
 
 
 @pytest.mark.nightly
@@ -115,7 +115,7 @@ def test_batches_are_bounded_and_hold_whole_commits(spark: SparkSession, tmp_pat
     payments.add(("a", "c1", 1, 1), ("b", "c2", 2, 25))
     payments.add(("c", "c1", 4, 26), ("d", "c1", 8, 15))
     payments.add(("e", "c2", 16, 60))
-    report = payments.run().report
+    report = payments.run().run.report
     payments.add(("f", "c1", 32, 70))
     payments.add(("g", "c1", 64, 90))
     payments.run()
@@ -223,7 +223,7 @@ def test_a_new_version_derives_the_table_again_from_the_whole_feed_in_its_order(
 
     payments.flow = dataclasses.replace(WINDOWS, checkpoint_version=2)
     payments.add(("d", "c1", 8, 75))
-    report = payments.run(transform=doubled).report
+    report = payments.run(transform=doubled).run.report
 
     assert before == sums(payments.rows[:3], 50)
     assert payments.table() == [{**row, "amount": row["amount"] * 2} for row in sums(payments.rows, 65)]
@@ -288,7 +288,7 @@ def test_lost_or_changed_state_is_named_and_a_new_version_makes_it_again(spark: 
 
     with pytest.raises(StateSchemaChangedError, match="raise checkpoint_version"):
         payments.run(transform=counted)
-    for file in Path(payments.context().checkpoint / "state").rglob("*.changelog"):
+    for file in Path(payments.job().place.checkpoint / "state").rglob("*.changelog"):
         file.unlink()
     with pytest.raises(StateLostError, match="Restore the checkpoint"):
         payments.run()
@@ -303,9 +303,9 @@ def test_a_lost_file_of_a_snapshot_is_replaced_by_the_changes_and_without_them_n
     spark: SparkSession, tmp_path: Path
 ) -> None:
     payments = Payments(spark, tmp_path)
-    state = payments.context().checkpoint / "state"
+    state = payments.job().place.checkpoint / "state"
 
-    def snapshot_is_stored(_context: object) -> None:
+    def snapshot_is_stored(_job: object) -> None:
         wait_until(
             lambda: len(list(Path(state).rglob("*.zip"))) == 2, "maintenance stores a snapshot of both partitions"
         )

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from pyspark.sql import types
 
-from tests.spark.flow_context import table
+from tests.spark.job import table
 from tests.spark.lake.test_writes import txn
 from tidegate.spark.lake import comparable, tables, writes
 from tidegate.store import Address

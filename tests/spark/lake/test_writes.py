@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark.flow_context import table, write_table
+from tests.spark.job import table, write_table
 from tidegate.errors import DeclarationConflictError, LedgerImbalanceError, SpecError
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.lake.writes import Transaction

@@ -16,7 +16,7 @@ import pytest
 
 from tests.deployment import Deployment
 from tests.resolved import resolved_flow
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tests.with_fields import with_fields
 from tidegate.checkpoints import rewrite
 from tidegate.errors import RewriteRefusedError, SpecError, TransformRefusedError
@@ -26,8 +26,8 @@ from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
 from tidegate.spark.batch import micro_batch
-from tidegate.spark.context import FlowContext
 from tidegate.spark.flow import refresh_once, run_flow
+from tidegate.spark.job import Job
 from tidegate.spark.kinds.rows import source_rows
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import backfill, pending_work
@@ -64,13 +64,13 @@ def new_code(rows: DataFrame) -> DataFrame:
     )
 
 
-def context_of(place: Path, flow: Flow, transform: Transform | None = None, **params: Any) -> FlowContext:
+def make_job(place: Path, flow: Flow, transform: Transform | None = None, **params: Any) -> Job:
     from pyspark.sql import SparkSession
 
-    context = orders.flow_context(SparkSession.active(), place, flow, transform=transform, **params)
-    flows = tuple(SILVER if each.name == "silver" else each for each in context.pipeline.flows)
+    job = orders.job_of(SparkSession.active(), place, flow, transform=transform, **params)
+    flows = tuple(SILVER if each.name == "silver" else each for each in job.resolved.pipeline.flows)
     return dataclasses.replace(
-        context, resolved=resolved_flow(flow, dataclasses.replace(context.pipeline, flows=flows))
+        job, resolved=resolved_flow(flow, dataclasses.replace(job.resolved.pipeline, flows=flows))
     )
 
 
@@ -85,8 +85,8 @@ def six_orders_of_six_days(deployment: Deployment) -> None:
     """Order N has day N and amount 10 * N. Orders 1 and 3 have another row, older or newer than the window."""
     place = deployment.environment.lake.parent
     land(place, "one.json", *((number, number, number * 10) for number in range(1, 7)), (1, 0, 5), (3, 7, 31))
-    run_flow(context_of(place, orders.BRONZE))
-    run_flow(context_of(place, SILVER, clean))
+    run_flow(make_job(place, orders.BRONZE))
+    run_flow(make_job(place, SILVER, clean))
 
 
 @pytest.fixture
@@ -94,21 +94,21 @@ def place(start_state: StartState) -> Path:
     return start_state(six_orders_of_six_days).environment.lake.parent
 
 
-def amounts(context: FlowContext) -> dict[int, int]:
-    return {row["id"]: row["amount"] for row in orders.table(context.live)}
+def amounts(job: Job) -> dict[int, int]:
+    return {row["id"]: row["amount"] for row in orders.table(job.live)}
 
 
 def ids(rows: DataFrame, name: str = "id") -> list[Any]:
     return sorted({row[name] for row in rows.collect()})
 
 
-def silver(place: Path, transform: Transform = new_code, **params: Any) -> FlowContext:
-    return context_of(place, SILVER, transform, mode="backfill", **params)
+def silver(place: Path, transform: Transform = new_code, **params: Any) -> Job:
+    return make_job(place, SILVER, transform, mode="backfill", **params)
 
 
-def pending(context: FlowContext, **more: Any) -> backfill.Backfill:
-    assert context.source_table is not None
-    version = tables.version(context.spark, context.source_table)
+def pending(job: Job, **more: Any) -> backfill.Backfill:
+    assert job.source_table is not None
+    version = tables.version(job.spark, job.source_table)
     defaults = {"number": 0, "run_key": "r", "window": {}, "source_version": version, "requested_by": "ada"}
     return backfill.Backfill(planned_at_ms=orders.PLANNED_MS, **{**defaults, **more})
 
@@ -147,91 +147,89 @@ def test_an_event_time_column_of_another_type_is_refused_by_name(
 
 
 def test_keys_come_from_the_rows_of_the_window_in_the_table_and_in_the_output_of_the_present_code(place: Path) -> None:
-    context = silver(place)
+    job = silver(place)
 
-    keys = context.kind.keys_in_window(context, FIRST_DAYS, pending(context))
+    keys = job.kind.keys_in_window(job, FIRST_DAYS, pending(job))
 
     assert keys.columns == ["id"]
     assert ids(keys) == [1, 2, 5], "the new code moves 2 out of the window and 5 into it"
 
 
 def test_a_row_without_a_key_selects_no_key(place: Path) -> None:
-    context = silver(place, lambda rows: clean(rows).selectExpr("* EXCEPT (id)", "CAST(NULL AS int) AS id"))
+    job = silver(place, lambda rows: clean(rows).selectExpr("* EXCEPT (id)", "CAST(NULL AS int) AS id"))
 
-    assert ids(context.kind.keys_in_window(context, FIRST_DAYS, pending(context))) == [1, 2], "the keys of the table"
+    assert ids(job.kind.keys_in_window(job, FIRST_DAYS, pending(job))) == [1, 2], "the keys of the table"
 
 
 def test_a_column_that_is_made_of_the_path_may_be_the_event_time(place: Path) -> None:
     day = "CASE WHEN _path LIKE '%/one.json' AND id = 4 AND _partitions['day'] IS NULL THEN DATE'1970-01-02' END AS day"
-    context = silver(place, lambda rows: rows.selectExpr("*", day))
+    job = silver(place, lambda rows: rows.selectExpr("*", day))
 
-    assert ids(context.kind.keys_in_window(context, FIRST_DAYS, pending(context))) == [1, 2, 4], (
-        "those of the table, and 4"
-    )
+    assert ids(job.kind.keys_in_window(job, FIRST_DAYS, pending(job))) == [1, 2, 4], "those of the table, and 4"
 
 
 def test_all_source_rows_of_a_key_are_read_including_those_outside_of_the_window(place: Path) -> None:
-    context = silver(place, clean)
-    keys = context.spark.createDataFrame([(1,), (3,)], "id int")
+    job = silver(place, clean)
+    keys = job.spark.createDataFrame([(1,), (3,)], "id int")
 
-    rows = source_rows(context, keys, pending(context)).collect()
+    rows = source_rows(job, keys, pending(job)).collect()
 
     assert sorted(json.loads(row["line"])["amount"] for row in rows) == [5, 10, 30, 31]
     assert {row["_change_type"] for row in rows} == {"insert"}
-    context.release()
+    job.release()
 
 
 def test_source_rows_of_a_keyed_table_are_selected_by_the_derived_key(place: Path) -> None:
     """The derived key may differ from the key of the source row."""
-    context = context_of(place, orders.LATEST, lambda rows: rows.selectExpr("* EXCEPT (id)", "id + 100 AS id"))
-    keys = context.spark.createDataFrame([(103,), (4,)], "id int")
+    job = make_job(place, orders.LATEST, lambda rows: rows.selectExpr("* EXCEPT (id)", "id + 100 AS id"))
+    keys = job.spark.createDataFrame([(103,), (4,)], "id int")
 
-    rows = source_rows(context, keys, pending(context))
+    rows = source_rows(job, keys, pending(job))
 
     assert ids(rows) == [3]
-    context.release()
+    job.release()
 
 
 def test_a_backfill_reads_the_source_version_with_which_it_was_prepared(place: Path) -> None:
-    context = silver(place, clean)
-    before = pending(context)
+    job = silver(place, clean)
+    before = pending(job)
     land(place, "two.json", (1, 1, 99))
-    run_flow(context_of(place, orders.BRONZE))
+    run_flow(make_job(place, orders.BRONZE))
 
-    keys = context.spark.createDataFrame([(1,)], "id int")
+    keys = job.spark.createDataFrame([(1,)], "id int")
 
-    assert source_rows(context, keys, before).count() == 2
-    assert source_rows(context, keys, pending(context)).count() == 3
-    context.release()
+    assert source_rows(job, keys, before).count() == 2
+    assert source_rows(job, keys, pending(job)).count() == 3
+    job.release()
 
 
 def test_a_backfill_applies_the_new_code_to_the_window_only_and_once_per_request(
     place: Path,
 ) -> None:
     request = "q20260101T000000-1"
-    context = silver(place, request_id=request)
-    assert amounts(context) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}
+    job = silver(place, request_id=request)
+    assert amounts(job) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}
 
-    backfill.backfill(context, FIRST_DAYS)
+    backfill.backfill(job, FIRST_DAYS)
 
-    assert amounts(context) == {2: 40, 3: 31, 4: 40, 5: 100, 6: 60}
-    (line,) = context.report.batches
+    assert amounts(job) == {2: 40, 3: 31, 4: 40, 5: 100, 6: 60}
+    (line,) = job.run.report.batches
     assert (line.kind, line.batch_id, line.app_id) == ("backfill", 0, "orders/silver/v1/0/window")
     assert (line.upserted, line.deleted, line.unchanged, line.imbalance()) == (2, 1, 0, 0)
     assert (line.read, line.filtered) == (4, {"no_order_1": 2})
-    stored = pending_work.read(context, 0, backfill.Backfill)
+    stored = pending_work.read(job, 0, backfill.Backfill)
     assert (stored.done, stored.requested_by, stored.window) == (True, "ada", dataclasses.asdict(FIRST_DAYS))
-    assert [path.name for path in Path(pending_work.folder(context)).iterdir()] == ["0.json"], "the keys are deleted"
-    assert [row["_order"]["at"] for row in orders.table(context.live) if row["id"] == 2] == [2]
+    assert [path.name for path in Path(pending_work.folder(job)).iterdir()] == ["0.json"], "the keys are deleted"
+    assert [row["_order"]["at"] for row in orders.table(job.live) if row["id"] == 2] == [2]
 
     retried = silver(place, clean, request_id=request)
     backfill.backfill(retried, FIRST_DAYS)
-    assert (retried.report.batches, retried.report.notes) == ([], [backfill.ALREADY_DONE])
+    assert (retried.run.report.batches, retried.run.report.notes) == ([], [backfill.ALREADY_DONE])
     # A cleared run keeps its run id and has a new request.
     cleared = silver(place, clean)
-    assert cleared.run_key == retried.run_key
+    assert cleared.run.request.run_key == retried.run.request.run_key
     backfill.backfill(cleared, FIRST_DAYS)
-    assert [line.batch_id for line in cleared.report.batches] == [1]
+    assert [line.batch_id for line in cleared.run.report.batches] == [1]
     assert amounts(cleared) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}, (
         "all keys with a row in the window, in the table or in the output of the code"
     )
@@ -241,8 +239,8 @@ LIMITED = dataclasses.replace(SILVER, rewrite_limits=RewriteLimits(rows=0))
 """A tenth of the rows is the limit, however few they are."""
 
 
-def limited(place: Path, transform: Transform, **params: Any) -> FlowContext:
-    return context_of(place, LIMITED, transform, mode="backfill", window=FIRST_DAYS, **params)
+def limited(place: Path, transform: Transform, **params: Any) -> Job:
+    return make_job(place, LIMITED, transform, mode="backfill", window=FIRST_DAYS, **params)
 
 
 def commits(place: Path) -> list[str]:
@@ -259,9 +257,9 @@ def test_a_backfill_that_deletes_too_many_rows_is_refused_until_exactly_that_num
 
     backfill.dry_run(dry, FIRST_DAYS)
 
-    assert (dry.report.impact, dry.report.batches, commits(place)) == (loss, [], before), "nothing was written"
-    assert any("--accept silver:deleted=1" in note for note in dry.report.notes)
-    sample = AttemptPlace(dry.layout, "orders", dry.run_key, dry.attempt).sample("silver")
+    assert (dry.run.report.impact, dry.run.report.batches, commits(place)) == (loss, [], before), "nothing was written"
+    assert any("--accept silver:deleted=1" in note for note in dry.run.report.notes)
+    sample = AttemptPlace(dry.place.layout, "orders", dry.run.request.run_key, dry.run.place.attempt).sample("silver")
     assert json.loads(Path(sample).read_text()) == {"deleted": ['{"id":1}'], "changed": ['{"id":2}', '{"id":5}']}
     for accept in ((), ("silver:deleted=2",)):
         refused = limited(place, new_code, accept=accept)
@@ -271,8 +269,8 @@ def test_a_backfill_that_deletes_too_many_rows_is_refused_until_exactly_that_num
         assert "it would delete 1 of 3 rows (33.3%), more than 10.0%" in raised.value.message
         assert "--mode backfill --from 1970-01-02 --to 1970-01-03 --accept silver:deleted=1" in raised.value.message
         assert amounts(refused) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}
-        note = rewrite.refused(FlowPlace(refused.layout, "orders", "silver"))
-        assert note is not None and note.impact == refused.report.impact == loss
+        note = rewrite.refused(FlowPlace(refused.place.layout, "orders", "silver"))
+        assert note is not None and note.impact == refused.run.report.impact == loss
         pending_work.settle(refused, backfill.Backfill)
         assert pending_work.numbers(refused) == [], "nothing is left to complete"
 
@@ -297,15 +295,15 @@ def test_a_backfill_derives_every_row_of_the_scopes_of_the_window(place: Path) -
         filtered = (F.col("id") == 1) | (F.col("id").isin(2, 6) & (F.col("leg") == 2))
         return with_legs(rows).withColumn("_filtered", F.when(filtered, F.lit("no_leg")))
 
-    run_flow(context_of(place, flow, with_legs))
-    context = context_of(place, flow, fewer_legs, mode="backfill")
+    run_flow(make_job(place, flow, with_legs))
+    job = make_job(place, flow, fewer_legs, mode="backfill")
 
-    backfill.backfill(context, FIRST_DAYS)
+    backfill.backfill(job, FIRST_DAYS)
 
-    (line,) = context.report.batches
+    (line,) = job.run.report.batches
     assert (line.groups, line.upserted, line.deleted, line.unchanged) == (5, 1, 3, 1)
     assert (line.read, line.written, line.filtered, line.imbalance()) == (3, 2, {"no_leg": 1}, 0)
-    legs = [(row["id"], row["leg"], row["_deleted"]) for row in orders.table(context.live)]
+    legs = [(row["id"], row["leg"], row["_deleted"]) for row in orders.table(job.live)]
     kept = [(number, leg, False) for number in (3, 4, 5, 6) for leg in (1, 2)]
     assert sorted(legs, key=repr) == [(1, None, True), (2, 1, False), *kept]
 
@@ -323,20 +321,20 @@ def test_an_interrupted_backfill_is_finished_if_it_has_written_and_deleted_other
             with pytest.raises(ConnectionError):
                 backfill.backfill(silver(place), FIRST_DAYS)
         assert pending_work.numbers(silver(place)) == [0]
-        later = context_of(place, SILVER, clean)
+        later = make_job(place, SILVER, clean)
         assert pending_work.read(later, 0, backfill.Backfill).has_begun(later) is begun
 
         pending_work.settle(later, backfill.Backfill)
 
-        assert [line.kind for line in later.report.batches] == (["backfill"] if begun else [])
+        assert [line.kind for line in later.run.report.batches] == (["backfill"] if begun else [])
         assert not (pending_work.folder(later) / "0.keys").exists()
         assert pending_work.numbers(later) == ([0] if begun else [])
     assert amounts(later)[2] == 40
-    assert later.report.batches[0].target_version == tables.version(later.spark, later.live)
-    again = context_of(place, SILVER, clean)
+    assert later.run.report.batches[0].target_version == tables.version(later.spark, later.live)
+    again = make_job(place, SILVER, clean)
     pending_work.settle(again, backfill.Backfill)
-    assert again.report.batches == [], "it was finished before"
-    path = PipelinePlace(again.layout, "orders").ops("ledger")
+    assert again.run.report.batches == [], "it was finished before"
+    path = PipelinePlace(again.place.layout, "orders").ops("ledger")
     assert len(store.select(path, "SELECT batch_id FROM delta_table WHERE kind = 'backfill'")) == 1
 
 
@@ -353,13 +351,15 @@ def test_a_full_refresh_finishes_a_half_written_backfill_before_it_opens_its_che
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     half_written(place, monkeypatch, "write_target")
-    refreshed = context_of(place, SILVER, clean, mode="full_refresh", request_id="f1")
-    assert [row["state"] for row in orders.table(refreshed.quarantine)] == ["open"], "order 2 is in the table as well"
+    refreshed = make_job(place, SILVER, clean, mode="full_refresh", request_id="f1")
+    assert [row["state"] for row in orders.table(refreshed.place.quarantine)] == ["open"], (
+        "order 2 is in the table as well"
+    )
     assert pending_work.read(refreshed, 0, backfill.Backfill).has_begun(refreshed)
 
     run_flow(refreshed, before=refresh_once)
 
-    done = [(line.kind, line.app_id) for line in refreshed.report.batches]
+    done = [(line.kind, line.app_id) for line in refreshed.run.report.batches]
     assert done[0] == ("backfill", "orders/silver/v1/0/window")
     assert done[-1] == ("swap", "orders/silver/v1/1")
     assert pending_work.read(refreshed, 0, backfill.Backfill).done
@@ -372,18 +372,18 @@ def test_a_new_version_does_not_finish_a_half_written_backfill_and_records_what_
 ) -> None:
     half_written(place, monkeypatch, "record_batch")
     newer = dataclasses.replace(SILVER, checkpoint_version=2)
-    context = context_of(place, newer, clean, version=2)
-    path = PipelinePlace(context.layout, "orders").ops("ledger")
+    job = make_job(place, newer, clean, version=2)
+    path = PipelinePlace(job.place.layout, "orders").ops("ledger")
     assert store.select(path, "SELECT batch_id FROM delta_table WHERE kind = 'backfill'") == []
 
-    run_flow(context)
+    run_flow(job)
 
-    assert pending_work.numbers(context) == []
+    assert pending_work.numbers(job) == []
     (line,) = store.select(path, "SELECT app_id, deleted, quarantined FROM delta_table WHERE kind = 'backfill'")
     assert line == {"app_id": "orders/silver/v1/0/window", "deleted": 1, "quarantined": 1}
-    assert [note for note in context.report.notes if note.startswith("backfill 0 of checkpoint v1/0 was half-written")]
-    assert amounts(context) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}
-    assert [row["state"] for row in orders.table(context.quarantine)] == ["expired"]
+    assert [note for note in job.run.report.notes if note.startswith("backfill 0 of checkpoint v1/0 was half-written")]
+    assert amounts(job) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}
+    assert [row["state"] for row in orders.table(job.place.quarantine)] == ["expired"]
 
 
 def without(*numbers: int) -> Transform:
@@ -407,16 +407,16 @@ def test_a_decided_split_is_kept_and_a_later_backfill_closes_the_entries_of_rows
     # Only the quarantine was written. It determines the split, whatever the code is now.
     first = silver(place, clean)
     pending_work.settle(first, backfill.Backfill)
-    assert [(line.quarantined, line.deleted) for line in first.report.batches] == [(3, 3)]
+    assert [(line.quarantined, line.deleted) for line in first.run.report.batches] == [(3, 3)]
     assert sorted(amounts(first)) == [1, 3, 6]
-    entries = {row["_row_id"] for row in orders.table(first.quarantine)}
+    entries = {row["_row_id"] for row in orders.table(first.place.quarantine)}
     selection = Selection.check(rule="refused_4")
-    decision.waive(FlowPlace(first.layout, "orders", "silver"), selection, by="grace", reason="No such order.")
+    decision.waive(FlowPlace(first.place.layout, "orders", "silver"), selection, by="grace", reason="No such order.")
 
     second = silver(place, without(5))
     backfill.backfill(second, window)
 
-    rows = {json.loads(row["record"])["id"]: row for row in orders.table(second.quarantine)}
+    rows = {json.loads(row["record"])["id"]: row for row in orders.table(second.place.quarantine)}
     assert {row["_row_id"] for row in rows.values()} == entries, "no duplicates"
     assert {number: row["state"] for number, row in rows.items()} == {2: "replayed", 4: "replayed", 5: "open"}
     assert (rows[4]["changed_by"], rows[4]["reason"]) == ("grace", "No such order.; passed in backfill 1")
@@ -442,47 +442,49 @@ def test_a_backfill_that_was_accepted_and_has_begun_is_not_judged_again_but_may_
             backfill.backfill(accepted, window)
 
     # The code was edited after the crash: now it filters one more order, which nobody has seen.
-    more = context_of(place, LIMITED, lambda rows: clean(rows).selectExpr("*", "IF(id = 6, 'no', NULL) AS _filtered"))
+    more = make_job(place, LIMITED, lambda rows: clean(rows).selectExpr("*", "IF(id = 6, 'no', NULL) AS _filtered"))
     with pytest.raises(RewriteRefusedError, match="delete 4 of 5 rows"):
         pending_work.settle(more, backfill.Backfill)
     assert sorted(amounts(more)) == [1, 2, 3, 4, 5, 6]
 
-    later = context_of(place, LIMITED, clean)
+    later = make_job(place, LIMITED, clean)
     pending_work.settle(later, backfill.Backfill)
 
-    assert [(line.quarantined, line.deleted) for line in later.report.batches] == [(3, 3)]
+    assert [(line.quarantined, line.deleted) for line in later.run.report.batches] == [(3, 3)]
     assert sorted(amounts(later)) == [1, 3, 6]
     again = limited(place, code)
     backfill.backfill(again, window)
-    assert again.report.impact is not None
-    assert (again.report.impact.deleted, again.report.impact.quarantined) == (0, 0), "they are in quarantine already"
+    assert again.run.report.impact is not None
+    assert (again.run.report.impact.deleted, again.run.report.impact.quarantined) == (0, 0), (
+        "they are in quarantine already"
+    )
 
 
 def test_a_flow_that_recomputes_groups_recomputes_those_with_a_row_in_the_window(place: Path) -> None:
     def daily(rows: DataFrame) -> DataFrame:
         return rows.selectExpr("day", "amount + 1000 AS amount").groupBy("day").sum("amount").toDF("day", "amount")
 
-    gold = context_of(place, orders.GOLD, daily)
+    gold = make_job(place, orders.GOLD, daily)
     earlier = [(date(1970, 1, 1) + timedelta(days=day), 0) for day in range(1, 8)]
     frame = gold.spark.createDataFrame(earlier, "day date, amount bigint")
     writes.append(frame, gold.live, orders.transaction(gold, 0))
 
-    dry = context_of(place, orders.GOLD, daily, mode="backfill", dry_run=True)
+    dry = make_job(place, orders.GOLD, daily, mode="backfill", dry_run=True)
     backfill.dry_run(dry, None)
-    assert dry.report.impact == Impact(before=7, after=6, deleted=1, changed=6, added=0, read=6, quarantined=0)
-    assert [note for note in dry.report.notes if "counted from silver.orders as it is now" in note]
+    assert dry.run.report.impact == Impact(before=7, after=6, deleted=1, changed=6, added=0, read=6, quarantined=0)
+    assert [note for note in dry.run.report.notes if "counted from silver.orders as it is now" in note]
 
     backfill.backfill(gold, Window.of_dates("1970-01-03", "1970-01-05", "UTC"))
 
     totals = {(row["day"] - date(1970, 1, 1)).days: row["amount"] for row in orders.table(gold.live)}
     assert totals == {1: 0, 2: 1020, 3: 0, 4: 1040, 5: 0, 6: 0, 7: 0}, "silver has no order of day 3"
-    (line,) = gold.report.batches
+    (line,) = gold.run.report.batches
     assert (line.groups, line.upserted, line.unchanged) == (2, 2, 0)
 
 
 def test_groups_of_a_table_without_event_time_are_selected_by_their_own(place: Path, spark: SparkSession) -> None:
     of_key = dataclasses.replace(orders.GOLD, target=with_fields(orders.GOLD.target, event_time="day"))
-    gold = orders.flow_context(spark, place, of_key)
+    gold = orders.job_of(spark, place, of_key)
 
     days = ids(gold.kind.keys_in_window(gold, FIRST_DAYS, pending(gold)), "day")
 
@@ -499,10 +501,10 @@ def test_rows_without_a_key_because_the_transform_raises_leave_the_table_only_if
         day = "date_from_unix_date(at + 0 * (1 DIV (id - 2)) + 0 * (1 DIV (id - 6)))"
         return rows.selectExpr("*", f"{day} AS day")
 
-    def lenient() -> FlowContext:
+    def lenient() -> Job:
         limits = Thresholds(transform_error_share=0.5)
         flow = dataclasses.replace(SILVER, transform="orders:clean", thresholds=limits)
-        return context_of(place, flow, raising, mode="backfill")
+        return make_job(place, flow, raising, mode="backfill")
 
     before = amounts(silver(place))
     with pytest.raises(TransformRefusedError, match=r"backfill 0 refused: .* DIVIDE_BY_ZERO on more rows than allowed"):
@@ -516,14 +518,14 @@ def test_rows_without_a_key_because_the_transform_raises_leave_the_table_only_if
     later = lenient()
     pending_work.settle(later, backfill.Backfill)
 
-    (line,) = later.report.batches
+    (line,) = later.run.report.batches
     assert (line.read, line.quarantined, line.deleted, line.imbalance()) == (3, 1, 1, 0)
     assert amounts(later) == {number: amount for number, amount in before.items() if number != 2}
-    (entry,) = orders.table(later.quarantine)
+    (entry,) = orders.table(later.place.quarantine)
     assert (json.loads(entry["record"])["id"], entry["rules"]) == (2, ["transform_error(DIVIDE_BY_ZERO)"])
     assert [path.name for path in Path(pending_work.folder(later)).iterdir()] == ["0.json"]
 
     corrected = silver(place, clean)
     backfill.backfill(corrected, FIRST_DAYS)
     assert amounts(corrected) == before
-    assert [row["state"] for row in orders.table(corrected.quarantine)] == ["replayed"]
+    assert [row["state"] for row in orders.table(corrected.place.quarantine)] == ["replayed"]

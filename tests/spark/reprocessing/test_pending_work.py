@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tidegate.checkpoints import pending_jobs
 from tidegate.checkpoints.pending_jobs import UNDO, WINDOWS, PendingReplay, PendingUndo, PendingWindow
 from tidegate.errors import CheckpointCorruptError
@@ -17,9 +17,10 @@ from tidegate.place import FlowPlace
 from tidegate.report import BatchRecord
 from tidegate.spark import flow
 from tidegate.spark.batch import ledger, micro_batch
-from tidegate.spark.context import FlowContext
+from tidegate.spark.job import Job
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import backfill, pending_work, reingest, replay, undo
+from tidegate.store import Address
 
 NO_SPARK: Any = None
 APP_ID = "orders/silver/v1/0/window"
@@ -28,11 +29,11 @@ KEPT_NOTES = Path(__file__).parents[2] / "checkpoints" / "notes"
 """A lake with one note of each kind (`tests/checkpoints/test_notes.py`)."""
 
 
-def silver(folder: Path, **more: Any) -> FlowContext:
-    return orders.flow_context(NO_SPARK, folder, orders.SILVER, **more)
+def silver(folder: Path, **more: Any) -> Job:
+    return orders.job_of(NO_SPARK, folder, orders.SILVER, **more)
 
 
-def has_written(monkeypatch: pytest.MonkeyPatch, *paths: Path) -> None:
+def has_written(monkeypatch: pytest.MonkeyPatch, *paths: Path | Address) -> None:
     """These tables have backfill 0 of the first checkpoint."""
     monkeypatch.setattr(tables, "transactions", lambda _spark, path: {APP_ID: 0} if path in paths else {})
 
@@ -41,19 +42,19 @@ def has_written(monkeypatch: pytest.MonkeyPatch, *paths: Path) -> None:
 def test_a_refresh_opens_when_the_half_written_backfill_of_its_checkpoint_is_finished(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, table: str
 ) -> None:
-    context = silver(tmp_path, mode="full_refresh", request_id="f1")
-    orders.plan_batch(context, 0)
-    pending_work.write(context, orders.backfill(0))
-    has_written(monkeypatch, getattr(context, table))
+    job = silver(tmp_path, mode="full_refresh", request_id="f1")
+    orders.plan_batch(job, 0)
+    pending_work.write(job, orders.backfill(0))
+    has_written(monkeypatch, orders.written(job, table))
     finished = []
 
-    def run(of: FlowContext, pending: backfill.Backfill) -> None:
-        finished.append((of.place.refresh, [path.name for path in Path(context.checkpoint.parent).iterdir()]))
+    def run(of: Job, pending: backfill.Backfill) -> None:
+        finished.append((of.place.refresh, [path.name for path in Path(job.place.checkpoint.parent).iterdir()]))
         pending_work.write(of, dataclasses.replace(pending, done=True))
 
     monkeypatch.setattr(backfill, "_run", run)
 
-    refreshed = flow.refresh_once(context)
+    refreshed = flow.refresh_once(job)
 
     assert finished == [(0, ["0"])]
     assert refreshed.place.refresh == 1
@@ -64,15 +65,15 @@ def test_a_refresh_opens_when_the_half_written_backfill_of_its_checkpoint_is_fin
 def test_a_refresh_does_not_run_a_backfill_that_has_written_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    context = silver(tmp_path, mode="full_refresh", request_id="f1")
-    orders.plan_batch(context, 0)
-    pending_work.write(context, orders.backfill(0))
+    job = silver(tmp_path, mode="full_refresh", request_id="f1")
+    orders.plan_batch(job, 0)
+    pending_work.write(job, orders.backfill(0))
     has_written(monkeypatch)
 
-    refreshed = flow.refresh_once(context)
+    refreshed = flow.refresh_once(job)
     pending_work.settle(refreshed, backfill.Backfill)
 
-    assert (refreshed.place.refresh, pending_work.numbers(context), refreshed.report.notes) == (1, [], [])
+    assert (refreshed.place.refresh, pending_work.numbers(job), refreshed.run.report.notes) == (1, [], [])
 
 
 @pytest.mark.parametrize(("table", "lines"), [("live", [APP_ID]), ("quarantine", [])])
@@ -81,24 +82,22 @@ def test_a_new_version_drops_a_half_written_backfill_records_what_the_table_has_
 ) -> None:
     pending_work.write(silver(tmp_path), orders.backfill(0))
     newer = silver(tmp_path, version=2)
-    has_written(monkeypatch, getattr(newer, table))
+    has_written(monkeypatch, orders.written(newer, table))
     recorded = []
 
-    def from_commit(context: FlowContext, number: int) -> BatchRecord:
-        return BatchRecord(flow="silver", batch_id=number, app_id=context.app_id, kind="backfill")
+    def from_commit(job: Job, number: int) -> BatchRecord:
+        return BatchRecord(flow="silver", batch_id=number, app_id=job.app_id, kind="backfill")
 
     monkeypatch.setattr(tables, "version", lambda *_: 7)
     monkeypatch.setattr(tables, "version_of", lambda *_: 5)
     monkeypatch.setattr(micro_batch, "recorded_in_target", from_commit)
-    monkeypatch.setattr(
-        ledger, "record_batch", lambda context, line: recorded.append((context.place.version, line.app_id))
-    )
+    monkeypatch.setattr(ledger, "record_batch", lambda job, line: recorded.append((job.place.version, line.app_id)))
 
     pending_work.settle(newer, backfill.Backfill)
 
     assert recorded == [(1, each) for each in lines]
     assert pending_work.numbers(newer) == []
-    assert newer.report.notes == [
+    assert newer.run.report.notes == [
         "backfill 0 of checkpoint v1/0 was half-written and is not finished: the new checkpoint reads its rows again"
     ]
 
@@ -122,56 +121,56 @@ def test_an_undo_of_an_earlier_release_is_read_and_written_with_the_same_bytes(t
     assert Path(UNDO.path(copied)).read_bytes() == Path(UNDO.path(kept)).read_bytes()
 
 
-JOBS: dict[str, pending_work.Job] = {
+WORK: dict[str, pending_work.NotedWork] = {
     "backfill": orders.backfill(3),
     "reingest": reingest.Piece(number=3, window={}, planned_at_ms=0, requested_by="ada"),
     "replay": replay.Replay(by="ada", number=3, started_ms=0, entries=()),
     "undo": undo.Undo(number=3, undoes="r", commits=(), planned_at_ms=0, run_id="u", requested_by="ada"),
 }
 """One of each kind."""
-BEGUN = {(job, table) for job in JOBS for table in ("quarantine", "late", "live")} - {("replay", "quarantine")}
-"""By which tables a job can only be finished. A replay that has only marked its own entries releases them."""
+BEGUN = {(work, table) for work in WORK for table in ("quarantine", "late", "live")} - {("replay", "quarantine")}
+"""By which tables a work can only be finished. A replay that has only marked its own entries releases them."""
 
 
 @pytest.mark.parametrize("table", ["quarantine", "late", "live"])
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", WORK)
 def test_a_job_is_finished_if_a_table_has_its_number_and_else_dropped(
     name: str, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    job, context, done = JOBS[name], silver(tmp_path), []
-    monkeypatch.setattr(type(job), "pending", classmethod(lambda *_: job))
-    monkeypatch.setattr(type(job), "finish", lambda *_: done.append("finish"))
-    monkeypatch.setattr(type(job), "drop", lambda *_: done.append("drop"))
-    own, path = job.app_id(context.place), getattr(context, table)
+    work, job, done = WORK[name], silver(tmp_path), []
+    monkeypatch.setattr(type(work), "pending", classmethod(lambda *_: work))
+    monkeypatch.setattr(type(work), "finish", lambda *_: done.append("finish"))
+    monkeypatch.setattr(type(work), "drop", lambda *_: done.append("drop"))
+    own, path = work.app_id(job.place), orders.written(job, table)
     for written in ({}, {own: 2}, {"orders/silver/v1/0": 3}, {own: 3}):
         monkeypatch.setattr(tables, "transactions", lambda _, at, numbers=written: numbers if at == path else {})
-        pending_work.settle(context, type(job))
+        pending_work.settle(job, type(work))
     assert done == ["drop", "drop", "drop", "finish" if (name, table) in BEGUN else "drop"]
 
     monkeypatch.setattr(tables, "transactions", lambda _, at: {own: 4} if at == path else {})
     with pytest.raises(CheckpointCorruptError, match="was restored from an older copy"):
-        pending_work.settle(context, type(job))
+        pending_work.settle(job, type(work))
 
 
 def test_a_replay_that_has_claimed_nothing_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    context = silver(tmp_path)
-    pending_jobs.CLAIM.write(context.place, PendingReplay(by="ada"))
-    monkeypatch.setattr(tables, "transactions", lambda *_: {context.place.replays_app_id: 7})
+    job = silver(tmp_path)
+    pending_jobs.CLAIM.write(job.place, PendingReplay(by="ada"))
+    monkeypatch.setattr(tables, "transactions", lambda *_: {job.place.replays_app_id: 7})
 
-    pending_work.settle(context, replay.Replay)
+    pending_work.settle(job, replay.Replay)
 
-    assert (pending_jobs.read(context.place), context.report.notes) == ((), [])
+    assert (pending_jobs.read(job.place), job.run.report.notes) == ((), [])
 
 
 def test_a_run_settles_every_kind_of_job_and_each_has_one_recovery(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settled: set[type[pending_work.Job]] = set()
+    settled: set[type[pending_work.NotedWork]] = set()
     monkeypatch.setattr(pending_work, "settle", lambda _, *kinds: settled.update(kinds))
     for each in (orders.SILVER, orders.BRONZE):
-        flow._finish_interrupted(orders.flow_context(NO_SPARK, tmp_path, each))
-    noted = {kind for kind in pending_jobs.PendingJob.__subclasses__() if not issubclass(kind, pending_work.Job)}
-    assert settled == {type(job) for job in JOBS.values()}
+        flow._finish_interrupted(orders.job_of(NO_SPARK, tmp_path, each))
+    noted = {kind for kind in pending_jobs.PendingJob.__subclasses__() if not issubclass(kind, pending_work.NotedWork)}
+    assert settled == {type(work) for work in WORK.values()}
     assert {kind for kind in noted if any(issubclass(each, kind) for each in settled)} == noted
     assert noted == {PendingWindow, PendingReplay, PendingUndo}
 
@@ -182,5 +181,5 @@ def test_a_run_settles_every_kind_of_job_and_each_has_one_recovery(
 def test_the_jobs_that_an_earlier_release_left_are_read_in_the_order_in_which_they_are_settled(
     of: str, kinds: list[type[pending_jobs.PendingJob]]
 ) -> None:
-    jobs = pending_jobs.read(FlowPlace(Layout.local(KEPT_NOTES, KEPT_NOTES), "orders", of))
-    assert [type(job) for job in jobs] == kinds
+    works = pending_jobs.read(FlowPlace(Layout.local(KEPT_NOTES, KEPT_NOTES), "orders", of))
+    assert [type(work) for work in works] == kinds

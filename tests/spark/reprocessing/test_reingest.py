@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tidegate.layout import Layout
 from tidegate.spark.batch import micro_batch
-from tidegate.spark.context import FlowContext
 from tidegate.spark.flow import run_flow
+from tidegate.spark.job import Job
 from tidegate.spark.kinds import kind
 from tidegate.spark.kinds import messages as messages_kind
 from tidegate.spark.lake import tables
@@ -54,9 +54,10 @@ def piece(number: int, *files: tuple[str, int], **more: Any) -> reingest.Piece:
 
 def pieces(folder: Path, *earlier: reingest.Piece, flow: Flow | None = None) -> list[dict[str, int]]:
     flow = flow or two_at_once()
-    request = SimpleNamespace(gaps=False)
-    context = SimpleNamespace(layout=Layout.local(folder / "lake", folder / "landing"), flow=flow, request=request)
-    return [part["files"] for part in kind.load(flow).parts(cast("FlowContext", context), WINDOW, earlier)]
+    run = SimpleNamespace(request=SimpleNamespace(gaps=False))
+    place = SimpleNamespace(layout=Layout.local(folder / "lake", folder / "landing"))
+    job = SimpleNamespace(place=place, flow=flow, run=run)
+    return [part["files"] for part in kind.load(flow).parts(cast("Job", job), WINDOW, earlier)]
 
 
 def test_files_of_the_window_are_read_in_pieces_oldest_first(tmp_path: Path) -> None:
@@ -90,59 +91,59 @@ class TestPiecesOfAFlow:
     """The pieces go through the steps of a micro-batch."""
 
     @pytest.fixture
-    def bronze(self, spark: SparkSession, tmp_path: Path) -> FlowContext:
+    def bronze(self, spark: SparkSession, tmp_path: Path) -> Job:
         """The stream has read four files; then the rows of three of them were deleted from bronze."""
         from deltalake import DeltaTable
 
-        context = self.of(spark, tmp_path)
+        job = self.of(spark, tmp_path)
         for hour, name in enumerate("abcd"):
             land(tmp_path, f"{name}.json", FIRST + timedelta(hours=hour))
         land(tmp_path, "later.json", FIRST + timedelta(days=3))
-        run_flow(context)
-        DeltaTable(str(context.live)).delete("_path NOT LIKE '%d.json'")
-        return context
+        run_flow(job)
+        DeltaTable(str(job.live)).delete("_path NOT LIKE '%d.json'")
+        return job
 
-    def of(self, spark: SparkSession, folder: Path, **params: Any) -> FlowContext:
-        return orders.flow_context(spark, folder, two_at_once(), **params)
+    def of(self, spark: SparkSession, folder: Path, **params: Any) -> Job:
+        return orders.job_of(spark, folder, two_at_once(), **params)
 
     def test_each_piece_is_stored_and_done_once_and_a_retry_does_nothing(
-        self, bronze: FlowContext, spark: SparkSession, tmp_path: Path
+        self, bronze: Job, spark: SparkSession, tmp_path: Path
     ) -> None:
-        context = self.of(spark, tmp_path, mode="reingest", window=WINDOW)
+        job = self.of(spark, tmp_path, mode="reingest", window=WINDOW)
 
-        reingest.reingest(context, WINDOW)
-        reingest.reingest(context, WINDOW)
+        reingest.reingest(job, WINDOW)
+        reingest.reingest(job, WINDOW)
 
-        lines = context.report.batches
+        lines = job.run.report.batches
         assert [(line.batch_id, line.files_opened, line.files_already_read) for line in lines] == [(0, 2, 0), (1, 1, 1)]
         assert {line.app_id for line in lines} == {"orders/bronze/v1/0/window"}
-        rows = [row["_row_id"] for row in orders.table(context.live)]
+        rows = [row["_row_id"] for row in orders.table(job.live)]
         assert len(rows) == len(set(rows)) == 4
-        stored = [pending_work.read(context, number, reingest.Piece) for number in pending_work.numbers(context)]
+        stored = [pending_work.read(job, number, reingest.Piece) for number in pending_work.numbers(job)]
         assert [(piece.number, piece.done, piece.request_id) for piece in stored] == [
-            (0, True, context.request.request_id),
-            (1, True, context.request.request_id),
+            (0, True, job.run.request.request_id),
+            (1, True, job.run.request.request_id),
         ]
         again = self.of(spark, tmp_path, mode="reingest", window=WINDOW)
         reingest.reingest(again, WINDOW)
-        assert [(line.batch_id, line.files_already_read) for line in again.report.batches] == [(2, 2), (3, 2)], (
+        assert [(line.batch_id, line.files_already_read) for line in again.run.report.batches] == [(2, 2), (3, 2)], (
             "another request checks all files again, under new numbers"
         )
         increment = self.of(spark, tmp_path)
         run_flow(increment)
-        assert increment.report.batches == [], "the stream's checkpoint is unchanged"
+        assert increment.run.report.batches == [], "the stream's checkpoint is unchanged"
 
     @pytest.mark.nightly
     def test_a_file_that_became_unreadable_is_quarantined_once(
-        self, bronze: FlowContext, spark: SparkSession, tmp_path: Path
+        self, bronze: Job, spark: SparkSession, tmp_path: Path
     ) -> None:
         land(tmp_path, "a.json", FIRST + timedelta(minutes=1), "")
         for expected in ([(1, 1, 0), (1, 0, 1)], [(0, 0, 2), (0, 0, 2)]):
-            context = self.of(spark, tmp_path, mode="reingest", window=WINDOW)
-            reingest.reingest(context, WINDOW)
-            lines = context.report.batches
+            job = self.of(spark, tmp_path, mode="reingest", window=WINDOW)
+            reingest.reingest(job, WINDOW)
+            lines = job.run.report.batches
             assert [(line.files_opened, line.files_quarantined, line.files_already_read) for line in lines] == expected
-        assert len(orders.table(bronze.quarantine)) == 1
+        assert len(orders.table(bronze.place.quarantine)) == 1
 
     def test_the_gaps_are_read_alone_and_are_complete_then(self, spark: SparkSession, tmp_path: Path) -> None:
         flow = two_at_once()
@@ -150,7 +151,7 @@ class TestPiecesOfAFlow:
         flow = dataclasses.replace(flow, source=days)
         for day in (1, 2, 3):
             land(tmp_path, f"2026-03-0{day}.json", FIRST)
-        run_flow(orders.flow_context(spark, tmp_path, flow))
+        run_flow(orders.job_of(spark, tmp_path, flow))
         for day in (1, 3):
             land(tmp_path, f"2026-03-0{day}.json", FIRST + timedelta(hours=1), '{"id": 2}\n')
 
@@ -159,42 +160,42 @@ class TestPiecesOfAFlow:
             (WINDOW, [], "gaps: none"),
             (None, [1], "gaps: not read: 2026-03-03 (1 file changed after being read)"),
         ):
-            context = orders.flow_context(spark, tmp_path, flow, mode="reingest", window=window, gaps=True)
-            reingest.reingest(context, window)
-            assert [line.files_opened for line in context.report.batches] == opened
-            assert context.report.notes == [note]
+            job = orders.job_of(spark, tmp_path, flow, mode="reingest", window=window, gaps=True)
+            reingest.reingest(job, window)
+            assert [line.files_opened for line in job.run.report.batches] == opened
+            assert job.run.report.notes == [note]
 
-        completeness = intervals.read(context.layout, context.pipeline, flow, datetime.now(UTC))
+        completeness = intervals.read(job.place.layout, job.resolved.pipeline, flow, datetime.now(UTC))
         assert completeness is not None and len(completeness.complete) == 3
-        assert len(orders.table(context.live)) == 5
+        assert len(orders.table(job.live)) == 5
 
     def test_an_interrupted_piece_is_finished_if_it_has_written_and_deleted_otherwise(
-        self, bronze: FlowContext, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+        self, bronze: Job, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def fail(*_: Any) -> None:
             raise ConnectionError("simulated crash")
 
-        context = self.of(spark, tmp_path, mode="reingest", window=WINDOW)
+        job = self.of(spark, tmp_path, mode="reingest", window=WINDOW)
         for step, begun in (("write_target", False), ("record_batch", True)):
             with monkeypatch.context() as patched:
                 patched.setattr(micro_batch, step, fail)
                 with pytest.raises(ConnectionError):
-                    reingest.reingest(context, WINDOW)
-            (number,) = pending_work.numbers(context)
-            assert pending_work.read(context, number, reingest.Piece).has_begun(context) is begun
-            version = tables.version(spark, context.live)
+                    reingest.reingest(job, WINDOW)
+            (number,) = pending_work.numbers(job)
+            assert pending_work.read(job, number, reingest.Piece).has_begun(job) is begun
+            version = tables.version(spark, job.live)
             later = self.of(spark, tmp_path)
 
             pending_work.settle(later, reingest.Piece)
 
-            assert [line.files_opened for line in later.report.batches] == ([2] if begun else [])
+            assert [line.files_opened for line in later.run.report.batches] == ([2] if begun else [])
             assert tables.version(spark, later.live) == version, "the committed piece is recorded, not written again"
             assert [pending_work.read(later, n, reingest.Piece).done for n in pending_work.numbers(later)] == (
                 [True] if begun else []
             )
-        pending_work.settle(context, reingest.Piece)
-        reingest.reingest(context, WINDOW)
-        assert [line.files_opened for line in context.report.batches] == [1], (
+        pending_work.settle(job, reingest.Piece)
+        reingest.reingest(job, WINDOW)
+        assert [line.files_opened for line in job.run.report.batches] == [1], (
             "the request continues after its first piece"
         )
 
@@ -212,13 +213,13 @@ def test_the_pieces_of_a_window_of_offsets_are_complete_and_do_not_overlap(broke
     assert producer.flush() == 0
     source = KafkaSource(topic=topic, schema="id INT", format="json", max_offsets_per_trigger=4)
     second_day = Window.of_dates("2026-03-02", "2026-03-02", "UTC")
-    context = cast(
-        "FlowContext",
-        SimpleNamespace(stores=SimpleNamespace(kafka=broker.bootstrap), flow=SimpleNamespace(source=source)),
+    job = cast(
+        "Job",
+        SimpleNamespace(kafka=broker.bootstrap, flow=SimpleNamespace(source=source), place=None, live=None),
     )
 
     def parts(*earlier: reingest.Piece) -> list[dict[str, list[int]]]:
-        return [part["offsets"] for part in messages_kind.KIND.parts(context, second_day, earlier)]
+        return [part["offsets"] for part in messages_kind.KIND.parts(job, second_day, earlier)]
 
     def messages(*parts: dict[str, list[int]]) -> list[tuple[int, int]]:
         return sorted((int(p), offset) for part in parts for p, cut in part.items() for offset in range(*cut))

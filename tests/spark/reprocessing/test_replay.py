@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.deployment import Deployment
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tidegate.checkpoints.pending_jobs import CLAIM
 from tidegate.errors import RequestError, SourceUnavailableError, UnexpectedError
 from tidegate.ops import store
@@ -22,8 +22,8 @@ from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.quarantine import claims
 from tidegate.quarantine.selection import Selection
 from tidegate.spark.batch import micro_batch
-from tidegate.spark.context import FlowContext
 from tidegate.spark.flow import run_flow
+from tidegate.spark.job import Job
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import replay
 
@@ -48,10 +48,10 @@ def without_keys_of(*ids: int) -> Callable[[DataFrame], DataFrame]:
     return clean
 
 
-def context_of(place: Path, flow: Flow, **more: Any) -> FlowContext:
+def make_job(place: Path, flow: Flow, **more: Any) -> Job:
     from pyspark.sql import SparkSession
 
-    return orders.flow_context(SparkSession.active(), place, flow, **more)
+    return orders.job_of(SparkSession.active(), place, flow, **more)
 
 
 def land(place: Path, name: str, content: str) -> Path:
@@ -68,8 +68,8 @@ def lines(*ids: int) -> str:
 def five_of_eight_in_quarantine(deployment: Deployment) -> None:
     place = deployment.environment.lake.parent
     land(place, "one.json", lines(*range(8)))
-    run_flow(context_of(place, orders.BRONZE))
-    run_flow(context_of(place, orders.SILVER, transform=without_keys_of(1, 2, 3, 4, 5)))
+    run_flow(make_job(place, orders.BRONZE))
+    run_flow(make_job(place, orders.SILVER, transform=without_keys_of(1, 2, 3, 4, 5)))
 
 
 @pytest.fixture
@@ -78,54 +78,54 @@ def place(start_state: StartState) -> Path:
     return start_state(five_of_eight_in_quarantine).environment.lake.parent
 
 
-def silver(place: Path, *still_refused: int, **more: Any) -> FlowContext:
-    """The context of a replay with code that refuses only these orders."""
-    return context_of(place, orders.SILVER, transform=without_keys_of(*still_refused), mode="replay", **more)
+def silver(place: Path, *still_refused: int, **more: Any) -> Job:
+    """The job of a replay with code that refuses only these orders."""
+    return make_job(place, orders.SILVER, transform=without_keys_of(*still_refused), mode="replay", **more)
 
 
-def states(context: FlowContext) -> dict[str, int]:
-    return dict(Counter(row["state"] for row in orders.table(context.quarantine)))
+def states(job: Job) -> dict[str, int]:
+    return dict(Counter(row["state"] for row in orders.table(job.place.quarantine)))
 
 
-def open_ids(context: FlowContext) -> list[int]:
-    rows = orders.table(context.quarantine)
+def open_ids(job: Job) -> list[int]:
+    rows = orders.table(job.place.quarantine)
     return sorted(json.loads(row["record"])["id"] for row in rows if row["state"] == "open")
 
 
-def replay_lines(context: FlowContext) -> list[dict[str, Any]]:
-    path = PipelinePlace(context.layout, "orders").ops("ledger")
+def replay_lines(job: Job) -> list[dict[str, Any]]:
+    path = PipelinePlace(job.place.layout, "orders").ops("ledger")
     return store.select(path, "SELECT * FROM delta_table WHERE kind = 'replay' ORDER BY batch_id")
 
 
-def expect_every_order_in_one_place(context: FlowContext, count: int = 8) -> None:
-    rows = orders.table(context.quarantine)
+def expect_every_order_in_one_place(job: Job, count: int = 8) -> None:
+    rows = orders.table(job.place.quarantine)
     assert {row["_in_hand"] for row in rows} == {None}, "no entry is claimed"
-    assert not CLAIM.path(FlowPlace(context.layout, "orders", context.flow.name)).exists()
-    written = [row["id"] for row in orders.table(context.live)]
-    assert len(written) == len(set(written)) == count - len(open_ids(context))
-    assert not set(written) & set(open_ids(context))
+    assert not CLAIM.path(FlowPlace(job.place.layout, "orders", job.flow.name)).exists()
+    written = [row["id"] for row in orders.table(job.live)]
+    assert len(written) == len(set(written)) == count - len(open_ids(job))
+    assert not set(written) & set(open_ids(job))
 
 
 def test_rows_that_pass_are_written_and_rows_that_fail_keep_their_entry(place: Path) -> None:
-    dry_run, context = silver(place, 4, 5), silver(place, 4, 5)
-    before = {row["_row_id"]: row for row in orders.table(context.quarantine)}
+    dry_run, job = silver(place, 4, 5), silver(place, 4, 5)
+    before = {row["_row_id"]: row for row in orders.table(job.place.quarantine)}
 
     replay.replay_entries(dry_run, ALL, dry_run=True, limit=4)
 
-    assert (dry_run.report.dry_run, [line.read for line in dry_run.report.batches]) == (True, [4])
-    assert {row["_row_id"]: row for row in orders.table(context.quarantine)} == before, "a dry run changes nothing"
-    assert (replay_lines(context), CLAIM.path(FlowPlace(context.layout, "orders", "silver")).exists()) == ([], False)
-    replay.replay_entries(context, ALL)
-    (line,) = context.report.batches
+    assert (dry_run.run.report.dry_run, [line.read for line in dry_run.run.report.batches]) == (True, [4])
+    assert {row["_row_id"]: row for row in orders.table(job.place.quarantine)} == before, "a dry run changes nothing"
+    assert (replay_lines(job), CLAIM.path(FlowPlace(job.place.layout, "orders", "silver")).exists()) == ([], False)
+    replay.replay_entries(job, ALL)
+    (line,) = job.run.report.batches
     assert (line.kind, line.read, line.written, line.quarantined, line.imbalance()) == ("replay", 5, 3, 2, 0)
     assert (line.batch_id, line.app_id) == (0, "orders/silver/replay")
-    assert [line["requested_by"] for line in replay_lines(context)] == ["ada"]
-    assert (states(context), open_ids(context)) == ({"replayed": 3, "open": 2}, [4, 5])
-    after = {row["_row_id"]: row for row in orders.table(context.quarantine)}
+    assert [line["requested_by"] for line in replay_lines(job)] == ["ada"]
+    assert (states(job), open_ids(job)) == ({"replayed": 3, "open": 2}, [4, 5])
+    after = {row["_row_id"]: row for row in orders.table(job.place.quarantine)}
     assert after.keys() == before.keys()
     returned = [row for row in after.values() if row["state"] == "open"]
     assert {(row["attempts"], row["changed_by"], row["_batch_id"]) for row in returned} == {(1, "ada", 0)}
-    expect_every_order_in_one_place(context)
+    expect_every_order_in_one_place(job)
 
 
 @pytest.mark.nightly
@@ -137,11 +137,11 @@ def test_claims_are_bounded_and_numbered_and_do_not_claim_returned_entries_again
 
     replay.replay_entries(first, ALL)
 
-    assert [(line.batch_id, line.read, line.quarantined) for line in first.report.batches] == [(0, 3, 3), (1, 2, 2)]
-    assert {row["attempts"] for row in orders.table(first.quarantine)} == {1}
+    assert [(line.batch_id, line.read, line.quarantined) for line in first.run.report.batches] == [(0, 3, 3), (1, 2, 2)]
+    assert {row["attempts"] for row in orders.table(first.place.quarantine)} == {1}
     second = silver(place)
     replay.replay_entries(second, ALL, limit=2)
-    assert [(line.batch_id, line.read) for line in second.report.batches] == [(2, 2)]
+    assert [(line.batch_id, line.read) for line in second.run.report.batches] == [(2, 2)]
     assert states(second) == {"replayed": 2, "open": 3}
     expect_every_order_in_one_place(second)
 
@@ -157,40 +157,40 @@ def test_a_retry_of_a_replay_continues_where_the_first_attempt_stopped(
     monkeypatch.setattr(replay, "ENTRIES_AT_ONCE", 2)
     process_claim, request_id = replay.process_claim, "q20260101T000000-1"
 
-    def fail_second_claim(context: FlowContext, number: int) -> None:
+    def fail_second_claim(job: Job, number: int) -> None:
         if number == 1:
             raise SourceUnavailableError("no broker answers")
-        process_claim(context, number)
+        process_claim(job, number)
 
     with monkeypatch.context() as patched:
         patched.setattr(replay, "process_claim", fail_second_claim)
         with pytest.raises(SourceUnavailableError):
             replay.replay_entries(silver(place, request_id=request_id), ALL, limit=4)
-    context = silver(place, request_id=request_id)
-    assert claims.unfinished_claim(context.quarantine) == claims.Claim(number=1, entries=2)
+    job = silver(place, request_id=request_id)
+    assert claims.unfinished_claim(job.place.quarantine) == claims.Claim(number=1, entries=2)
 
-    replay.replay_entries(context, ALL, limit=4)
+    replay.replay_entries(job, ALL, limit=4)
 
-    assert [(line.batch_id, line.read) for line in context.report.batches] == [(0, 2), (1, 2)], (
+    assert [(line.batch_id, line.read) for line in job.run.report.batches] == [(0, 2), (1, 2)], (
         "the limit applies to all attempts together, and the report covers the whole replay"
     )
-    assert [line["batch_id"] for line in replay_lines(context)] == [0, 1]
-    assert states(context) == {"replayed": 4, "open": 1}
-    expect_every_order_in_one_place(context)
+    assert [line["batch_id"] for line in replay_lines(job)] == [0, 1]
+    assert states(job) == {"replayed": 4, "open": 1}
+    expect_every_order_in_one_place(job)
 
 
 def test_a_permanent_error_releases_the_claim(place: Path) -> None:
     def fail_to_transform(_rows: DataFrame) -> DataFrame:
         raise ValueError("secret@example.org")
 
-    context = context_of(place, orders.SILVER, transform=fail_to_transform, mode="replay")
+    job = make_job(place, orders.SILVER, transform=fail_to_transform, mode="replay")
 
     with pytest.raises(UnexpectedError):
-        replay.replay_entries(context, ALL)
+        replay.replay_entries(job, ALL)
 
-    assert states(context) == {"open": 5}
-    assert claims.unfinished_claim(context.quarantine) is None
-    expect_every_order_in_one_place(context)
+    assert states(job) == {"open": 5}
+    assert claims.unfinished_claim(job.place.quarantine) is None
+    expect_every_order_in_one_place(job)
 
 
 def test_the_next_run_releases_a_replay_that_crashed_before_it_wrote_to_the_target(
@@ -200,15 +200,15 @@ def test_the_next_run_releases_a_replay_that_crashed_before_it_wrote_to_the_targ
         patched.setattr(micro_batch, "write_target", fail)
         with pytest.raises(SourceUnavailableError):
             replay.replay_entries(silver(place, 5), ALL)
-    context = silver(place)
-    assert CLAIM.path(FlowPlace(context.layout, "orders", "silver")).exists()
-    assert claims.unfinished_claim(context.quarantine) is not None
+    job = silver(place)
+    assert CLAIM.path(FlowPlace(job.place.layout, "orders", "silver")).exists()
+    assert claims.unfinished_claim(job.place.quarantine) is not None
 
-    run_flow(context)
+    run_flow(job)
 
-    assert context.report.notes == ["released the entries of the interrupted replay 0: 5 entries open again"]
-    assert (context.report.batches, states(context)) == ([], {"open": 5})
-    expect_every_order_in_one_place(context)
+    assert job.run.report.notes == ["released the entries of the interrupted replay 0: 5 entries open again"]
+    assert (job.run.report.batches, states(job)) == ([], {"open": 5})
+    expect_every_order_in_one_place(job)
 
 
 @pytest.mark.parametrize(
@@ -221,37 +221,37 @@ def test_a_replay_that_crashed_after_it_wrote_to_the_target_is_recorded_and_sett
         patched.setattr(micro_batch, "record_batch", fail)
         with pytest.raises(SourceUnavailableError):
             replay.replay_entries(silver(place, 5), ALL)
-    context = silver(place, 3, 5) if by_run else silver(place, 5)
-    version = tables.version(context.spark, context.live)
+    job = silver(place, 3, 5) if by_run else silver(place, 5)
+    version = tables.version(job.spark, job.live)
 
     if by_run:
-        run_flow(context)
-        assert context.report.notes == ["finished the interrupted replay 0"]
+        run_flow(job)
+        assert job.run.report.notes == ["finished the interrupted replay 0"]
     else:
-        replay.replay_entries(context, Selection.check(rule="no_such_rule"))
+        replay.replay_entries(job, Selection.check(rule="no_such_rule"))
 
-    assert [(line["read"], line["written"], line["requested_by"]) for line in replay_lines(context)] == [(5, 4, "ada")]
-    assert tables.version(context.spark, context.live) == version, "the decided split is kept"
-    assert (states(context), open_ids(context)) == ({"replayed": 4, "open": 1}, [5])
-    expect_every_order_in_one_place(context)
+    assert [(line["read"], line["written"], line["requested_by"]) for line in replay_lines(job)] == [(5, 4, "ada")]
+    assert tables.version(job.spark, job.live) == version, "the decided split is kept"
+    assert (states(job), open_ids(job)) == ({"replayed": 4, "open": 1}, [5])
+    expect_every_order_in_one_place(job)
 
 
 def test_an_entry_without_its_source_record_stays_open_with_a_rule_for_it(place: Path) -> None:
     from deltalake import DeltaTable
 
-    context = silver(place)
-    assert context.source_table is not None
-    row_id = next(row["_row_id"] for row in orders.table(context.quarantine))
-    properties = orders.by_writer(context.source_table)
-    DeltaTable(str(context.source_table)).delete(f"_row_id = '{row_id}'", commit_properties=properties)
+    job = silver(place)
+    assert job.source_table is not None
+    row_id = next(row["_row_id"] for row in orders.table(job.place.quarantine))
+    properties = orders.by_writer(job.source_table)
+    DeltaTable(str(job.source_table)).delete(f"_row_id = '{row_id}'", commit_properties=properties)
 
-    replay.replay_entries(context, ALL)
+    replay.replay_entries(job, ALL)
 
-    (line,) = context.report.batches
+    (line,) = job.run.report.batches
     assert (line.read, line.written) == (4, 4)
-    (entry,) = [row for row in orders.table(context.quarantine) if row["state"] == "open"]
+    (entry,) = [row for row in orders.table(job.place.quarantine) if row["state"] == "open"]
     assert (entry["_row_id"], entry["rules"], entry["attempts"]) == (row_id, ["null_key(id)", claims.SOURCE_GONE], 1)
-    expect_every_order_in_one_place(context)
+    expect_every_order_in_one_place(job)
 
 
 def test_a_checkpoint_without_data_in_the_table_replays_nothing(place: Path) -> None:
@@ -265,64 +265,64 @@ def test_a_checkpoint_without_data_in_the_table_replays_nothing(place: Path) -> 
 
 
 def test_without_a_matching_entry_nothing_is_claimed(place: Path) -> None:
-    context = silver(place)
+    job = silver(place)
 
-    replay.replay_entries(context, Selection.check(rule="wrong_type(at)"))
+    replay.replay_entries(job, Selection.check(rule="wrong_type(at)"))
 
-    assert (context.report.batches, states(context)) == ([], {"open": 5})
-    expect_every_order_in_one_place(context)
+    assert (job.run.report.batches, states(job)) == ([], {"open": 5})
+    expect_every_order_in_one_place(job)
 
 
 def test_a_corrected_file_is_read_again_and_an_unreadable_one_is_returned(spark: Any, tmp_path: Path) -> None:
     land(tmp_path, "good.json", lines(1))
     corrected = land(tmp_path, "corrected.json", "")
     land(tmp_path, "bad.json", "")
-    run_flow(context_of(tmp_path, orders.BRONZE))
+    run_flow(make_job(tmp_path, orders.BRONZE))
     corrected.write_text(lines(2, 3))
-    context = context_of(tmp_path, orders.BRONZE, mode="replay")
+    job = make_job(tmp_path, orders.BRONZE, mode="replay")
 
-    replay.replay_entries(context, ALL)
+    replay.replay_entries(job, ALL)
 
-    (line,) = context.report.batches
+    (line,) = job.run.report.batches
     assert (line.files_listed, line.files_opened, line.files_quarantined, line.read) == (2, 1, 1, 2)
     assert line.imbalance() == 0
-    by_file = {Path(json.loads(row["source"])["path"]).name: row["state"] for row in orders.table(context.quarantine)}
+    by_file = {Path(json.loads(row["source"])["path"]).name: row["state"] for row in orders.table(job.place.quarantine)}
     assert by_file == {"corrected.json": "replayed", "bad.json": "open"}
-    assert sorted(json.loads(row["line"])["id"] for row in orders.table(context.live)) == [1, 2, 3]
-    again = context_of(tmp_path, orders.BRONZE, mode="replay")
+    assert sorted(json.loads(row["line"])["id"] for row in orders.table(job.live)) == [1, 2, 3]
+    again = make_job(tmp_path, orders.BRONZE, mode="replay")
     replay.replay_entries(again, ALL)
-    assert [(each.files_listed, each.files_quarantined) for each in again.report.batches] == [(1, 1)]
+    assert [(each.files_listed, each.files_quarantined) for each in again.run.report.batches] == [(1, 1)]
 
 
 def two_versions_behind_a_keyed_table(deployment: Deployment) -> None:
     """``latest`` reads the changes of silver; rows without a key are in its quarantine."""
     place = deployment.environment.lake.parent
-    context = context_of(place, orders.SILVER)
+    job = make_job(place, orders.SILVER)
     for batch_id, ids in enumerate(((0, 1, 2), (2, 3, 4))):
         rows = [(number, batch_id, number * 10 + batch_id, (batch_id,)) for number in ids]
-        frame = context.spark.createDataFrame(rows, "id int, at int, amount int, _order struct<at: int>")
-        writes.upsert(frame, context.live, ("id",), orders.transaction(context, batch_id))
-        run_flow(context_of(place, orders.LATEST, transform=without_keys_of(1, 2, 3)))
+        frame = job.spark.createDataFrame(rows, "id int, at int, amount int, _order struct<at: int>")
+        writes.upsert(frame, job.live, ("id",), orders.transaction(job, batch_id))
+        run_flow(make_job(place, orders.LATEST, transform=without_keys_of(1, 2, 3)))
 
 
-def latest(place: Path, *still_refused: int) -> FlowContext:
-    return context_of(place, orders.LATEST, transform=without_keys_of(*still_refused), mode="replay")
+def latest(place: Path, *still_refused: int) -> Job:
+    return make_job(place, orders.LATEST, transform=without_keys_of(*still_refused), mode="replay")
 
 
 @pytest.mark.nightly
 def test_changes_of_a_keyed_table_are_replayed_from_its_first_load_and_its_change_feed(start_state: StartState) -> None:
     place = start_state(two_versions_behind_a_keyed_table).environment.lake.parent
-    context = latest(place, 3)
-    entries = states(context)["open"]
+    job = latest(place, 3)
+    entries = states(job)["open"]
 
-    replay.replay_entries(context, ALL)
+    replay.replay_entries(job, ALL)
 
-    (line,) = context.report.batches
+    (line,) = job.run.report.batches
     assert (line.read, line.quarantined, line.imbalance()) == (entries, 1, 0)
-    upstream = {row["id"]: row["amount"] for row in orders.table(context.layout.table("silver.orders"))}
-    replayed = {row["id"]: row["amount"] for row in orders.table(context.live)}
+    upstream = {row["id"]: row["amount"] for row in orders.table(job.place.layout.table("silver.orders"))}
+    replayed = {row["id"]: row["amount"] for row in orders.table(job.live)}
     assert replayed == {number: amount for number, amount in upstream.items() if number != 3}
-    assert open_ids(context) == [3]
+    assert open_ids(job) == [3]
 
 
 @pytest.mark.nightly
@@ -332,26 +332,26 @@ def test_entries_older_than_the_log_of_their_keyed_table_are_returned_and_do_not
     from deltalake import DeltaTable
 
     place = start_state(two_versions_behind_a_keyed_table).environment.lake.parent
-    context = latest(place)
-    assert context.source_table is not None
-    rows = orders.table(context.quarantine)
-    newest = DeltaTable(str(context.source_table)).version()
+    job = latest(place)
+    assert job.source_table is not None
+    rows = orders.table(job.place.quarantine)
+    newest = DeltaTable(str(job.source_table)).version()
     old = {row["_row_id"] for row in rows if json.loads(row["source"])["version"] < newest}
     assert 0 < len(old) < len(rows)
     # Delta deletes these files after the retention period of the log.
-    DeltaTable(str(context.source_table)).create_checkpoint()
-    for log in Path(context.source_table / "_delta_log").glob("*"):
+    DeltaTable(str(job.source_table)).create_checkpoint()
+    for log in Path(job.source_table / "_delta_log").glob("*"):
         if log.name[:20].isdigit() and int(log.name[:20]) < newest:
             log.unlink()
 
-    replay.replay_entries(context, ALL)
+    replay.replay_entries(job, ALL)
 
-    assert context.report.batches[0].read == len(rows) - len(old)
-    still_open = {row["_row_id"]: row for row in orders.table(context.quarantine) if row["state"] == "open"}
+    assert job.run.report.batches[0].read == len(rows) - len(old)
+    still_open = {row["_row_id"]: row for row in orders.table(job.place.quarantine) if row["state"] == "open"}
     assert still_open.keys() == old
     assert {(tuple(row["rules"]), row["_in_hand"]) for row in still_open.values()} == {
         (("null_key(id)", claims.SOURCE_GONE), None)
     }
     again = latest(place)
     replay.replay_entries(again, ALL)
-    assert sum(line.read for line in again.report.batches) == 0, "no claim is left"
+    assert sum(line.read for line in again.run.report.batches) == 0, "no claim is left"

@@ -22,15 +22,15 @@ pytestmark = pytest.mark.jvm
 
 def shown(payments: Payments, *keys: str, limit: int = 20) -> StoredState:
     """What the command shows."""
-    context = payments.context(mode="state", limit=limit, keys=keys)
-    stored_state.show(context)
-    state = json_codec.read(context.attempt_place.stored_state(context.flow.name), StoredState)
+    job = payments.job(mode="state", limit=limit, keys=keys)
+    stored_state.show(job)
+    state = json_codec.read(job.run.place.stored_state(job.flow.name), StoredState)
     assert state is not None
     return state
 
 
 def files(payments: Payments) -> dict[str, int]:
-    checkpoint = payments.context().checkpoint
+    checkpoint = payments.job().place.checkpoint
     return {str(path): path.stat().st_mtime_ns for path in Path(checkpoint).rglob("*")}
 
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tests.with_fields import with_fields
 from tidegate.checkpoints import checkpoint, rewrite, vector
 from tidegate.errors import RewriteRefusedError
@@ -19,7 +19,7 @@ from tidegate.ops import store
 from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.spark import flow as flows
 from tidegate.spark.batch.work import Staged
-from tidegate.spark.context import FlowContext
+from tidegate.spark.job import Job
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import swap
 from tidegate.spec import ChangeFeed, Flow, RewriteLimits, Table
@@ -34,80 +34,80 @@ GROUPS = "day int, orders int, _batch_id bigint"
 LIVE = [(1, 10, "a", 0), (2, 20, "b", 0), (3, 30, "c", 0)]
 
 
-def live(spark: SparkSession, folder: Path, flow: Flow, rows: list[Any], columns: str = COLUMNS) -> FlowContext:
+def live(spark: SparkSession, folder: Path, flow: Flow, rows: list[Any], columns: str = COLUMNS) -> Job:
     """The live table, written by version 1 of the flow's checkpoint."""
-    context = orders.flow_context(spark, folder, flow)
-    checkpoint.write_sidecar(context.layout, context.pipeline, flow)
-    writes.append(spark.createDataFrame(rows, columns), context.live, orders.transaction(context, 4))
-    return context
+    job = orders.job_of(spark, folder, flow)
+    checkpoint.write_sidecar(job.place.layout, job.resolved.pipeline, flow)
+    writes.append(spark.createDataFrame(rows, columns), job.live, orders.transaction(job, 4))
+    return job
 
 
 def staged(
     spark: SparkSession, folder: Path, flow: Flow, rows: list[Any], columns: str = COLUMNS, batches: int = 2
-) -> FlowContext:
+) -> Job:
     """Version 2, with its table in staging; only the first of its batches has rows."""
-    context = orders.flow_context(spark, folder, dataclasses.replace(flow, checkpoint_version=2), version=2)
-    context = context.doing(Staged())
+    job = orders.job_of(spark, folder, dataclasses.replace(flow, checkpoint_version=2), version=2)
+    job = job.doing(Staged())
     frame = spark.createDataFrame(rows, columns)
     for batch_id in range(batches):
         part = frame if batch_id == 0 else frame.limit(0)
-        writes.append(part, context.target, orders.transaction(context, batch_id))
-    return context
+        writes.append(part, job.target, orders.transaction(job, batch_id))
+    return job
 
 
-def ledger(context: FlowContext) -> list[dict[str, Any]]:
+def ledger(job: Job) -> list[dict[str, Any]]:
     return store.select(
-        PipelinePlace(context.layout, "orders").ops("ledger"), "SELECT * FROM delta_table ORDER BY recorded_at"
+        PipelinePlace(job.place.layout, "orders").ops("ledger"), "SELECT * FROM delta_table ORDER BY recorded_at"
     )
 
 
 def test_the_swap_changes_only_rows_that_differ(spark: SparkSession, tmp_path: Path) -> None:
     before = live(spark, tmp_path, orders.SILVER, LIVE)
     rows = [(1, 10, "z", 1), (2, 21, "b", 1), (4, 40, "d", 1)]
-    context = staged(spark, tmp_path, orders.SILVER, rows)
+    job = staged(spark, tmp_path, orders.SILVER, rows)
 
-    after = swap.swap_in(context)
+    after = swap.swap_in(job)
 
-    swapped = {row["id"]: (row["amount"], row["_row_id"]) for row in orders.table(context.live)}
+    swapped = {row["id"]: (row["amount"], row["_row_id"]) for row in orders.table(job.live)}
     assert swapped == {1: (10, "a"), 2: (21, "b"), 4: (40, "d")}, (
         "a difference in the platform's own columns only is not a change"
     )
-    (line,) = context.report.batches
-    assert (line.kind, line.batch_id, line.app_id) == ("swap", 1, context.app_id)
+    (line,) = job.run.report.batches
+    assert (line.kind, line.batch_id, line.app_id) == ("swap", 1, job.app_id)
     assert (line.groups, line.upserted, line.deleted, line.unchanged, line.imbalance()) == (4, 2, 1, 1, 0)
-    assert line.target_version == tables.version(spark, context.live) == 1, "one commit: no reader sees an empty table"
-    assert tables.transactions(spark, context.live) == {before.app_id: 4, context.app_id: 1}, (
+    assert line.target_version == tables.version(spark, job.live) == 1, "one commit: no reader sees an empty table"
+    assert tables.transactions(spark, job.live) == {before.app_id: 4, job.app_id: 1}, (
         "the commit carries the last staged transaction, so that the checkpoint continues after it"
     )
-    assert [(line["kind"], line["batch_id"]) for line in ledger(context)] == [("swap", 1)]
-    assert after.target == context.live
-    assert not swap.staging(context).exists()
+    assert [(line["kind"], line["batch_id"]) for line in ledger(job)] == [("swap", 1)]
+    assert after.target == job.live
+    assert not swap.staging(job).exists()
 
 
 def test_all_columns_of_groups_are_compared_also_one_with_the_name_of_a_platform_column(
     spark: SparkSession, tmp_path: Path
 ) -> None:
     live(spark, tmp_path, orders.GOLD, [(1, 5, 0), (2, 6, 0)], GROUPS)
-    context = staged(spark, tmp_path, orders.GOLD, [(1, 5, 0), (2, 6, 1), (None, 1, 1)], GROUPS)
+    job = staged(spark, tmp_path, orders.GOLD, [(1, 5, 0), (2, 6, 1), (None, 1, 1)], GROUPS)
 
-    swap.swap_in(context)
+    swap.swap_in(job)
 
-    (line,) = context.report.batches
+    (line,) = job.run.report.batches
     assert (line.upserted, line.deleted, line.unchanged) == (2, 0, 1)
-    assert [(row["day"], row["_batch_id"]) for row in orders.table(context.live)] == [(1, 0), (2, 1), (None, 1)]
+    assert [(row["day"], row["_batch_id"]) for row in orders.table(job.live)] == [(1, 0), (2, 1), (None, 1)]
 
 
 def test_a_swap_that_crashed_after_its_commit_is_recorded_once_and_not_repeated(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live(spark, tmp_path, orders.SILVER, LIVE)
-    context = staged(spark, tmp_path, orders.SILVER, [(1, 11, "a", 1)])
+    job = staged(spark, tmp_path, orders.SILVER, [(1, 11, "a", 1)])
     with monkeypatch.context() as patched:
         patched.setattr(swap, "finish", lambda *_: (_ for _ in ()).throw(ConnectionError("simulated crash")))
         with pytest.raises(ConnectionError):
-            swap.swap_in(context)
-    assert not PipelinePlace(context.layout, "orders").ops("ledger").exists()
-    again = orders.flow_context(spark, tmp_path, context.flow, version=2, work=Staged())
+            swap.swap_in(job)
+    assert not PipelinePlace(job.place.layout, "orders").ops("ledger").exists()
+    again = orders.job_of(spark, tmp_path, job.flow, version=2, work=Staged())
 
     swap.swap_in(again)
 
@@ -120,7 +120,7 @@ def test_a_crash_while_staging_is_removed_leaves_nothing_that_stops_the_next_run
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     live(spark, tmp_path, orders.SILVER, LIVE)
-    context = staged(spark, tmp_path, orders.SILVER, [(1, 11, "a", 1)])
+    job = staged(spark, tmp_path, orders.SILVER, [(1, 11, "a", 1)])
 
     def crash(folder: Path, **_: Any) -> None:
         """Removes the files of a folder in any order, as the operating system lists them, and dies on the way."""
@@ -130,9 +130,9 @@ def test_a_crash_while_staging_is_removed_leaves_nothing_that_stops_the_next_run
 
     with monkeypatch.context() as patched, pytest.raises(ConnectionError):
         patched.setattr(shutil, "rmtree", crash)
-        swap.swap_in(context)
-    assert not swap.staging(context).exists(), "the next run would take a part of the table for the table"
-    again = orders.flow_context(spark, tmp_path, context.flow, version=2, work=Staged())
+        swap.swap_in(job)
+    assert not swap.staging(job).exists(), "the next run would take a part of the table for the table"
+    again = orders.job_of(spark, tmp_path, job.flow, version=2, work=Staged())
 
     swap.swap_in(again)
 
@@ -144,33 +144,33 @@ def test_a_swap_that_deletes_too_many_rows_is_refused_and_waits_until_that_numbe
 ) -> None:
     limited = dataclasses.replace(orders.SILVER, rewrite_limits=RewriteLimits(rows=0))
     live(spark, tmp_path, limited, LIVE)
-    context = staged(spark, tmp_path, limited, [(1, 11, "a", 1)])
+    job = staged(spark, tmp_path, limited, [(1, 11, "a", 1)])
 
     with pytest.raises(RewriteRefusedError, match=r"swap of v2/0 refused .* delete 2 of 3 rows \(66.7%\)"):
-        swap.swap_in(context)
+        swap.swap_in(job)
 
     loss = Impact(before=3, after=1, deleted=2, changed=1, added=0, read=0, quarantined=0)
-    assert len(orders.table(context.live)) == 3
-    note = rewrite.refused(FlowPlace(context.layout, "orders", "silver"))
-    assert note is not None and (note.app_id, note.impact) == (context.app_id, loss)
+    assert len(orders.table(job.live)) == 3
+    note = rewrite.refused(FlowPlace(job.place.layout, "orders", "silver"))
+    assert note is not None and (note.app_id, note.impact) == (job.app_id, loss)
 
-    def again(**request: Any) -> FlowContext:
-        return orders.flow_context(spark, tmp_path, context.flow, version=2, work=Staged(), **request)
+    def again(**request: Any) -> Job:
+        return orders.job_of(spark, tmp_path, job.flow, version=2, work=Staged(), **request)
 
     dry = again(dry_run=True)
     swap.dry_run(dry)
-    assert (dry.report.impact, dry.report.dry_run) == (loss, True)
+    assert (dry.run.report.impact, dry.run.report.dry_run) == (loss, True)
     with pytest.raises(RewriteRefusedError):
         swap.swap_in(again(accept=("silver:deleted=3",)))
     with monkeypatch.context() as patched:
         patched.setattr(writes, "swap", lambda *_: (_ for _ in ()).throw(ConnectionError("simulated crash")))
         with pytest.raises(ConnectionError):
             swap.swap_in(again(accept=("silver:deleted=2",)))
-    assert rewrite.refused(FlowPlace(context.layout, "orders", "silver")) is None, "it was accepted"
+    assert rewrite.refused(FlowPlace(job.place.layout, "orders", "silver")) is None, "it was accepted"
 
     swap.swap_in(again())
 
-    assert [row["id"] for row in orders.table(context.live)] == [1], "the number stays accepted after a crash"
+    assert [row["id"] for row in orders.table(job.live)] == [1], "the number stays accepted after a crash"
 
 
 def test_a_rebuild_of_which_no_batch_makes_a_row_leaves_an_empty_table(
@@ -178,29 +178,29 @@ def test_a_rebuild_of_which_no_batch_makes_a_row_leaves_an_empty_table(
 ) -> None:
     """The table is not that of the old version, with rows that nothing makes any more; it becomes empty within the limits."""
     live(spark, tmp_path, orders.SILVER, LIVE)
-    context = staged(spark, tmp_path, orders.SILVER, LIVE, batches=0)
-    position(context, 3, 1)
-    committed(context, 3)
-    context.target.make_folder()
+    job = staged(spark, tmp_path, orders.SILVER, LIVE, batches=0)
+    position(job, 3, 1)
+    committed(job, 3)
+    job.target.make_folder()
 
     with pytest.raises(RewriteRefusedError, match=r"delete 3 of 3 rows \(100.0%\)"):
-        swap.swap_in(context)
-    assert len(orders.table(context.live)) == 3
-    again = orders.flow_context(spark, tmp_path, context.flow, version=2, work=Staged(), accept=("silver:deleted=3",))
+        swap.swap_in(job)
+    assert len(orders.table(job.live)) == 3
+    again = orders.job_of(spark, tmp_path, job.flow, version=2, work=Staged(), accept=("silver:deleted=3",))
     with monkeypatch.context() as patched, pytest.raises(ConnectionError):
         patched.setattr(swap, "finish", lambda *_: (_ for _ in ()).throw(ConnectionError("simulated crash")))
         swap.swap_in(again)
     after = swap.finish(again)
 
-    assert (orders.table(context.live), tables.version(spark, context.live)) == ([], 1)
-    (line,) = again.report.batches
+    assert (orders.table(job.live), tables.version(spark, job.live)) == ([], 1)
+    (line,) = again.run.report.batches
     assert (line.kind, line.batch_id, line.deleted, line.imbalance()) == ("swap", 3, 3, 0)
-    assert tables.transactions(spark, context.live)[context.app_id] == 3, "the checkpoint continues after it"
-    assert (after.target == context.live, swap.staging(context).exists()) == (True, False)
+    assert tables.transactions(spark, job.live)[job.app_id] == 3, "the checkpoint continues after it"
+    assert (after.target == job.live, swap.staging(job).exists()) == (True, False)
 
 
 def test_a_new_version_over_a_source_without_rows_leaves_an_empty_table(spark: SparkSession, tmp_path: Path) -> None:
-    first = orders.flow_context(spark, tmp_path, orders.LATEST)
+    first = orders.job_of(spark, tmp_path, orders.LATEST)
     assert first.source_table is not None
     rows = spark.createDataFrame([(1, 1, 10), (2, 1, 20)], "id int, at int, amount int")
     rows.write.format("delta").option("delta.enableChangeDataFeed", "true").save(str(first.source_table))
@@ -208,103 +208,103 @@ def test_a_new_version_over_a_source_without_rows_leaves_an_empty_table(spark: S
     assert len(orders.table(first.live)) == 2
     spark.sql(f"DELETE FROM delta.`{first.source_table}`")
     flow = dataclasses.replace(orders.LATEST, checkpoint_version=2)
-    second = orders.flow_context(spark, tmp_path, flow, version=2, accept=("latest:deleted=2",))
+    second = orders.job_of(spark, tmp_path, flow, version=2, accept=("latest:deleted=2",))
 
     flows.run_flow(second)
 
     assert orders.table(second.live) == []
-    assert second.report.impact == Impact(before=2, after=0, deleted=2, changed=0, added=0, read=0, quarantined=0)
+    assert second.run.report.impact == Impact(before=2, after=0, deleted=2, changed=0, added=0, read=0, quarantined=0)
     rows.write.format("delta").mode("append").save(str(first.source_table))
-    flows.run_flow(orders.flow_context(spark, tmp_path, flow, version=2))
+    flows.run_flow(orders.job_of(spark, tmp_path, flow, version=2))
     assert len(orders.table(second.live)) == 2, "the next rows go into the live table"
 
 
 def test_without_a_batch_the_live_table_is_unchanged(spark: SparkSession, tmp_path: Path) -> None:
     live(spark, tmp_path, orders.SILVER, LIVE)
-    context = staged(spark, tmp_path, orders.SILVER, LIVE, batches=0)
+    job = staged(spark, tmp_path, orders.SILVER, LIVE, batches=0)
 
-    after = swap.swap_in(context)
+    after = swap.swap_in(job)
 
-    assert len(orders.table(context.live)) == 3
-    assert (context.report.batches, after.target == context.live) == ([], False)
+    assert len(orders.table(job.live)) == 3
+    assert (job.run.report.batches, after.target == job.live) == ([], False)
 
 
 def test_with_other_keys_all_rows_are_replaced_and_the_commit_is_marked(spark: SparkSession, tmp_path: Path) -> None:
     live(spark, tmp_path, orders.SILVER, LIVE)
     target = with_fields(orders.SILVER.target, keys=("amount",))
     rekeyed = dataclasses.replace(orders.SILVER, target=target)
-    context = staged(spark, tmp_path, rekeyed, [(1, 10, "a", 1)])
+    job = staged(spark, tmp_path, rekeyed, [(1, 10, "a", 1)])
 
-    swap.swap_in(context)
+    swap.swap_in(job)
 
-    (line,) = context.report.batches
+    (line,) = job.run.report.batches
     assert (line.upserted, line.deleted, line.unchanged, line.groups) == (1, 3, 0, 4)
-    commit = next(iter(tables.commits(context.live, 1, 1)))
+    commit = next(iter(tables.commits(job.live, 1, 1)))
     assert (commit.metadata["prepared"]["replaced"], commit.metadata["batch_id"]) == (True, 1)
-    assert tables.transactions(spark, context.live)[context.app_id] == 1
+    assert tables.transactions(spark, job.live)[job.app_id] == 1
 
 
 def test_rows_that_cannot_be_compared_replace_the_table_and_its_schema(spark: SparkSession, tmp_path: Path) -> None:
     live(spark, tmp_path, orders.SILVER, LIVE)
     retyped = "id int, amount string, _row_id string, _batch_id bigint"
-    context = staged(spark, tmp_path, orders.SILVER, [(1, "10", "a", 1)], retyped)
+    job = staged(spark, tmp_path, orders.SILVER, [(1, "10", "a", 1)], retyped)
 
-    swap.swap_in(context)
+    swap.swap_in(job)
 
-    assert [row["amount"] for row in orders.table(context.live)] == ["10"]
-    assert [commit.metadata["prepared"]["replaced"] for commit in tables.commits(context.live, 1, 1)] == [True]
+    assert [row["amount"] for row in orders.table(job.live)] == ["10"]
+    assert [commit.metadata["prepared"]["replaced"] for commit in tables.commits(job.live, 1, 1)] == [True]
 
 
 def test_keys_are_those_of_the_newest_version_that_wrote_the_table(spark: SparkSession, tmp_path: Path) -> None:
     """Versions are compared as numbers (v10 is newer than v9); the transaction id of a replay contains none."""
-    context = orders.flow_context(spark, tmp_path, orders.SILVER, version=11)
+    job = orders.job_of(spark, tmp_path, orders.SILVER, version=11)
     other = with_fields(orders.SILVER.target, keys=("amount",))
     for version, target in ((9, other), (10, orders.SILVER.target)):
         flow = dataclasses.replace(orders.SILVER, target=target, checkpoint_version=version)
-        checkpoint.write_sidecar(context.layout, context.pipeline, flow)
+        checkpoint.write_sidecar(job.place.layout, job.resolved.pipeline, flow)
     rows = spark.createDataFrame(LIVE, COLUMNS)
     for batch_id, app_id in enumerate(("orders/silver/v9/0", "orders/silver/v10/0", "orders/silver/v99/0/window")):
-        writes.append(rows, context.live, writes.Transaction(app_id=app_id, batch_id=batch_id, prepared={}))
+        writes.append(rows, job.live, writes.Transaction(app_id=app_id, batch_id=batch_id, prepared={}))
 
-    assert not swap.rekeyed(context)
+    assert not swap.rekeyed(job)
 
 
-def position(context: FlowContext, batch_id: int, version: int, *, of_snapshot: bool = False) -> None:
+def position(job: Job, batch_id: int, version: int, *, of_snapshot: bool = False) -> None:
     offset = {"reservoirId": "t", "reservoirVersion": version, "index": -1, "isStartingVersion": of_snapshot}
-    orders.plan_batch(context, batch_id, offset)
+    orders.plan_batch(job, batch_id, offset)
 
 
-def committed(context: FlowContext, batch_id: int) -> None:
-    path = context.checkpoint / "commits" / str(batch_id)
+def committed(job: Job, batch_id: int) -> None:
+    path = job.place.checkpoint / "commits" / str(batch_id)
     Path(path.parent).mkdir(parents=True, exist_ok=True)
     Path(path).write_text("v1\n{}")
 
 
-def replaced_at_two(spark: SparkSession, folder: Path) -> FlowContext:
+def replaced_at_two(spark: SparkSession, folder: Path) -> Job:
     """A flow whose source has three ordinary commits and, as version 2, a replacement."""
-    context = orders.flow_context(spark, folder, orders.GOLD)
-    assert context.source_table is not None
+    job = orders.job_of(spark, folder, orders.GOLD)
+    assert job.source_table is not None
     rows = spark.createDataFrame([(1,)], "id int")
     for batch_id in range(4):
         txn = writes.Transaction(app_id="orders/silver/v1/0", batch_id=batch_id, prepared={"replaced": batch_id == 2})
-        (writes.replace_table if batch_id == 2 else writes.append)(rows, context.source_table, txn)
-    return context
+        (writes.replace_table if batch_id == 2 else writes.append)(rows, job.source_table, txn)
+    return job
 
 
 def test_a_replacement_of_the_source_after_the_position_is_detected(spark: SparkSession, tmp_path: Path) -> None:
     """The version of a position is read next; a first load has read its whole version."""
-    context = replaced_at_two(spark, tmp_path)
-    assert not swap.is_past_replacement(context), "the flow has no position yet"
+    job = replaced_at_two(spark, tmp_path)
+    assert not swap.is_past_replacement(job), "the flow has no position yet"
     past = {}
     for version, of_snapshot in ((1, False), (2, False), (3, False), (1, True), (2, True)):
-        position(context, 0, version, of_snapshot=of_snapshot)
-        past[version, of_snapshot] = swap.is_past_replacement(context)
+        position(job, 0, version, of_snapshot=of_snapshot)
+        past[version, of_snapshot] = swap.is_past_replacement(job)
 
     assert past == {(1, False): True, (2, False): True, (3, False): False, (1, True): True, (2, True): False}
-    position(context, 0, 3)
-    committed(context, 0)
-    position(context, 1, 1)
-    assert not swap.is_past_replacement(context), "the committed position counts; the planned one only without it"
+    position(job, 0, 3)
+    committed(job, 0)
+    position(job, 1, 1)
+    assert not swap.is_past_replacement(job), "the committed position counts; the planned one only without it"
 
 
 def test_a_replacement_of_a_joined_source_of_which_nothing_was_read_is_detected(
@@ -320,23 +320,23 @@ def test_a_replacement_of_a_joined_source_of_which_nothing_was_read_is_detected(
     )
     past = {}
     for began in (1, 2):
-        context = orders.flow_context(spark, tmp_path, joined, version=began)
-        assert context.source_table is not None
-        orders.write_table(context.source_table, "id int", (1,))
-        vector.note_starts(context.place, {"silver.latest": 0, "silver.orders": began})
-        position(context, 0, 3)
-        with Path(context.checkpoint / "offsets" / "0").open("a") as offsets:
+        job = orders.job_of(spark, tmp_path, joined, version=began)
+        assert job.source_table is not None
+        orders.write_table(job.source_table, "id int", (1,))
+        vector.note_starts(job.place, {"silver.latest": 0, "silver.orders": began})
+        position(job, 0, 3)
+        with Path(job.place.checkpoint / "offsets" / "0").open("a") as offsets:
             offsets.write("\n-")
-        past[began] = swap.is_past_replacement(context)
+        past[began] = swap.is_past_replacement(job)
 
     assert past == {1: True, 2: False}
 
 
 def test_without_a_source_table_there_is_no_replacement(spark: SparkSession, tmp_path: Path) -> None:
-    assert not swap.is_past_replacement(orders.flow_context(spark, tmp_path, orders.BRONZE))
-    assert not swap.is_past_replacement(orders.flow_context(spark, tmp_path, orders.GOLD))
+    assert not swap.is_past_replacement(orders.job_of(spark, tmp_path, orders.BRONZE))
+    assert not swap.is_past_replacement(orders.job_of(spark, tmp_path, orders.GOLD))
 
 
 def test_the_next_refresh_has_its_own_transaction_id(spark: SparkSession, tmp_path: Path) -> None:
-    place = swap.next_refresh(orders.flow_context(spark, tmp_path, orders.GOLD, version=3, refresh=1).place)
+    place = swap.next_refresh(orders.job_of(spark, tmp_path, orders.GOLD, version=3, refresh=1).place)
     assert (place.app_id, json.dumps([place.version, place.refresh])) == ("orders/gold/v3/2", "[3, 2]")

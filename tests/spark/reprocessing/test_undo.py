@@ -15,14 +15,14 @@ import pytest
 
 from tests.deployment import Deployment
 from tests.resolved import resolved_flow
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tests.spark.reprocessing.test_backfill import (
     FIRST_DAYS,
     SILVER,
     clean,
-    context_of,
     fail,
     land,
+    make_job,
     new_code,
     six_orders_of_six_days,
     without,
@@ -35,8 +35,8 @@ from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.planning import undo as planning
 from tidegate.quarantine.selection import Selection
 from tidegate.spark.batch import micro_batch
-from tidegate.spark.context import FlowContext
 from tidegate.spark.flow import run_flow
+from tidegate.spark.job import Job
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import backfill, replay, undo, undo_entries
 from tidegate.spec import ChangeFeed, Table
@@ -63,47 +63,47 @@ def daily(rows: DataFrame) -> DataFrame:
     return rows.groupBy("day").sum("amount").toDF("day", "amount")
 
 
-def run_as(run_id: str, context: FlowContext, **request: Any) -> FlowContext:
-    changed = dataclasses.replace(context.request, run_id=run_id, **request)
-    return dataclasses.replace(context, run=dataclasses.replace(context.run, request=changed))
+def run_as(run_id: str, job: Job, **request: Any) -> Job:
+    changed = dataclasses.replace(job.run.request, run_id=run_id, **request)
+    return dataclasses.replace(job, run=dataclasses.replace(job.run, request=changed))
 
 
-def silver(place: Path, transform: Callable[[DataFrame], DataFrame] = clean) -> FlowContext:
-    return context_of(place, SILVER, transform)
+def silver(place: Path, transform: Callable[[DataFrame], DataFrame] = clean) -> Job:
+    return make_job(place, SILVER, transform)
 
 
 def increment(place: Path, name: str, *records: tuple[int, int, int]) -> None:
     land(place, name, *records)
-    run_flow(run_as(name, context_of(place, orders.BRONZE)))
+    run_flow(run_as(name, make_job(place, orders.BRONZE)))
     run_flow(run_as(name, silver(place)))
 
 
-def backfill_as(run_id: str, context: FlowContext, window: Window = FIRST_DAYS) -> None:
-    backfill.backfill(run_as(run_id, context, mode="backfill"), window)
+def backfill_as(run_id: str, job: Job, window: Window = FIRST_DAYS) -> None:
+    backfill.backfill(run_as(run_id, job, mode="backfill"), window)
 
 
-def planned(context: FlowContext, run: str, undo_id: str, **request: Any) -> FlowContext:
-    requested = run_as(undo_id, context, mode="undo", undoes=run, flows=(context.flow.name,), **request)
-    decided, _ = planning.plan(context.layout, context.pipeline, requested.request)
+def planned(job: Job, run: str, undo_id: str, **request: Any) -> Job:
+    requested = run_as(undo_id, job, mode="undo", undoes=run, flows=(job.flow.name,), **request)
+    decided, _ = planning.plan(job.place.layout, job.resolved.pipeline, requested.run.request)
     return dataclasses.replace(requested, run=dataclasses.replace(requested.run, request=decided))
 
 
-def undo_as(undo_id: str, context: FlowContext, run: str, **request: Any) -> FlowContext:
-    own = planned(context, run, undo_id, **request)
+def undo_as(undo_id: str, job: Job, run: str, **request: Any) -> Job:
+    own = planned(job, run, undo_id, **request)
     undo.undo_run(own)
     return own
 
 
-def amounts(context: FlowContext) -> dict[int, int]:
-    return {row["id"]: row["amount"] for row in orders.table(context.live)}
+def amounts(job: Job) -> dict[int, int]:
+    return {row["id"]: row["amount"] for row in orders.table(job.live)}
 
 
-def states(context: FlowContext) -> dict[int, str]:
-    return {json.loads(row["record"])["id"]: row["state"] for row in orders.table(context.quarantine)}
+def states(job: Job) -> dict[int, str]:
+    return {json.loads(row["record"])["id"]: row["state"] for row in orders.table(job.place.quarantine)}
 
 
-def undo_lines(context: FlowContext) -> list[dict[str, Any]]:
-    path = PipelinePlace(context.layout, "orders").ops("ledger")
+def undo_lines(job: Job) -> list[dict[str, Any]]:
+    path = PipelinePlace(job.place.layout, "orders").ops("ledger")
     return store.select(path, "SELECT * FROM delta_table WHERE kind = 'undo' ORDER BY batch_id")
 
 
@@ -150,19 +150,19 @@ def test_instants_in_keys_are_listed_in_utc_whatever_zone_the_process_has(
 
 @pytest.mark.nightly
 def test_a_backfill_is_undone_where_its_rows_are_still_what_it_made_and_gold_follows(place: Path) -> None:
-    gold = context_of(place, orders.GOLD, daily)
+    gold = make_job(place, orders.GOLD, daily)
     run_flow(gold)
-    before = {row["id"]: row for row in orders.table(gold.layout.table("silver.orders"))}
+    before = {row["id"]: row for row in orders.table(gold.place.layout.table("silver.orders"))}
     backfill_as("b1", silver(place, new_code))
     increment(place, "later.json", (5, 6, 51))
-    run_flow(context_of(place, orders.GOLD, daily))
+    run_flow(make_job(place, orders.GOLD, daily))
     assert amounts(silver(place)) == {2: 40, 3: 31, 4: 40, 5: 51, 6: 60}, (
         "order 1 is deleted, 2 and 5 are derived again"
     )
     version = tables.version(gold.spark, silver(place).live)
 
     tried = undo_as("u0", silver(place), "b1", dry_run=True)
-    (line,) = tried.report.batches
+    (line,) = tried.run.report.batches
     assert (line.groups, line.upserted, line.deleted, line.unchanged) == (3, 2, 0, 1)
     assert tables.version(gold.spark, tried.live) == version, "a dry run changes nothing"
     assert undo_lines(tried) == []
@@ -171,18 +171,18 @@ def test_a_backfill_is_undone_where_its_rows_are_still_what_it_made_and_gold_fol
     after = {row["id"]: row for row in orders.table(done.live)}
     assert amounts(done) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 51, 6: 60}
     assert [after[key] for key in (1, 2)] == [before[key] for key in (1, 2)], "with order and origin"
-    (line,) = done.report.batches
+    (line,) = done.run.report.batches
     assert (line.kind, line.app_id, line.batch_id) == ("undo", "orders/silver/undo", 0)
     assert (line.groups, line.upserted, line.deleted, line.unchanged) == (3, 2, 0, 1)
     (recorded,) = undo_lines(done)
     assert (recorded["undoes"], recorded["run_key"]) == (run_key("b1"), run_key("u1"))
     assert (recorded["requested_by"], recorded["mode"], recorded["target_version"]) == ("ada", "undo", version + 1)
     listed = json.loads(
-        Path(AttemptPlace(done.layout, "orders", run_key("u1"), "a1").undone_keys("silver")).read_text()
+        Path(AttemptPlace(done.place.layout, "orders", run_key("u1"), "a1").undone_keys("silver")).read_text()
     )
     assert (listed["put_back"], listed["left"]) == ([{"id": 1}, {"id": 2}], [{"id": 5}])
-    assert any("1 row of silver.orders changed after run" in note for note in done.report.notes)
-    run_flow(context_of(place, orders.GOLD, daily))
+    assert any("1 row of silver.orders changed after run" in note for note in done.run.report.notes)
+    run_flow(make_job(place, orders.GOLD, daily))
     expected = Counter[Any]()
     for row in after.values():
         expected[row["day"]] += row["amount"]
@@ -196,16 +196,16 @@ def test_a_backfill_is_undone_where_its_rows_are_still_what_it_made_and_gold_fol
 
 @pytest.mark.nightly
 def test_groups_of_a_backfill_are_put_back(place: Path) -> None:
-    run_flow(context_of(place, orders.GOLD, daily))
-    gold = context_of(place, orders.GOLD, lambda rows: daily(rows).selectExpr("day", "amount + 1000 AS amount"))
+    run_flow(make_job(place, orders.GOLD, daily))
+    gold = make_job(place, orders.GOLD, lambda rows: daily(rows).selectExpr("day", "amount + 1000 AS amount"))
     before = orders.table(gold.live)
     backfill_as("b1", gold)
     assert orders.table(gold.live) != before
 
-    done = undo_as("u1", context_of(place, orders.GOLD, daily), "b1")
+    done = undo_as("u1", make_job(place, orders.GOLD, daily), "b1")
 
     assert orders.table(done.live) == before
-    assert [(line.groups, line.upserted) for line in done.report.batches] == [(2, 2)]
+    assert [(line.groups, line.upserted) for line in done.run.report.batches] == [(2, 2)]
 
 
 @pytest.mark.nightly
@@ -218,19 +218,19 @@ def test_entries_that_a_backfill_created_are_withdrawn_and_entries_that_it_close
     done = undo_as("u1", silver(place), "b2")
 
     assert (states(done), sorted(amounts(done))) == ({2: "open", 4: "open", 5: "withdrawn"}, [1, 3, 5, 6])
-    (line,) = done.report.batches
+    (line,) = done.run.report.batches
     assert (line.upserted, line.deleted, line.quarantined, line.closed) == (1, 1, 1, 1)
     assert line.rules == {"refused_2": 1}
-    withdrawn = next(row for row in orders.table(done.quarantine) if row["state"] == "withdrawn")
+    withdrawn = next(row for row in orders.table(done.place.quarantine) if row["state"] == "withdrawn")
     assert (withdrawn["changed_by"], withdrawn["reason"]) == ("ada", "undo 0")
-    assert {row["attempts"] for row in orders.table(done.quarantine) if row["state"] == "open"} == {0}
+    assert {row["attempts"] for row in orders.table(done.place.quarantine) if row["state"] == "open"} == {0}
     undo_as("u2", silver(place), "b1")
     assert (set(states(done).values()), len(amounts(done))) == ({"withdrawn"}, 6)
     undo_as("u3", silver(place), "u2")
     assert (states(done), sorted(amounts(done))) == ({2: "open", 4: "open", 5: "withdrawn"}, [1, 3, 5, 6])
     backfill_as("b3", silver(place, without(2, 4, 5)), ALL_DAYS)
     assert sorted(amounts(done)) == [1, 3, 6]
-    of_order_5 = [row["state"] for row in orders.table(done.quarantine) if json.loads(row["record"])["id"] == 5]
+    of_order_5 = [row["state"] for row in orders.table(done.place.quarantine) if json.loads(row["record"])["id"] == 5]
     assert sorted(of_order_5) == ["open", "withdrawn"], (
         "a withdrawn entry does not stand for a row that is refused later"
     )
@@ -244,7 +244,7 @@ def test_the_entry_of_a_row_that_is_left_stays_as_it_is(place: Path) -> None:
 
     assert (amounts(done)[2], amounts(done)[4]) == (20, 41)
     assert states(done) == {2: "withdrawn", 4: "open"}, "the refused row of order 4 is not in the table"
-    assert [(line.upserted, line.unchanged, line.closed) for line in done.report.batches] == [(1, 1, 1)]
+    assert [(line.upserted, line.unchanged, line.closed) for line in done.run.report.batches] == [(1, 1, 1)]
 
 
 @pytest.mark.nightly
@@ -261,26 +261,28 @@ def test_a_scope_that_a_newer_record_replaced_is_left_as_a_whole(place: Path) ->
         filtered = (F.col("id") == 3) | ((F.col("id") == 2) & (F.col("leg") == 2))
         return legs(rows).withColumn("_filtered", F.when(filtered, F.lit("no_leg")))
 
-    def context(transform: Callable[[DataFrame], DataFrame]) -> FlowContext:
-        own = context_of(place, flow, transform)
-        flows = tuple(flow if each.name == flow.name else each for each in own.pipeline.flows)
-        return dataclasses.replace(own, resolved=resolved_flow(flow, dataclasses.replace(own.pipeline, flows=flows)))
+    def job(transform: Callable[[DataFrame], DataFrame]) -> Job:
+        own = make_job(place, flow, transform)
+        flows = tuple(flow if each.name == flow.name else each for each in own.resolved.pipeline.flows)
+        return dataclasses.replace(
+            own, resolved=resolved_flow(flow, dataclasses.replace(own.resolved.pipeline, flows=flows))
+        )
 
     def stored() -> list[tuple[Any, ...]]:
-        rows = orders.table(context(legs).live)
+        rows = orders.table(job(legs).live)
         return sorted(((row["id"], row["leg"], row["amount"]) for row in rows if row["id"] in (2, 3)), key=repr)
 
-    run_flow(run_as("i1", context(legs)))
-    backfill_as("b1", context(fewer), ALL_DAYS)
+    run_flow(run_as("i1", job(legs)))
+    backfill_as("b1", job(fewer), ALL_DAYS)
     assert stored() == [(2, 1, 20), (3, None, None)]
     land(place, "later.json", (2, 9, 21))
-    run_flow(run_as("i2", context_of(place, orders.BRONZE)))
-    run_flow(run_as("i3", context(fewer)))
+    run_flow(run_as("i2", make_job(place, orders.BRONZE)))
+    run_flow(run_as("i3", job(fewer)))
 
-    done = undo_as("u1", context(legs), "b1")
+    done = undo_as("u1", job(legs), "b1")
 
     assert stored() == [(2, 1, 21), (3, 1, 31), (3, 2, 31)]
-    (line,) = done.report.batches
+    (line,) = done.run.report.batches
     assert (line.unchanged, line.imbalance()) == (1, 0), "leg 2 of order 2 belongs to the older record"
 
 
@@ -292,14 +294,16 @@ LEGS = dataclasses.replace(
 """Several rows of one record, which are not replaced together."""
 
 
-def legs_of(place: Path, *refused: int) -> FlowContext:
+def legs_of(place: Path, *refused: int) -> Job:
     """The flow that makes the legs 1 and 2 of each order, and only leg 1 from day 9 on. Some orders are refused."""
     from pyspark.sql import functions as F
 
     numbers = F.when(F.col("at") < 9, F.array(F.lit(1), F.lit(2))).otherwise(F.array(F.lit(1)))
-    own = context_of(place, LEGS, lambda rows: without(*refused)(rows).withColumn("leg", F.explode(numbers)))
-    flows = tuple(LEGS if each.name == LEGS.name else each for each in own.pipeline.flows)
-    return dataclasses.replace(own, resolved=resolved_flow(LEGS, dataclasses.replace(own.pipeline, flows=flows)))
+    own = make_job(place, LEGS, lambda rows: without(*refused)(rows).withColumn("leg", F.explode(numbers)))
+    flows = tuple(LEGS if each.name == LEGS.name else each for each in own.resolved.pipeline.flows)
+    return dataclasses.replace(
+        own, resolved=resolved_flow(LEGS, dataclasses.replace(own.resolved.pipeline, flows=flows))
+    )
 
 
 @pytest.mark.nightly
@@ -310,7 +314,7 @@ def test_the_rows_of_a_record_with_an_entry_are_put_back_or_left_together_also_a
     assert states(legs_of(place)) == {2: "open", 4: "open"}
     backfill_as("b1", legs_of(place), ALL_DAYS)
     land(place, "later.json", (2, 9, 21))
-    run_flow(run_as("i2", context_of(place, orders.BRONZE)))
+    run_flow(run_as("i2", make_job(place, orders.BRONZE)))
     run_flow(run_as("i3", legs_of(place)))
 
     def legs() -> dict[tuple[int, int], int]:
@@ -325,21 +329,25 @@ def test_the_rows_of_a_record_with_an_entry_are_put_back_or_left_together_also_a
         with pytest.raises(Exception, match="ConnectionError"):
             undo_as("u1", legs_of(place), "b1")
     assert states(legs_of(place)) == {2: "replayed", 4: "open"}
-    (left,) = json.loads(Path(UNDO.path(FlowPlace(legs_of(place).layout, "orders", "latest"))).read_text())["left"]
-    (entry,) = (row for row in orders.table(legs_of(place).quarantine) if row["state"] == "replayed")
+    (left,) = json.loads(Path(UNDO.path(FlowPlace(legs_of(place).place.layout, "orders", "latest"))).read_text())[
+        "left"
+    ]
+    (entry,) = (row for row in orders.table(legs_of(place).place.quarantine) if row["state"] == "replayed")
     assert left == entry["_row_id"], "decided before the first write"
     done = run_as("next", legs_of(place))
     run_flow(done)
 
     assert (legs(), states(done)) == ({(2, 1): 21, (2, 2): 20}, {2: "replayed", 4: "open"})
-    counts = [(line.groups, line.deleted, line.unchanged, line.quarantined) for line in done.report.batches]
+    counts = [(line.groups, line.deleted, line.unchanged, line.quarantined) for line in done.run.report.batches]
     assert counts == [(4, 2, 2, 1)]
-    assert [(line.groups, line.deleted, line.unchanged, line.quarantined) for line in tried.report.batches] == counts
+    assert [
+        (line.groups, line.deleted, line.unchanged, line.quarantined) for line in tried.run.report.batches
+    ] == counts
     listed = json.loads(
-        Path(AttemptPlace(done.layout, "orders", run_key("u1"), "a1").undone_keys("latest")).read_text()
+        Path(AttemptPlace(done.place.layout, "orders", run_key("u1"), "a1").undone_keys("latest")).read_text()
     )
     assert listed["left"] == [{"id": 2, "leg": 1}, {"id": 2, "leg": 2}]
-    assert any(note.startswith("1 row left with them") for note in done.report.notes)
+    assert any(note.startswith("1 row left with them") for note in done.run.report.notes)
 
 
 def test_a_record_is_left_with_the_record_whose_row_it_shares_if_the_run_changed_entries_of_both(
@@ -357,18 +365,18 @@ def test_a_record_is_left_with_the_record_whose_row_it_shares_if_the_run_changed
         (5, 1, None, ("d",), ("d",), "delete"),
     ]
     state = spark.createDataFrame(rows, columns)
-    context = orders.flow_context(spark, tmp_path, LEGS)
+    job = orders.job_of(spark, tmp_path, LEGS)
     entries = spark.createDataFrame(
         [(each, "update") for each in "abc"] + [("d", "changed")], "_row_id string, _state string"
     )
 
-    left = undo_entries.left_together(context, entries, state)
+    left = undo_entries.left_together(job, entries, state)
 
     assert left == ("a", "b", "d"), "of d, the entry changed since"
-    kept = undo_entries.leave(context, state, left).where("_state = 'kept'").collect()
+    kept = undo_entries.leave(job, state, left).where("_state = 'kept'").collect()
     assert sorted((row["id"], row["leg"]) for row in kept) == [(1, 2), (2, 1), (4, 1), (5, 1)]
-    assert undo_entries.left_together(context, None, state) == ()
-    context.release()
+    assert undo_entries.left_together(job, None, state) == ()
+    job.release()
 
 
 def keyed_below(limit: int) -> Callable[[DataFrame], DataFrame]:
@@ -379,7 +387,7 @@ def keyed_below(limit: int) -> Callable[[DataFrame], DataFrame]:
 @pytest.mark.nightly
 def test_the_undo_of_a_replay_leaves_entries_that_it_returned_and_a_later_backfill_closed(place: Path) -> None:
     land(place, "high.json", (2, 20, 2000), (3, 30, 3000))
-    run_flow(context_of(place, orders.BRONZE))
+    run_flow(make_job(place, orders.BRONZE))
     run_flow(silver(place, keyed_below(1000)))
     replay.replay_entries(run_as("r1", silver(place, keyed_below(2500)), mode="replay"), Selection.check())
     assert states(silver(place)) == {2: "replayed", 3: "open"}
@@ -394,7 +402,7 @@ def test_the_undo_of_a_replay_leaves_entries_that_it_returned_and_a_later_backfi
 
 def test_a_replay_is_undone_and_later_and_late_rows_are_compared_with_the_order_that_came_back(place: Path) -> None:
     land(place, "high.json", (2, 20, 2000), (3, 30, 3000), (4, 40, 4000))
-    run_flow(context_of(place, orders.BRONZE))
+    run_flow(make_job(place, orders.BRONZE))
     run_flow(silver(place, keyed_below(1000)))
     everything = Selection.check()
     replay.replay_entries(run_as("r1", silver(place), mode="replay"), everything)
@@ -432,7 +440,7 @@ def test_an_interrupted_undo_is_finished_once_by_the_next_run_if_it_has_written(
 
     run_flow(run_as("next", silver(place)))
 
-    assert not UNDO.path(FlowPlace(silver(place).layout, "orders", "silver")).exists()
+    assert not UNDO.path(FlowPlace(silver(place).place.layout, "orders", "silver")).exists()
     assert (2 in amounts(silver(place))) is has_written
     assert states(silver(place)) == {2: "withdrawn" if has_written else "open"}
     recorded = [(line["run_key"], line["mode"], line["upserted"], line["closed"]) for line in undo_lines(silver(place))]
@@ -440,7 +448,7 @@ def test_an_interrupted_undo_is_finished_once_by_the_next_run_if_it_has_written(
     if has_written:
         retried = run_as("u1", silver(place), mode="undo", undoes=run_key("b1"), flows=("silver",))
         undo.undo_run(retried)
-        assert (retried.report.batches, retried.report.notes) == ([], [undo.ALREADY_DONE])
+        assert (retried.run.report.batches, retried.run.report.notes) == ([], [undo.ALREADY_DONE])
 
 
 @pytest.mark.nightly

@@ -17,13 +17,13 @@ from devstack.broker import Broker
 from tests import topics
 from tests.deployment import Deployment
 from tests.resolved import resolved
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tests.spark.kinds.test_joins import Lake, on
 from tests.spark.reprocessing.test_backfill import (
     SILVER,
     clean,
-    context_of,
     land,
+    make_job,
     new_code,
     six_orders_of_six_days,
 )
@@ -32,14 +32,14 @@ from tests.spark.test_topics import Clicks
 from tidegate import json_codec
 from tidegate.checkpoints.pending_jobs import UNDO, PendingUndo
 from tidegate.errors import RequestError, SourceError, WriteConflictError
-from tidegate.place import AttemptPlace, FlowPlace
+from tidegate.place import FlowPlace
 from tidegate.quarantine.selection import Selection
 from tidegate.report import BatchRecord, FlowReport
 from tidegate.spark.batch import ledger
-from tidegate.spark.context import FlowContext
 from tidegate.spark.flow import refresh_once, run_flow
+from tidegate.spark.job import Job
 from tidegate.spark.kinds import kind
-from tidegate.spark.kinds.kind import Sides
+from tidegate.spark.kinds.sides import Sides
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import replay
 from tidegate.spark.reprocessing.verify import compare, verify
@@ -115,14 +115,14 @@ def daily(rows: DataFrame) -> DataFrame:
     return rows.selectExpr("day", "amount / 3.0D AS third").groupBy("day").sum("third").toDF("day", "amount")
 
 
-def silver(place: Path, transform: Callable[[DataFrame], DataFrame] = clean, **request: Any) -> FlowContext:
-    return context_of(place, SILVER, transform, **request)
+def silver(place: Path, transform: Callable[[DataFrame], DataFrame] = clean, **request: Any) -> Job:
+    return make_job(place, SILVER, transform, **request)
 
 
-def added(place: Path, flow: Flow, transform: Callable[[DataFrame], DataFrame]) -> FlowContext:
-    """The context of a flow that `tests.spark.flow_context` does not have."""
+def added(place: Path, flow: Flow, transform: Callable[[DataFrame], DataFrame]) -> Job:
+    """The job of a flow that `tests.spark.job` does not have."""
     other = silver(place, transform)
-    pipeline = dataclasses.replace(other.pipeline, flows=(*other.pipeline.flows, flow))
+    pipeline = dataclasses.replace(other.resolved.pipeline, flows=(*other.resolved.pipeline.flows, flow))
     report = FlowReport(flow=flow.name, target=flow.target.name, checkpoint_version=1)
     return dataclasses.replace(
         other,
@@ -133,22 +133,22 @@ def added(place: Path, flow: Flow, transform: Callable[[DataFrame], DataFrame]) 
     )
 
 
-def verified(context: FlowContext, limit: int | None = None, **request: Any) -> tuple[Verification, list[DifferingRow]]:
+def verified(job: Job, limit: int | None = None, **request: Any) -> tuple[Verification, list[DifferingRow]]:
     """What a verification finds; it commits to no table."""
-    changed = dataclasses.replace(context.request, mode="verify", dry_run=True, limit=limit, **request)
-    report = dataclasses.replace(context.report)
-    own = dataclasses.replace(context, run=dataclasses.replace(context.run, request=changed, report=report))
-    commits = sorted(Path(context.layout.root).glob("**/_delta_log/*.json"))
+    changed = dataclasses.replace(job.run.request, mode="verify", dry_run=True, limit=limit, **request)
+    report = dataclasses.replace(job.run.report)
+    own = dataclasses.replace(job, run=dataclasses.replace(job.run, request=changed, report=report))
+    commits = sorted(Path(job.place.layout.root).glob("**/_delta_log/*.json"))
     verify(own)
-    assert sorted(Path(context.layout.root).glob("**/_delta_log/*.json")) == commits
-    path = AttemptPlace(context.layout, "orders", context.run_key, context.attempt).differences(context.flow.name)
-    assert own.report.verification is not None
-    return own.report.verification, list(json_codec.read(path, tuple[DifferingRow, ...]) or ())
+    assert sorted(Path(job.place.layout.root).glob("**/_delta_log/*.json")) == commits
+    path = job.run.place.differences(job.flow.name)
+    assert own.run.report.verification is not None
+    return own.run.report.verification, list(json_codec.read(path, tuple[DifferingRow, ...]) or ())
 
 
-def differences(context: FlowContext, **request: Any) -> set[tuple[str, int, tuple[str, ...]]]:
+def differences(job: Job, **request: Any) -> set[tuple[str, int, tuple[str, ...]]]:
     """Effect, id and differing columns of each row."""
-    _, rows = verified(context, **request)
+    _, rows = verified(job, **request)
     return {(row.effect, json.loads(row.key)["id"], row.columns) for row in rows}
 
 
@@ -156,10 +156,10 @@ def counts(result: Verification) -> tuple[int, int, int, int]:
     return result.equal, result.missing, result.unexpected, result.different
 
 
-def by_hand(context: FlowContext) -> DeltaTable:
+def by_hand(job: Job) -> DeltaTable:
     from deltalake import DeltaTable
 
-    return DeltaTable(str(context.live))
+    return DeltaTable(str(job.live))
 
 
 def test_rows_that_someone_changed_are_named_by_key_and_column(place: Path) -> None:
@@ -188,18 +188,18 @@ def test_rows_that_someone_changed_are_named_by_key_and_column(place: Path) -> N
 
 @pytest.mark.nightly
 def test_other_code_that_made_rows_of_the_present_checkpoint_is_named(place: Path) -> None:
-    context = silver(place)
-    by_hand(context).delete("id = 2")
+    job = silver(place)
+    by_hand(job).delete("id = 2")
 
     def notes(app_id: str) -> list[str]:
         line = BatchRecord(flow="silver", batch_id=9, app_id=app_id, kind="upsert", read=1, written=1)
-        ledger.record_batch(context, dataclasses.replace(line, code_fingerprint="earlier"))
-        context.report.notes.clear()
-        verified(context)
-        return context.report.notes
+        ledger.record_batch(job, dataclasses.replace(line, code_fingerprint="earlier"))
+        job.run.report.notes.clear()
+        verified(job)
+        return job.run.report.notes
 
     assert notes("orders/silver/v1/1") == [], "of another refresh of the checkpoint"
-    (note,) = notes(context.app_id)
+    (note,) = notes(job.app_id)
     assert "was edited after it made some of the rows" in note
 
 
@@ -215,7 +215,7 @@ def test_a_row_that_is_in_the_table_twice_is_unexpected_once(place: Path) -> Non
 
 
 def test_records_of_bronze_are_compared_with_the_files_that_are_still_as_they_were(place: Path) -> None:
-    bronze = context_of(place, orders.BRONZE)
+    bronze = make_job(place, orders.BRONZE)
     for name in ("gone.json", "changed.json"):
         land(place, name, (1, 0, 1), (2, 0, 2))
     (place / "landing" / "orders" / "bad.json.gz").write_bytes(b"no gzip")
@@ -252,11 +252,11 @@ def test_a_history_is_compared_version_by_version(place: Path) -> None:
 
 
 def test_batches_that_changed_no_row_count_as_read(place: Path) -> None:
-    bronze = context_of(place, orders.BRONZE)
+    bronze = make_job(place, orders.BRONZE)
     by_hand(bronze).delete("line LIKE '%\"id\": 6%'", commit_properties=orders.by_writer(bronze.live))
     run_flow(silver(place))
     backfill_as("b1", silver(place))
-    for file in Path(silver(place).checkpoint / "offsets").glob("*0*"):
+    for file in Path(silver(place).place.checkpoint / "offsets").glob("*0*"):
         # Spark removes the files of a batch that is older than the last hundred.
         file.unlink()
 
@@ -268,9 +268,9 @@ def test_batches_that_changed_no_row_count_as_read(place: Path) -> None:
 
 def test_an_entry_keeps_its_row_out_of_the_table_although_the_present_code_would_let_it_in(place: Path) -> None:
     land(place, "later.json", (None, 2, 90))
-    for each in (context_of(place, orders.BRONZE), silver(place)):
+    for each in (make_job(place, orders.BRONZE), silver(place)):
         run_flow(each)
-    assert [entry["rules"] for entry in orders.table(silver(place).quarantine)] == [["null_key(id)"]]
+    assert [entry["rules"] for entry in orders.table(silver(place).place.quarantine)] == [["null_key(id)"]]
 
     result, _ = verified(silver(place, numbered))
 
@@ -278,9 +278,9 @@ def test_an_entry_keeps_its_row_out_of_the_table_although_the_present_code_would
 
 
 def test_a_lost_checkpoint_of_an_earlier_refresh_does_not_stop_the_verification_of_bronze(place: Path) -> None:
-    bronze = context_of(place, orders.BRONZE, mode="reingest")
+    bronze = make_job(place, orders.BRONZE, mode="reingest")
     run_flow(bronze, before=refresh_once)
-    shutil.rmtree(bronze.checkpoint)
+    shutil.rmtree(bronze.place.checkpoint)
 
     assert counts(verified(bronze)[0]) == (8, 0, 0, 0)
 
@@ -290,7 +290,7 @@ def test_sums_are_the_same_up_to_nine_digits_and_a_sum_that_is_no_number_is_not_
 ) -> None:
     from pyspark.sql import functions as F
 
-    context = orders.flow_context(spark, tmp_path, orders.GOLD)
+    job = orders.job_of(spark, tmp_path, orders.GOLD)
     values = [1.0, 1.0, math.nan, math.nan, math.inf, math.inf, math.inf, 5.0]
     others = [1.0 + 1e-12, 1.1, math.nan, 5.0, math.inf, 5.0, -math.inf, math.nan]
     # A column may have the name of one that the comparison adds.
@@ -299,7 +299,7 @@ def test_sums_are_the_same_up_to_nine_digits_and_a_sum_that_is_no_number_is_not_
     )
 
     sides = Sides(expected=expected, actual=actual, keys=("day",), source="", sums=True)
-    _, rows = compare(context, 0, sides, F.lit(True))
+    _, rows = compare(job, 0, sides, F.lit(True))
 
     assert [json.loads(row.key)["day"] for row in rows] == [1, 3, 5, 6, 7]
     assert {row.columns for row in rows} == {("columns",)}
@@ -310,7 +310,7 @@ def test_values_and_keys_differ_by_a_microsecond_and_a_field_without_a_value_is_
 ) -> None:
     from pyspark.sql import functions as F
 
-    context = orders.flow_context(spark, tmp_path, orders.GOLD)
+    job = orders.job_of(spark, tmp_path, orders.GOLD)
     at = "TIMESTAMP '2026-10-25T00:30:00.00000{}Z'"
     row = "{key} AS at, map('seen', {value}) AS times, named_struct({fields}) AS place"
     place = "'city', 'Rome'"
@@ -327,27 +327,27 @@ def test_values_and_keys_differ_by_a_microsecond_and_a_field_without_a_value_is_
         keys=("at",),
         source="",
     )
-    _, rows = compare(context, 0, sides, F.lit(True))
+    _, rows = compare(job, 0, sides, F.lit(True))
 
     assert rows == [DifferingRow(effect="different", key='{"at":"2026-10-25T00:30:00.000002Z"}', columns=("times",))]
 
 
 @pytest.mark.nightly
 def test_tables_that_only_runs_wrote_have_no_difference(place: Path) -> None:
-    code, gold = clean_or_deleted, context_of(place, orders.GOLD, daily)
-    latest = context_of(place, orders.LATEST)
+    code, gold = clean_or_deleted, make_job(place, orders.GOLD, daily)
+    latest = make_job(place, orders.LATEST)
     items, log = added(place, ITEMS, parts), added(place, LOG, clean)
     kept, scoped = added(place, KEPT, code), added(place, RANKED, ranked)
     others = (gold, latest, items, log, kept, scoped)
 
     def increment(name: str, *records: tuple[int | None, int, int]) -> None:
         land(place, name, *records)
-        run_flow(context_of(place, orders.BRONZE))
+        run_flow(make_job(place, orders.BRONZE))
         for each in (silver(place, code), *others):
             run_flow(each)
 
     def differing(transform: Callable[[DataFrame], DataFrame] = code) -> dict[str, Verification]:
-        every = (context_of(place, orders.BRONZE), silver(place, transform), *others)
+        every = (make_job(place, orders.BRONZE), silver(place, transform), *others)
         result = {each.flow.name: verified(each)[0] for each in every}
         return {name: each for name, each in result.items() if each.differs}
 
@@ -370,11 +370,11 @@ def test_tables_that_only_runs_wrote_have_no_difference(place: Path) -> None:
 
 
 def test_an_increment_of_the_source_changes_nothing_until_the_flow_has_read_it(place: Path) -> None:
-    gold = context_of(place, orders.GOLD, daily)
+    gold = make_job(place, orders.GOLD, daily)
     run_flow(gold)
     before = tables.version(gold.spark, silver(place).live)
     land(place, "later.json", (6, 7, 61))
-    for each in (context_of(place, orders.BRONZE), silver(place)):
+    for each in (make_job(place, orders.BRONZE), silver(place)):
         run_flow(each)
 
     result, _ = verified(gold)
@@ -395,13 +395,13 @@ def test_an_increment_of_the_source_changes_nothing_until_the_flow_has_read_it(p
 
 @pytest.mark.nightly
 def test_a_row_is_compared_again_when_a_change_after_the_one_in_quarantine_has_passed(place: Path) -> None:
-    def increment(name: str, *record: int) -> FlowContext:
+    def increment(name: str, *record: int) -> Job:
         amount, at = record
         land(place, name, (2, amount, at))
-        context = context_of(place, orders.LATEST, without_zero)
-        for each in (context_of(place, orders.BRONZE), silver(place), context):
+        job = make_job(place, orders.LATEST, without_zero)
+        for each in (make_job(place, orders.BRONZE), silver(place), job):
             run_flow(each)
-        return context
+        return job
 
     increment("bad.json", 8, 0)
     latest = increment("good.json", 9, 5)
@@ -417,9 +417,9 @@ def test_a_flow_that_has_written_nothing_or_a_part_of_an_undo_is_refused(place: 
     with pytest.raises(
         RequestError, match=r"has not written table 'gold\.orders' yet.*tidegate run orders --flow gold"
     ):
-        verified(context_of(place, orders.GOLD, daily))
+        verified(make_job(place, orders.GOLD, daily))
     begun = PendingUndo(number=0, undoes="r", commits=(), planned_at_ms=0, run_id="u", requested_by="ada")
-    UNDO.write(FlowPlace(silver(place).layout, "orders", "silver"), begun)
+    UNDO.write(FlowPlace(silver(place).place.layout, "orders", "silver"), begun)
     with pytest.raises(WriteConflictError, match="an undo may have written a part of its rows"):
         verified(silver(place))
 
@@ -433,10 +433,10 @@ def test_a_flow_with_several_sources_is_compared_at_the_versions_that_it_has_rea
     lake.change("silver.latest", {"code": 7, "price": 5})
     lake.run()
     lake.change("silver.latest", {"code": 7, "price": 6})
-    assert counts(verified(lake.context())[0]) == (2, 0, 0, 0)
-    by_hand(lake.context()).update({"value": "1"}, predicate="orders = 1 AND value = 10")
+    assert counts(verified(lake.job())[0]) == (2, 0, 0, 0)
+    by_hand(lake.job()).update({"value": "1"}, predicate="orders = 1 AND value = 10")
 
-    _, rows = verified(lake.context())
+    _, rows = verified(lake.job())
 
     assert [(row.effect, row.key, row.columns) for row in rows] == [("different", '{"day":"2026-01-02"}', ("value",))]
 
@@ -451,12 +451,12 @@ def test_messages_of_bronze_are_compared_with_those_that_the_topic_still_has(
     clicks.run()
     topics.send(broker, "verified", range(6, 8))
     topics.delete_before(broker, "verified", 2)
-    assert counts(verified(clicks.context())[0]) == (4, 0, 0, 0)
-    table = by_hand(clicks.context())
+    assert counts(verified(clicks.job())[0]) == (4, 0, 0, 0)
+    table = by_hand(clicks.job())
     table.delete("_offset = 3")
     table.update({"value": "arrow_cast('x', 'Binary')"}, predicate="_offset = 4")
 
-    result, rows = verified(clicks.context())
+    result, rows = verified(clicks.job())
 
     assert counts(result) == (2, 1, 0, 1)
     assert [(row.effect, row.key.rpartition("/")[2], row.columns) for row in rows] == [
@@ -466,8 +466,8 @@ def test_messages_of_bronze_are_compared_with_those_that_the_topic_still_has(
     assert result.not_compared == {"of messages that the topic no longer has": 2}
 
     topics.configure(broker, "verified", cleanup_policy="compact")
-    table = by_hand(clicks.context())
+    table = by_hand(clicks.job())
     table.update({"_row_id": "'other'"}, predicate="_offset = 5")
-    result, _ = verified(clicks.context())
+    result, _ = verified(clicks.job())
     assert counts(result) == (1, 2, 0, 1)
     assert result.not_compared["of messages that compaction may have removed"] == 1

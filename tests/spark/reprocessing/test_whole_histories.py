@@ -10,19 +10,19 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.resolved import resolved_flow
-from tests.spark import flow_context as orders
+from tests.spark import job as orders
 from tests.spark.reprocessing.test_backfill import (
     FIRST_DAYS,
     StartState,
     Transform,
     clean,
-    context_of,
     land,
+    make_job,
     six_orders_of_six_days,
 )
 from tests.spark.reprocessing.test_undo import backfill_as, run_as, undo_as
-from tidegate.spark.context import FlowContext
 from tidegate.spark.flow import run_flow
+from tidegate.spark.job import Job
 from tidegate.spec import ChangeFeed, Table
 
 if TYPE_CHECKING:
@@ -45,10 +45,10 @@ def place(start_state: StartState) -> Path:
     return start_state(six_orders_of_six_days).environment.lake.parent
 
 
-def history(place: Path, transform: Transform = clean, version: int = 1) -> FlowContext:
+def history(place: Path, transform: Transform = clean, version: int = 1) -> Job:
     flow = dataclasses.replace(HISTORY, checkpoint_version=version)
-    own = context_of(place, flow, transform, version=version)
-    return dataclasses.replace(own, resolved=resolved_flow(flow, own.pipeline))
+    own = make_job(place, flow, transform, version=version)
+    return dataclasses.replace(own, resolved=resolved_flow(flow, own.resolved.pipeline))
 
 
 def expect_gold_to_follow(place: Path) -> None:
@@ -56,9 +56,11 @@ def expect_gold_to_follow(place: Path) -> None:
     flow = dataclasses.replace(
         orders.GOLD, source=ChangeFeed("silver.kept"), target=Table("gold.kept", keys=("amount",))
     )
-    own = context_of(place, flow, lambda rows: rows.where("valid_to IS NULL").groupBy("amount").count())
-    flows = tuple(HISTORY if each.name == "latest" else each for each in own.pipeline.flows)
-    own = dataclasses.replace(own, resolved=resolved_flow(flow, dataclasses.replace(own.pipeline, flows=flows)))
+    own = make_job(place, flow, lambda rows: rows.where("valid_to IS NULL").groupBy("amount").count())
+    flows = tuple(HISTORY if each.name == "latest" else each for each in own.resolved.pipeline.flows)
+    own = dataclasses.replace(
+        own, resolved=resolved_flow(flow, dataclasses.replace(own.resolved.pipeline, flows=flows))
+    )
     run_flow(own)
     present = Counter(row[3] for row in versions(place, *range(1, 7)) if row[2] is None)
     assert {row["amount"]: row["count"] for row in orders.table(own.live)} == present
@@ -66,7 +68,7 @@ def expect_gold_to_follow(place: Path) -> None:
 
 def increment(place: Path, name: str, *records: tuple[int, int, int], transform: Transform = clean) -> None:
     land(place, f"{name}.json", *records)
-    run_flow(run_as(f"{name}-bronze", context_of(place, orders.BRONZE)))
+    run_flow(run_as(f"{name}-bronze", make_job(place, orders.BRONZE)))
     run_flow(run_as(name, history(place, transform)))
 
 
@@ -102,10 +104,10 @@ def test_a_backfill_of_a_history_is_undone_per_key_and_a_new_version_finds_the_s
 
     undone = undo_as("u1", history(place), "b1")
 
-    (line,) = undone.report.batches
+    (line,) = undone.run.report.batches
     assert line.imbalance() == 0
     assert versions(place, 1, 2) == [(1, 0, 1, 5), (1, 1, None, 7), (2, 2, None, 20)], "order 1 has a record since"
-    (note,) = [note for note in undone.report.notes if "left as they are" in note]
+    (note,) = [note for note in undone.run.report.notes if "left as they are" in note]
     assert note.startswith("2 rows of silver.kept changed after run")
     expect_gold_to_follow(place)
     kept = versions(place, 1, 2, 3, 4, 5, 6)

@@ -12,7 +12,7 @@ from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.changes import Change, WriteChanges
 from tidegate.errors import SinkError, SinkUnavailableError
 from tidegate.formatting import count
-from tidegate.spark.context import import_function
+from tidegate.spark.functions import import_function
 from tidegate.spec import FunctionSink
 
 if TYPE_CHECKING:
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import DataType
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 
-def send(context: FlowContext, changes: DataFrame) -> int:
+def send(job: Job, changes: DataFrame) -> int:
     """Send changes, as from `tidegate.spark.batch.sends`.
 
     Returns:
@@ -35,7 +35,7 @@ def send(context: FlowContext, changes: DataFrame) -> int:
         SinkError: It returned before it took all changes.
         SinkUnavailableError: It raised an exception, of which only the class is named: its text may quote data. Transient.
     """
-    sink, name = context.flow.target, context.flow.name
+    sink, name = job.flow.target, job.flow.name
     assert isinstance(sink, FunctionSink)
     write = cast(WriteChanges, import_function(sink.write, f"flow {name!r}: function of its sink {sink.name}"))
     number, failed = 0, list[Exception]()

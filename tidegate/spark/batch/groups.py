@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     import pyarrow
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 
 _ORDERED = ("tinyint", "smallint", "int", "bigint", "date", "string", "timestamp")
@@ -64,7 +64,7 @@ class Sources:
     """The version of each that is read."""
 
 
-def split_groups(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
+def split_groups(job: Job, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
     """Steps 1 and 2 of a micro-batch of a group flow.
 
     The affected groups are the keys of **all** change types: a pre-image has the key of the group that a row left. The
@@ -77,37 +77,37 @@ def split_groups(context: FlowContext, batch: DataFrame, batch_id: int, decision
             because the table would keep the outdated row of a withheld group.
         BatchHeldError: A statistic breaks its rule.
     """
-    fed = time_windows.with_windows(context, scopes.without_tombstones(context, batch))
-    changed = changed_groups(context, fed)
+    fed = time_windows.with_windows(job, scopes.without_tombstones(job, batch))
+    changed = changed_groups(job, fed)
     if changed is None:
         return None
-    sources = read_sources(context, batch.sparkSession, {context.flow.source_tables[0]: changed.version})
-    return recompute(context, changed, sources, batch_id)
+    sources = read_sources(job, batch.sparkSession, {job.flow.source_tables[0]: changed.version})
+    return recompute(job, changed, sources, batch_id)
 
 
-def recompute(context: FlowContext, changed: ChangedGroups, sources: Sources, batch_id: int) -> Split:
+def recompute(job: Job, changed: ChangedGroups, sources: Sources, batch_id: int) -> Split:
     """Steps 1 and 2 for these groups; raises as `split_groups`."""
-    keys = context.flow.target.keys
+    keys = job.flow.target.keys
     try:
-        groups, rows = _recompute_checked(context, changed, sources, batch_id)
+        groups, rows = _recompute_checked(job, changed, sources, batch_id)
     except Exception as error:
         if (raised := value_error(error)) is None:
             raise
         problem = "for some group; no group is quarantined, because the table would keep its outdated row"
         # From None: the cause may quote values of the data.
-        raise transform_errors.refused(context, batch_id, {raised: None}, problem) from None
-    judge(context, groups, batch_id)
+        raise transform_errors.refused(job, batch_id, {raised: None}, problem) from None
+    judge(job, groups, batch_id)
     changed_rows = changed.count
-    if context.flow.target.replace_by:
-        changes = scopes.merge_source(context, groups, _stored_keys(context, changed.keys, groups))
+    if job.flow.target.replace_by:
+        changes = scopes.merge_source(job, groups, _stored_keys(job, changed.keys, groups))
         changed_rows = changes.count()
     else:
-        changes = merge_source(context, groups, changed.keys, rows, changed.rows)
+        changes = merge_source(job, groups, changed.keys, rows, changed.rows)
     upserted = groups.count() if rows is None else rows.num_rows
     record = BatchRecord(
-        flow=context.flow.name,
+        flow=job.flow.name,
         batch_id=batch_id,
-        app_id=context.app_id,
+        app_id=job.app_id,
         kind="recompute",
         read=changed.read,
         groups=changed_rows,
@@ -119,23 +119,23 @@ def recompute(context: FlowContext, changed: ChangedGroups, sources: Sources, ba
         prepared=record,
         refused=None,
         changes=changes,
-        write=lambda txn: writes.replace_groups(changes, context.target, keys, txn),
-        expected_rows=changed_rows if tables.exists(context.target) else upserted,
+        write=lambda txn: writes.replace_groups(changes, job.target, keys, txn),
+        expected_rows=changed_rows if tables.exists(job.target) else upserted,
         settled="groups",
     )
 
 
-def changed_groups(context: FlowContext, batch: DataFrame) -> ChangedGroups | None:
+def changed_groups(job: Job, batch: DataFrame) -> ChangedGroups | None:
     """The groups, or scopes, of a feed: their keys, ``_change_type`` and ``_commit_version``; None without rows.
 
     Raises:
         SpecError: The source lacks a key.
     """
-    keys = context.flow.target.scope
+    keys = job.flow.target.scope
     if missing := [key for key in keys if key not in batch.columns]:
         raise SpecError(
-            f"flow {context.flow.name!r}: its source {context.flow.source_tables[0]!r} has no column "
-            f"{', '.join(missing)}, which is a key of {context.flow.target.name!r}",
+            f"flow {job.flow.name!r}: its source {job.flow.source_tables[0]!r} has no column "
+            f"{', '.join(missing)}, which is a key of {job.flow.target.name!r}",
             Either(
                 Edit("declare other keys", "declaration"),
                 Edit("make the column in the flow that writes the source", "declaration"),
@@ -156,10 +156,10 @@ def changed_groups(context: FlowContext, batch: DataFrame) -> ChangedGroups | No
             count=rows.num_rows,
             read=pc.sum(rows["_read"]).as_py(),
             version=pc.max(rows["_version"]).as_py(),
-            bounds=bounds_of(context, rows, keys),
+            bounds=bounds_of(job, rows, keys),
         )
     feed = feed.persist()
-    context.persisted.append(feed)
+    job.persisted.append(feed)
     ordered = [name for name, kind in feed.select(*keys).dtypes if kind in _ORDERED]
     # As Arrow, whose instants have a zone: PySpark's are in that of the machine, in which one hour of a year is ambiguous.
     collected = local.collect(
@@ -184,13 +184,13 @@ def changed_groups(context: FlowContext, batch: DataFrame) -> ChangedGroups | No
         count=totals["_count"],
         read=totals["_read"],
         version=totals["_version"],
-        bounds=_bounds(context, ranges),
+        bounds=_bounds(job, ranges),
     )
 
 
-def bounds_of(context: FlowContext, rows: pyarrow.Table, columns: Sequence[str]) -> Column:
+def bounds_of(job: Job, rows: pyarrow.Table, columns: Sequence[str]) -> Column:
     """A predicate that holds for every row with the values of one of these rows, by which Delta skips files."""
-    return _bounds(context, {column: _min_max(rows[column]) for column in columns})
+    return _bounds(job, {column: _min_max(rows[column]) for column in columns})
 
 
 def _min_max(column: pyarrow.ChunkedArray) -> tuple[Any, Any] | None:
@@ -204,24 +204,24 @@ def _min_max(column: pyarrow.ChunkedArray) -> tuple[Any, Any] | None:
     return result["min"], result["max"]
 
 
-def _bounds(context: FlowContext, ranges: dict[str, tuple[Any, Any] | None]) -> Column:
-    predicates = [time_windows.between(context, key, *pair) for key, pair in ranges.items() if pair is not None]
+def _bounds(job: Job, ranges: dict[str, tuple[Any, Any] | None]) -> Column:
+    predicates = [time_windows.between(job, key, *pair) for key, pair in ranges.items() if pair is not None]
     return reduce(lambda left, right: left & right, predicates, F.lit(True))
 
 
 def _recompute_checked(
-    context: FlowContext, changed: ChangedGroups, sources: Sources, batch_id: int
+    job: Job, changed: ChangedGroups, sources: Sources, batch_id: int
 ) -> tuple[DataFrame, pyarrow.Table | None]:
     """The transform's output for the changed groups, checked; where the groups are few, its rows in the driver as well."""
-    groups = _recompute(context, changed, sources)
-    keys, transform = context.flow.target.keys, context.flow.transform
+    groups = _recompute(job, changed, sources)
+    keys, transform = job.flow.target.keys, job.flow.transform
     missing = [key for key in keys if key not in groups.columns]
     if missing:
         raise SpecError(
-            f"flow {context.flow.name!r}: transform {transform!r} does not return the key {', '.join(missing)}",
+            f"flow {job.flow.name!r}: transform {transform!r} does not return the key {', '.join(missing)}",
             Either(Edit("return it", "transform"), Edit("declare other keys", "declaration")),
         )
-    few = changed.rows is not None and not context.flow.target.replace_by
+    few = changed.rows is not None and not job.flow.target.replace_by
     if few and groups.select(*keys).schema.simpleString() == changed.keys.schema.simpleString():
         rows = local.collect(groups, changed.count)
         # Where a check fails here, `_check_groups` raises the error.
@@ -229,8 +229,8 @@ def _recompute_checked(
         if rows is not None and len(output_ids) == rows.num_rows and output_ids.issubset(_ids(changed.rows, keys)):
             return local.to_frame(groups.sparkSession, rows, groups.schema), rows
     groups = groups.persist()
-    context.persisted.append(groups)
-    _check_groups(context, groups, changed.keys, batch_id)
+    job.persisted.append(groups)
+    _check_groups(job, groups, changed.keys, batch_id)
     return groups, None
 
 
@@ -239,19 +239,21 @@ def _ids(rows: pyarrow.Table, keys: tuple[str, ...]) -> list[tuple[str, ...]]:
     return list(zip(*[map(repr, rows[key].to_pylist()) for key in keys], strict=True))
 
 
-def _recompute(context: FlowContext, changed: ChangedGroups, sources: Sources) -> DataFrame:
+def _recompute(job: Job, changed: ChangedGroups, sources: Sources) -> DataFrame:
     source, *others = sources.rows.values()
-    source = time_windows.with_windows(context, source.where(changed.bounds))
-    rows = join_on_keys(source, F.broadcast(changed.keys), context.flow.target.scope, "left_semi")
-    return derive_checked(context, [rows, *others], lambda each: derive(context, each))
+    source = time_windows.with_windows(job, source.where(changed.bounds))
+    rows = join_on_keys(source, F.broadcast(changed.keys), job.flow.target.scope, "left_semi")
+    return derive_checked(
+        job.place.layout, job.resolved, job.run, job.transform, [rows, *others], lambda each: derive(job, each)
+    )
 
 
-def derive(context: FlowContext, rows: Sequence[DataFrame]) -> DataFrame:
+def derive(job: Job, rows: Sequence[DataFrame]) -> DataFrame:
     """The groups that the transform makes of these rows of the sources: those of the first source with their windows, first."""
-    assert context.transform is not None
+    assert job.transform is not None
     first, *others = map(_visible, rows)
-    names = [feed.name for feed in context.flow.feeds[1:]]
-    return context.transform(first, **dict(zip(names, others, strict=True)))
+    names = [feed.name for feed in job.flow.feeds[1:]]
+    return job.transform(first, **dict(zip(names, others, strict=True)))
 
 
 def _visible(rows: DataFrame) -> DataFrame:
@@ -259,14 +261,14 @@ def _visible(rows: DataFrame) -> DataFrame:
     return rows.select(*[column for column in rows.columns if not column.startswith("_") or column == "_rescued"])
 
 
-def read_sources(context: FlowContext, spark: SparkSession, versions: Mapping[str, int]) -> Sources:
+def read_sources(job: Job, spark: SparkSession, versions: Mapping[str, int]) -> Sources:
     """The rows of the source tables at these versions that are not deleted.
 
     Where VACUUM has removed files of a version, the newest one is read: its changes are still to come in the feed.
     """
     rows, read = {}, {}
-    for table in context.flow.source_tables:
-        source, read[table] = _as_of(spark, context.layout.table(table), versions[table])
+    for table in job.flow.source_tables:
+        source, read[table] = _as_of(spark, job.place.layout.table(table), versions[table])
         deleted = F.coalesce("_deleted", F.lit(False)) if "_deleted" in source.columns else F.lit(False)
         rows[table] = source.where(~deleted)
     return Sources(rows=rows, versions=read)
@@ -284,19 +286,19 @@ def _as_of(spark: SparkSession, address: Address, version: int) -> tuple[DataFra
     return tables.read(spark, address, newest), newest
 
 
-def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, batch_id: int) -> None:
-    keys, name = context.flow.target.keys, context.flow.transform
+def _check_groups(job: Job, groups: DataFrame, affected: DataFrame, batch_id: int) -> None:
+    keys, name = job.flow.target.keys, job.flow.transform
     returned, distinct = groups.count(), groups.select(*keys).distinct().count()
     if returned != distinct:
         raise SpecError(
-            f"flow {context.flow.name!r}: transform {name!r} returns {count(returned, 'row')} for "
+            f"flow {job.flow.name!r}: transform {name!r} returns {count(returned, 'row')} for "
             f"{count(distinct, 'group')}",
             Edit("it must return one row per group: group by the table's keys", "transform"),
         )
-    unknown = join_on_keys(groups, affected, context.flow.target.scope, "left_anti").count()
+    unknown = join_on_keys(groups, affected, job.flow.target.scope, "left_anti").count()
     if unknown:
         raise LedgerImbalanceError(
-            context.flow.name,
+            job.flow.name,
             batch_id,
             {"invented": unknown},
             f"transform {name!r} returns {count(unknown, 'group')} outside the change feed; nothing was written.",
@@ -304,10 +306,10 @@ def _check_groups(context: FlowContext, groups: DataFrame, affected: DataFrame, 
         )
 
 
-def _stored_keys(context: FlowContext, changed: DataFrame, groups: DataFrame) -> DataFrame:
+def _stored_keys(job: Job, changed: DataFrame, groups: DataFrame) -> DataFrame:
     """The keys that the table has in the changed scopes, with their types in ``groups``."""
-    keys, scope = context.flow.target.keys, context.flow.target.scope
-    table = tables.read(changed.sparkSession, context.target) if tables.exists(context.target) else None
+    keys, scope = job.flow.target.keys, job.flow.target.scope
+    table = tables.read(changed.sparkSession, job.target) if tables.exists(job.target) else None
     # A dry run of a new version compares with the table of the previous one, which may have other keys.
     if table is None or not set(keys) <= set(table.columns):
         return groups.select(*keys).limit(0)
@@ -321,29 +323,29 @@ def join_on_keys(left: DataFrame, right: DataFrame, keys: tuple[str, ...], how: 
     return left.join(renamed, [F.col(key).eqNullSafe(F.col(f"_k_{key}")) for key in keys], how)
 
 
-def judge(context: FlowContext, groups: DataFrame, batch_id: int) -> None:
+def judge(job: Job, groups: DataFrame, batch_id: int) -> None:
     """Judge groups, or results, that pass together or are refused together.
 
     Raises:
         GateRefusedError: A critical expectation is below its ``mostly``.
         BatchHeldError: A statistic breaks its rule.
     """
-    measured, verdict = statistics.measure(context, groups, batch_id), None
-    if context.gate is not None:
-        verdict = context.gate.judge(
-            context.gate.flag(groups), flow=context.flow.name, app_id=context.app_id, batch_id=batch_id, splits=False
+    measured, verdict = statistics.measure(job, groups, batch_id), None
+    if job.gate is not None:
+        verdict = job.gate.judge(
+            job.gate.flag(groups), flow=job.flow.name, app_id=job.app_id, batch_id=batch_id, splits=False
         )
-    verdict = statistics.judged(context, verdict, measured, batch_id)
+    verdict = statistics.judged(job, verdict, measured, batch_id)
     if verdict is None:
         return
-    ledger.record_verdict(context, verdict)
-    context.record_verdict(verdict)
+    ledger.record_verdict(job, verdict)
+    job.run.record_verdict(verdict)
     if verdict.outcome == "refused":
         raise GateRefusedError(verdict)
 
 
 def merge_source(
-    context: FlowContext,
+    job: Job,
     groups: DataFrame,
     affected: DataFrame,
     rows: pyarrow.Table | None = None,
@@ -360,7 +362,7 @@ def merge_source(
     Returns:
         One row per key: the columns of ``groups`` and ``_op``, which is ``upsert``, or ``delete`` for a key without new row.
     """
-    keys = context.flow.target.keys
+    keys = job.flow.target.keys
     measures = [column for column in groups.columns if column not in keys]
     if rows is not None and affected_rows is not None:
         fields = [StructField(field.name, field.dataType) for field in groups.select(*keys, *measures).schema]
@@ -372,7 +374,7 @@ def merge_source(
     joined = affected.join(new, [F.col(key).eqNullSafe(F.col(f"_n_{key}")) for key in keys], "left")
     op = F.when(F.col("_new").isNull(), F.lit("delete")).otherwise(F.lit("upsert"))
     changes = joined.select(*keys, *[F.col(f"_new.{measure}").alias(measure) for measure in measures], op.alias("_op"))
-    context.persisted.append(changes.persist())
+    job.persisted.append(changes.persist())
     return changes
 
 

@@ -27,10 +27,10 @@ from tidegate.spec.table import INTERVAL
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 
-def with_versions(context: FlowContext, records: DataFrame) -> DataFrame:
+def with_versions(job: Job, records: DataFrame) -> DataFrame:
     """Add ``valid_from``, ``valid_to`` and ``_change``, and mark records that are no version as ``_deleted``.
 
     Args:
@@ -39,11 +39,11 @@ def with_versions(context: FlowContext, records: DataFrame) -> DataFrame:
     Raises:
         SpecError: The records lack an untracked column, or have one of those that are added.
     """
-    target = context.flow.target
+    target = job.flow.target
     time = F.col(target.sequence_by[0])
     in_order = Window.partitionBy(*target.scope).orderBy(time)
     following = in_order.rowsBetween(1, Window.unboundedFollowing)
-    compared = (comparable.sql(f"`{name}`", records.schema[name].dataType) for name in _tracked(context, records))
+    compared = (comparable.sql(f"`{name}`", records.schema[name].dataType) for name in _tracked(job, records))
     tracked = F.struct(F.lit(0), *map(F.expr, compared))
     same = (F.lag("_deleted").over(in_order) == F.lit(False)) & F.lag(tracked).over(in_order).eqNullSafe(tracked)
     change = F.when(F.col("_deleted"), "delete").when(same, "unchanged").otherwise("version")
@@ -55,36 +55,36 @@ def with_versions(context: FlowContext, records: DataFrame) -> DataFrame:
     )
 
 
-def merge_source(context: FlowContext, new: DataFrame) -> DataFrame:
+def merge_source(job: Job, new: DataFrame) -> DataFrame:
     """The source of a MERGE: the new records, and those of the table that are another version, or end elsewhere, because of them.
 
     Args:
         new: The records of a batch that are newer than those of the table with the same key and time.
     """
     records = new.withColumn("_was", F.lit(None).cast("struct<valid_to: string, _change: string>"))
-    keys, scope = list(context.flow.target.keys), list(context.flow.target.scope)
-    if tables.exists(context.target):
+    keys, scope = list(job.flow.target.keys), list(job.flow.target.scope)
+    if tables.exists(job.target):
         was = F.struct(F.col("valid_to").cast("string").alias("valid_to"), "_change")
-        stored = tables.read(new.sparkSession, context.target).withColumn("_was", was)
+        stored = tables.read(new.sparkSession, job.target).withColumn("_was", was)
         stored = stored.join(new.select(*scope), scope, "left_semi").join(new.select(*keys), keys, "left_anti")
         stored = stored.withColumn("_deleted", F.col("_change") == "delete")
         present = [name for name in records.columns if name in stored.columns]
         records = records.unionByName(stored.select(*present), allowMissingColumns=True)
-    made = with_versions(context, records)
+    made = with_versions(job, records)
     became = F.struct(F.col("valid_to").cast("string").alias("valid_to"), "_change")
     changes = made.where(F.col("_was").isNull() | ~F.col("_was").eqNullSafe(became)).drop("_was")
-    context.persisted.append(changes.persist())
+    job.persisted.append(changes.persist())
     return changes.withColumn("_op", F.lit("upsert"))
 
 
-def _tracked(context: FlowContext, records: DataFrame) -> list[str]:
+def _tracked(job: Job, records: DataFrame) -> list[str]:
     """The columns in which two versions differ.
 
     Raises:
         SpecError: See `with_versions`.
     """
-    target = context.flow.target
-    where = f"flow {context.flow.name!r}: transform {context.flow.transform!r}"
+    target = job.flow.target
+    where = f"flow {job.flow.name!r}: transform {job.flow.transform!r}"
     if unknown := [name for name in target.untracked if name not in records.columns]:
         raise SpecError(
             f"{where} does not return {', '.join(unknown)}",

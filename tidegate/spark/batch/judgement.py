@@ -16,62 +16,58 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.report import Verdict
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 
-def flag(
-    context: FlowContext, output: DataFrame, batch_id: int, decision: Decision
-) -> tuple[DataFrame, Verdict | None]:
+def flag(job: Job, output: DataFrame, batch_id: int, decision: Decision) -> tuple[DataFrame, Verdict | None]:
     """Add ``_errors array<string>``, the rules that refuse a row; a split that an earlier attempt decided is kept."""
     if decision.quarantined:
         refused = F.broadcast(
-            context.work.refused_ids(context, output.sparkSession, batch_id).withColumnRenamed("rules", "_errors")
+            job.work.refused_ids(job, output.sparkSession, batch_id).withColumnRenamed("rules", "_errors")
         )
         decided = output.join(refused, "_row_id", "left").withColumn(
             "_errors", F.coalesce("_errors", F.array().cast("array<string>"))
         )
-        if not context.work.split_is_final:
+        if not job.work.split_is_final:
             return decided.withColumn(
                 "_errors", F.when(F.size("_errors") > 0, F.col("_errors")).otherwise(F.col("_broken"))
             ), None
         changed = decided.where((F.size("_errors") == 0) & (F.size("_broken") > 0)).limit(1).count()
         if changed:
             raise SpecError(
-                f"flow {context.flow.name!r}: batch {batch_id} was split by an earlier attempt, and rows that "
+                f"flow {job.flow.name!r}: batch {batch_id} was split by an earlier attempt, and rows that "
                 "passed then break a rule with today's transform or schema.",
                 Edit("undo the change for one run, then apply it again", "transform"),
             )
         return decided, None
-    taken_out = context.work.decision(context, batch_id, "take") is not None
+    taken_out = job.work.decision(job, batch_id, "take") is not None
     # Not judged: deletes, which may have only their key, and rows that are broken or filtered.
     judged = (F.size("_broken") == 0) & F.col("_filtered").isNull() & ~F.col("_deleted")
-    measured = statistics.measure(context, output.where(judged), batch_id)
+    measured = statistics.measure(job, output.where(judged), batch_id)
     dropping = statistics.dropping(measured)
-    if context.gate is None or dropping:
+    if job.gate is None or dropping:
         of_batch = F.array(*map(F.lit, (refusal.RULE,) if taken_out else dropping)).cast("array<string>")
-        verdict = statistics.judged(context, None, measured, batch_id)
+        verdict = statistics.judged(job, None, measured, batch_id)
         return output.withColumn("_errors", F.array_union(of_batch, "_broken")), verdict
-    flagged = context.gate.flag(output, judged)
+    flagged = job.gate.flag(output, judged)
     errors = F.when(F.size("_broken") > 0, F.col("_broken")).otherwise(F.col("_errors"))
     decided = flagged.withColumn("_errors", errors).drop("_notes")
-    if context.work.of_entries:
+    if job.work.of_entries:
         # Replayed entries are no sample of a batch: `mostly` and rules about the table do not apply to them.
         return decided, None
-    verdict = context.gate.judge(
-        flagged.where(judged), flow=context.flow.name, app_id=context.app_id, batch_id=batch_id
-    )
+    verdict = job.gate.judge(flagged.where(judged), flow=job.flow.name, app_id=job.app_id, batch_id=batch_id)
     if taken_out:
         return decided.withColumn("_errors", F.array_union(F.array(F.lit(refusal.RULE)), "_errors")), verdict
     if verdict.outcome == "refused":
-        record(context, statistics.judged(context, verdict, measured, batch_id) or verdict)
+        record(job, statistics.judged(job, verdict, measured, batch_id) or verdict)
         raise GateRefusedError(verdict)
-    return decided, statistics.judged(context, verdict, measured, batch_id)
+    return decided, statistics.judged(job, verdict, measured, batch_id)
 
 
-def record(context: FlowContext, verdict: Verdict) -> None:
+def record(job: Job, verdict: Verdict) -> None:
     """Add the verdict to the table of verdicts and to the report."""
-    ledger.record_verdict(context, verdict)
-    context.record_verdict(verdict)
+    ledger.record_verdict(job, verdict)
+    job.run.record_verdict(verdict)
 
 
 def refuse_whole_rows(flagged: DataFrame) -> DataFrame:

@@ -16,7 +16,7 @@ from tidegate.spec import KafkaSink
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 _WRITER = {
     # Every replica in sync has a record before it counts as sent, and the records of a partition keep their order in retries.
@@ -38,16 +38,16 @@ _REFUSALS = re.compile(
 """Parts of the names of Kafka's exceptions after which a retry cannot succeed."""
 
 
-def send(context: FlowContext, changes: DataFrame) -> int:
+def send(job: Job, changes: DataFrame) -> int:
     """Send changes, as from `tidegate.spark.batch.sends`.
 
     Raises:
         SinkError: The topic does not exist, or the brokers refuse a record.
         SinkUnavailableError: No broker answers, or not all records were acknowledged in time. Transient.
     """
-    sink, name = context.flow.target, context.flow.name
+    sink, name = job.flow.target, job.flow.name
     assert isinstance(sink, KafkaSink)
-    _check_topic(context, sink)
+    _check_topic(job, sink)
     headers = (
         _header("tidegate-change", "id"),
         _header("tidegate-type", "type"),
@@ -59,7 +59,7 @@ def send(context: FlowContext, changes: DataFrame) -> int:
         F.array(*headers).alias("headers"),
     )
     options = {
-        "kafka.bootstrap.servers": context.stores.kafka,
+        "kafka.bootstrap.servers": job.kafka,
         "topic": sink.topic,
         "includeHeaders": "true",
         **_WRITER,
@@ -75,7 +75,7 @@ def send(context: FlowContext, changes: DataFrame) -> int:
             raise SinkError(
                 name, sink.name, f"Kafka refuses a record ({refusal})", OutsideAct("correct the topic")
             ) from error
-        problem = f"the brokers at {context.stores.kafka} did not acknowledge all records ({errors[0]})"
+        problem = f"the brokers at {job.kafka} did not acknowledge all records ({errors[0]})"
         raise SinkUnavailableError(name, sink.name, problem, OutsideAct("see whether the brokers run")) from error
     # Spark's writer counts nothing, and raises unless every record was acknowledged.
     return changes.count()
@@ -85,11 +85,11 @@ def _header(name: str, column: str) -> Column:
     return F.struct(F.lit(name).alias("key"), F.col(column).cast("string").cast("binary").alias("value"))
 
 
-def _check_topic(context: FlowContext, sink: KafkaSink) -> None:
+def _check_topic(job: Job, sink: KafkaSink) -> None:
     """Check that the topic exists: a broker may create it as soon as it is named, with settings that nobody chose."""
     try:
-        kafka.topic_id(context.stores.kafka, sink.topic, _PROBE_SECONDS)
+        kafka.topic_id(job.kafka, sink.topic, _PROBE_SECONDS)
     except SourceUnavailableError as error:
-        raise SinkUnavailableError(context.flow.name, sink.name, error.problem, error.advice) from error
+        raise SinkUnavailableError(job.flow.name, sink.name, error.problem, error.advice) from error
     except SourceError as error:
-        raise SinkError(context.flow.name, sink.name, error.problem, error.advice) from error
+        raise SinkError(job.flow.name, sink.name, error.problem, error.advice) from error

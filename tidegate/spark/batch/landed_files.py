@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidegate.errors import TidegateError
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
     from tidegate.spec import FileSource
 
 RULE = "reader_failure"
@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def read(
-    context: FlowContext, spark: SparkSession, files: list[FileId], source: FileSource, batch: landing.Batch
+    job: Job, spark: SparkSession, files: list[FileId], source: FileSource, batch: landing.Batch
 ) -> landing.FileBatch:
     """As `landing.read_files`; a file that fails the reading has the problem `RULE`.
 
@@ -41,22 +41,22 @@ def read(
     """
 
     def attempt(part: Sequence[FileId]) -> landing.FileBatch:
-        return landing.read_files(spark, list(part), source, batch, context.persisted)
+        return landing.read_files(spark, list(part), source, batch, job.persisted)
 
     def failure_of(part: Sequence[FileId]) -> TidegateError | None:
         try:
             attempt(part)
         except Exception as error:
-            return translate(error, what="reading files", checkpoint=str(context.checkpoint))
+            return translate(error, what="reading files", checkpoint=str(job.place.checkpoint))
         return None
 
     try:
         return attempt(files)
     except Exception as error:
-        failure = translate(error, what=f"flow {context.flow.name!r}", checkpoint=str(context.checkpoint))
+        failure = translate(error, what=f"flow {job.flow.name!r}", checkpoint=str(job.place.checkpoint))
         machine = failure if isinstance(failure, MachineError) else None
         if machine is not None and machine.path in {file.path for file in files}:
-            raise _with_skip(context, source, machine, machine.path) from error
+            raise _with_skip(job, source, machine, machine.path) from error
         memory = machine if machine is not None and machine.error == "ENOMEM" else None
         # The control is a file that does not exist: if it cannot be read either, no file is the cause.
         if not (memory or isinstance(failure, UnexpectedError)) or failure_of([FileId("/nonexistent", 0)]) is not None:
@@ -64,11 +64,11 @@ def read(
         failing = isolate(files, lambda part: failure_of(part) is not None, READINGS)
         if memory and failing:
             # It says more about the machine than about the file, which is not judged by it.
-            raise _with_skip(context, source, memory, failing[0].path) from error
+            raise _with_skip(job, source, memory, failing[0].path) from error
         if not failing or (len(failing) == len(files) > 1):
             raise
     rest = attempt([file for file in files if file not in failing])
-    problems = [landing.unread_file(context.layout.landing_root, file, RULE) for file in failing]
+    problems = [landing.unread_file(job.place.layout.landing_root, file, RULE) for file in failing]
     return dataclasses.replace(rest, files=[*rest.files, *problems])
 
 
@@ -95,11 +95,11 @@ def isolate(items: Sequence[T], fails: Callable[[Sequence[T]], bool], most: int)
     return alone
 
 
-def _with_skip(context: FlowContext, source: FileSource, failure: MachineError, path: str) -> MachineError:
+def _with_skip(job: Job, source: FileSource, failure: MachineError, path: str) -> MachineError:
     """The error of the machine about one file, with the command that skips it."""
-    name = path.removeprefix(f"{context.layout.landing(source.path)}/")
+    name = path.removeprefix(f"{job.place.layout.landing(source.path)}/")
     skip = Command.tidegate(
-        *("flow", "skip", context.pipeline.name, context.flow.name, name, "--reason", "…"),
+        *("flow", "skip", job.place.pipeline, job.flow.name, name, "--reason", "…"),
         says="if it stays so, send this file to quarantine unread: {}",
     )
     advice = skip if failure.advice is None else Either(failure.advice, skip)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from tidegate.ops.heartbeats import Heartbeat
     from tidegate.spark.batch.split import Decision
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 _SECOND = 1_000_000
 _BATCH = ("_planned", "_number", "_commit")
@@ -45,31 +45,29 @@ class Judged:
     """After the batch."""
 
 
-def broken_rules(context: FlowContext, output: DataFrame) -> list[Column]:
+def broken_rules(job: Job, output: DataFrame) -> list[Column]:
     """The rules that an event time can break, for each a column with its name or NULL; none without a watermark.
 
     Raises:
         SpecError: The event time is no TIMESTAMP.
     """
-    declared, column = context.flow.watermark, context.flow.target.event_time
+    declared, column = job.flow.watermark, job.flow.target.event_time
     if declared is None:
         return []
     kind = dict(output.dtypes).get(str(column))
     if kind != "timestamp":
         raise SpecError(
-            f"flow {context.flow.name!r}: event_time={column!r} of table {context.flow.target.name!r} is "
+            f"flow {job.flow.name!r}: event_time={column!r} of table {job.flow.target.name!r} is "
             f"{kind or 'not among the columns that its transform returns'}",
             Edit("a watermark is about a TIMESTAMP column: cast it in the transform", "transform"),
         )
     return [
         F.when(F.col(f"`{column}`").isNull(), F.lit(f"null_event_time({column})")),
-        F.when(_ahead(context), F.lit(f"ahead_of_clock({column})")),
+        F.when(_ahead(job), F.lit(f"ahead_of_clock({column})")),
     ]
 
 
-def judge(
-    context: FlowContext, rows: DataFrame, batch_id: int, decision: Decision, *, one_to_one: bool
-) -> Judged | None:
+def judge(job: Job, rows: DataFrame, batch_id: int, decision: Decision, *, one_to_one: bool) -> Judged | None:
     """Find the late rows of a batch; None for a flow without a watermark.
 
     If one output row of a source row is late, the source row is.
@@ -82,12 +80,12 @@ def judge(
     Raises:
         SpecError: The late table has the batch, and with today's transform other rows are late.
     """
-    declared = context.flow.watermark
+    declared = job.flow.watermark
     if declared is None:
         return None
-    measured, beats = _measured(context, rows, batch_id), heartbeats.read(context.place)
-    before_batch = None if context.work.of_entries else batch_id
-    start = heartbeats.watermark(context.place, beats, declared.delay_seconds, before_batch)
+    measured, beats = _measured(job, rows, batch_id), heartbeats.read(job.place)
+    before_batch = None if job.work.of_entries else batch_id
+    start = heartbeats.watermark(job.place, beats, declared.delay_seconds, before_batch)
     counted = [Arrival(version=each.version, newest=each.newest) for each in measured]
     # A refresh reads again what came before later heartbeats.
     newest = max((each.version for each in measured if each.version is not None), default=-1)
@@ -98,27 +96,27 @@ def judge(
     marks = lateness.watermarks(counted, declared.delay_seconds, start)
     after = None if marks.after is None else lateness.moment(marks.after)
     # An entry that is replayed comes after all rows that the flow has read.
-    steps = [(each, start if context.work.of_entries else marks.before.get(each.version)) for each in measured]
+    steps = [(each, start if job.work.of_entries else marks.before.get(each.version)) for each in measured]
     reached = [(each, mark) for each, mark in steps if mark is not None]
     if decision.late:
-        ids = context.work.late_ids(context, rows.sparkSession, batch_id).withColumn("_late", F.lit(True))
-        if context.work.split_is_final and not context.work.of_entries:
-            _check_decided(context, _with_watermark(context, rows, reached), ids, batch_id)
+        ids = job.work.late_ids(job, rows.sparkSession, batch_id).withColumn("_late", F.lit(True))
+        if job.work.split_is_final and not job.work.of_entries:
+            _check_decided(job, _with_watermark(job, rows, reached), ids, batch_id)
         return Judged(rows=_marked(rows.withColumn("_watermark", _none("timestamp")), ids), watermark=after)
     if not any(each.oldest < mark for each, mark in reached):
         return Judged(rows=rows, watermark=after)
-    known = _with_watermark(context, rows, reached)
+    known = _with_watermark(job, rows, reached)
     if not one_to_one:
         known = _marked(known.drop("_late"), known.where("_late").select("_row_id", "_late").distinct())
     return Judged(rows=known, watermark=after)
 
 
-def _check_decided(context: FlowContext, known: DataFrame, ids: DataFrame, batch_id: int) -> None:
+def _check_decided(job: Job, known: DataFrame, ids: DataFrame, batch_id: int) -> None:
     """Check that no row enters the table that Spark would drop behind it: the late table cannot get the rest of a batch."""
     passed = known.where("_late AND size(_errors) = 0 AND _filtered IS NULL")
     if passed.join(ids, "_row_id", "left_anti").limit(1).count():
         raise SpecError(
-            f"flow {context.flow.name!r}: batch {batch_id} was split by an earlier attempt, and rows that "
+            f"flow {job.flow.name!r}: batch {batch_id} was split by an earlier attempt, and rows that "
             "were not late then are with today's transform.",
             Edit("undo the change for one run, then apply it again", "transform"),
         )
@@ -129,51 +127,49 @@ def is_late(rows: DataFrame) -> Column:
     return F.col("_late") if "_late" in rows.columns else F.lit(False)
 
 
-def of_batch(context: FlowContext, assigned: DataFrame, columns: Sequence[str | Column], batch_id: int) -> DataFrame:
+def of_batch(job: Job, assigned: DataFrame, columns: Sequence[str | Column], batch_id: int) -> DataFrame:
     """The rows for the late table.
 
     Args:
         assigned: Rows with ``_disposition``, of which at least one is late.
         columns: The columns of the target.
     """
-    event_time = F.unix_micros(F.col(f"`{context.flow.target.event_time}`"))
+    event_time = F.unix_micros(F.col(f"`{job.flow.target.event_time}`"))
     return assigned.where(f"_disposition = {LATE}").select(
         *columns,
         "_watermark",
         # Another output row of the same source row may be the late one.
         F.greatest((F.unix_micros("_watermark") - event_time) / _SECOND, F.lit(0.0)).alias("_late_seconds"),
-        F.lit(context.app_id).alias("_app_id"),
-        F.lit(context.place.version).alias("_checkpoint_version"),
-        F.lit(context.place.refresh).alias("_refresh"),
+        F.lit(job.app_id).alias("_app_id"),
+        F.lit(job.place.version).alias("_checkpoint_version"),
+        F.lit(job.place.refresh).alias("_refresh"),
         F.lit(batch_id).cast("bigint").alias("_batch_id"),
     )
 
 
-def in_batch(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
+def in_batch(job: Job, spark: SparkSession, batch_id: int) -> DataFrame:
     """The late rows of a batch: ``_row_id string``."""
-    if not tables.exists(context.late):
+    if not tables.exists(job.place.late):
         return local.from_rows(spark, [], "_row_id string")
-    rows = tables.read(spark, context.late)
-    written = (F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id)
+    rows = tables.read(spark, job.place.late)
+    written = (F.col("_app_id") == job.app_id) & (F.col("_batch_id") == batch_id)
     return rows.where(written).select("_row_id").distinct()
 
 
-def of_checkpoint(context: FlowContext, spark: SparkSession) -> DataFrame:
+def of_checkpoint(job: Job, spark: SparkSession) -> DataFrame:
     """The late rows of all batches of a checkpoint, and of replays into its table: ``_row_id string``."""
-    if not tables.exists(context.late):
+    if not tables.exists(job.place.late):
         return local.from_rows(spark, [], "_row_id string")
-    own = (F.col("_checkpoint_version") == context.place.version) & (F.col("_refresh") == context.place.refresh)
-    return tables.read(spark, context.late).where(own).select("_row_id").distinct()
+    own = (F.col("_checkpoint_version") == job.place.version) & (F.col("_refresh") == job.place.refresh)
+    return tables.read(spark, job.place.late).where(own).select("_row_id").distinct()
 
 
-def _ahead(context: FlowContext) -> Column:
+def _ahead(job: Job) -> Column:
     """Whether the event time is further ahead of the ingestion than the declared skew."""
-    declared = context.flow.watermark
+    declared = job.flow.watermark
     assert declared is not None
     ingested = F.unix_micros("_origin.ingested_at")
-    return F.unix_micros(F.col(f"`{context.flow.target.event_time}`")) > ingested + F.lit(
-        declared.skew_seconds * _SECOND
-    )
+    return F.unix_micros(F.col(f"`{job.flow.target.event_time}`")) > ingested + F.lit(declared.skew_seconds * _SECOND)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -190,15 +186,15 @@ class _Measured:
     """The version that the batch committed; None if it is not known."""
 
 
-def _measured(context: FlowContext, rows: DataFrame, batch_id: int) -> list[_Measured]:
+def _measured(job: Job, rows: DataFrame, batch_id: int) -> list[_Measured]:
     """The highest and the lowest event time of each batch of bronze.
 
     Without refused rows: a rerun after the quarantine was written has no event times of them. Without filtered rows that are ahead of
     the clock.
     """
-    event_time = F.unix_micros(F.col(f"`{context.flow.target.event_time}`"))
+    event_time = F.unix_micros(F.col(f"`{job.flow.target.event_time}`"))
     measured = (
-        rows.where(~_ahead(context) & (F.size("_errors") == 0))
+        rows.where(~_ahead(job) & (F.size("_errors") == 0))
         .groupBy(*[column.alias(name) for name, column in zip(_BATCH, _batch(), strict=True)])
         .agg(F.max(event_time).alias("newest"), F.min(event_time).alias("oldest"))
         .collect()
@@ -207,8 +203,8 @@ def _measured(context: FlowContext, rows: DataFrame, batch_id: int) -> list[_Mea
     commits = [row["_commit"] for row in measured]
     recorded = None
     # The first batch may read the present rows of bronze, which all have its present version.
-    if not context.work.of_entries and (batch_id <= 0 or len(set(commits)) < len(commits)):
-        recorded = _recorded(context, rows.sparkSession, batches)
+    if not job.work.of_entries and (batch_id <= 0 or len(set(commits)) < len(commits)):
+        recorded = _recorded(job, rows.sparkSession, batches)
     return [
         _Measured(
             commit=row["_commit"],
@@ -221,14 +217,12 @@ def _measured(context: FlowContext, rows: DataFrame, batch_id: int) -> list[_Mea
     ]
 
 
-def _recorded(
-    context: FlowContext, spark: SparkSession, batches: Sequence[arrivals.Batch]
-) -> dict[arrivals.Batch, int]:
+def _recorded(job: Job, spark: SparkSession, batches: Sequence[arrivals.Batch]) -> dict[arrivals.Batch, int]:
     """The versions of bronze that batches committed, by the ledger."""
-    writer = context.resolved.writer
+    writer = job.resolved.writer
     assert writer is not None
-    writers = tables.transactions(spark, context.layout.table(writer.target.name))
-    commits = arrivals.read(context.place.of_pipeline.flow(writer.name), writers.keys())
+    writers = tables.transactions(spark, job.place.layout.table(writer.target.name))
+    commits = arrivals.read(job.place.of_pipeline.flow(writer.name), writers.keys())
     return arrivals.versions(batches, commits)
 
 
@@ -261,7 +255,7 @@ def _batch() -> list[Column]:
     ]
 
 
-def _with_watermark(context: FlowContext, rows: DataFrame, steps: Sequence[tuple[_Measured, int]]) -> DataFrame:
+def _with_watermark(job: Job, rows: DataFrame, steps: Sequence[tuple[_Measured, int]]) -> DataFrame:
     """Add ``_watermark`` and ``_late``.
 
     Args:
@@ -270,7 +264,7 @@ def _with_watermark(context: FlowContext, rows: DataFrame, steps: Sequence[tuple
     """
     values = [(each.batch.planned, each.batch.number, each.commit, mark) for each, mark in steps]
     known = local.from_rows(rows.sparkSession, values, "_planned bigint, _number bigint, _commit bigint, _mark bigint")
-    event_time = F.unix_micros(F.col(f"`{context.flow.target.event_time}`"))
+    event_time = F.unix_micros(F.col(f"`{job.flow.target.event_time}`"))
     is_of_batch = [own.eqNullSafe(F.col(f"known.{name}")) for name, own in zip(_BATCH, _batch(), strict=True)]
     joined = rows.join(F.broadcast(known.alias("known")), is_of_batch, "left")
     late = F.coalesce(event_time < F.col("_mark"), F.lit(False))

@@ -8,27 +8,27 @@ from tidegate.ops import ledger
 from tidegate.report import BatchRecord, Verdict
 
 if TYPE_CHECKING:
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 
-def record_batch(context: FlowContext, record: BatchRecord) -> None:
+def record_batch(job: Job, record: BatchRecord) -> None:
     """Add the ledger line of a batch; a second call for the same batch adds nothing. ``record`` must balance."""
-    ledger.record(context.place.of_pipeline, record, _run_columns(context))
+    ledger.record(job.place.of_pipeline, record, _run_columns(job))
 
 
-def record_verdict(context: FlowContext, verdict: Verdict) -> None:
+def record_verdict(job: Job, verdict: Verdict) -> None:
     """Add a verdict; every attempt at a batch adds its own. A dry run adds none."""
-    if context.request.dry_run:
+    if job.run.request.dry_run:
         return
-    ledger.record_verdict(context.place.of_pipeline, verdict, _run_columns(context))
+    ledger.record_verdict(job.place.of_pipeline, verdict, _run_columns(job))
 
 
-def _run_columns(context: FlowContext) -> dict[str, Any]:
+def _run_columns(job: Job) -> dict[str, Any]:
     return {
-        "run_key": context.run_key,
-        "mode": context.request.mode,
-        "requested_by": context.request.requested_by or None,
-        "attempt": context.attempt,
-        "checkpoint_version": context.place.version,
-        "refresh": context.place.refresh,
+        "run_key": job.run.request.run_key,
+        "mode": job.run.request.mode,
+        "requested_by": job.run.request.requested_by or None,
+        "attempt": job.run.place.attempt,
+        "checkpoint_version": job.place.version,
+        "refresh": job.place.refresh,
     }

@@ -20,7 +20,7 @@ from tidegate.spec.table import no_text_order
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 _PATH = "_path"
 """The only text among the coordinates of a source (`tidegate.spark.intake.bronze_files`)."""
@@ -29,13 +29,13 @@ _PARTS = r"'([0-9]+|[^0-9]+)'"
 _SIGNIFICANT = "trim(LEADING '0' FROM part)"
 
 
-def check(context: FlowContext, output: DataFrame) -> None:
+def check(job: Job, output: DataFrame) -> None:
     """Check that each ``sequence_by`` column has a type with one order, or that the table declares how its text compares.
 
     Raises:
         SpecError: One does not, or ``text_order`` names a column that is no text.
     """
-    target = context.flow.target
+    target = job.flow.target
     for name in target.sequence_by:
         kind = output.schema[name].dataType
         is_text = isinstance(kind, types.StringType)
@@ -49,13 +49,13 @@ def check(context: FlowContext, output: DataFrame) -> None:
         else:
             problem = f"sequence_by has {name!r}, which is {kind.simpleString()}"
             advice = Edit("return a number, a date or a timestamp", "transform")
-        raise SpecError(f"flow {context.flow.name!r}: table {target.name!r}: {problem}", advice)
+        raise SpecError(f"flow {job.flow.name!r}: table {target.name!r}: {problem}", advice)
 
 
-def broken_rules(context: FlowContext, output: DataFrame) -> list[Column]:
+def broken_rules(job: Job, output: DataFrame) -> list[Column]:
     """The rule ``null_sequence(column)`` of each column, for rows that have no place in the order. NaN would be above all others."""
     rules = []
-    for name in context.flow.target.sequence_by:
+    for name in job.flow.target.sequence_by:
         missing = F.col(name).isNull()
         if isinstance(output.schema[name].dataType, types.FloatType | types.DoubleType):
             missing |= F.isnan(name)
@@ -63,15 +63,15 @@ def broken_rules(context: FlowContext, output: DataFrame) -> list[Column]:
     return rules
 
 
-def of_rows(context: FlowContext, rows: DataFrame) -> Column:
+def of_rows(job: Job, rows: DataFrame) -> Column:
     """The order of rows, with the fields of ``_origin.at`` after the declared columns."""
-    target = context.flow.target
+    target = job.flow.target
     declared = [
         by_numbers(f"`{name}`").alias(name) if target.text_order.get(name) == "numbers" else F.col(name)
         for name in target.sequence_by
     ]
     coordinates = rows.schema["_origin"].dataType["at"].dataType.names  # type: ignore[index]  # a struct of structs
-    if _PATH not in coordinates or not _orders_paths_by_numbers(context):
+    if _PATH not in coordinates or not _orders_paths_by_numbers(job):
         return F.struct(*declared, F.col("_origin.at.*"))
     path = by_numbers(f"_origin.at.{_PATH}").alias(_PATH)
     return F.struct(*declared, *[path if name == _PATH else F.col(f"_origin.at.{name}") for name in coordinates])
@@ -88,6 +88,6 @@ def by_numbers(text: str) -> Column:
     )
 
 
-def _orders_paths_by_numbers(context: FlowContext) -> bool:
-    sidecar = checkpoint.versions(context.place).get(context.place.version)
+def _orders_paths_by_numbers(job: Job) -> bool:
+    sidecar = checkpoint.versions(job.place).get(job.place.version)
     return sidecar is None or sidecar.paths_by_numbers

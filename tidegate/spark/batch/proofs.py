@@ -17,42 +17,42 @@ from tidegate.status import proofs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
     from tidegate.status.proofs import Proven
     from tidegate.store import Address
     from tidegate.table_history import Position
 
 
-def check(context: FlowContext) -> Proven:
+def check(job: Job) -> Proven:
     """Prove the tables; what was proven earlier in this run is not read again.
 
     Raises:
         TableInDoubtError: The history of one of them is not proven.
     """
-    proven = proofs.check(context.resolved, context.place, context.proven)
-    context.proven.update(proven.tables)
+    proven = proofs.check(job.resolved, job.place, job.proven)
+    job.proven.update(proven.tables)
     return proven
 
 
-def adopt(context: FlowContext) -> None:
+def adopt(job: Job) -> None:
     """Prove the tables before anything is read, and note what others committed, which later checks of this run do not see again.
 
     The first run with a checkpoint that has no note takes what the tables are as known.
     """
-    proven = check(context)
-    note = history.read(context.place)
+    proven = check(job)
+    note = history.read(job.place)
     if note is not None:
         if proven.foreign != note.foreign:
-            history.write(context.place, batch=note.batch, positions=note.positions, foreign=proven.foreign)
+            history.write(job.place, batch=note.batch, positions=note.positions, foreign=proven.foreign)
         return
-    state = progress.read(context.checkpoint)
+    state = progress.read(job.place.checkpoint)
     positions = dict(proven.known.positions)
     if state.last_committed is not None:
-        positions = _own(context, proven) | _read(context, state.last_committed) | positions
-    history.write(context.place, batch=state.last_committed, positions=positions, foreign=proven.foreign)
+        positions = _own(job, proven) | _read(job, state.last_committed) | positions
+    history.write(job.place, batch=state.last_committed, positions=positions, foreign=proven.foreign)
 
 
-def begin(context: FlowContext, batch_id: int, target: Address | None = None) -> dict[str, Position]:
+def begin(job: Job, batch_id: int, target: Address | None = None) -> dict[str, Position]:
     """Prove the tables before the first write of a batch, and note what it stands on.
 
     Args:
@@ -64,17 +64,17 @@ def begin(context: FlowContext, batch_id: int, target: Address | None = None) ->
     Raises:
         TableInDoubtError: The history of one of them is not proven. Nothing of the batch was written.
     """
-    proven = check(context)
-    positions = {**proven.known.positions, **_own(context, proven, target)}
+    proven = check(job)
+    positions = {**proven.known.positions, **_own(job, proven, target)}
     batch = proven.known.batch
-    if isinstance(context.work, Stream) and target is None:
+    if isinstance(job.work, Stream) and target is None:
         batch = batch_id
-        positions |= _read(context, batch_id, proven.tables)
-    history.write(context.place, batch=batch, positions=positions, foreign=proven.foreign)
+        positions |= _read(job, batch_id, proven.tables)
+    history.write(job.place, batch=batch, positions=positions, foreign=proven.foreign)
     return positions
 
 
-def end(context: FlowContext, target: Address | None = None) -> None:
+def end(job: Job, target: Address | None = None) -> None:
     """Prove the tables after the last write of a batch, with its commits and what others committed meanwhile, and note it.
 
     Args:
@@ -83,30 +83,30 @@ def end(context: FlowContext, target: Address | None = None) -> None:
     Raises:
         TableInDoubtError: Someone restored or replaced a table while the batch was written.
     """
-    proven = check(context)
-    positions = {**proven.known.positions, **_own(context, proven, target)}
-    history.write(context.place, batch=proven.known.batch, positions=positions, foreign=proven.foreign)
-    newest = proven.tables.get(context.target)
-    if newest is not None and newest.app_id == context.place.app_id:
-        LAST_WRITTEN.write(context.place, LastWritten(batch=newest.batch_id))
+    proven = check(job)
+    positions = {**proven.known.positions, **_own(job, proven, target)}
+    history.write(job.place, batch=proven.known.batch, positions=positions, foreign=proven.foreign)
+    newest = proven.tables.get(job.target)
+    if newest is not None and newest.app_id == job.place.app_id:
+        LAST_WRITTEN.write(job.place, LastWritten(batch=newest.batch_id))
 
 
-def _own(context: FlowContext, proven: Proven, target: Address | None = None) -> dict[str, Position]:
+def _own(job: Job, proven: Proven, target: Address | None = None) -> dict[str, Position]:
     """The positions in the tables that are written. A flow stands by the live table only once it writes it, not while it is staged."""
-    own = (context.quarantine, context.late, target or context.target)
+    own = (job.place.quarantine, job.place.late, target or job.target)
     return {path.key: proven.tables[path] for path in own if path in proven.tables}
 
 
-def _read(context: FlowContext, batch_id: int, newest: Mapping[Address, Position] | None = None) -> dict[str, Position]:
+def _read(job: Job, batch_id: int, newest: Mapping[Address, Position] | None = None) -> dict[str, Position]:
     """The positions up to which a batch of the stream reads its sources."""
-    if not context.query_paths:
+    if not job.query_tables:
         return {}
-    if context.flow.kind.snapshots:
+    if job.flow.kind.snapshots:
         # It reads the records of some files, whenever they were added.
-        pins = {path: position.version for path, position in (newest or {}).items() if path in context.source_paths}
+        pins = {path: position.version for path, position in (newest or {}).items() if path in job.source_tables}
     else:
-        positions = progress.planned_batch(context.checkpoint, batch_id).delta_positions(len(context.query_paths))
-        planned = zip(context.query_paths, positions, strict=True)
+        positions = progress.planned_batch(job.place.checkpoint, batch_id).delta_positions(len(job.query_tables))
+        planned = zip(job.query_tables, positions, strict=True)
         pins = {path: position.pin for path, position in planned if position is not None}
     read = {}
     for path, pin in pins.items():

@@ -16,7 +16,7 @@ from tidegate.spark.lake import local, tables, writes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 REFUSED = "_row_id string, level string, rules array<string>, record string, source string"
 """Schema of refused rows: ``level`` is ``row``, ``file`` or ``message``, ``record`` the raw text, ``source`` the coordinates as JSON."""
@@ -58,7 +58,7 @@ def from_rows(refused: DataFrame, *, one_to_one: bool) -> DataFrame:
     )
 
 
-def append(context: FlowContext, refused: DataFrame, batch_id: int, txn: writes.Transaction, planned_ms: int) -> None:
+def append(job: Job, refused: DataFrame, batch_id: int, txn: writes.Transaction, planned_ms: int) -> None:
     """Append entries, once per transaction. Those of a batch that a person took out carry that person and the reason.
 
     Entries of a batch that a statistic dropped are waived from the beginning.
@@ -67,12 +67,12 @@ def append(context: FlowContext, refused: DataFrame, batch_id: int, txn: writes.
         refused: `REFUSED` rows.
         planned_ms: When the batch was planned, in milliseconds since 1970; the same on every rerun.
     """
-    rows = _entries(context, refused, batch_id, planned_ms)
-    writes.append(rows, context.quarantine, txn)
+    rows = _entries(job, refused, batch_id, planned_ms)
+    writes.append(rows, job.place.quarantine, txn)
 
 
 def apply_backfill(
-    context: FlowContext, refused: DataFrame, passed: DataFrame, batch_id: int, txn: writes.Transaction, planned_ms: int
+    job: Job, refused: DataFrame, passed: DataFrame, batch_id: int, txn: writes.Transaction, planned_ms: int
 ) -> None:
     """Write the result of a backfill in one commit: new entries, and changes to the existing entries of its rows.
 
@@ -81,29 +81,29 @@ def apply_backfill(
     A row that is refused again keeps its entry.
 
     Args:
-        context: The flow, with the transaction id of its backfills.
+        job: The flow, with the transaction id of its backfills.
         refused: `REFUSED` rows.
         passed: ``_row_id string`` of all other rows of the backfill.
         planned_ms: When it was planned, in milliseconds since 1970.
     """
-    entries = _entries(context, refused, batch_id, planned_ms)
-    existing = _entries_of_checkpoint(context, passed.sparkSession).select("_row_id").distinct()
+    entries = _entries(job, refused, batch_id, planned_ms)
+    existing = _entries_of_checkpoint(job, passed.sparkSession).select("_row_id").distinct()
     replayed = passed.join(existing, "_row_id", "left_semi").withColumn("_passed", F.lit(True))
     judged = entries.withColumn("_passed", F.lit(False)).unionByName(replayed, allowMissingColumns=True)
-    own = f"t._checkpoint_version = {context.place.version} AND t._refresh = {context.place.refresh}"
+    own = f"t._checkpoint_version = {job.place.version} AND t._refresh = {job.place.refresh}"
     changed_at = F.timestamp_millis(F.lit(planned_ms))
     reason = f"backfill {batch_id}"
     # An earlier replay may have claimed and returned it: the undo of that replay must not open it again.
     no_replay = F.lit(None).cast("bigint")
     writes.merge(
         judged,
-        context.quarantine,
+        job.place.quarantine,
         f"t._row_id = s._row_id AND t.level = 'row' AND t.state NOT IN ('replayed', 'withdrawn') AND {own}",
         txn,
         updates={
             "s._passed AND t.state = 'open'": {
                 "state": F.lit("replayed"),
-                "changed_by": F.lit(context.request.requested_by),
+                "changed_by": F.lit(job.run.request.requested_by),
                 "changed_at": changed_at,
                 "reason": F.lit(reason),
                 "_replay": no_replay,
@@ -124,10 +124,10 @@ def apply_backfill(
     )
 
 
-def _entries(context: FlowContext, refused: DataFrame, batch_id: int, planned_ms: int) -> DataFrame:
+def _entries(job: Job, refused: DataFrame, batch_id: int, planned_ms: int) -> DataFrame:
     """`REFUSED` rows with all columns of the quarantine table."""
-    suite = context.gate.suite if context.gate is not None else None
-    take_out = context.work.decision(context, batch_id, "take")
+    suite = job.gate.suite if job.gate is not None else None
+    take_out = job.work.decision(job, batch_id, "take")
     lifecycle = {"changed_by": take_out.by, "reason": take_out.reason} if take_out is not None else {}
     planned_at, dropped = F.timestamp_millis(F.lit(planned_ms)), statistics.is_dropped(F.col("rules"))
     # By the declaration, nobody has to decide about the rows of a dropped batch.
@@ -147,16 +147,14 @@ def _entries(context: FlowContext, refused: DataFrame, batch_id: int, planned_ms
             F.when(dropped, closed.get(name)).otherwise(F.lit(lifecycle.get(name))).cast(kind).alias(name)
             for name, kind in LIFECYCLE_COLUMNS.items()
         ],
-        F.lit(context.app_id).alias("_app_id"),
-        F.lit(context.place.version).alias("_checkpoint_version"),
-        F.lit(context.place.refresh).alias("_refresh"),
+        F.lit(job.app_id).alias("_app_id"),
+        F.lit(job.place.version).alias("_checkpoint_version"),
+        F.lit(job.place.refresh).alias("_refresh"),
         F.lit(batch_id).cast("bigint").alias("_batch_id"),
     )
 
 
-def return_entries(
-    context: FlowContext, refused: DataFrame, entries: Sequence[Mapping[str, str]], txn: writes.Transaction
-) -> None:
+def return_entries(job: Job, refused: DataFrame, entries: Sequence[Mapping[str, str]], txn: writes.Transaction) -> None:
     """Mark the claimed entries that were refused again; they keep their ids and stay open.
 
     Args:
@@ -164,53 +162,53 @@ def return_entries(
         entries: The claimed entries.
     """
     refused_rules = {row["_row_id"]: row["rules"] for row in refused.select("_row_id", "rules").collect()}
-    rules_by_id = context.kind.returned(context, refused_rules, entries)
+    rules_by_id = job.kind.returned(job, refused_rules, entries)
     string = pyarrow.string()
     rows = {
         "_row_id": pyarrow.array(list(rules_by_id), string),
         "rules": pyarrow.array(list(rules_by_id.values()), pyarrow.list_(string)),
     }
     claims.mark_returned(
-        context.quarantine,
+        job.place.quarantine,
         txn.batch_id,
         pyarrow.table(rows),
-        suite_fingerprint=context.gate.suite.fingerprint if context.gate is not None else None,
+        suite_fingerprint=job.gate.suite.fingerprint if job.gate is not None else None,
         app_id=txn.app_id,
         user_metadata=txn.metadata(),
     )
 
 
-def refused_in_batch(context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
+def refused_in_batch(job: Job, spark: SparkSession, batch_id: int) -> DataFrame:
     """The entries that a batch wrote: ``_row_id string, rules array<string>``."""
-    if not tables.exists(context.quarantine):
+    if not tables.exists(job.place.quarantine):
         return local.from_rows(spark, [], "_row_id string, rules array<string>")
-    entries = tables.read(spark, context.quarantine)
-    written = (F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id)
+    entries = tables.read(spark, job.place.quarantine)
+    written = (F.col("_app_id") == job.app_id) & (F.col("_batch_id") == batch_id)
     return entries.where(written).select("_row_id", "rules")
 
 
-def refused_in_replay(context: FlowContext, spark: SparkSession, number: int) -> DataFrame:
+def refused_in_replay(job: Job, spark: SparkSession, number: int) -> DataFrame:
     """The claimed entries that a replay returned, as in `refused_in_batch`."""
-    entries = tables.read(spark, context.quarantine)
+    entries = tables.read(spark, job.place.quarantine)
     return entries.where(f"_replay = {number} AND _in_hand = 'returned'").select("_row_id", "rules")
 
 
-def refused_in_backfill(context: FlowContext, spark: SparkSession, version: int | None = None) -> DataFrame:
+def refused_in_backfill(job: Job, spark: SparkSession, version: int | None = None) -> DataFrame:
     """The entries that are left after `apply_backfill`, which closed those of all rows that passed; as in `refused_in_batch`.
 
     Args:
         version: The version of the quarantine; the newest by default.
     """
-    return _entries_of_checkpoint(context, spark, version).groupBy("_row_id").agg(F.first("rules").alias("rules"))
+    return _entries_of_checkpoint(job, spark, version).groupBy("_row_id").agg(F.first("rules").alias("rules"))
 
 
-def refused_by(context: FlowContext, spark: SparkSession, app_id: str) -> DataFrame:
+def refused_by(job: Job, spark: SparkSession, app_id: str) -> DataFrame:
     """The open entries of rows that a transaction id wrote: ``_row_id string``."""
-    entries = tables.read(spark, context.quarantine).where("level = 'row' AND state = 'open'")
+    entries = tables.read(spark, job.place.quarantine).where("level = 'row' AND state = 'open'")
     return entries.where(F.col("_app_id") == app_id).select("_row_id")
 
 
-def without_entries(context: FlowContext, rows: DataFrame) -> DataFrame:
+def without_entries(job: Job, rows: DataFrame) -> DataFrame:
     """Of source rows, those that no entry keeps out of the live table.
 
     An entry does if a checkpoint wrote it whose rows the table has, and if it is not replayed; also a waived one, and one that a
@@ -219,32 +217,30 @@ def without_entries(context: FlowContext, rows: DataFrame) -> DataFrame:
     Args:
         rows: ``_row_id string``; another transaction id than the one that wrote the entries in question.
     """
-    if not tables.exists(context.quarantine):
+    if not tables.exists(job.place.quarantine):
         return rows
-    prefix = f"{context.pipeline.name}/{context.flow.name}/v"
+    prefix = f"{job.place.pipeline}/{job.flow.name}/v"
     checkpoint = F.concat(F.lit(prefix), F.col("_checkpoint_version"), F.lit("/"), F.col("_refresh"))
-    live = [app_id for app_id in tables.transactions(context.spark, context.live) if identity.is_stream(app_id)]
+    live = [app_id for app_id in tables.transactions(job.spark, job.live) if identity.is_stream(app_id)]
     entries = (
-        tables.read(rows.sparkSession, context.quarantine)
+        tables.read(rows.sparkSession, job.place.quarantine)
         .where("level = 'row' AND (state IN ('open', 'waived') OR (state = 'expired' AND changed_by <> 'tidegate'))")
         .where(checkpoint.isin(live))
     )
     return rows.join(entries.select("_row_id").distinct(), "_row_id", "left_anti")
 
 
-def file_ids(context: FlowContext, version: int | None) -> set[str]:
+def file_ids(job: Job, version: int | None) -> set[str]:
     """The files that entries keep out of bronze, as ``<path>@<modification time in ms>``; none without a quarantine."""
     if version is None:
         return set()
-    entries = tables.read(context.spark, context.quarantine, version)
+    entries = tables.read(job.spark, job.place.quarantine, version)
     kept = entries.where("level = 'file' AND state NOT IN ('replayed', 'withdrawn')")
     return {row["_row_id"] for row in kept.select("_row_id").distinct().collect()}
 
 
-def _entries_of_checkpoint(context: FlowContext, spark: SparkSession, version: int | None = None) -> DataFrame:
+def _entries_of_checkpoint(job: Job, spark: SparkSession, version: int | None = None) -> DataFrame:
     """Row entries written by this checkpoint or its backfills that are not replayed."""
-    entries = tables.read(spark, context.quarantine, version)
+    entries = tables.read(spark, job.place.quarantine, version)
     entries = entries.where("level = 'row' AND state NOT IN ('replayed', 'withdrawn')")
-    return entries.where(
-        (F.col("_checkpoint_version") == context.place.version) & (F.col("_refresh") == context.place.refresh)
-    )
+    return entries.where((F.col("_checkpoint_version") == job.place.version) & (F.col("_refresh") == job.place.refresh))

@@ -15,7 +15,7 @@ from tidegate.probes.messages import RULE
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import landed_files, quarantine, topic_messages
 from tidegate.spark.batch.split import Decision, Split
-from tidegate.spark.intake import landing, sources
+from tidegate.spark.intake import landing
 from tidegate.spark.intake.reader import CheckedFile
 from tidegate.spark.lake import local, tables, writes
 from tidegate.spec import FileSource
@@ -23,38 +23,38 @@ from tidegate.spec import FileSource
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 
-def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
+def split_files(job: Job, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
     """Read the files that the work lists for this batch; None when it lists none.
 
     Args:
         batch: Only its session is used: see `tidegate.spark.intake.landing`.
         decision: What an earlier attempt wrote: files that it quarantined are not judged again.
     """
-    source = context.flow.source
+    source = job.flow.source
     assert isinstance(source, FileSource)
-    spark, listed = batch.sparkSession, context.work.listed_files(context, batch_id)
+    spark, listed = batch.sparkSession, job.work.listed_files(job, batch_id)
     if not listed:
         return None
-    unread = _unread_files(context, spark, listed, batch_id)
-    skipped = _skipped_files(context, unread) | _failed_files(context, spark, batch_id, unread, decision)
+    unread = _unread_files(job, spark, listed, batch_id)
+    skipped = _skipped_files(job, unread) | _failed_files(job, spark, batch_id, unread, decision)
     opened = sorted(file for file in file_id.of_paths(unread) if file.path not in skipped)
-    stamp = landing.Batch(batch_id, context.work.planned_ms(context, batch_id))
-    landed = landed_files.read(context, spark, opened, source, stamp)
+    stamp = landing.Batch(batch_id, job.work.planned_ms(job, batch_id))
+    landed = landed_files.read(job, spark, opened, source, stamp)
     checked = [*landed.files, *skipped.values()]
     good = [file for file in checked if file.problem is None]
     failed = [file for file in checked if file.problem is not None]
     if decision.quarantined:
-        good, failed = _apply_earlier_split(context, spark, batch_id, checked)
+        good, failed = _apply_earlier_split(job, spark, batch_id, checked)
     rows = landed.rows(spark, good)
     count = sum(file.records for file in good)
     rules: dict[str, int] = {}
     for file in failed:
         rules[str(file.problem)] = rules.get(str(file.problem), 0) + 1
     record = _record(
-        context,
+        job,
         batch_id,
         read=count,
         written=count,
@@ -68,41 +68,40 @@ def split_files(context: FlowContext, batch: DataFrame, batch_id: int, decision:
     return Split(
         prepared=record,
         refused=refused,
-        write=lambda txn: writes.append(rows, context.target, txn),
+        write=lambda txn: writes.append(rows, job.target, txn),
         expected_rows=count,
     )
 
 
-def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
+def split_messages(job: Job, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
     """Append raw Kafka messages: key, value, headers, topic, topic id, partition, offset and timestamp.
 
     Args:
         batch: The connector's columns; of a replay the ``_row_id`` and ``source`` of entries, all of which are refused again.
         decision: What an earlier attempt wrote: the messages that it quarantined are counted again, also if the topic lost them.
     """
-    if context.work.of_entries:
-        return _returned_messages(context, batch, batch_id)
-    source, place = sources.topic_of(context), context.place
-    recorded = topic.recorded(place)
+    if job.work.of_entries:
+        return _returned_messages(job, batch, batch_id)
+    recorded = topic.recorded(job.place)
     topic_id = recorded.topic_id if recorded is not None else ""
-    messages = topic_messages.check(context, batch, lambda: context.work.planned_offsets(context, batch_id))
+    messages = topic_messages.check(job, batch, lambda: job.work.planned_offsets(job, batch_id))
     if messages.read == 0:
         return None
     if recorded is not None:
-        sources.check_topic(context, source, recorded)
-    rows = _of_batch(context, message_rows(messages.good, topic_id), batch_id)
-    unread = _unread_messages(context, rows, recorded)
+        topic_messages.reader_of(job).check_same_topic(recorded)
+    rows = _of_batch(job, message_rows(messages.good, topic_id), batch_id)
+    unread = _unread_messages(job, rows, recorded)
     count = messages.stored if unread is rows else unread.count()
     refused, rules = None, dict[str, int]()
     if messages.refused is not None:
-        refused = _unread_refused(context, _refused_messages(messages.refused, topic_id), batch_id)
+        refused = _unread_refused(job, _refused_messages(messages.refused, topic_id), batch_id)
         rules = _by_rule(refused)
     already_read = messages.read - count - sum(rules.values())
     if decision.quarantined:
-        rules = _by_rule(context.work.refused_ids(context, rows.sparkSession, batch_id))
+        rules = _by_rule(job.work.refused_ids(job, rows.sparkSession, batch_id))
     quarantined = sum(rules.values())
     record = _record(
-        context,
+        job,
         batch_id,
         read=count + already_read + quarantined,
         written=count,
@@ -113,43 +112,43 @@ def split_messages(context: FlowContext, batch: DataFrame, batch_id: int, decisi
     return Split(
         prepared=record,
         refused=refused if quarantined else None,
-        write=lambda txn: writes.append(unread, context.target, txn),
+        write=lambda txn: writes.append(unread, job.target, txn),
         expected_rows=count,
     )
 
 
-def _record(context: FlowContext, batch_id: int, **counts: Any) -> BatchRecord:
+def _record(job: Job, batch_id: int, **counts: Any) -> BatchRecord:
     """The ledger line of a batch."""
     return BatchRecord(
-        flow=context.flow.name,
+        flow=job.flow.name,
         batch_id=batch_id,
-        app_id=context.app_id,
+        app_id=job.app_id,
         kind="append",
-        planned_at=dates.moment(context.work.planned_ms(context, batch_id)),
+        planned_at=dates.moment(job.work.planned_ms(job, batch_id)),
         **counts,
     )
 
 
-def _returned_messages(context: FlowContext, entries: DataFrame, batch_id: int) -> Split:
+def _returned_messages(job: Job, entries: DataFrame, batch_id: int) -> Split:
     """Entries of messages that are replayed: a timestamp that was refused is refused again."""
     known = entries.withColumns({"level": F.lit("message"), "rules": F.array(F.lit(RULE)), "record": F.lit(None)})
     count = known.count()
     record = _record(
-        context,
+        job,
         batch_id,
         read=count,
         quarantined=count,
         rules={RULE: count},
     )
-    none = tables.read(context.spark, context.live).limit(0)
+    none = tables.read(job.spark, job.live).limit(0)
     return Split(
-        prepared=record, refused=known, write=lambda txn: writes.append(none, context.target, txn), expected_rows=0
+        prepared=record, refused=known, write=lambda txn: writes.append(none, job.target, txn), expected_rows=0
     )
 
 
-def _of_batch(context: FlowContext, rows: DataFrame, batch_id: int) -> DataFrame:
+def _of_batch(job: Job, rows: DataFrame, batch_id: int) -> DataFrame:
     """Rows of bronze with the columns about their batch."""
-    planned = F.timestamp_millis(F.lit(context.work.planned_ms(context, batch_id)))
+    planned = F.timestamp_millis(F.lit(job.work.planned_ms(job, batch_id)))
     return rows.select("*", planned.alias("_ingested_at"), F.lit(batch_id).cast("bigint").alias("_batch_id"))
 
 
@@ -184,79 +183,79 @@ def _message_id(topic_id: str) -> Column:
     return F.concat_ws("/", "topic", F.lit(topic_id or None).cast("string"), "partition", "offset")
 
 
-def _skipped_files(context: FlowContext, unread: dict[str, int]) -> dict[str, CheckedFile]:
+def _skipped_files(job: Job, unread: dict[str, int]) -> dict[str, CheckedFile]:
     """By path, the files that a person marked to be quarantined without being read; a replay of such an entry reads the file."""
-    assert isinstance(context.flow.source, FileSource)
-    if context.work.of_entries:
+    assert isinstance(job.flow.source, FileSource)
+    if job.work.of_entries:
         return {}
-    folder = context.layout.landing(context.flow.source.path)
-    marked = overrides.skipped_files(context.place)
+    folder = job.place.layout.landing(job.flow.source.path)
+    marked = overrides.skipped_files(job.place)
     paths = {(folder / file).uri for file in marked} & unread.keys()
     return {
-        path: landing.unread_file(context.layout.landing_root, FileId(path, unread[path]), overrides.RULE)
+        path: landing.unread_file(job.place.layout.landing_root, FileId(path, unread[path]), overrides.RULE)
         for path in paths
     }
 
 
 def _failed_files(
-    context: FlowContext, spark: SparkSession, batch_id: int, unread: dict[str, int], decision: Decision
+    job: Job, spark: SparkSession, batch_id: int, unread: dict[str, int], decision: Decision
 ) -> dict[str, CheckedFile]:
     """By path, the files on which an earlier attempt at the batch failed: the split is final, and they would fail again."""
     if not decision.quarantined:
         return {}
-    refused = context.work.refused_ids(context, spark, batch_id).where(F.array_contains("rules", landed_files.RULE))
+    refused = job.work.refused_ids(job, spark, batch_id).where(F.array_contains("rules", landed_files.RULE))
     paths = {FileId.parse(row["_row_id"]).path for row in refused.collect()} & unread.keys()
     return {
-        path: landing.unread_file(context.layout.landing_root, FileId(path, unread[path]), landed_files.RULE)
+        path: landing.unread_file(job.place.layout.landing_root, FileId(path, unread[path]), landed_files.RULE)
         for path in paths
     }
 
 
-def _unread_messages(context: FlowContext, rows: DataFrame, recorded: topic.CheckpointTopic | None) -> DataFrame:
+def _unread_messages(job: Job, rows: DataFrame, recorded: topic.CheckpointTopic | None) -> DataFrame:
     """Without the messages of this topic that bronze has from an earlier checkpoint version or refresh."""
-    if context.work.is_first_read(context) or not tables.exists(context.target):
+    if job.work.is_first_read(job) or not tables.exists(job.target):
         return rows
     bounds = rows.agg(F.min("_offset"), F.max("_offset"), F.first("_topic")).first()
     assert bounds is not None
-    existing = tables.read(rows.sparkSession, context.target).where(
+    existing = tables.read(rows.sparkSession, job.target).where(
         F.col("_offset").between(bounds[0], bounds[1]) & (F.col("_topic") == bounds[2])
     )
     if recorded is not None:
         existing = existing.where(F.coalesce("_topic_id", F.lit("")) == recorded.topic_id)
     unread = rows.join(existing.select("_partition", "_offset"), ["_partition", "_offset"], "left_anti").persist()
-    context.persisted.append(unread)
+    job.persisted.append(unread)
     return unread.select(*rows.columns)
 
 
-def _unread_refused(context: FlowContext, refused: DataFrame, batch_id: int) -> DataFrame:
+def _unread_refused(job: Job, refused: DataFrame, batch_id: int) -> DataFrame:
     """Without the messages that quarantine has from an earlier checkpoint version or refresh."""
-    if context.work.is_first_read(context) or not tables.exists(context.quarantine):
+    if job.work.is_first_read(job) or not tables.exists(job.place.quarantine):
         return refused
-    own = (F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id)
-    earlier = tables.read(refused.sparkSession, context.quarantine).where(~own).select("_row_id").distinct()
+    own = (F.col("_app_id") == job.app_id) & (F.col("_batch_id") == batch_id)
+    earlier = tables.read(refused.sparkSession, job.place.quarantine).where(~own).select("_row_id").distinct()
     return refused.join(earlier, "_row_id", "left_anti").select(*refused.columns)
 
 
-def _unread_files(context: FlowContext, spark: SparkSession, listed: dict[str, int], batch_id: int) -> dict[str, int]:
+def _unread_files(job: Job, spark: SparkSession, listed: dict[str, int], batch_id: int) -> dict[str, int]:
     """Without the files that bronze or quarantine have from an earlier checkpoint version or refresh.
 
     Entries that are replayed are only searched in bronze, because they are in quarantine.
     """
-    if context.work.is_first_read(context):
+    if job.work.is_first_read(job):
         return listed
-    assert isinstance(context.flow.source, FileSource)
-    source_folder = landing_folder.of(context.place, context.flow.source)
+    assert isinstance(job.flow.source, FileSource)
+    source_folder = landing_folder.of(job.place, job.flow.source)
     names = [(str(name),) for file in file_id.of_paths(listed) for name in source_folder.names(file)]
     candidates = local.from_rows(spark, names, "_file_id string")
     existing: set[str] = set()
-    if tables.exists(context.target):
-        ids = tables.read(spark, context.target).select(F.expr(file_id.OF_BRONZE).alias("_file_id")).distinct()
+    if tables.exists(job.target):
+        ids = tables.read(spark, job.target).select(F.expr(file_id.OF_BRONZE).alias("_file_id")).distinct()
         existing |= {row["_file_id"] for row in ids.join(F.broadcast(candidates), "_file_id", "left_semi").collect()}
-    if not context.work.of_entries and tables.exists(context.quarantine):
-        entries = tables.read(spark, context.quarantine).where(
+    if not job.work.of_entries and tables.exists(job.place.quarantine):
+        entries = tables.read(spark, job.place.quarantine).where(
             (F.col("level") == "file")
             # Except entries that an earlier attempt at this batch wrote.
-            & ~((F.col("_app_id") == context.app_id) & (F.col("_batch_id") == batch_id))
+            & ~((F.col("_app_id") == job.app_id) & (F.col("_batch_id") == batch_id))
         )
         ids = entries.select(F.col("_row_id").alias("_file_id"))
         existing |= {row["_file_id"] for row in ids.join(F.broadcast(candidates), "_file_id", "left_semi").collect()}
@@ -264,20 +263,20 @@ def _unread_files(context: FlowContext, spark: SparkSession, listed: dict[str, i
 
 
 def _apply_earlier_split(
-    context: FlowContext, spark: SparkSession, batch_id: int, checked: list[CheckedFile]
+    job: Job, spark: SparkSession, batch_id: int, checked: list[CheckedFile]
 ) -> tuple[list[CheckedFile], list[CheckedFile]]:
     # By path: a replayed file may have another modification time than its entry.
     refused = {
         FileId.parse(row["_row_id"]).path: row["rules"][0]
-        for row in context.work.refused_ids(context, spark, batch_id).collect()
+        for row in job.work.refused_ids(job, spark, batch_id).collect()
     }
     good = [file for file in checked if file.path not in refused]
     changed = [file.path for file in good if file.problem is not None]
     if changed:
         raise CheckpointCorruptError(
-            f"flow {context.flow.name!r}: {', '.join(changed)} was readable when batch {batch_id} was split, "
+            f"flow {job.flow.name!r}: {', '.join(changed)} was readable when batch {batch_id} was split, "
             "and is not now.",
             OutsideAct("restore the file (or undo the override that skips it) and run again"),
-            path=str(context.checkpoint),
+            path=str(job.place.checkpoint),
         )
     return good, [landing.with_problem(file, refused[file.path]) for file in checked if file.path in refused]

@@ -26,13 +26,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.checkpoints.progress import DeltaPosition
-    from tidegate.spark.context import FlowContext
     from tidegate.spark.driver.execution import StateMetrics
+    from tidegate.spark.job import Job
 
 _ALLOWED = ("_row_id",)
 
 
-def split_results(context: FlowContext, batch: DataFrame, batch_id: int, state: StateMetrics) -> Split | None:
+def split_results(job: Job, batch: DataFrame, batch_id: int, state: StateMetrics) -> Split | None:
     """Steps 1 and 2 of a batch of results; None without any.
 
     Args:
@@ -44,67 +44,67 @@ def split_results(context: FlowContext, batch: DataFrame, batch_id: int, state: 
         GateRefusedError: A critical expectation is below its ``mostly``.
         BatchHeldError: A statistic breaks its rule.
     """
-    keys = context.flow.target.keys
-    _check_columns(context, batch)
+    keys = job.flow.target.keys
+    _check_columns(job, batch)
     number = batch.count()
     if not number:
         return None
     if keys:
-        _check_keys(context, batch, number)
-    groups.judge(context, batch, batch_id)
-    rows = batch if keys else _appended(context, batch, batch_id)
+        _check_keys(job, batch, number)
+    groups.judge(job, batch, batch_id)
+    rows = batch if keys else _appended(job, batch, batch_id)
     record = BatchRecord(
-        flow=context.flow.name,
+        flow=job.flow.name,
         batch_id=batch_id,
-        app_id=context.app_id,
+        app_id=job.app_id,
         kind="emit",
-        read=_rows_read(context, batch_id),
+        read=_rows_read(job, batch_id),
         results=number,
         written=number,
         state_rows=state.rows,
         state_memory_bytes=state.bytes,
-        watermark=_watermark(context, batch_id),
+        watermark=_watermark(job, batch_id),
     )
     return Split(
         prepared=record,
         refused=None,
         write=lambda txn: (
-            writes.replace_groups(_upserts(rows), context.target, keys, txn)
+            writes.replace_groups(_upserts(rows), job.target, keys, txn)
             if keys
-            else writes.append(rows, context.target, txn)
+            else writes.append(rows, job.target, txn)
         ),
         expected_rows=number,
         settled="results" if keys else "",
     )
 
 
-def _rows_read(context: FlowContext, batch_id: int) -> int:
+def _rows_read(job: Job, batch_id: int) -> int:
     """The rows of the source since the last batch with results: one without results has no line in the ledger.
 
     They are counted by the log of the source's table: heartbeats are no rows, and Spark's metrics miss filtered ones.
     """
-    until, recorded = _position(context, batch_id), delta.transaction_version(context.target, context.app_id)
+    until, recorded = _position(job, batch_id), delta.transaction_version(job.target, job.app_id)
     if until is None:
         return 0
     after = None
     if recorded is not None:
-        after = _position(context, progress.oldest_planned(context.checkpoint, recorded))
-    return delta.rows_added(context.query_paths[-1], -1 if after is None else after.pin, until.pin)
+        after = _position(job, progress.oldest_planned(job.place.checkpoint, recorded))
+    return delta.rows_added(job.query_tables[-1], -1 if after is None else after.pin, until.pin)
 
 
-def _position(context: FlowContext, batch_id: int) -> DeltaPosition | None:
-    return progress.planned_batch(context.checkpoint, batch_id).delta_positions(len(context.query_paths))[-1]
+def _position(job: Job, batch_id: int) -> DeltaPosition | None:
+    return progress.planned_batch(job.place.checkpoint, batch_id).delta_positions(len(job.query_tables))[-1]
 
 
-def _watermark(context: FlowContext, batch_id: int) -> datetime | None:
+def _watermark(job: Job, batch_id: int) -> datetime | None:
     """The watermark by which the results are final; None as long as there is none."""
-    reached = progress.planned_batch(context.checkpoint, batch_id).watermark_ms
+    reached = progress.planned_batch(job.place.checkpoint, batch_id).watermark_ms
     return lateness.moment(reached * 1000) if reached else None
 
 
-def _check_columns(context: FlowContext, batch: DataFrame) -> None:
-    where = f"flow {context.flow.name!r}: transform {context.flow.transform!r}"
-    if missing := [key for key in context.flow.target.keys if key not in batch.columns]:
+def _check_columns(job: Job, batch: DataFrame) -> None:
+    where = f"flow {job.flow.name!r}: transform {job.flow.transform!r}"
+    if missing := [key for key in job.flow.target.keys if key not in batch.columns]:
         raise SpecError(
             f"{where} does not return the key {', '.join(missing)}",
             Either(Edit("return it", "transform"), Edit("declare other keys", "declaration")),
@@ -116,11 +116,11 @@ def _check_columns(context: FlowContext, batch: DataFrame) -> None:
         )
 
 
-def _check_keys(context: FlowContext, batch: DataFrame, number: int) -> None:
-    distinct = batch.select(*context.flow.target.keys).distinct().count()
+def _check_keys(job: Job, batch: DataFrame, number: int) -> None:
+    distinct = batch.select(*job.flow.target.keys).distinct().count()
     if number != distinct:
         raise SpecError(
-            f"flow {context.flow.name!r}: transform {context.flow.transform!r} returns "
+            f"flow {job.flow.name!r}: transform {job.flow.transform!r} returns "
             f"{count(number, 'result')} for {count(distinct, 'key')} in one batch",
             Edit(
                 "it must return one per key, the newest. For several results of a key declare a table without keys",
@@ -129,22 +129,22 @@ def _check_keys(context: FlowContext, batch: DataFrame, number: int) -> None:
         )
 
 
-def _appended(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFrame:
+def _appended(job: Job, batch: DataFrame, batch_id: int) -> DataFrame:
     """The rows with the columns that tables without keys have; ``_row_id`` identifies a result to flows that read the table."""
     names = [name for name in batch.columns if not name.startswith("_")]
     if "_row_id" not in batch.columns:
-        options = tables.JSON if _has_exact_ids(context) else {}
+        options = tables.JSON if _has_exact_ids(job) else {}
         content = F.sha2(F.to_json(F.struct(*[F.col(f"`{name}`") for name in names]), options), 256)
         copy = F.row_number().over(Window.partitionBy("_content").orderBy("_content"))
         batch = batch.withColumn("_content", content).withColumn("_row_id", F.concat_ws("-", "_content", copy))
-    planned = F.timestamp_millis(F.lit(context.work.planned_ms(context, batch_id)))
+    planned = F.timestamp_millis(F.lit(job.work.planned_ms(job, batch_id)))
     return batch.select(
         *names, "_row_id", planned.alias("_ingested_at"), F.lit(batch_id).cast("bigint").alias("_batch_id")
     )
 
 
-def _has_exact_ids(context: FlowContext) -> bool:
-    sidecar = checkpoint.versions(context.place).get(context.place.version)
+def _has_exact_ids(job: Job) -> bool:
+    sidecar = checkpoint.versions(job.place).get(job.place.version)
     return sidecar is None or sidecar.exact_ids
 
 

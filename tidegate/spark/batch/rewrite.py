@@ -27,7 +27,7 @@ from tidegate.spark.lake import tables, writes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 _SAMPLE = 5
 """How many keys of each effect a sample has."""
@@ -43,7 +43,7 @@ class Measured:
 
 
 def measure(
-    context: FlowContext,
+    job: Job,
     before: DataFrame,
     after: DataFrame,
     *,
@@ -54,7 +54,7 @@ def measure(
     """Compare the rows of the table with those that replace them.
 
     Args:
-        context: The flow; its `release` unpersists what is persisted here.
+        job: The flow; its `release` unpersists what is persisted here.
         before: Rows of the table, all of which the rewrite replaces.
         after: The new rows.
         keys: The key columns of both; empty if they cannot be compared by key.
@@ -63,7 +63,7 @@ def measure(
     """
     old, new = _without_tombstones(before), _without_tombstones(after)
     if keys and all(_type_of(old, key) == _type_of(new, key) for key in keys):
-        counts, sample = _effects(context, old, new, keys)
+        counts, sample = _effects(job, old, new, keys)
     else:
         rows_before, rows_after = old.count(), new.count()
         kept = min(rows_before, rows_after)
@@ -72,8 +72,8 @@ def measure(
     kept = changed + counts.get("unchanged", 0)
     quarantined = 0
     if refused is not None:
-        ids = quarantine.without_entries(context, refused.select("_row_id").distinct()).persist()
-        context.persisted.append(ids)
+        ids = quarantine.without_entries(job, refused.select("_row_id").distinct()).persist()
+        job.persisted.append(ids)
         quarantined = ids.count()
         if quarantined:
             sample["quarantined"] = [row["_row_id"] for row in ids.orderBy("_row_id").take(_SAMPLE)]
@@ -90,12 +90,12 @@ def measure(
 
 
 def check(
-    context: FlowContext, measured: Measured, what: str, *, judged: Impact | None = None, instead: Advice | None = None
+    job: Job, measured: Measured, what: str, *, judged: Impact | None = None, instead: Advice | None = None
 ) -> None:
     """Report what a rewrite does, and refuse it beyond the limits of the flow.
 
     Args:
-        context: The flow with the work whose writes follow.
+        job: The flow with the work whose writes follow.
         measured: Its counts.
         what: Its name for messages.
         judged: Of a rewrite that an earlier attempt has begun to write: what was judged then. It is not judged again, but if the
@@ -106,34 +106,34 @@ def check(
     Raises:
         RewriteRefusedError: It exceeds a limit, and the request does not accept that number.
     """
-    flow, impact = context.flow.name, measured.impact
-    context.report.impact = impact
+    flow, impact = job.flow.name, measured.impact
+    job.run.report.impact = impact
     if measured.sample:
-        path = context.attempt_place.sample(flow)
+        path = job.run.place.sample(flow)
         json_codec.write(path, measured.sample)
-        context.report.notes.append(f"keys of some of these rows: {path.key} in the lake")
-    context.run.publish()
-    limits = context.pipeline.rewrite_limits_of(context.flow)
-    if context.flow.keeps_rows:
+        job.run.report.notes.append(f"keys of some of these rows: {path.key} in the lake")
+    job.run.publish()
+    limits = job.resolved.pipeline.rewrite_limits_of(job.flow)
+    if job.flow.keeps_rows:
         limits = dataclasses.replace(limits, rows=0, deleted_share=0)
     needed = {
         acceptance(flow, each, getattr(impact, each)): f"{impact.phrase(each)}, more than {limits.share(each):.1%}"
         for each in limits.exceeded(impact)
         if judged is None or getattr(impact, each) > getattr(judged, each)
     }
-    earlier = rewrite.recorded(context.place)
-    accepted = set(context.request.accept)
-    if earlier is not None and earlier.app_id == context.app_id and instead is not None:
+    earlier = rewrite.recorded(job.place)
+    accepted = set(job.run.request.accept)
+    if earlier is not None and earlier.app_id == job.app_id and instead is not None:
         accepted |= set(earlier.accepted)
     # What a recovery loses was accepted before it began.
-    origin = checkpoint.ORIGIN.read(context.place)
+    origin = checkpoint.ORIGIN.read(job.place)
     if impact.deleted <= (0 if origin is None else origin.may_delete):
         accepted.add(acceptance(flow, "deleted", impact.deleted))
     reasons = tuple(reason for name, reason in needed.items() if name not in accepted)
-    accepting = _accepting(context, tuple(needed), is_begun=instead is not None or judged is not None)
-    if context.request.dry_run:
+    accepting = _accepting(job, tuple(needed), is_begun=instead is not None or judged is not None)
+    if job.run.request.dry_run:
         if reasons:
-            context.report.notes.append(
+            job.run.report.notes.append(
                 f"a run would be refused: it would {' and '.join(reasons)}. To accept: {accepting.written}"
             )
         return
@@ -141,13 +141,13 @@ def check(
         return
     record = JudgedRewrite(
         what=what,
-        app_id=context.app_id,
+        app_id=job.app_id,
         impact=impact,
         reasons=reasons,
         accepted=() if reasons else tuple(needed),
-        run_key=context.run_key,
+        run_key=job.run.request.run_key,
     )
-    rewrite.record(context.place, record)
+    rewrite.record(job.place, record)
     if reasons:
         correct = instead or OutsideAct("give the command again")
         raise RewriteRefusedError(
@@ -155,9 +155,9 @@ def check(
         )
 
 
-def _accepting(context: FlowContext, accept: tuple[str, ...], *, is_begun: bool) -> Command:
+def _accepting(job: Job, accept: tuple[str, ...], *, is_begun: bool) -> Command:
     """The command that writes what was refused. What is staged, or half-written, is completed by an increment."""
-    request = dataclasses.replace(context.request, accept=accept)
+    request = dataclasses.replace(job.run.request, accept=accept)
     if is_begun:
         request = dataclasses.replace(request, mode="incremental", window=None, gaps=False)
     return command(request)
@@ -172,10 +172,10 @@ def _type_of(rows: DataFrame, column: str) -> str | None:
 
 
 def _effects(
-    context: FlowContext, old: DataFrame, new: DataFrame, keys: tuple[str, ...]
+    job: Job, old: DataFrame, new: DataFrame, keys: tuple[str, ...]
 ) -> tuple[dict[str, int], dict[str, list[str]]]:
     """Rows by effect, and the keys of some. Columns of only one side, or of different types, are not compared."""
-    ignored = (*keys, *context.kind.bookkeeping)
+    ignored = (*keys, *job.kind.bookkeeping)
     compared = [name for name in new.columns if name not in ignored and _type_of(old, name) == _type_of(new, name)]
     same_key = reduce(
         lambda left, right: left & right, [F.col(f"t.{key}").eqNullSafe(F.col(f"s.{key}")) for key in keys]
@@ -195,7 +195,7 @@ def _effects(
     )
     key = F.struct(*[F.coalesce(F.col(f"t.{name}"), F.col(f"s.{name}")).alias(name) for name in keys])
     effects = both.select(effect.alias("effect"), F.to_json(key, tables.JSON).alias("key")).persist()
-    context.persisted.append(effects)
+    job.persisted.append(effects)
     counts = {row["effect"]: row["count"] for row in effects.groupBy("effect").count().collect()}
     sample = {
         name: [row["key"] for row in effects.where(F.col("effect") == name).orderBy("key").take(_SAMPLE)]

@@ -14,13 +14,13 @@ from tidegate.spark.batch import groups, histories, judgement, late_rows, order,
 from tidegate.spark.batch.dispositions import DEDUPLICATED, FILTERED, LATE, NAMES, QUARANTINED, SUPERSEDED, WRITTEN
 from tidegate.spark.batch.split import Decision, Settled, Split
 from tidegate.spark.batch.transform_output import Measured
-from tidegate.spark.intake import contracts, parse
+from tidegate.spark.intake import parse
 from tidegate.spark.lake import tables, writes
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 BOOKKEEPING = ("_batch_id", "_ingested_at", "_row_id")
 """Columns of a keyed table that are not compared: a row in which only they differ is unchanged."""
@@ -44,24 +44,24 @@ class JudgedRows:
     settled: Settled
 
 
-def split_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
+def split_rows(job: Job, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
     """Steps 1 and 2 of a batch that is upserted, or appended; see `judge_rows`."""
-    judged = judge_rows(context, batch, batch_id, decision)
+    judged = judge_rows(job, batch, batch_id, decision)
     if judged is None:
         return None
-    target = context.flow.target
+    target = job.flow.target
     keys = target.keys
     refused = judged.refused if judged.prepared.quarantined else None
     if target.child_keys:
         changes = (
-            histories.merge_source(context, judged.written)
+            histories.merge_source(job, judged.written)
             if target.history
-            else scopes.merge_source(context, judged.written, judged.assigned.where("_disposition IS NULL"))
+            else scopes.merge_source(job, judged.written, judged.assigned.where("_disposition IS NULL"))
         )
         return Split(
             prepared=judged.prepared,
             refused=refused,
-            write=lambda txn: writes.replace_groups(changes, context.target, keys, txn),
+            write=lambda txn: writes.replace_groups(changes, job.target, keys, txn),
             expected_rows=changes.count(),
         )
     return Split(
@@ -69,11 +69,11 @@ def split_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
         refused=refused,
         late=judged.late,
         write=lambda txn: (
-            writes.upsert(judged.written, context.target, keys, txn)
+            writes.upsert(judged.written, job.target, keys, txn)
             if keys
             # Those who read the table batch by batch get a commit with one file as a whole.
             else writes.append(
-                judged.written if context.flow.watermark is None else judged.written.coalesce(1), context.target, txn
+                judged.written if job.flow.watermark is None else judged.written.coalesce(1), job.target, txn
             )
         ),
         expected_rows=judged.expected_rows,
@@ -81,46 +81,44 @@ def split_rows(context: FlowContext, batch: DataFrame, batch_id: int, decision: 
     )
 
 
-def replace_rows(
-    context: FlowContext, batch: DataFrame, keys: DataFrame, batch_id: int, decision: Decision
-) -> Split | None:
+def replace_rows(job: Job, batch: DataFrame, keys: DataFrame, batch_id: int, decision: Decision) -> Split | None:
     """Steps 1 and 2 of a backfill, which replaces the table's rows of its keys; unchanged rows are not rewritten.
 
     Args:
         batch: The source rows of the keys.
         keys: The keys, or scopes, one row each.
     """
-    judged = judge_rows(context, batch, batch_id, decision)
+    judged = judge_rows(job, batch, batch_id, decision)
     if judged is None:
         return None
-    if context.flow.target.child_keys:
+    if job.flow.target.child_keys:
         # A record may make rows of other scopes too, of which newer records were not read.
-        scope = list(context.flow.target.scope)
+        scope = list(job.flow.target.scope)
         written = judged.written.join(keys.select(*scope).distinct(), scope, "left_semi")
-        if context.flow.target.history:
-            written = histories.with_versions(context, written)
-        changes = scopes.merge_source(context, written, scopes.stored_rows(context, keys, written))
+        if job.flow.target.history:
+            written = histories.with_versions(job, written)
+        changes = scopes.merge_source(job, written, scopes.stored_rows(job, keys, written))
     else:
-        changes = groups.merge_source(context, judged.written, keys)
+        changes = groups.merge_source(job, judged.written, keys)
     counts = {row["_op"]: row["count"] for row in changes.groupBy("_op").count().collect()}
     upserted, deleted = counts.get("upsert", 0), counts.get("delete", 0)
     line = dataclasses.replace(
         judged.prepared, kind="backfill", groups=upserted + deleted, upserted=upserted, deleted=deleted
     )
-    names = context.flow.target.keys
+    names = job.flow.target.keys
     return Split(
         prepared=line,
-        refused=judged.refused if line.quarantined or tables.exists(context.quarantine) else None,
+        refused=judged.refused if line.quarantined or tables.exists(job.place.quarantine) else None,
         passed=judged.assigned.where(f"_disposition <> {QUARANTINED}").select("_row_id").distinct(),
         changes=changes,
-        write=lambda txn: writes.replace_groups(changes, context.target, names, txn, ignored=BOOKKEEPING),
-        expected_rows=upserted + deleted if tables.exists(context.target) else upserted,
+        write=lambda txn: writes.replace_groups(changes, job.target, names, txn, ignored=BOOKKEEPING),
+        expected_rows=upserted + deleted if tables.exists(job.target) else upserted,
         settled="groups",
     )
 
 
 def judge_rows(
-    context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision, *, replaces: bool = False
+    job: Job, batch: DataFrame, batch_id: int, decision: Decision, *, replaces: bool = False
 ) -> JudgedRows | None:
     """Transform and judge rows and give every source row exactly one disposition; None for an empty batch.
 
@@ -136,60 +134,58 @@ def judge_rows(
         BatchHeldError: A statistic breaks its rule.
         ContractRefusedError: The records have schema changes that a frozen contract refuses.
     """
-    feed = transform_output.changed_rows(context, batch)
-    schema_changes = contracts.SchemaChanges(context) if context.resolved.landing is not None else None
+    feed = transform_output.changed_rows(job, batch)
+    schema_changes = transform_output.schema_changes_of(job) if job.resolved.landing is not None else None
     records = (
-        schema_changes.parse(feed)
-        if schema_changes is not None
-        else parse.keyed_feed(feed, context.resolved.source_keys)
+        schema_changes.parse(feed) if schema_changes is not None else parse.keyed_feed(feed, job.resolved.source_keys)
     )
 
     def measure(output: DataFrame) -> Measured:
         return transform_output.measure(records if schema_changes is None else feed, output, schema_changes)
 
-    output, (before, after) = transform_output.evaluate(context, records, measure, batch_id, decision)
+    output, (before, after) = transform_output.evaluate(job, records, measure, batch_id, decision)
     if before["_rows"] == 0:
         return None
     one_to_one = (before["_rows"], before["_ids"]) == (after["_rows"], after["_ids"])
     if not one_to_one:
-        transform_output.check_ids(context, batch_id, records, output)
+        transform_output.check_ids(job, batch_id, records, output)
     if schema_changes is not None:
         output = schema_changes.apply_contract(output, before, after, batch_id, decided=decision.quarantined)
-    flagged, verdict = judgement.flag(context, output, batch_id, decision)
+    flagged, verdict = judgement.flag(job, output, batch_id, decision)
     if not one_to_one:
         flagged = judgement.refuse_whole_rows(flagged)
-    on_time = late_rows.judge(context, flagged, batch_id, decision, one_to_one=one_to_one)
+    on_time = late_rows.judge(job, flagged, batch_id, decision, one_to_one=one_to_one)
     flagged = flagged if on_time is None else on_time.rows
     # If the transform is one to one, the MERGE counts the rows that an equal or newer row of the table supersedes.
-    compares = "never" if replaces else context.work.compares
-    target = context.flow.target
+    compares = "never" if replaces else job.work.compares
+    target = job.flow.target
     settled = compares == "in_merge" and one_to_one and bool(target.keys) and not target.child_keys
     against_table = compares != "never" and not settled
-    assigned = _with_dispositions(context, flagged, against_table=against_table).persist()
-    context.persisted.append(assigned)
-    prepared, expected_rows = _count(context, assigned, batch_id, before["_rows"], one_to_one)
+    assigned = _with_dispositions(job, flagged, against_table=against_table).persist()
+    job.persisted.append(assigned)
+    prepared, expected_rows = _count(job, assigned, batch_id, before["_rows"], one_to_one)
     if on_time is not None:
         prepared = dataclasses.replace(prepared, watermark=on_time.watermark)
     if verdict is not None:
-        if context.gate is not None and one_to_one and verdict.outcome != "dropped":
-            context.gate.check_split(prepared.rules)
-        judgement.record(context, verdict)
+        if job.gate is not None and one_to_one and verdict.outcome != "dropped":
+            job.gate.check_split(prepared.rules)
+        judgement.record(job, verdict)
     if schema_changes is not None:
         schema_changes.record(batch_id, prepared.rules)
     return JudgedRows(
         prepared=prepared,
         assigned=assigned,
         refused=quarantine.from_rows(assigned.where(f"_disposition = {QUARANTINED}"), one_to_one=one_to_one),
-        late=late_rows.of_batch(context, assigned, _columns(context, assigned), batch_id) if prepared.late else None,
-        written=_target_rows(context, assigned, batch_id),
+        late=late_rows.of_batch(job, assigned, _columns(job, assigned), batch_id) if prepared.late else None,
+        written=_target_rows(job, assigned, batch_id),
         expected_rows=expected_rows,
         settled="rows" if settled else "",
     )
 
 
-def _with_dispositions(context: FlowContext, flagged: DataFrame, *, against_table: bool) -> DataFrame:
+def _with_dispositions(job: Job, flagged: DataFrame, *, against_table: bool) -> DataFrame:
     """Add ``_order`` and ``_disposition`` (an index into `tidegate.spark.batch.dispositions.NAMES`)."""
-    target = context.flow.target
+    target = job.flow.target
     is_candidate = (F.size("_errors") == 0) & F.col("_filtered").isNull()
     disposition = F.when(F.size("_errors") > 0, F.lit(QUARANTINED)).when(
         F.col("_filtered").isNotNull(), F.lit(FILTERED)
@@ -197,15 +193,15 @@ def _with_dispositions(context: FlowContext, flagged: DataFrame, *, against_tabl
     if target.write_mode == "append":
         disposition = disposition.when(late_rows.is_late(flagged), F.lit(LATE)).otherwise(F.lit(WRITTEN))
         return _without_records(flagged).withColumn("_disposition", disposition)
-    ordered = _without_records(flagged.withColumn("_order", order.of_rows(context, flagged)))
+    ordered = _without_records(flagged.withColumn("_order", order.of_rows(job, flagged)))
     if target.replace_by:
-        return scopes.with_dispositions(context, ordered, against_table=against_table)
+        return scopes.with_dispositions(job, ordered, against_table=against_table)
     ordered = ordered.withColumn("_candidate", is_candidate)
     latest_first = Window.partitionBy("_candidate", *target.keys).orderBy(F.col("_order").desc())
     ranked = ordered.withColumn("_rank", F.row_number().over(latest_first))
     older: Column = F.lit(False)
-    if against_table and tables.exists(context.target):
-        existing = tables.read(ranked.sparkSession, context.target).select(
+    if against_table and tables.exists(job.target):
+        existing = tables.read(ranked.sparkSession, job.target).select(
             *target.keys, F.col("_order").alias("_table_order")
         )
         ranked = ranked.join(existing, list(target.keys), "left")
@@ -225,14 +221,12 @@ def _without_records(flagged: DataFrame) -> DataFrame:
     return flagged.withColumn("_origin", F.struct("_origin.ingested_at", *of_refused)).drop("_broken")
 
 
-def _count(
-    context: FlowContext, assigned: DataFrame, batch_id: int, read: int, one_to_one: bool
-) -> tuple[report.BatchRecord, int]:
+def _count(job: Job, assigned: DataFrame, batch_id: int, read: int, one_to_one: bool) -> tuple[report.BatchRecord, int]:
     source_rows = assigned.where("_disposition IS NOT NULL").select("_row_id", "_disposition", "_filtered", "_errors")
     expected_rows = None
     if not one_to_one:
         # Where whole scopes are replaced, the rows of the MERGE are counted: it also deletes.
-        if not context.flow.target.replace_by:
+        if not job.flow.target.replace_by:
             expected_rows = source_rows.where(f"_disposition = {WRITTEN}").count()
         first = source_rows.groupBy("_row_id").agg(F.min(F.struct("_disposition", "_filtered", "_errors")).alias("f"))
         source_rows = first.select("f.*")
@@ -249,10 +243,10 @@ def _count(
             for rule in row["_errors"]:
                 rules[rule] = rules.get(rule, 0) + number
     record = report.BatchRecord(
-        flow=context.flow.name,
+        flow=job.flow.name,
         batch_id=batch_id,
-        app_id=context.app_id,
-        kind="upsert" if context.flow.target.keys else "append",
+        app_id=job.app_id,
+        kind="upsert" if job.flow.target.keys else "append",
         read=read,
         written=counts["written"],
         quarantined=counts["quarantined"],
@@ -265,15 +259,15 @@ def _count(
     return record, counts["written"] if expected_rows is None else expected_rows
 
 
-def _target_rows(context: FlowContext, assigned: DataFrame, batch_id: int) -> DataFrame:
+def _target_rows(job: Job, assigned: DataFrame, batch_id: int) -> DataFrame:
     """The rows to write, with the columns of the target."""
     return assigned.where(f"_disposition = {WRITTEN}").select(
-        *_columns(context, assigned), F.lit(batch_id).cast("bigint").alias("_batch_id")
+        *_columns(job, assigned), F.lit(batch_id).cast("bigint").alias("_batch_id")
     )
 
 
-def _columns(context: FlowContext, assigned: DataFrame) -> list[str | Column]:
+def _columns(job: Job, assigned: DataFrame) -> list[str | Column]:
     """The columns of the target but for the number of the batch."""
     columns = [column for column in assigned.columns if not column.startswith("_") or column == "_rescued"]
-    order = ["_order", "_deleted"] if context.flow.target.keys else []
+    order = ["_order", "_deleted"] if job.flow.target.keys else []
     return [*columns, *order, "_row_id", F.col("_origin.ingested_at").alias("_ingested_at")]

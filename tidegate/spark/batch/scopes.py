@@ -20,7 +20,7 @@ from tidegate.spark.lake import tables
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
     from tidegate.spec import Target
 
 
@@ -29,12 +29,12 @@ def has_child_key(target: Target) -> Column:
     return reduce(or_, [F.col(key).isNotNull() for key in target.child_keys], F.lit(not target.child_keys))
 
 
-def without_tombstones(context: FlowContext, feed: DataFrame) -> DataFrame:
+def without_tombstones(job: Job, feed: DataFrame) -> DataFrame:
     """The feed of the flow's source table without the tombstones of scopes, which are no rows of it.
 
     A backfill of groups has a feed of their keys only, from which it left tombstones out.
     """
-    writer = context.resolved.writer
+    writer = job.resolved.writer
     # Scopes of groups have none: they are always computed from all rows.
     if writer is None or not (writer.target.replace_by and writer.target.sequence_by):
         return feed
@@ -43,7 +43,7 @@ def without_tombstones(context: FlowContext, feed: DataFrame) -> DataFrame:
     return feed.where(has_child_key(writer.target))
 
 
-def with_dispositions(context: FlowContext, ordered: DataFrame, *, against_table: bool) -> DataFrame:
+def with_dispositions(job: Job, ordered: DataFrame, *, against_table: bool) -> DataFrame:
     """Add ``_disposition``, an index into `tidegate.spark.batch.dispositions.NAMES`, for a target with ``replace_by``.
 
     A record that filters all its rows of a scope empties it: one of them becomes the tombstone, without values. A filtered row
@@ -54,15 +54,15 @@ def with_dispositions(context: FlowContext, ordered: DataFrame, *, against_table
         ordered: Output rows of the transform with ``_errors``, ``_filtered``, ``_deleted`` and ``_order``.
         against_table: Whether rows are compared with the order of their scope in the table.
     """
-    target = context.flow.target
+    target = job.flow.target
     refused, filtered = F.size("_errors") > 0, F.col("_filtered").isNotNull()
     known = reduce(lambda left, key: left & F.col(key).isNotNull(), (*target.scope, *target.sequence_by), ~refused)
     rows = _as_tombstones(ordered.withColumn("_known", known), target)
     of_scope, of_record = Window.partitionBy(*target.scope), Window.partitionBy(*target.scope, "_row_id")
     newest = F.max(F.when(F.col("_known"), F.col("_order"))).over(of_scope)
     older: Column = F.lit(False)
-    if against_table and tables.exists(context.target):
-        stored = stored_rows(context, rows, rows).withColumnRenamed("_order", "_table_order")
+    if against_table and tables.exists(job.target):
+        stored = stored_rows(job, rows, rows).withColumnRenamed("_order", "_table_order")
         rows = rows.unionByName(stored, allowMissingColumns=True)
         older = F.coalesce(F.max("_table_order").over(of_scope) >= newest, F.lit(False))
     makes_row = F.col("_known") & ~filtered & has_child_key(target)
@@ -95,10 +95,10 @@ def with_dispositions(context: FlowContext, ordered: DataFrame, *, against_table
     return rows.drop("_known", "_table_order", "_newest", "_older", "_latest", "_filled", "_rank", "_replaced")
 
 
-def stored_rows(context: FlowContext, scopes: DataFrame, rows: DataFrame) -> DataFrame:
+def stored_rows(job: Job, scopes: DataFrame, rows: DataFrame) -> DataFrame:
     """What the table has in some scopes: the keys, with their types in ``rows``, and ``_order``; none without a table."""
-    keys, scope = context.flow.target.keys, list(context.flow.target.scope)
-    table = tables.read(rows.sparkSession, context.target) if tables.exists(context.target) else None
+    keys, scope = job.flow.target.keys, list(job.flow.target.scope)
+    table = tables.read(rows.sparkSession, job.target) if tables.exists(job.target) else None
     # A dry run of a new version compares with the table of the previous one, which may have other keys.
     if table is None or not {*keys, "_order"} <= set(table.columns):
         return rows.select(*keys, "_order").limit(0)
@@ -106,19 +106,19 @@ def stored_rows(context: FlowContext, scopes: DataFrame, rows: DataFrame) -> Dat
     return stored.select(*[F.col(key).cast(rows.schema[key].dataType).alias(key) for key in keys], "_order")
 
 
-def merge_source(context: FlowContext, rows: DataFrame, stored: DataFrame) -> DataFrame:
+def merge_source(job: Job, rows: DataFrame, stored: DataFrame) -> DataFrame:
     """The source of a MERGE that replaces all rows of some scopes (`tidegate.spark.lake.writes.replace_groups`).
 
     Args:
         rows: The new rows of the scopes: at most one per key.
         stored: The keys that the table has in the scopes; those without a new row are deleted.
     """
-    keys = context.flow.target.keys
+    keys = job.flow.target.keys
     deletes = stored.select(*keys, F.lit("delete").alias("_op"))
     both = rows.withColumn("_op", F.lit("upsert")).unionByName(deletes, allowMissingColumns=True)
     new_first = Window.partitionBy(*keys).orderBy(F.desc("_op"))
     changes = both.withColumn("_rank", F.row_number().over(new_first)).where("_rank = 1").drop("_rank")
-    context.persisted.append(changes.persist())
+    job.persisted.append(changes.persist())
     return changes
 
 

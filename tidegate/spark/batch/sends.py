@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
-_SENDERS: Mapping[type, Callable[[FlowContext, DataFrame], int]] = {
+_SENDERS: Mapping[type, Callable[[Job, DataFrame], int]] = {
     KafkaSink: kafka_sink.send,
     FunctionSink: function_sink.send,
 }
@@ -35,10 +35,10 @@ _CONTENT = {**JSON, "ignoreNullFields": "true"}
 """A column that was added since, and is NULL, does not change the id."""
 
 
-def split_changes(context: FlowContext, batch: DataFrame, batch_id: int) -> Split | None:
+def split_changes(job: Job, batch: DataFrame, batch_id: int) -> Split | None:
     """Steps 1 and 2 for a batch of the change feed; None for an empty one. No change is ever refused."""
-    changes = _changes(context, batch).persist()
-    context.persisted.append(changes)
+    changes = _changes(job, batch).persist()
+    job.persisted.append(changes)
     kept, newest = F.count_if("last").alias("kept"), F.max("version").alias("newest")
     counted = changes.agg(F.count("*").alias("read"), kept, newest).first()
     if counted is None or not counted["read"]:
@@ -46,14 +46,14 @@ def split_changes(context: FlowContext, batch: DataFrame, batch_id: int) -> Spli
     sent = changes.where("last").drop("last")
 
     def write(_: object) -> Commit:
-        number = _SENDERS[type(context.flow.target)](context, sent)
+        number = _SENDERS[type(job.flow.target)](job, sent)
         return Commit(version=counted["newest"], metrics={"numOutputRows": number}, metadata={})
 
     return Split(
         prepared=BatchRecord(
-            flow=context.flow.name,
+            flow=job.flow.name,
             batch_id=batch_id,
-            app_id=context.app_id,
+            app_id=job.app_id,
             kind="send",
             read=counted["read"],
             written=counted["kept"],
@@ -65,7 +65,7 @@ def split_changes(context: FlowContext, batch: DataFrame, batch_id: int) -> Spli
     )
 
 
-def _changes(context: FlowContext, batch: DataFrame) -> DataFrame:
+def _changes(job: Job, batch: DataFrame) -> DataFrame:
     """The changes of rows, in the order of their commits for each key, and all changes of a key in one partition.
 
     Args:
@@ -77,8 +77,8 @@ def _changes(context: FlowContext, batch: DataFrame) -> DataFrame:
         has the columns of the table without those of the platform, and is NULL for a delete. ``last`` is false for the delete of
         a key that the same commit inserts again, because both together are an update.
     """
-    keys, table = context.resolved.source_keys, context.flow.source_tables[0]
-    feed = scopes.without_tombstones(context, batch).where("_change_type <> 'update_preimage'")
+    keys, table = job.resolved.source_keys, job.flow.source_tables[0]
+    feed = scopes.without_tombstones(job, batch).where("_change_type <> 'update_preimage'")
     deleted = F.col("_change_type") == "delete"
     if "_deleted" in feed.columns:
         deleted = deleted | F.coalesce("_deleted", F.lit(False))

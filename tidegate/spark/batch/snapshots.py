@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.checkpoints.snapshots import Snapshot
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 _NOT_OF_RECORDS = ("_order", "_deleted")
 """Columns that order the records of a key: a table that follows snapshots has one row per key, and no tombstones."""
@@ -43,50 +43,50 @@ class Changes:
     """Quarantined records without a readable key: any missing row may be one of them, so that none is deleted."""
 
 
-def split_newest(context: FlowContext, batch_id: int, decision: Decision) -> Split | None:
+def split_newest(job: Job, batch_id: int, decision: Decision) -> Split | None:
     """Steps 1 and 2 of a batch: compare the newest announced snapshot; nothing if an earlier batch has compared it.
 
     Raises:
         RewriteRefusedError: It deletes more rows than the flow's limits allow. The batch waits.
         TidegateError: As `rows.judge_rows`.
     """
-    snapshot = _chosen(context, batch_id, decision)
+    snapshot = _chosen(job, batch_id, decision)
     if snapshot is None:
         return None
-    changes = compare(context, snapshot, batch_id, decision)
+    changes = compare(job, snapshot, batch_id, decision)
     if changes is None:
-        context.report.notes.append(f"snapshot {snapshot.name} has no rows, as the table")
+        job.run.report.notes.append(f"snapshot {snapshot.name} has no rows, as the table")
         return None
     if changes.kept is not None:
-        _judge(context, snapshot, changes, changes.kept)
-    return split_of(context, changes)
+        _judge(job, snapshot, changes, changes.kept)
+    return split_of(job, changes)
 
 
-def compare(context: FlowContext, snapshot: Snapshot, batch_id: int, decision: Decision) -> Changes | None:
+def compare(job: Job, snapshot: Snapshot, batch_id: int, decision: Decision) -> Changes | None:
     """The rows of a snapshot, judged and compared with the target; None if both are empty.
 
     The row of a quarantined record stays as it is. If the key of one is unknown, all rows stay that the snapshot lacks.
     """
-    own = records(context, snapshot, batch_id)
-    judged = rows.judge_rows(context, own, batch_id, decision, replaces=True)
-    keys, stored = context.flow.target.keys, None
-    if tables.exists(context.target):
-        stored = tables.read(context.spark, context.target)
+    own = records(job, snapshot, batch_id)
+    judged = rows.judge_rows(job, own, batch_id, decision, replaces=True)
+    keys, stored = job.flow.target.keys, None
+    if tables.exists(job.target):
+        stored = tables.read(job.spark, job.target)
     if judged is not None:
         prepared = dataclasses.replace(judged.prepared, kind="snapshot")
         written = written_rows(judged)
     elif stored is not None and not stored.isEmpty():
-        prepared = BatchRecord(flow=context.flow.name, batch_id=batch_id, app_id=context.app_id, kind="snapshot")
+        prepared = BatchRecord(flow=job.flow.name, batch_id=batch_id, app_id=job.app_id, kind="snapshot")
         written = stored.limit(0)
     else:
         return None
     affected, kept, unknown = written.select(*keys), None, 0
     if stored is not None:
         missing = groups.join_on_keys(stored.select(*keys), written, keys, "left_anti")
-        refused = None if judged is None else refused_keys(context, own, judged, batch_id, decision)
-        kept, unknown = kept_rows(context, missing, refused)
+        refused = None if judged is None else refused_keys(job, own, judged, batch_id, decision)
+        kept, unknown = kept_rows(job, missing, refused)
         affected = affected.unionByName(groups.join_on_keys(missing, kept, keys, "left_anti"))
-    merged = groups.merge_source(context, written, affected)
+    merged = groups.merge_source(job, written, affected)
     counts = {row["_op"]: row["count"] for row in merged.groupBy("_op").count().collect()}
     upserted, deleted = counts.get("upsert", 0), counts.get("delete", 0)
     return Changes(
@@ -96,7 +96,7 @@ def compare(context: FlowContext, snapshot: Snapshot, batch_id: int, decision: D
             groups=upserted + deleted,
             upserted=upserted,
             deleted=deleted,
-            source_versions={context.flow.source_tables[0]: _version(context)},
+            source_versions={job.flow.source_tables[0]: _version(job)},
         ),
         refused=judged.refused if judged is not None and prepared.quarantined else None,
         kept=kept,
@@ -110,7 +110,7 @@ def written_rows(judged: rows.JudgedRows) -> DataFrame:
 
 
 def refused_keys(
-    context: FlowContext, own: DataFrame, judged: rows.JudgedRows, batch_id: int, decision: Decision
+    job: Job, own: DataFrame, judged: rows.JudgedRows, batch_id: int, decision: Decision
 ) -> DataFrame | None:
     """The keys of the quarantined records of a snapshot, NULL for one that cannot be read; None if no record is quarantined.
 
@@ -118,22 +118,20 @@ def refused_keys(
         own: Its raw records.
         judged: The same, judged.
     """
-    keys = context.flow.target.keys
+    keys = job.flow.target.keys
     quarantined = judged.assigned.where(f"_disposition = {QUARANTINED}")
     if not judged.prepared.quarantined:
         return None
     if not decision.quarantined:
         return quarantined.select(*keys)
     # What an earlier attempt refused has bypassed the transform, so that `judged` has no key of it.
-    entries = F.broadcast(context.work.refused_ids(context, own.sparkSession, batch_id))
+    entries = F.broadcast(job.work.refused_ids(job, own.sparkSession, batch_id))
     raising = F.exists("rules", lambda rule: rule.startswith(f"{transform_errors.RULE}("))
     refused = own.join(entries, "_row_id")
     readable = (
-        transform_output.transform_records(context, refused.where(~raising).select(*own.columns))
-        .select(*keys)
-        .persist()
+        transform_output.transform_records(job, refused.where(~raising).select(*own.columns)).select(*keys).persist()
     )
-    context.persisted.append(readable)
+    job.persisted.append(readable)
     no_keys = [F.lit(None).cast(readable.schema[key].dataType).alias(key) for key in keys]
     if transform_errors.raised_by(readable.count) is not None:
         # It was edited since: no key is known, and so no row is deleted.
@@ -142,41 +140,41 @@ def refused_keys(
     return readable.unionByName(refused.where(raising).select(*no_keys)).unionByName(others)
 
 
-def kept_rows(context: FlowContext, missing: DataFrame, refused: DataFrame | None) -> tuple[DataFrame, int]:
+def kept_rows(job: Job, missing: DataFrame, refused: DataFrame | None) -> tuple[DataFrame, int]:
     """Of the rows that a snapshot lacks, those that stay, and the number of records without a readable key.
 
     Args:
         missing: These rows, with the keys.
         refused: What `refused_keys` returns.
     """
-    keys = context.flow.target.keys
+    keys = job.flow.target.keys
     if refused is None:
         return missing.limit(0), 0
     unknown = refused.where(F.expr(" OR ".join(f"`{key}` IS NULL" for key in keys))).count()
     return missing if unknown else groups.join_on_keys(missing, refused.distinct(), keys, "left_semi"), unknown
 
 
-def split_of(context: FlowContext, changes: Changes) -> Split:
+def split_of(job: Job, changes: Changes) -> Split:
     """Write only what differs."""
-    keys, line = context.flow.target.keys, changes.prepared
+    keys, line = job.flow.target.keys, changes.prepared
     return Split(
         prepared=line,
         refused=changes.refused,
         changes=changes.merged,
-        write=lambda txn: writes.replace_groups(changes.merged, context.target, keys, txn, ignored=rows.BOOKKEEPING),
-        expected_rows=line.groups if tables.exists(context.target) else line.upserted,
+        write=lambda txn: writes.replace_groups(changes.merged, job.target, keys, txn, ignored=rows.BOOKKEEPING),
+        expected_rows=line.groups if tables.exists(job.target) else line.upserted,
         settled="groups",
     )
 
 
-def records(context: FlowContext, snapshot: Snapshot, batch_id: int) -> DataFrame:
+def records(job: Job, snapshot: Snapshot, batch_id: int) -> DataFrame:
     """The raw records of a snapshot's files, in the form of the change feed of bronze."""
-    assert context.source_table is not None
-    landing = context.pipeline.writer_of(context.flow.source_tables[0])
+    assert job.source_table is not None
+    landing = job.resolved.pipeline.writer_of(job.flow.source_tables[0])
     assert landing is not None and isinstance(landing.source, FileSource)
-    source_folder = landing_folder.of(context.place.of_pipeline.flow(landing.name), landing.source)
+    source_folder = landing_folder.of(job.place.of_pipeline.flow(landing.name), landing.source)
     files = local.from_rows(
-        context.spark,
+        job.spark,
         [
             (name.url, name.modified_ms)
             for file in file_id.of_paths(snapshot.files)
@@ -186,7 +184,7 @@ def records(context: FlowContext, snapshot: Snapshot, batch_id: int) -> DataFram
     )
     # Of an empty snapshot no row of bronze is read.
     times = sorted(snapshot.files.values()) or [0]
-    bronze = tables.read(context.spark, context.source_table)
+    bronze = tables.read(job.spark, job.source_table)
     # By the statistics of this column, Delta reads only files that may have the snapshot.
     own = bronze.where(
         (F.col("_modified_at") >= F.timestamp_millis(F.lit(times[0])))
@@ -196,25 +194,25 @@ def records(context: FlowContext, snapshot: Snapshot, batch_id: int) -> DataFram
     return own.join(F.broadcast(files), is_of_file, "left_semi").withColumns(
         {
             "_change_type": F.lit("insert"),
-            "_commit_version": F.lit(_version(context)).cast("bigint"),
-            "_commit_timestamp": F.timestamp_millis(F.lit(context.work.planned_ms(context, batch_id))),
+            "_commit_version": F.lit(_version(job)).cast("bigint"),
+            "_commit_timestamp": F.timestamp_millis(F.lit(job.work.planned_ms(job, batch_id))),
         }
     )
 
 
-def _version(context: FlowContext) -> int:
-    assert context.source_table is not None
-    return tables.version(context.spark, context.source_table)
+def _version(job: Job) -> int:
+    assert job.source_table is not None
+    return tables.version(job.spark, job.source_table)
 
 
-def _chosen(context: FlowContext, batch_id: int, decision: Decision) -> Snapshot | None:
+def _chosen(job: Job, batch_id: int, decision: Decision) -> Snapshot | None:
     """The snapshot of a batch: the newest, or None if it was compared before.
 
     A batch that has written rows of an earlier one, or was held and is accepted by a person, keeps that.
     """
-    place = context.place
+    place = job.place
     before, newest = snapshots.compared(place), snapshots.announced(place)
-    is_bound = decision.quarantined or context.work.decision(context, batch_id) is not None
+    is_bound = decision.quarantined or job.work.decision(job, batch_id) is not None
     if before is not None and before.batch_id == batch_id and is_bound:
         return before.snapshot
     if newest is None or (
@@ -225,15 +223,15 @@ def _chosen(context: FlowContext, batch_id: int, decision: Decision) -> Snapshot
     return newest
 
 
-def _judge(context: FlowContext, snapshot: Snapshot, changes: Changes, kept: DataFrame) -> None:
+def _judge(job: Job, snapshot: Snapshot, changes: Changes, kept: DataFrame) -> None:
     """Refuse a snapshot that deletes too much; raises `RewriteRefusedError`."""
     number = kept.count() if changes.refused is not None else 0
     if number:
         why = "their records are in quarantine"
         if changes.unknown:
             why = f"{count(changes.unknown, 'record')} without a readable key may be theirs"
-        context.report.notes.append(f"snapshot {snapshot.name} lacks {count(number, 'row')} that stay, because {why}")
-    stored, line = tables.read(context.spark, context.target), changes.prepared
+        job.run.report.notes.append(f"snapshot {snapshot.name} lacks {count(number, 'row')} that stay, because {why}")
+    stored, line = tables.read(job.spark, job.target), changes.prepared
     before = stored.count() if line.deleted else 0
     impact = Impact(
         before=before,
@@ -244,11 +242,11 @@ def _judge(context: FlowContext, snapshot: Snapshot, changes: Changes, kept: Dat
         read=line.read,
         quarantined=0,
     )
-    if not context.pipeline.rewrite_limits_of(context.flow).exceeded(impact):
+    if not job.resolved.pipeline.rewrite_limits_of(job.flow).exceeded(impact):
         return
-    keys = context.flow.target.keys
+    keys = job.flow.target.keys
     measured = rewrite.measure(
-        context,
+        job,
         groups.join_on_keys(stored, changes.merged, keys, "left_semi"),
         changes.merged.where("_op = 'upsert'"),
         keys=keys,
@@ -258,8 +256,8 @@ def _judge(context: FlowContext, snapshot: Snapshot, changes: Changes, kept: Dat
     # Rows that stay count as rows of the table, of which a share is deleted.
     impact = dataclasses.replace(measured.impact, before=before, after=measured.impact.after + number)
     rewrite.check(
-        context,
+        job,
         dataclasses.replace(measured, impact=impact),
-        f"snapshot {snapshot.name} of {context.flow.source_tables[0]}",
+        f"snapshot {snapshot.name} of {job.flow.source_tables[0]}",
         instead=OutsideAct("land it again, or a newer one, which takes its place"),
     )

@@ -1,4 +1,4 @@
-"""The split of a batch: decided, counted and balanced before the first write."""
+"""`Split`: the disposition of every row of a batch, counted and balanced before the first write."""
 
 from __future__ import annotations
 
@@ -7,9 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from tidegate import json_codec
-from tidegate.advice import Edit, Either, OutsideAct, Then, new_version, recover_command
-from tidegate.errors import LedgerImbalanceError
-from tidegate.formatting import count
 from tidegate.report import BatchRecord
 from tidegate.spark.lake import tables
 from tidegate.spark.lake.writes import Transaction
@@ -17,7 +14,6 @@ from tidegate.spark.lake.writes import Transaction
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidegate.spark.context import FlowContext
     from tidegate.table_history import Position
 
 
@@ -69,89 +65,6 @@ class Split:
         )
 
 
-def decide(context: FlowContext, batch_id: int) -> Decision:
-    """Step 0 of a micro-batch: read which batch quarantine, late table and target have last.
-
-    Late rows are written after the refused ones, so if the late table has the batch, no row outside of quarantine was refused.
-
-    Raises:
-        CheckpointCorruptError: One of them has a later batch: the checkpoint is older than the tables, and Delta would
-            silently skip every write.
-    """
-    written = last_batches(context)
-    check_not_ahead(context, written, batch_id)
-    late = written["late table"] == batch_id
-    return Decision(
-        quarantined=late or written["quarantine"] == batch_id, late=late, written=written["target"] == batch_id
-    )
-
-
-def last_batches(context: FlowContext) -> dict[str, int]:
-    """The last batch of each table that a batch is written to, in the order of the writes; -1 for none."""
-    paths = {"quarantine": context.quarantine, "late table": context.late, "target": context.target}
-    return {name: tables.transactions(context.spark, path).get(context.app_id, -1) for name, path in paths.items()}
-
-
-def check_not_ahead(context: FlowContext, written: dict[str, int], planned: int) -> None:
-    """Check that no table has a later batch than the checkpoint.
-
-    Args:
-        written: Last batch by table.
-        planned: The last batch that the checkpoint planned.
-
-    Raises:
-        CheckpointCorruptError: A table has a later batch.
-    """
-    from tidegate.errors import CheckpointCorruptError
-
-    for name, batch in written.items():
-        if batch > planned:
-            raise CheckpointCorruptError(
-                f"flow {context.flow.name!r}: its {name} has batch {batch} of {context.app_id}, but the "
-                f"checkpoint at {context.checkpoint} ends with batch {planned}: it was restored from an older "
-                "copy, or files of it are missing.",
-                Either(OutsideAct("restore the newer checkpoint"), recover_command(*context.flow.recovered_by)),
-                path=str(context.checkpoint),
-            )
-
-
-def check_balance(context: FlowContext, record: BatchRecord) -> None:
-    """Check that every row read has exactly one disposition.
-
-    Raises:
-        LedgerImbalanceError: Some have none, or several; nothing was written for this batch.
-    """
-    if record.imbalance():
-        raise LedgerImbalanceError(
-            context.flow.name,
-            record.batch_id,
-            json_codec.to_plain(record),
-            f"{count(record.imbalance(), 'row')} without a disposition, or with several ({_describe_counts(record)}); nothing was written.",
-            Edit(f"check transform {context.flow.transform!r}", "transform"),
-        )
-
-
-def check_commit(context: FlowContext, split: Split, commit: tables.Commit) -> None:
-    """Check that the target's commit has as many rows as the split expects.
-
-    Raises:
-        LedgerImbalanceError: It reports another number of rows.
-    """
-    merged = split.settled and "numSourceRows" in commit.metrics
-    reported = commit.metrics["numSourceRows"] if merged else changed_rows(commit)
-    if reported != split.expected_rows or (merged and changed_rows(commit) > split.expected_rows):
-        raise LedgerImbalanceError(
-            context.flow.name,
-            split.prepared.batch_id,
-            json_codec.to_plain(split.prepared),
-            f"{count(split.expected_rows, 'row')} to be written to {context.target}, but its commit {commit.version} reports {reported:,}.",
-            Then(
-                OutsideAct("report it with the run's report"),
-                new_version(context.place.version, "set {} to derive the table again"),
-            ),
-        )
-
-
 def settle(prepared: BatchRecord, commit: tables.Commit, settled: Settled) -> BatchRecord:
     """The ledger line of a written batch: the prepared line with the counts of its MERGE.
 
@@ -179,12 +92,3 @@ def changed_rows(commit: tables.Commit) -> int:
     if "numTargetRowsInserted" in metrics:
         return metrics["numTargetRowsInserted"] + metrics["numTargetRowsUpdated"] + metrics["numTargetRowsDeleted"]
     return metrics.get("numOutputRows", 0)
-
-
-def _describe_counts(record: BatchRecord) -> str:
-    counted = [
-        [(balance.total.replace("_", " "), balance.amount(record)), *balance.lines(record)]
-        for balance in record.balances
-        if balance.amount(record) or balance.imbalance(record)
-    ]
-    return "; ".join(", ".join(f"{name} {number}" for name, number in counts) for counts in counted)

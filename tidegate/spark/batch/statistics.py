@@ -23,14 +23,14 @@ from tidegate.spark.gate.lake_context import LakeContext
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
     from tidegate.spec import Statistic
 
 DROPPED = "dropped"
 """The rule ``dropped(<statistic>)``, which every row of a dropped batch carries in quarantine."""
 
 
-def measure(context: FlowContext, rows: DataFrame, batch_id: int) -> tuple[ExpectationResult, ...]:
+def measure(job: Job, rows: DataFrame, batch_id: int) -> tuple[ExpectationResult, ...]:
     """The results of the flow's statistics for a batch of its stream; none for other work, and if a person took the batch out.
 
     Args:
@@ -40,50 +40,48 @@ def measure(context: FlowContext, rows: DataFrame, batch_id: int) -> tuple[Expec
         SpecError: An expression or a rule cannot be evaluated.
         BatchHeldError: A statistic that holds the batch is not met, and nobody accepted the batch. The verdict is recorded.
     """
-    declared = context.flow.statistics
-    if not declared or not context.work.has_statistics or context.work.decision(context, batch_id, "take"):
+    declared = job.flow.statistics
+    if not declared or not job.work.has_statistics or job.work.decision(job, batch_id, "take"):
         return ()
-    values = _values(context, rows)
-    earlier_batches = LakeContext(context.layout, context.pipeline.name, context.flow.name)
-    earlier_batches.set_judged_batch(context.app_id, batch_id)
+    values = _values(job, rows)
+    earlier_batches = LakeContext(job.place.layout, job.place.pipeline, job.flow.name)
+    earlier_batches.set_judged_batch(job.app_id, batch_id)
     results = []
     for statistic, value in zip(declared, values, strict=True):
         earlier = earlier_batches.earlier_values(_rule(statistic), statistic.batches)
-        results.append(_result(statistic, value, earlier, met=_is_met(context, statistic, value, earlier)))
-    accepted = context.work.decision(context, batch_id, "accept")
+        results.append(_result(statistic, value, earlier, met=_is_met(job, statistic, value, earlier)))
+    accepted = job.work.decision(job, batch_id, "accept")
     if accepted is not None:
         note = f"accepted by {accepted.by}: {accepted.reason}"
         return tuple(
             each if each.success else dataclasses.replace(each, severity="info", note=f"{each.note}; {note}")
             for each in results
         )
-    verdict = judged(context, None, tuple(results), batch_id)
+    verdict = judged(job, None, tuple(results), batch_id)
     if verdict is not None and verdict.refusing():
         verdict = dataclasses.replace(verdict, outcome="refused")
-        ledger.record_verdict(context, verdict)
-        context.record_verdict(verdict)
+        ledger.record_verdict(job, verdict)
+        job.run.record_verdict(verdict)
         raise BatchHeldError(
-            context.pipeline.name,
+            job.place.pipeline,
             verdict,
-            statistics_fingerprint=context.resolved.statistics_fingerprint(),
-            takes_out=context.flow.kind.quarantines,
+            statistics_fingerprint=job.resolved.statistics_fingerprint(),
+            takes_out=job.flow.kind.quarantines,
         )
     return tuple(results)
 
 
-def judged(
-    context: FlowContext, verdict: Verdict | None, results: tuple[ExpectationResult, ...], batch_id: int
-) -> Verdict | None:
+def judged(job: Job, verdict: Verdict | None, results: tuple[ExpectationResult, ...], batch_id: int) -> Verdict | None:
     """The verdict of the gate with these results, or one of them alone; None without any."""
     if verdict is not None or not results:
         return None if verdict is None else dataclasses.replace(verdict, results=(*results, *verdict.results))
     return Verdict(
-        flow=context.flow.name,
+        flow=job.flow.name,
         batch_id=batch_id,
-        app_id=context.app_id,
+        app_id=job.app_id,
         suite="",
         suite_fingerprint="",
-        code_fingerprint=context.resolved.code_fingerprint(),
+        code_fingerprint=job.resolved.code_fingerprint(),
         outcome="dropped" if dropping(results) else "passed",
         results=results,
     )
@@ -105,11 +103,11 @@ def _rule(statistic: Statistic) -> str:
     return f"{STATISTIC}({statistic.name})"
 
 
-def _values(context: FlowContext, rows: DataFrame) -> list[float | None]:
+def _values(job: Job, rows: DataFrame) -> list[float | None]:
     """The value of each statistic, from one scan of the rows; None also for NaN and the infinities, which would make every mean one."""
     columns = []
-    for number, statistic in enumerate(context.flow.statistics):
-        where = _where(context, statistic)
+    for number, statistic in enumerate(job.flow.statistics):
+        where = _where(job, statistic)
         try:
             expression = F.expr(statistic.expression)
             kind = rows.agg(expression.alias("value")).schema["value"].dataType
@@ -130,16 +128,16 @@ def _values(context: FlowContext, rows: DataFrame) -> list[float | None]:
     except Exception as error:
         if (raised := value_error(error)) is None:
             raise
-        names = ", ".join(each.name for each in context.flow.statistics)
+        names = ", ".join(each.name for each in job.flow.statistics)
         raise SpecError(
-            f"flow {context.flow.name!r}: a statistic ({names}) raises {raised} on a value of the batch",
+            f"flow {job.flow.name!r}: a statistic ({names}) raises {raised} on a value of the batch",
             Edit("use a function that returns NULL instead, as try_cast or try_divide", "transform"),
         ) from None
     assert values is not None
     return [value if value is not None and math.isfinite(value) else None for value in values]
 
 
-def _is_met(context: FlowContext, statistic: Statistic, value: float | None, earlier: Sequence[float]) -> bool:
+def _is_met(job: Job, statistic: Statistic, value: float | None, earlier: Sequence[float]) -> bool:
     known = {
         "value": value,
         "median": median(earlier) if earlier else None,
@@ -147,9 +145,9 @@ def _is_met(context: FlowContext, statistic: Statistic, value: float | None, ear
     }
     columns = [F.lit(number).cast("double").alias(name) for name, number in known.items()]
     array = F.array(*map(F.lit, earlier)).cast("array<double>").alias("earlier")
-    where = _where(context, statistic)
+    where = _where(job, statistic)
     try:
-        row = context.spark.sql("SELECT 1").select(*columns, array).select(F.expr(statistic.rule).alias("met"))
+        row = job.spark.sql("SELECT 1").select(*columns, array).select(F.expr(statistic.rule).alias("met"))
         kind = row.schema["met"].dataType
         met = row.collect()[0]["met"] if isinstance(kind, BooleanType) else None
     except AnalysisException as error:
@@ -190,8 +188,8 @@ def _result(statistic: Statistic, value: float | None, earlier: Sequence[float],
     )
 
 
-def _where(context: FlowContext, statistic: Statistic) -> str:
-    return f"flow {context.flow.name!r}: statistic {statistic.name!r}"
+def _where(job: Job, statistic: Statistic) -> str:
+    return f"flow {job.flow.name!r}: statistic {statistic.name!r}"
 
 
 def _number(value: float | None) -> str:

@@ -14,26 +14,26 @@ from tidegate.spec.time_windows import WINDOW_START
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 
-def with_windows(context: FlowContext, rows: DataFrame) -> DataFrame:
+def with_windows(job: Job, rows: DataFrame) -> DataFrame:
     """Each row once per window that contains it, with ``window_start`` and ``_window``, 0 for the first; all rows without windows.
 
     Raises:
         SpecError: The rows lack the column of the time, or it has another type.
     """
-    windows = context.flow.target.windows
+    windows = job.flow.target.windows
     if windows is None:
         return rows
     if windows.time not in rows.columns:
         raise SpecError(
-            f"flow {context.flow.name!r}: its source has no column {windows.time!r}, which its time windows need",
+            f"flow {job.flow.name!r}: its source has no column {windows.time!r}, which its time windows need",
             Edit("correct time=… in the declaration", "declaration"),
         )
     if (kind := dict(rows.dtypes)[windows.time]) != "timestamp":
         raise SpecError(
-            f"flow {context.flow.name!r}: column {windows.time!r} of its source is of type {kind}, and time "
+            f"flow {job.flow.name!r}: column {windows.time!r} of its source is of type {kind}, and time "
             "windows need a TIMESTAMP",
             Either(
                 Edit("make one in the flow that writes the source", "declaration"),
@@ -56,9 +56,9 @@ def is_first(rows: DataFrame) -> Column:
     return F.col("_window") == 0 if "_window" in rows.columns else F.lit(True)
 
 
-def between(context: FlowContext, key: str, first: object, last: object) -> Column:
+def between(job: Job, key: str, first: object, last: object) -> Column:
     """The predicate on the source that holds for the rows of groups with keys from ``first`` to ``last``."""
-    windows = context.flow.target.windows
+    windows = job.flow.target.windows
     if windows is None or key != WINDOW_START:
         if type(first) is date:
             # As text: py4j writes a year before 1000 without its zeros, which Java refuses.

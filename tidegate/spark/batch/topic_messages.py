@@ -23,12 +23,13 @@ from tidegate.probes import messages
 from tidegate.spark.driver import failures
 from tidegate.spark.intake import sources
 from tidegate.spark.lake import local
+from tidegate.spec import KafkaSource
 from tidegate.status.sources.topics import format_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 Ranges = Mapping[int, tuple[int, int]]
 """Partition to the first offset and the offset after the last one."""
@@ -70,26 +71,33 @@ class Messages:
     quarantine; None for none."""
 
 
-def read(context: FlowContext, ranges: Ranges) -> Messages:
+def reader_of(job: Job) -> sources.TopicReader:
+    """The topic of a flow that reads one, as its checkpoint reads it."""
+    assert isinstance(job.flow.source, KafkaSource)
+    return sources.TopicReader(job.place, job.flow.source, job.kafka, job.live)
+
+
+def read(job: Job, ranges: Ranges) -> Messages:
     """The messages of ranges of offsets; at least one range.
 
     Raises:
         TidegateError: As `check`.
     """
-    source = sources.topic_of(context)
+    reader = reader_of(job)
+    source = reader.source
     begin, end = ({str(partition): cut[side] for partition, cut in ranges.items()} for side in (0, 1))
     rows = (
-        context.spark.read.format("kafka")
-        .options(**sources.kafka_options(context, source))
+        job.spark.read.format("kafka")
+        .options(**reader.options())
         .option("assign", json.dumps({source.topic: list(ranges)}))
         .option("startingOffsets", json.dumps({source.topic: begin}))
         .option("endingOffsets", json.dumps({source.topic: end}))
         .load()
     )
-    return check(context, rows, lambda: ranges)
+    return check(job, rows, lambda: ranges)
 
 
-def check(context: FlowContext, rows: DataFrame, ranges: Callable[[], Ranges]) -> Messages:
+def check(job: Job, rows: DataFrame, ranges: Callable[[], Ranges]) -> Messages:
     """Evaluate what the connector reads; if it fails, or returns a timestamp out of range, read the ranges message by message.
 
     Args:
@@ -103,7 +111,7 @@ def check(context: FlowContext, rows: DataFrame, ranges: Callable[[], Ranges]) -
     """
     session = rows.sparkSession
     rows = rows.select(*COLUMNS).persist()
-    context.persisted.append(rows)
+    job.persisted.append(rows)
     first, end = (F.timestamp_millis(F.lit(bound)) for bound in (dates.FIRST_MS, dates.END_MS))
     fits = (F.col("timestamp") >= first) & (F.col("timestamp") < end)
     try:
@@ -113,23 +121,23 @@ def check(context: FlowContext, rows: DataFrame, ranges: Callable[[], Ranges]) -
             return Messages(good=rows, stored=counted["read"], read=counted["read"])
         why = "it returned timestamps out of range"
     except Exception as error:
-        failure = failures.translate(error, what="the connector", checkpoint=str(context.checkpoint))
+        failure = failures.translate(error, what="the connector", checkpoint=str(job.place.checkpoint))
         if not isinstance(failure, UnexpectedError):
             # The broker, or the machine: it would fail in the same way for any reader.
             raise
         why = failures.condition_of(error)
     rows.unpersist()
-    again = _read_singly(context, session, ranges())
+    again = _read_singly(job, session, ranges())
     offsets = format_offsets(ranges())
-    context.report.notes.append(
+    job.run.report.notes.append(
         f"offsets {offsets} were read again message by message, since Spark's connector failed: {why}"
     )
     return again
 
 
-def _read_singly(context: FlowContext, session: Any, ranges: Ranges) -> Messages:
-    source, bootstrap = sources.topic_of(context), context.stores.kafka
-    topic, isolation = source.topic, source.isolation
+def _read_singly(job: Job, session: Any, ranges: Ranges) -> Messages:
+    reader = reader_of(job)
+    bootstrap, topic, isolation = reader.bootstrap, reader.source.topic, reader.source.isolation
     listed = local.from_rows(
         session,
         [(partition, first, end) for partition, (first, end) in sorted(ranges.items())],
@@ -146,7 +154,7 @@ def _read_singly(context: FlowContext, session: Any, ranges: Ranges) -> Messages
                 )
 
     frame = listed.mapInArrow(read_partitions, _READ).persist(StorageLevel.DISK_ONLY)
-    context.persisted.append(frame)
+    job.persisted.append(frame)
     problems = frame.where("_problem IS NOT NULL").select("_problem").collect()
     if problems:
         error: TidegateError = pickle.loads(problems[0]["_problem"])  # from our own task

@@ -33,7 +33,7 @@ from tidegate.spark.intake import bronze
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidegate.spark.context import FlowContext, Transform
+    from tidegate.spark.job import Job, Transform
 
 RULE = "transform_error"
 """The rule of a row on which the transform raises, with the class of the exception: ``transform_error(CAST_INVALID_INPUT)``."""
@@ -73,16 +73,16 @@ class Parted:
         return output.unionByName(bypassing, allowMissingColumns=True)
 
 
-def part_decided(context: FlowContext, records: DataFrame, batch_id: int) -> Parted:
+def part_decided(job: Job, records: DataFrame, batch_id: int) -> Parted:
     """Part the records as an earlier attempt did: what it refused leaves before the transform, which would raise again."""
-    refused = F.broadcast(context.work.refused_ids(context, records.sparkSession, batch_id))
+    refused = F.broadcast(job.work.refused_ids(job, records.sparkSession, batch_id))
     return Parted(
         rows=records.join(refused, "_row_id", "left_anti").select(*records.columns),
         bypassing=records.join(refused.withColumnRenamed("rules", "_broken"), "_row_id"),
     )
 
 
-def part(context: FlowContext, records: DataFrame, transform: Transform, raised: str, batch_id: int) -> Parted:
+def part(job: Job, records: DataFrame, transform: Transform, raised: str, batch_id: int) -> Parted:
     """Find the records on which the transform raises.
 
     Records that are broken already do not need the transform either: it may raise because their fields are NULL. Of a batch
@@ -97,24 +97,24 @@ def part(context: FlowContext, records: DataFrame, transform: Transform, raised:
         TransformRefusedError: It raises on a larger share than declared, or the search needs more than `EVALUATIONS`.
     """
     numbered = records.withColumn(_NUMBER, F.monotonically_increasing_id()).persist()
-    context.persisted.append(numbered)
-    if context.work.decision(context, batch_id, "take") is not None:
+    job.persisted.append(numbered)
+    if job.work.decision(job, batch_id, "take") is not None:
         return _parted(numbered, {}, remaining=refusal.RULE)
-    search = _Search(context, numbered, transform)
+    search = _Search(job, numbered, transform)
     problem = search.run(raised)
     if problem:
         raise refused(
-            context,
+            job,
             batch_id,
             search.counts,
-            problem + _examples(context, numbered, sorted(search.raising)[:EXAMPLES]),
+            problem + _examples(job, numbered, sorted(search.raising)[:EXAMPLES]),
             rows=search.rows,
         )
     return _parted(numbered, search.raising)
 
 
 def refused(
-    context: FlowContext, batch_id: int, raised: Mapping[str, int | None], problem: str, *, rows: int | None = None
+    job: Job, batch_id: int, raised: Mapping[str, int | None], problem: str, *, rows: int | None = None
 ) -> TransformRefusedError:
     """The refusal of a batch whose transform raises; recorded as a verdict, so that pages show it like the refusal of a gate.
 
@@ -122,14 +122,14 @@ def refused(
         raised: The number of rows by class of exception; None where they are not counted.
         problem: Why the rows do not go to quarantine, as the rest of a sentence about the transform.
     """
-    flow, share = context.flow, context.pipeline.thresholds_of(context.flow).transform_error_share
+    flow, share = job.flow, job.resolved.pipeline.thresholds_of(job.flow).transform_error_share
     verdict = Verdict(
         flow=flow.name,
         batch_id=batch_id,
-        app_id=context.app_id,
+        app_id=job.app_id,
         suite="",
         suite_fingerprint="",
-        code_fingerprint=context.resolved.code_fingerprint(),
+        code_fingerprint=job.resolved.code_fingerprint(),
         outcome="refused",
         results=tuple(
             ExpectationResult(
@@ -144,15 +144,15 @@ def refused(
             for name, number in raised.items()
         ),
     )
-    if not context.work.of_entries:
+    if not job.work.of_entries:
         # Entries are no batch; they stay as they are.
-        ledger.record_verdict(context, verdict)
-        context.record_verdict(verdict)
+        ledger.record_verdict(job, verdict)
+        job.run.record_verdict(verdict)
     remedies: list[Advice] = [Edit("correct the transform", "transform")]
-    if flow.kind.quarantines and not context.work.of_entries:
+    if flow.kind.quarantines and not job.work.of_entries:
         remedies.append(Edit("raise transform_error_share", "declaration", "transform_error_share"))
         if verdict.is_batch and flow.kind.takes_batches:
-            take = ("quarantine", "take", context.pipeline.name, flow.name, "--reason", "…")
+            take = ("quarantine", "take", job.place.pipeline, flow.name, "--reason", "…")
             remedies.append(Command.tidegate(*take, says="send the batch to quarantine ({})"))
     return TransformRefusedError(
         verdict,
@@ -167,7 +167,7 @@ def refused(
 class _Search:
     """Searches the records of one batch."""
 
-    def __init__(self, context: FlowContext, numbered: DataFrame, transform: Transform) -> None:
+    def __init__(self, job: Job, numbered: DataFrame, transform: Transform) -> None:
         sound = F.coalesce(F.size("_origin.broken"), F.lit(0)) <= 0
         self.sound, self.transform = numbered.where(sound), transform
         parts = numbered.groupBy(F.shiftright(_NUMBER, 33).alias("part")).agg(
@@ -179,8 +179,8 @@ class _Search:
         self.starts = [0, *accumulate(int(row["rows"]) for row in sizes)]
         self.rows = self.starts[-1]
         self.any_broken = any(row["broken"] for row in sizes)
-        share = context.pipeline.thresholds_of(context.flow).transform_error_share
-        self.share = None if context.work.of_entries else share
+        share = job.resolved.pipeline.thresholds_of(job.flow).transform_error_share
+        self.share = None if job.work.of_entries else share
         self.evaluations = 0
         self.raising: dict[int, str] = {}
         """The class of the exception by the number of the record."""
@@ -280,13 +280,13 @@ def _parted(numbered: DataFrame, raising: Mapping[int, str], *, remaining: str |
     )
 
 
-def _examples(context: FlowContext, numbered: DataFrame, numbers: Sequence[int]) -> str:
+def _examples(job: Job, numbered: DataFrame, numbers: Sequence[int]) -> str:
     """Where some records are; empty for a keyed source, whose coordinates have the values of its keys."""
-    landing = context.resolved.landing
+    landing = job.resolved.landing
     if landing is None:
         return ""
     source = F.to_json("_origin.source").alias("source")
     rows = numbered.where(F.col(_NUMBER).isin(list(numbers))).orderBy(_NUMBER).select(source).collect()
     place = bronze.load(landing).place
-    places = [place(json.loads(row["source"]), context.layout.landing_root) for row in rows]
+    places = [place(json.loads(row["source"]), job.place.layout.landing_root) for row in rows]
     return f"; for example {', '.join(places)}" if places else ""

@@ -24,57 +24,69 @@ from tidegate.window import Window
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 Measured = tuple[dict[str, Any], dict[str, Any]]
 """What `measure` returns."""
 _ALLOWED = ("_row_id", "_origin", "_filtered", "_deleted")
 
 
-def transform_records(context: FlowContext, batch: DataFrame) -> DataFrame:
+def transform_records(job: Job, batch: DataFrame) -> DataFrame:
     """The output of today's transform for rows of the change feed, with ``_filtered``, ``_deleted`` and ``_broken``.
 
     Raises:
         SpecError: The transform drops a column that it must return, does not return the keys, or returns a sequence column
             that has no order.
     """
-    return transform_parsed(context, parse_records(context, batch))
+    return transform_parsed(job, parse_records(job, batch))
 
 
-def parse_records(context: FlowContext, batch: DataFrame) -> DataFrame:
+def parse_records(job: Job, batch: DataFrame) -> DataFrame:
     """Rows of the change feed as typed rows with ``_row_id`` and ``_origin``, the input of the transform."""
-    feed = changed_rows(context, batch)
-    if context.resolved.landing is not None:
-        return contracts.SchemaChanges(context).parse(feed)
-    return parse.keyed_feed(feed, context.resolved.source_keys)
+    feed = changed_rows(job, batch)
+    if job.resolved.landing is not None:
+        return schema_changes_of(job).parse(feed)
+    return parse.keyed_feed(feed, job.resolved.source_keys)
 
 
-def transform_parsed(context: FlowContext, records: DataFrame, *, checked: bool = False) -> DataFrame:
+def schema_changes_of(job: Job) -> contracts.SchemaChanges:
+    """The schema changes in one batch of a flow that parses records."""
+    return contracts.SchemaChanges(
+        job.place,
+        job.resolved,
+        job.run,
+        registry=job.registry,
+        app_id=job.app_id,
+        is_replay=job.work.of_entries,
+    )
+
+
+def transform_parsed(job: Job, records: DataFrame, *, checked: bool = False) -> DataFrame:
     """The transform's output with ``_filtered``, ``_deleted`` and ``_broken`` (built-in rules) on every row.
 
     Args:
         records: As `parse_records` returns them.
         checked: Whether the transform's plan is checked, if its present code is not yet (`tidegate.spark.derivation`).
     """
-    name, target = context.flow.transform, context.flow.target
-    output = _transformed(context, records, checked=checked)
+    name, target = job.flow.transform, job.flow.target
+    output = _transformed(job, records, checked=checked)
     missing = [
         column for column in ("_row_id", "_origin", *target.keys, *target.sequence_by) if column not in output.columns
     ]
     if missing:
         raise SpecError(
-            f"flow {context.flow.name!r}: transform {name!r} does not return {', '.join(missing)}",
+            f"flow {job.flow.name!r}: transform {name!r} does not return {', '.join(missing)}",
             Edit("it must return _row_id, _origin, the target's keys and its sequence columns", "transform"),
         )
-    order.check(context, output)
+    order.check(job, output)
     known = {*_ALLOWED, "_rescued", *bronze.columns()}
     reserved = [column for column in output.columns if column.startswith("_") and column not in known]
     if reserved:
         raise SpecError(
-            f"flow {context.flow.name!r}: transform {name!r} returns {', '.join(reserved)}",
+            f"flow {job.flow.name!r}: transform {name!r} returns {', '.join(reserved)}",
             Edit("name it otherwise: names that begin with '_' are reserved", "transform"),
         )
-    landing = context.resolved.landing
+    landing = job.resolved.landing
     are_changes = landing is not None and landing.changes is not None
     if "_filtered" not in output.columns:
         output = output.withColumn("_filtered", F.lit(None).cast("string"))
@@ -83,13 +95,13 @@ def transform_parsed(context: FlowContext, records: DataFrame, *, checked: bool 
     if "_deleted" not in output.columns:
         # A transform that selects columns must not turn the delete of a change record into a row.
         output = output.withColumn("_deleted", F.col("_origin.deletes") if are_changes else F.lit(False))
-    output = _limited_by_event_time(context, output)
+    output = _limited_by_event_time(job, output)
     nulls = [F.when(F.col(key).isNull(), F.lit(f"null_key({key})")) for key in target.scope]
     # A delete of a whole scope has only the scope's key.
     of_row = ~F.coalesce("_deleted", F.lit(False)) | scopes.has_child_key(target)
     nulls += [F.when(F.col(key).isNull() & of_row, F.lit(f"null_key({key})")) for key in target.child_keys]
-    nulls += order.broken_rules(context, output)
-    nulls += late_rows.broken_rules(context, output)
+    nulls += order.broken_rules(job, output)
+    nulls += late_rows.broken_rules(job, output)
     if landing is not None and not are_changes:
         # Change records say themselves what a message without value means.
         nulls.append(F.when(F.col("_origin.raw").isNull() & ~F.coalesce("_deleted", F.lit(False)), F.lit(NO_VALUE)))
@@ -102,23 +114,25 @@ def transform_parsed(context: FlowContext, records: DataFrame, *, checked: bool 
     return output.withColumns({"_deleted": F.coalesce("_deleted", F.lit(False)), "_broken": broken})
 
 
-def _transformed(context: FlowContext, records: DataFrame, *, checked: bool) -> DataFrame:
-    transform = context.transform
+def _transformed(job: Job, records: DataFrame, *, checked: bool) -> DataFrame:
+    transform = job.transform
     if transform is None:
         return records
-    if checked and not context.flow.kind.snapshots:
-        return derive_checked(context, [records], lambda rows: transform(*rows))
+    if checked and not job.flow.kind.snapshots:
+        return derive_checked(
+            job.place.layout, job.resolved, job.run, job.transform, [records], lambda rows: transform(*rows)
+        )
     return transform(records)
 
 
-def _limited_by_event_time(context: FlowContext, output: DataFrame) -> DataFrame:
+def _limited_by_event_time(job: Job, output: DataFrame) -> DataFrame:
     """Rows of days that the table does not declare are filtered; deletes are not, whatever their event time."""
-    target = context.flow.target
+    target = job.flow.target
     if target.event_time is None or not (target.first_day or target.last_day):
         return output
     first, last = target.first_day or str(dates.FIRST), target.last_day or str(dates.LAST)
     within = tables.within(
-        output, target.event_time, Window.of_dates(first, last, context.pipeline.timezone), target.name
+        output, target.event_time, Window.of_dates(first, last, job.resolved.pipeline.timezone), target.name
     )
     outside = ~within & ~F.coalesce("_deleted", F.lit(False))
     # An end that is not declared is open, also for years that no declaration can name, as that of 9999-12-31.
@@ -130,15 +144,15 @@ def _limited_by_event_time(context: FlowContext, output: DataFrame) -> DataFrame
     return output.withColumn("_filtered", F.coalesce("_filtered", rule))
 
 
-def changed_rows(context: FlowContext, batch: DataFrame) -> DataFrame:
+def changed_rows(job: Job, batch: DataFrame) -> DataFrame:
     """The changes to process: of a bronze table the inserts, of a keyed table all but pre-images and tombstones of scopes."""
-    if context.resolved.landing is not None:
+    if job.resolved.landing is not None:
         return batch.where("_change_type = 'insert'")
-    return scopes.without_tombstones(context, batch).where("_change_type <> 'update_preimage'")
+    return scopes.without_tombstones(job, batch).where("_change_type <> 'update_preimage'")
 
 
 def evaluate(
-    context: FlowContext,
+    job: Job,
     records: DataFrame,
     measure: Callable[[DataFrame], Measured],
     batch_id: int,
@@ -152,36 +166,36 @@ def evaluate(
     """
 
     def attempt(parted: Parted) -> tuple[DataFrame, Measured]:
-        output = parted.add_bypassing(transform_parsed(context, parted.rows, checked=True)).persist()
-        context.persisted.append(output)
+        output = parted.add_bypassing(transform_parsed(job, parted.rows, checked=True)).persist()
+        job.persisted.append(output)
         return output, measure(output)
 
     decided = decision.quarantined
-    parted = transform_errors.part_decided(context, records, batch_id) if decided else Parted(rows=records)
+    parted = transform_errors.part_decided(job, records, batch_id) if decided else Parted(rows=records)
     try:
         return attempt(parted)
     except Exception as error:
         if (raised := value_error(error)) is None:
             raise
-    if not context.work.split_is_final:
+    if not job.work.split_is_final:
         raise SpecError(
-            f"flow {context.flow.name!r}: today's transform {context.flow.transform!r} raises {raised} on "
+            f"flow {job.flow.name!r}: today's transform {job.flow.transform!r} raises {raised} on "
             "rows that no quarantine entry keeps out of the table, so the table cannot be derived again.",
             Edit("correct the transform, then try again", "transform"),
         )
     if decided:
         raise SpecError(
-            f"flow {context.flow.name!r}: batch {batch_id} was split by an earlier attempt, and today's "
+            f"flow {job.flow.name!r}: batch {batch_id} was split by an earlier attempt, and today's "
             f"transform raises {raised} on rows that passed then.",
             Edit("undo the change for one run, then apply it again", "transform"),
         )
-    parted = transform_errors.part(context, records, lambda rows: transform_parsed(context, rows), raised, batch_id)
+    parted = transform_errors.part(job, records, lambda rows: transform_parsed(job, rows), raised, batch_id)
     if parted.raised:
-        what = f"{identity.label(context.app_id, batch_id)}: transform {context.flow.transform!r} raises {parted.describe()}"
-        next_step = f"correct it, then tidegate quarantine replay {context.pipeline.name} {context.flow.name}"
-        context.report.notes.append(
+        what = f"{identity.label(job.app_id, batch_id)}: transform {job.flow.transform!r} raises {parted.describe()}"
+        next_step = f"correct it, then tidegate quarantine replay {job.place.pipeline} {job.flow.name}"
+        job.run.report.notes.append(
             f"{what}, which would go to quarantine"
-            if context.request.dry_run
+            if job.run.request.dry_run
             else f"{what}, which are in quarantine: {next_step}"
         )
     try:
@@ -189,7 +203,7 @@ def evaluate(
     except Exception as error:
         if (raised := value_error(error)) is None:
             raise
-    raise transform_errors.refused(context, batch_id, {raised: None}, transform_errors.NOT_BY_ROW)
+    raise transform_errors.refused(job, batch_id, {raised: None}, transform_errors.NOT_BY_ROW)
 
 
 def measure(records: DataFrame, output: DataFrame, schema_changes: contracts.SchemaChanges | None) -> Measured:
@@ -221,7 +235,7 @@ def measure(records: DataFrame, output: DataFrame, schema_changes: contracts.Sch
     return {**totals[0], "_headers": of_files}, {**sides[1][0].asDict(), **totals[1]}
 
 
-def check_ids(context: FlowContext, batch_id: int, records: DataFrame, output: DataFrame) -> None:
+def check_ids(job: Job, batch_id: int, records: DataFrame, output: DataFrame) -> None:
     """Check that an output which is not one to one has every record, and no other.
 
     Raises:
@@ -232,10 +246,10 @@ def check_ids(context: FlowContext, batch_id: int, records: DataFrame, output: D
     added = after.join(before, "_row_id", "left_anti").count()
     if dropped or added:
         raise LedgerImbalanceError(
-            context.flow.name,
+            job.flow.name,
             batch_id,
             {"lost": dropped, "invented": added},
-            f"transform {context.flow.transform!r} dropped {count(dropped, 'row')} and added {added:,}; nothing was written.",
+            f"transform {job.flow.transform!r} dropped {count(dropped, 'row')} and added {added:,}; nothing was written.",
             Edit(
                 "return every row: to filter one, set _filtered to the name of the rule; keep _row_id. explode drops rows with an empty "
                 "array; explode_outer does not",

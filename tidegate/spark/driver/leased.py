@@ -16,39 +16,46 @@ from tidegate.spark.driver.failures import translate
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
-    from tidegate.spark.context import FlowContext
+    from pyspark.sql import SparkSession
+
+    from tidegate.resolution import ResolvedFlow
+    from tidegate.spark.run import Run
 
 
 @contextmanager
-def leased_flow(context: FlowContext, *, work: str, holder: str) -> Iterator[None]:
+def leased_flow(
+    spark: SparkSession, resolved: ResolvedFlow, run: Run, *, work: str, role: str = "attempt"
+) -> Iterator[None]:
     """Hold the leases of the flow's checkpoint and target; at the end set seconds and target version in its report.
 
     Args:
         work: Names the work in error messages: ``flow 'silver'``.
-        holder: Names the holder of the leases to other processes: ``attempt a1 of flights``.
+        role: Names the holder of the leases to other processes, with the attempt: ``attempt a1 of flights``.
 
     Raises:
         LeaseHeldError: Another run has the lease of the flow or of its target. Transient.
         TidegateError: What the work raised; any other exception is translated to one (`tidegate.spark.driver.failures`).
     """
-    started = time.monotonic()
+    started, pipeline, flow, layout = time.monotonic(), resolved.pipeline, resolved.flow, run.place.layout
+    live = layout.table(flow.target.name)
+    holder = f"{role} {run.place.attempt} of {pipeline.name}"
     resources = (
-        checkpoint_resource(context.pipeline.name, context.flow.name),
-        table_resource(context.flow.target.name),
+        checkpoint_resource(pipeline.name, flow.name),
+        table_resource(flow.target.name),
     )
     try:
-        with lease.hold(context.spark, context.layout, resources, what=holder):
+        with lease.hold(spark, layout, resources, what=holder):
             yield
     except TidegateError:
         raise
     except Exception as error:
         # The work may have opened a new refresh.
-        folder = checkpoint.current(context.layout, context.pipeline, context.flow).checkpoint
-        feeds = [str(path) for path in context.source_paths]
+        folder = checkpoint.current(layout, pipeline, flow).checkpoint
+        feeds = [str(layout.table(table)) for table in flow.source_tables]
         raise translate(error, what=work, checkpoint=str(folder), feeds=feeds) from error
     finally:
-        context.report.seconds = round(time.monotonic() - started, 3)
+        run.report.seconds = round(time.monotonic() - started, 3)
         # Only shown: an error here replaces none of the work.
         with contextlib.suppress(Exception):
-            if tables.exists(context.live):
-                context.report.target_version = tables.version(context.spark, context.live)
+            if tables.exists(live):
+                run.report.target_version = tables.version(spark, live)

@@ -19,7 +19,10 @@ from pyspark.sql.streaming.listener import JStreamingQueryListener, StreamingQue
 from tidegate.ops import metrics
 
 if TYPE_CHECKING:
-    from tidegate.spark.context import FlowContext
+    from pyspark.sql import SparkSession
+
+    from tidegate.place import Place
+    from tidegate.spark.run import Run
 
 TERMINATION_TIMEOUT_SECONDS = 10.0
 """How long to wait for the last events of a query that has ended; they normally take milliseconds."""
@@ -30,26 +33,24 @@ log = logging.getLogger("tidegate")
 
 
 @contextmanager
-def record_progress(context: FlowContext) -> Iterator[None]:
-    """Record the progress of the query that is started in this context, up to its last event.
+def record_progress(spark: SparkSession, place: Place, run: Run, app_id: str) -> Iterator[None]:
+    """Record the progress of the query that is started in this block, up to its last event.
 
     A failure to record metrics is logged and never fails the run.
     """
-    listener = ProgressRecorder(context)
+    listener = ProgressRecorder(spark, place, run, app_id)
     try:
-        context.spark.streams.addListener(listener)
+        spark.streams.addListener(listener)
     except Exception as error:
         listener.log_failure(error)
     try:
         yield
     finally:
         if not listener.await_termination(TERMINATION_TIMEOUT_SECONDS):
-            log.warning(
-                "%s: Spark sent no event for the end of the query; its last metrics may be missing", context.flow.name
-            )
+            log.warning("%s: Spark sent no event for the end of the query; its last metrics may be missing", place.flow)
         listener.write()
         try:
-            context.spark.streams.removeListener(listener)
+            spark.streams.removeListener(listener)
         except Exception as error:
             # If the JVM is gone, the error that ended the query has been reported already.
             listener.log_failure(error)
@@ -58,20 +59,20 @@ def record_progress(context: FlowContext) -> Iterator[None]:
 class ProgressRecorder(StreamingQueryListener):
     """Records the progress of one flow's query and ignores other queries of the session."""
 
-    def __init__(self, context: FlowContext) -> None:
-        self._spark = context.spark
+    def __init__(self, spark: SparkSession, place: Place, run: Run, app_id: str) -> None:
+        self._spark = spark
         self._listener: Any = None
-        self._flow = context.flow.name
-        self._app_id = context.app_id
+        self._flow = place.flow
+        self._app_id = app_id
         self._run_columns = {
-            "flow": context.flow.name,
-            "app_id": context.app_id,
-            "run_key": context.run_key,
-            "attempt": context.attempt,
-            "mode": context.request.mode,
+            "flow": place.flow,
+            "app_id": app_id,
+            "run_key": run.request.run_key,
+            "attempt": run.place.attempt,
+            "mode": run.request.mode,
         }
-        self._checkpoint = context.checkpoint
-        self._path = context.place.of_pipeline.ops("progress")
+        self._checkpoint = place.checkpoint
+        self._path = place.of_pipeline.ops("progress")
         self._lines: list[metrics.QueryProgress] = []
         self._written_at = time.monotonic()
         self._started: str | None = None

@@ -6,6 +6,7 @@ data. Then GX validates the whole batch. Severity decides about rows, ``mostly``
 
 from tidegate.spark.gate.gate import SuiteGate, warm_up
 from tidegate.spark.gate.lake_context import LakeContext
-from tidegate.spark.gate.suite import Rule, Suite, load_suite
+from tidegate.spark.gate.rules import Rule
+from tidegate.spark.gate.suite import Suite, load_suite
 
 __all__ = ["LakeContext", "Rule", "Suite", "SuiteGate", "load_suite", "warm_up"]

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from great_expectations.validator.metric_configuration import MetricConfiguration
     from pyspark.sql import Column, DataFrame
 
-    from tidegate.spark.gate.suite import Rule
+    from tidegate.spark.gate.rules import Rule
 
 _BATCH = "batch"
 _DESCRIPTION_LENGTH = 400

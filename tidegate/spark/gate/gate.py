@@ -24,7 +24,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from tidegate.spark.gate.lake_context import LakeContext
-    from tidegate.spark.gate.suite import Rule, Suite
+    from tidegate.spark.gate.rules import Rule
+    from tidegate.spark.gate.suite import Suite
 
 ERRORS = "_errors"
 NOTES = "_notes"

@@ -23,7 +23,8 @@ from tidegate.spark.lake import local
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from tidegate.spark.gate.suite import Rule, Suite
+    from tidegate.spark.gate.rules import Rule
+    from tidegate.spark.gate.suite import Suite
 
 _NUMBER = "_mutant"
 _QUERY = "unexpected_rows_expectation"

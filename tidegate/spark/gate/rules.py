@@ -7,6 +7,10 @@ whole batch only. The contract test compares these lists with the expectations t
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from tidegate.report import Severity
 
 ROW_RULES: tuple[str, ...] = (
     "expect_column_pair_values_a_to_be_greater_than_b",
@@ -142,6 +146,29 @@ _SHORTER = (
     (r"(^|_)to_not_(be_)?", r"\1not_"),
     (r"(^|_)to_(be_)?", r"\1"),
 )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Rule:
+    """One expectation of a suite."""
+
+    type: str
+    """GX's type, for example ``expect_column_values_to_be_between``."""
+    name: str
+    """Its short name, unique within the suite, for example ``between(dep_delay)``."""
+    severity: Severity
+    mostly: float | None
+    """The share of rows that must meet a row rule, from 0 to 1; None for a batch rule."""
+    of_rows: bool
+    """Whether it is a row rule."""
+    columns: tuple[str, ...]
+    """Its columns; empty for a rule about the whole table."""
+    table: str | None
+    """The other table that it reads, as ``<layer>.<table>``."""
+    sentence: str
+    """Its description by Great Expectations."""
+    expectation: Any = field(repr=False, compare=False)
+    """GX's object."""
 
 
 def short_name(expectation: str, columns: tuple[str, ...]) -> str:

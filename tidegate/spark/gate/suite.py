@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, get_args
 
 from tidegate.advice import Edit
@@ -13,36 +13,13 @@ from tidegate.errors.classification import raise_machine
 from tidegate.expectations import suite_file
 from tidegate.fingerprints import suite_fingerprint
 from tidegate.report import Severity
-from tidegate.spark.gate.rules import BATCH_RULES, NO_ROW_CONDITION, ROW_RULES, UNSUPPORTED, short_name
+from tidegate.spark.gate.rules import BATCH_RULES, NO_ROW_CONDITION, ROW_RULES, UNSUPPORTED, Rule, short_name
 
 if TYPE_CHECKING:
     from pathlib import Path
 
 _KEYS = ("type", "kwargs", "severity", "meta", "id", "notes", "description", "rendered_content")
 _SEVERITIES: tuple[str, ...] = get_args(Severity)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Rule:
-    """One expectation of a suite."""
-
-    type: str
-    """GX's type, for example ``expect_column_values_to_be_between``."""
-    name: str
-    """Its short name, unique within the suite, for example ``between(dep_delay)``."""
-    severity: Severity
-    mostly: float | None
-    """The share of rows that must meet a row rule, from 0 to 1; None for a batch rule."""
-    of_rows: bool
-    """Whether it is a row rule."""
-    columns: tuple[str, ...]
-    """Its columns; empty for a rule about the whole table."""
-    table: str | None
-    """The other table that it reads, as ``<layer>.<table>``."""
-    sentence: str
-    """Its description by Great Expectations."""
-    expectation: Any = field(repr=False, compare=False)
-    """GX's object."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -34,7 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.place import Place
+    from tidegate.resolution import ResolvedFlow
+    from tidegate.spark.run import Run
 
 MAX_NEW_NAMES = 100
 """A batch with more undeclared names has names that are data, not new fields; they are handled as one field."""
@@ -44,49 +46,53 @@ _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _DECLARED = re.compile(r"[A-Za-z0-9_ .@-]{1,128}")
 
 
-def record_declared(context: FlowContext) -> None:
+def record_declared(place: Place, resolved: ResolvedFlow, run: Run) -> None:
     """Record in the history how the declared schema changed since the last run of the flow, and store the current one.
 
     Call it after `tidegate.checkpoints.checkpoint.check_compatible`, which refuses changes that need a new checkpoint version.
     """
-    version, changes = checkpoint.schema_changes(context.layout, context.resolved)
+    version, changes = checkpoint.schema_changes(place.layout, resolved)
     lines = [
         evolution.Line(
-            flow=context.flow.name,
+            flow=place.flow,
             event="declared",
             change=change,
-            decision="keep_checkpoint" if version == context.place.version else "new_version",
+            decision="keep_checkpoint" if version == place.version else "new_version",
             version_before=version,
-            version_after=context.place.version,
-            breaks=() if change.keeps_checkpoint else context.resolved.readers,
-            run_key=context.run_key,
+            version_after=place.version,
+            breaks=() if change.keeps_checkpoint else resolved.readers,
+            run_key=run.request.run_key,
         )
         for change in changes
     ]
     if lines:
-        evolution.record(context.place.of_pipeline, lines)
-    checkpoint.write_schema(context.layout, context.resolved)
+        evolution.record(place.of_pipeline, lines)
+    checkpoint.write_schema(place.layout, resolved)
 
 
 class SchemaChanges:
     """The schema changes in one batch of a flow that parses records."""
 
-    def __init__(self, context: FlowContext) -> None:
-        assert context.resolved.landing is not None
-        self.context = context
-        self.source = context.resolved.landing
+    def __init__(
+        self, place: Place, resolved: ResolvedFlow, run: Run, *, registry: str, app_id: str, is_replay: bool = False
+    ) -> None:
+        """The changes of a batch that is written with this transaction id; the registry is the address of writers' schemas, or empty."""
+        assert resolved.landing is not None
+        self.place, self.resolved, self.run = place, resolved, run
+        self.registry, self.app_id, self.is_replay = registry, app_id, is_replay
+        self.source = resolved.landing
         self.bronze = bronze.load(self.source)
         self.columns = parse_ddl("schema", self.source.schema)
-        self.terms = evolution.terms(context.place, self.source)
+        self.terms = evolution.terms(place, self.source)
         self.lines: list[evolution.Line] = []
         self.actions: dict[Change, Action] = {}
 
     def parse(self, feed: DataFrame) -> DataFrame:
         """Parse bronze rows into typed rows; see `tidegate.spark.intake.parse.parse`."""
-        folder = self.context.place.of_pipeline.schemas
-        lookup = functools.partial(registry_schemas.fetch, self.context.stores.registry, folder)
+        folder = self.place.of_pipeline.schemas
+        lookup = functools.partial(registry_schemas.fetch, self.registry, folder)
         # Without a registry, JSON is read without looking at schema ids; Avro cannot be read without its schema.
-        uses_schema_ids = self.context.stores.registry or self.bronze.needs_registry(self.source)
+        uses_schema_ids = self.registry or self.bronze.needs_registry(self.source)
         self.parsed = parse.parse(feed, self.source, self.terms, lookup if uses_schema_ids else None)
         return self.parsed.rows
 
@@ -164,15 +170,15 @@ class SchemaChanges:
             batch_id: The batch.
             quarantined: Its rows in quarantine, by rule.
         """
-        if self.context.request.dry_run:
+        if self.run.request.dry_run:
             return
-        added = evolution.record(self.context.place.of_pipeline, self.lines)
+        added = evolution.record(self.place.of_pipeline, self.lines)
         if added:
             summary = "; ".join(
                 f"{line.change.summary()}: {self.terms.effect(line.change, self.actions[line.change], quarantined)}"
                 for line in added
             )
-            self.context.report.notes.append(f"batch {batch_id}: {summary}")
+            self.run.report.notes.append(f"batch {batch_id}: {summary}")
 
     def _detect(
         self, output: DataFrame, writers: Mapping[int, tuple[Column, ...]], measures: Mapping[str, Any]
@@ -248,41 +254,39 @@ class SchemaChanges:
         return f"name#{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
     def _refusal(self, frozen: list[Change], batch_id: int) -> ContractRefusedError:
-        context = self.context
-        schema_change_id = fingerprint(context.flow.name, frozen)
+        schema_change_id = fingerprint(self.place.flow, frozen)
         lines = [
             dataclasses.replace(
                 self._line(change, "freeze", batch_id), event="refused", schema_change_id=schema_change_id
             )
             for change in frozen
         ]
-        if not context.request.dry_run:
-            evolution.record(context.place.of_pipeline, lines)
+        if not self.run.request.dry_run:
+            evolution.record(self.place.of_pipeline, lines)
         return ContractRefusedError(
-            context.pipeline.name,
-            context.flow.name,
+            self.place.pipeline,
+            self.place.flow,
             batch_id,
             schema_change_id=schema_change_id,
             changes=[change.summary() for change in frozen],
             declared=evolution.declared_fingerprint(self.source),
             breaks=sorted({name for line in lines for name in line.breaks}),
-            is_replay=context.work.of_entries,
-            is_backfill=not identity.is_stream(context.app_id),
+            is_replay=self.is_replay,
+            is_backfill=not identity.is_stream(self.app_id),
         )
 
     def _line(self, change: Change, action: Action, batch_id: int) -> evolution.Line:
-        context = self.context
         return evolution.Line(
-            flow=context.flow.name,
+            flow=self.place.flow,
             event="observed",
             change=change,
             decision=self.terms.outcome(change, action),
-            version_before=context.place.version,
-            version_after=context.place.version,
-            breaks=() if change.keeps_checkpoint else context.resolved.readers,
-            app_id=context.app_id,
+            version_before=self.place.version,
+            version_after=self.place.version,
+            breaks=() if change.keeps_checkpoint else self.resolved.readers,
+            app_id=self.app_id,
             batch_id=batch_id,
-            run_key=context.run_key,
+            run_key=self.run.request.run_key,
         )
 
     def _with_broken_rules(self, output: DataFrame, refused: list[Change]) -> DataFrame:

@@ -19,36 +19,37 @@ from tidegate.probes import delta
 from tidegate.spark.intake import whole_commits
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.place import Place
+    from tidegate.resolution import ResolvedFlow
 
 NOT_ADDED = "a row of the source of a flow with state was changed or deleted"
 """The text of the error that the query raises for such a change (`tidegate.spark.driver.failures`)."""
 _BEAT = "_heartbeat"
 
 
-def rows_in_order(context: FlowContext) -> DataFrame:
+def rows_in_order(spark: SparkSession, place: Place, resolved: ResolvedFlow) -> DataFrame:
     """The rows of the source, as a transform gets them, with the watermark on their event time.
 
     Raises:
         SpecError: The event time of the source is no TIMESTAMP.
     """
-    writer, feed = context.resolved.writer, context.flow.feeds[0]
+    writer, feed = resolved.writer, resolved.flow.feeds[0]
     assert writer is not None and writer.watermark is not None and writer.target.event_time is not None
     event_time = writer.target.event_time
-    changes = whole_commits.stream(context, bounded=not _has_unread_heartbeats(context))
+    changes = whole_commits.stream(spark, place, feed, bounded=not _has_unread_heartbeats(place, resolved))
     kind = dict(changes.dtypes).get(event_time)
     if kind != "timestamp":
         raise SpecError(
-            f"flow {context.flow.name!r}: event_time={event_time!r} of table {feed.table!r} is "
+            f"flow {place.flow!r}: event_time={event_time!r} of table {feed.table!r} is "
             f"{kind or 'not among its columns'}",
             Edit(f"a watermark needs a TIMESTAMP: cast it in the transform of flow {writer.name!r}", "transform"),
         )
     added = F.when(F.col("_change_type") == "insert", F.lit(True)).otherwise(F.raise_error(F.lit(NOT_ADDED)))
     visible = [name for name in changes.columns if not name.startswith("_") or name in ("_row_id", "_rescued")]
     rows = changes.where(added).select(*visible, F.lit(False).alias(_BEAT))
-    beats = _heartbeats(context).select(F.col("event_time").alias(event_time), F.lit(True).alias(_BEAT))
+    beats = _heartbeats(spark, place, resolved).select(F.col("event_time").alias(event_time), F.lit(True).alias(_BEAT))
     # Heartbeats first: Spark asks the sources for their newest versions in this order. So the rows that were added before a
     # heartbeat are read with it, or earlier.
     both = beats.unionByName(rows, allowMissingColumns=True)
@@ -57,11 +58,13 @@ def rows_in_order(context: FlowContext) -> DataFrame:
     return both.withWatermark(event_time, delay).where(_is_row(event_time)).select(*visible)
 
 
-def _has_unread_heartbeats(context: FlowContext) -> bool:
-    path, reached, read = context.heartbeats, progress.read(context.checkpoint).last_planned, 0
+def _has_unread_heartbeats(place: Place, resolved: ResolvedFlow) -> bool:
+    path, reached, read = resolved.heartbeats(place.layout), progress.read(place.checkpoint).last_planned, 0
     assert path is not None
     if reached is not None:
-        position = progress.planned_batch(context.checkpoint, reached).delta_positions(len(context.query_paths))[0]
+        position = progress.planned_batch(place.checkpoint, reached).delta_positions(
+            1 + len(resolved.flow.source_tables)
+        )[0]
         read = 0 if position is None else max(0, position.pin)
     # Version 0 is the empty table.
     return (delta.current_version(path) or 0) > read
@@ -72,9 +75,9 @@ def _is_row(event_time: str) -> Column:
     return ~(F.col(_BEAT) & F.col(event_time).isNotNull())
 
 
-def _heartbeats(context: FlowContext) -> DataFrame:
+def _heartbeats(spark: SparkSession, place: Place, resolved: ResolvedFlow) -> DataFrame:
     """The heartbeats as a stream: all that there are, then the new ones. The table is made in case the row flow has not ended a run."""
-    writer, path = context.resolved.writer, context.heartbeats
+    writer, path = resolved.writer, resolved.heartbeats(place.layout)
     assert writer is not None and path is not None
-    heartbeats.create(checkpoint.current(context.layout, context.pipeline, writer))
-    return context.spark.readStream.format("delta").load(str(path)).select("event_time")
+    heartbeats.create(checkpoint.current(place.layout, resolved.pipeline, writer))
+    return spark.readStream.format("delta").load(str(path)).select("event_time")

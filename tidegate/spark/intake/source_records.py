@@ -20,42 +20,44 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.resolution import ResolvedFlow
+    from tidegate.store import Address
 
 
-def read(context: FlowContext, session: SparkSession, entries: Sequence[Mapping[str, str]]) -> DataFrame:
+def read(
+    session: SparkSession, source_table: Address, resolved: ResolvedFlow, entries: Sequence[Mapping[str, str]]
+) -> DataFrame:
     """The source rows of quarantine entries, without those that no longer exist.
 
     Args:
         entries: Their ``_row_id`` and ``source``.
 
     Returns:
-        Rows of the flow's source table with ``_row_id``, persisted.
+        Rows of the flow's source table with ``_row_id``.
     """
-    assert context.source_table is not None
     ids = local.from_rows(session, [(entry["_row_id"],) for entry in entries], "_row_id string")
-    landing = context.resolved.landing
+    landing = resolved.landing
     if landing is None:
-        rows = _changes(context, session, ids, [int(json.loads(entry["source"])["version"]) for entry in entries])
+        rows = _changes(
+            session, source_table, resolved, ids, [int(json.loads(entry["source"])["version"]) for entry in entries]
+        )
     else:
         skipping = bronze.load(landing).skipping([json.loads(entry["source"]) for entry in entries])
-        records = tables.read(session, context.source_table).where(skipping)
+        records = tables.read(session, source_table).where(skipping)
         rows = records.join(F.broadcast(ids), "_row_id", "left_semi").withColumn("_change_type", F.lit("insert"))
-    rows = rows.persist()
-    context.persisted.append(rows)
     return rows
 
 
-def _changes(context: FlowContext, session: SparkSession, ids: DataFrame, versions: list[int]) -> DataFrame:
+def _changes(
+    session: SparkSession, path: Address, resolved: ResolvedFlow, ids: DataFrame, versions: list[int]
+) -> DataFrame:
     """Changes of a keyed table by their ids: from its change feed, or from the version that a first load read.
 
     Changes before the retention of both the feed and the table's log are left out.
     """
-    path = context.source_table
-    assert path is not None
 
     def of_entries(rows: DataFrame) -> DataFrame:
-        changes = parse.of_changes(rows, context.resolved.source_keys, ids, "left_semi")
+        changes = parse.of_changes(rows, resolved.source_keys, ids, "left_semi")
         return changes.withColumn("_row_id", F.col("_change_id"))
 
     def feed(first: int, last: int) -> DataFrame:

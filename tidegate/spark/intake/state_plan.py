@@ -11,7 +11,7 @@ from tidegate.errors import SpecError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spec import Flow
 
 MODES = {
     "append": (
@@ -49,13 +49,13 @@ _DELAY = "spark.watermarkDelayMs"
 """The key in the metadata of a column that says that it is, or contains, the event time with the watermark."""
 
 
-def check(context: FlowContext, output: DataFrame) -> None:
+def check(flow: Flow, output: DataFrame) -> None:
     """Check what the transform returned.
 
     Raises:
         SpecError: It has no stateful operator, several, one whose state would grow without bound, or a watermark of its own.
     """
-    where = f"flow {context.flow.name!r}: transform {context.flow.transform!r}"
+    where = f"flow {flow.name!r}: transform {flow.transform!r}"
     if not output.isStreaming:
         raise SpecError(
             f"{where} does not return a stream",
@@ -75,9 +75,7 @@ def check(context: FlowContext, output: DataFrame) -> None:
     if names.count("EventTimeWatermark") != 1:
         raise SpecError(
             f"{where} calls withWatermark",
-            Edit(
-                f"remove it: the declared watermark of {context.flow.source_tables[0]!r} applies already", "transform"
-            ),
+            Edit(f"remove it: the declared watermark of {flow.source_tables[0]!r} applies already", "transform"),
         )
     stateful = [node for name, node in nodes if name in _STATEFUL]
     if len(stateful) != 1:

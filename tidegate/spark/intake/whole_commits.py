@@ -17,15 +17,16 @@ from tidegate.checkpoints import progress
 from tidegate.probes import delta
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.checkpoints.progress import DeltaPosition
-    from tidegate.spark.context import FlowContext
+    from tidegate.place import Place
+    from tidegate.spec import ChangeFeed
     from tidegate.store import Address
 
 
-def stream(context: FlowContext, *, bounded: bool = True) -> DataFrame:
-    """The changes of the flow's source table from its first commit on, in bounded batches.
+def stream(spark: SparkSession, place: Place, feed: ChangeFeed, *, bounded: bool = True) -> DataFrame:
+    """The changes of a table from its first commit on, in bounded batches.
 
     If the log or files of it are gone, a new version replaced its rows, or rows were deleted, a new checkpoint reads the present
     table first: with everything else that there is, in one batch, because the files of a table are in no order of commits.
@@ -33,9 +34,9 @@ def stream(context: FlowContext, *, bounded: bool = True) -> DataFrame:
     Args:
         bounded: Whether the declared limits apply; if not, all that is unread is one batch.
     """
-    feed, path = context.flow.feeds[0], context.layout.table(context.flow.feeds[0].table)
-    reader = context.spark.readStream.format("delta").option("readChangeFeed", "true")
-    begun = progress.read(context.checkpoint).last_committed is not None
+    path = place.layout.table(feed.table)
+    reader = spark.readStream.format("delta").option("readChangeFeed", "true")
+    begun = progress.read(place.checkpoint).last_committed is not None
     from_first = begun or _is_whole(path)
     if from_first:
         # Spark asks for it until a batch was planned; later it goes on from its own log.
@@ -48,11 +49,11 @@ def stream(context: FlowContext, *, bounded: bool = True) -> DataFrame:
     return reader.load(str(path))
 
 
-def complete(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFrame:
+def complete(place: Place, feed: ChangeFeed, batch: DataFrame, batch_id: int) -> DataFrame:
     """The rows of a batch of `stream`, with the whole of each commit whose last file is in it, and without other commits."""
-    path = context.layout.table(context.flow.feeds[0].table)
-    ends = _cut_commit(path, progress.planned_batch(context.checkpoint, batch_id).delta)
-    began = _cut_commit(path, progress.planned_batch(context.checkpoint, batch_id - 1).delta) if batch_id else None
+    path = place.layout.table(feed.table)
+    ends = _cut_commit(path, progress.planned_batch(place.checkpoint, batch_id).delta)
+    began = _cut_commit(path, progress.planned_batch(place.checkpoint, batch_id - 1).delta) if batch_id else None
     version = F.col("_commit_version")
     if ends is not None:
         batch = batch.where(version != ends)

@@ -11,7 +11,8 @@ from tidegate.ops import ledger
 from tidegate.probes import kafka
 from tidegate.spark.batch import raw, topic_messages
 from tidegate.spark.intake import sources
-from tidegate.spark.kinds.kind import Entries, Kind, Sides
+from tidegate.spark.job import Entries, Kind
+from tidegate.spark.kinds.sides import Sides
 from tidegate.spark.lake import local, tables
 from tidegate.status.sources.topics import format_offsets
 from tidegate.window import Window
@@ -22,21 +23,22 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.spark.context import FlowContext
-    from tidegate.spark.reprocessing.pins import Pins
-    from tidegate.spark.reprocessing.reingest import Piece
+    from tidegate.checkpoints.pending_jobs import PendingPiece
+    from tidegate.spark.batch.pinned import Pinned
+    from tidegate.spark.job import Job
 
 
-def _needs_refresh(context: FlowContext) -> bool:
+def _needs_refresh(job: Job) -> bool:
     """If the next messages were deleted and a person accepted the gap: a new checkpoint starts after it."""
-    ledger.record_gaps(context.place)
-    return sources.needs_refresh_for_gap(context, sources.topic_of(context))
+    ledger.record_gaps(job.place)
+    return topic_messages.reader_of(job).needs_refresh_for_gap()
 
 
-def _parts(context: FlowContext, window: Window | None, earlier: Sequence[Piece]) -> Iterator[Mapping[str, Any]]:
+def _parts(job: Job, window: Window | None, earlier: Sequence[PendingPiece]) -> Iterator[Mapping[str, Any]]:
     """The window's offsets; each part contains a share of every partition."""
     assert window is not None
-    source, bootstrap = sources.topic_of(context), context.stores.kafka
+    reader = topic_messages.reader_of(job)
+    source, bootstrap = reader.source, reader.bootstrap
     ranges = kafka.offsets_within(bootstrap, source.topic, window.since, window.until, isolation=source.isolation)
     for piece in earlier:
         for partition, (_, done) in piece.offsets.items():
@@ -44,7 +46,7 @@ def _parts(context: FlowContext, window: Window | None, earlier: Sequence[Piece]
             ranges[int(partition)] = (min(max(begin, done), end), end)
     total = sum(end - begin for begin, end in ranges.values())
     firsts = {partition: begin for partition, (begin, end) in ranges.items() if begin < end}
-    pieces = -(-total // sources.max_offsets_per_batch(context, source, firsts)) if total else 0
+    pieces = -(-total // reader.max_offsets_per_batch(firsts)) if total else 0
     for nth in range(pieces):
         cuts = {
             str(partition): [begin + (end - begin) * nth // pieces, begin + (end - begin) * (nth + 1) // pieces]
@@ -53,15 +55,15 @@ def _parts(context: FlowContext, window: Window | None, earlier: Sequence[Piece]
         yield {"offsets": {partition: cut for partition, cut in cuts.items() if cut[1] > cut[0]}}
 
 
-def _read_piece(context: FlowContext, piece: Piece) -> DataFrame:
+def _read_piece(job: Job, piece: PendingPiece) -> DataFrame:
     """The piece's messages with a timestamp in the window, with the connector's columns. A timestamp out of range is in no window."""
     window = Window(**piece.window)
-    rows = topic_messages.read(context, _ranges(piece.offsets)).good
+    rows = topic_messages.read(job, _ranges(piece.offsets)).good
     start, end_time = (F.lit(moment).cast("timestamp") for moment in (window.start, window.end))
     return rows.where((F.col("timestamp") >= start) & (F.col("timestamp") < end_time))
 
 
-def _read_entries(_context: FlowContext, spark: SparkSession, entries: Entries) -> DataFrame:
+def _read_entries(_job: Job, spark: SparkSession, entries: Entries) -> DataFrame:
     """The entries themselves: a message and its timestamp never change, so that the topic need not have it any more."""
     return local.from_rows(
         spark, [(each["_row_id"], each["source"]) for each in entries], "_row_id string, source string"
@@ -72,17 +74,18 @@ def _ranges(offsets: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, int]]:
     return {int(partition): (first, end) for partition, (first, end) in offsets.items()}
 
 
-def _sides(context: FlowContext, pins: Pins) -> Sides:
+def _sides(job: Job, pins: Pinned) -> Sides:
     """The messages that the topic still has, up to the pinned offsets. Messages of an accepted gap are on neither side."""
-    source, bootstrap = sources.topic_of(context), context.stores.kafka
+    reader = topic_messages.reader_of(job)
+    source, bootstrap = reader.source, reader.bootstrap
     current = kafka.describe(bootstrap, source.topic, sources.PROBE_SECONDS, source.isolation)
-    ends = _read_offsets(context, pins, current.topic_id)
+    ends = _read_offsets(job, pins, current.topic_id)
     offsets = {
         partition: (begin, min(end, ends[partition]))
         for partition, (begin, end) in current.bounds.items()
         if begin < min(end, ends.get(partition, 0))
     }
-    table = tables.read(context.spark, context.live, pins.version)
+    table = tables.read(job.spark, job.live, pins.version)
     within = F.lit(False)
     later = F.lit(False)
     for partition, (begin, end) in offsets.items():
@@ -96,7 +99,7 @@ def _sides(context: FlowContext, pins: Pins) -> Sides:
     actual = placed.where("_place = 'compared'").drop("_place")
     expected = actual.limit(0)
     if offsets:
-        expected = raw.message_rows(topic_messages.read(context, offsets).good, current.topic_id)
+        expected = raw.message_rows(topic_messages.read(job, offsets).good, current.topic_id)
     not_compared = {
         "of messages that the topic no longer has": rows_by_place.get("gone", 0),
         "of messages after the position of the stream": rows_by_place.get("later", 0),
@@ -115,9 +118,9 @@ def _sides(context: FlowContext, pins: Pins) -> Sides:
     )
 
 
-def _read_offsets(context: FlowContext, pins: Pins, topic_id: str) -> dict[int, int]:
+def _read_offsets(job: Job, pins: Pinned, topic_id: str) -> dict[int, int]:
     """The offset that follows those that the pinned batches had read, by partition of the present topic."""
-    name, ends = sources.topic_of(context).topic, dict[int, int]()
+    name, ends = topic_messages.reader_of(job).source.topic, dict[int, int]()
     for place, batch in pins.batches.items():
         recorded = topic.recorded(place)
         if recorded is not None and recorded.topic_id == topic_id:
@@ -127,7 +130,7 @@ def _read_offsets(context: FlowContext, pins: Pins, topic_id: str) -> dict[int, 
 
 
 KIND = Kind(
-    read_stream=sources.topic_stream,
+    read_stream=lambda job: topic_messages.reader_of(job).stream(job.spark, job.target),
     split=raw.split_messages,
     completed_by_target=True,
     needs_refresh=_needs_refresh,

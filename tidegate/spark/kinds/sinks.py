@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.spark.batch import sends
-from tidegate.spark.intake import sources
-from tidegate.spark.kinds.kind import Kind
+from tidegate.spark.job import Kind
+from tidegate.spark.kinds.kind import change_feed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.spark.batch.split import Decision, Split
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 
-def _split(context: FlowContext, batch: DataFrame, batch_id: int, _decision: Decision) -> Split | None:
+def _split(job: Job, batch: DataFrame, batch_id: int, _decision: Decision) -> Split | None:
     """No table has the batch, so that nothing was decided before."""
-    return sends.split_changes(context, batch, batch_id)
+    return sends.split_changes(job, batch, batch_id)
 
 
-KIND = Kind(read_stream=sources.change_feed, split=_split)
+KIND = Kind(read_stream=change_feed, split=_split)

@@ -20,86 +20,85 @@ from tidegate.spark.batch.snapshots import (
     written_rows,
 )
 from tidegate.spark.batch.split import Decision
-from tidegate.spark.kinds.kind import Kind, Sides
+from tidegate.spark.job import Kind
+from tidegate.spark.kinds.sides import Sides
 from tidegate.spark.lake import tables
 from tidegate.status.sources.snapshots import find
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from tidegate.checkpoints.pending_jobs import PendingBackfill
+    from tidegate.spark.batch.pinned import Pinned
     from tidegate.spark.batch.split import Split
-    from tidegate.spark.context import FlowContext
-    from tidegate.spark.reprocessing.backfill import Backfill
-    from tidegate.spark.reprocessing.pins import Pins
+    from tidegate.spark.job import Job
     from tidegate.window import Window
 
 _NO_BATCH = -1
 """The number of a batch that is only derived."""
 
 
-def _read_stream(context: FlowContext) -> DataFrame:
+def _read_stream(job: Job) -> DataFrame:
     """The announcements of snapshots, after that of a new one: each makes a batch, which reads the rows itself."""
-    candidates = find(context.layout, context.pipeline, context.flow)
+    candidates = find(job.place.layout, job.resolved.pipeline, job.flow)
     if candidates.newest is not None:
-        snapshots.announce(context.place, candidates.newest.name, candidates.files)
-    folder = snapshots.SNAPSHOTS.folder(context.place)
+        snapshots.announce(job.place, candidates.newest.name, candidates.files)
+    folder = snapshots.SNAPSHOTS.folder(job.place)
     folder.make_folder()
-    return context.spark.readStream.format("text").option("maxFileAge", "3650000d").load(str(folder))
+    return job.spark.readStream.format("text").option("maxFileAge", "3650000d").load(str(folder))
 
 
-def _split(context: FlowContext, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
+def _split(job: Job, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
     """In the session of the batch, through which Delta records the transaction of a MERGE."""
-    return split_newest(context.doing(context.work, batch.sparkSession), batch_id, decision)
+    return split_newest(job.doing(job.work, batch.sparkSession), batch_id, decision)
 
 
-def _retire_entries(context: FlowContext) -> None:
+def _retire_entries(job: Job) -> None:
     """Close the entries of snapshots before the compared one, whose records it has again, or not any more."""
-    done = snapshots.compared(context.place)
+    done = snapshots.compared(job.place)
     if done is not None:
-        decisions.retire_batches_before(context.place, done.batch_id, f"snapshot {done.snapshot.name}")
+        decisions.retire_batches_before(job.place, done.batch_id, f"snapshot {done.snapshot.name}")
 
 
-def _all_keys(context: FlowContext, _window: Window | None, _pending: Backfill) -> DataFrame:
+def _all_keys(job: Job, _window: Window | None, _pending: PendingBackfill) -> DataFrame:
     """Of the table; there is no backfill of a window (`tidegate.runs`), only the dry run of a full refresh."""
-    return tables.read(context.spark, context.live).select(*context.flow.target.keys)
+    return tables.read(job.spark, job.live).select(*job.flow.target.keys)
 
 
-def _split_keys(context: FlowContext, _keys: DataFrame, pending: Backfill, decision: Decision) -> Split | None:
+def _split_keys(job: Job, _keys: DataFrame, pending: PendingBackfill, decision: Decision) -> Split | None:
     """What a full refresh makes of the newest complete snapshot; rows that it lacks do not stay, whoever they are of."""
-    layout = context.layout
+    layout = job.place.layout
     candidates, snapshot = (
-        find(layout, context.pipeline, context.flow),
-        snapshots.announced(context.place),
+        find(layout, job.resolved.pipeline, job.flow),
+        snapshots.announced(job.place),
     )
     if candidates.newest is not None:
         snapshot = Snapshot(number=-1, name=candidates.newest.name, files=candidates.files)
-    changes = None if snapshot is None else compare(context, snapshot, pending.number, decision)
-    return None if changes is None else split_of(context, changes)
+    changes = None if snapshot is None else compare(job, snapshot, pending.number, decision)
+    return None if changes is None else split_of(job, changes)
 
 
-def _sides(context: FlowContext, pins: Pins) -> Sides:
+def _sides(job: Job, pins: Pinned) -> Sides:
     """The rows of the snapshot that the table's last batch compared; rows that it lacks and that stay are left out."""
-    done = snapshots.compared(context.place)
-    snapshot = None if done is None else done.by(pins.batches[context.place])
+    done = snapshots.compared(job.place)
+    snapshot = None if done is None else done.by(pins.batches[job.place])
     if snapshot is None:
         raise RequestError(
-            f"flow {context.flow.name!r} cannot be verified: it is not known which snapshot its table has",
-            Command.tidegate(
-                "run", context.pipeline.name, "--flow", context.flow.name, says="`{}` compares the newest"
-            ),
+            f"flow {job.flow.name!r} cannot be verified: it is not known which snapshot its table has",
+            Command.tidegate("run", job.place.pipeline, "--flow", job.flow.name, says="`{}` compares the newest"),
         )
-    own = records(context, snapshot, _NO_BATCH)
+    own = records(job, snapshot, _NO_BATCH)
     decision = Decision(quarantined=True, written=False)
-    judged = rows.judge_rows(context, own, _NO_BATCH, decision, replaces=True)
-    keys, actual = context.flow.target.keys, tables.read(context.spark, context.live, pins.version)
+    judged = rows.judge_rows(job, own, _NO_BATCH, decision, replaces=True)
+    keys, actual = job.flow.target.keys, tables.read(job.spark, job.live, pins.version)
     expected = actual.limit(0) if judged is None else written_rows(judged)
-    refused = None if judged is None else refused_keys(context, own, judged, _NO_BATCH, decision)
-    kept, _ = kept_rows(context, groups.join_on_keys(actual, expected, keys, "left_anti"), refused)
+    refused = None if judged is None else refused_keys(job, own, judged, _NO_BATCH, decision)
+    kept, _ = kept_rows(job, groups.join_on_keys(actual, expected, keys, "left_anti"), refused)
     return Sides(
         expected=expected,
         actual=groups.join_on_keys(actual, kept, keys, "left_anti"),
         keys=keys,
-        source=f"snapshot {snapshot.name} of {context.flow.source_tables[0]}",
+        source=f"snapshot {snapshot.name} of {job.flow.source_tables[0]}",
         ignored=rows.BOOKKEEPING,
         not_compared={"that the snapshot lacks and that stay": kept.count()},
     )

@@ -25,7 +25,7 @@ from tidegate.spark.batch import results, transform_errors
 from tidegate.spark.driver.execution import state_metrics
 from tidegate.spark.driver.failures import value_error
 from tidegate.spark.intake import ordered, state_plan
-from tidegate.spark.kinds.kind import Kind
+from tidegate.spark.job import Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,50 +34,50 @@ if TYPE_CHECKING:
 
     from tidegate.report import BatchRecord
     from tidegate.spark.batch.split import Decision, Split
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
-def _read_stream(context: FlowContext) -> DataFrame:
+def _read_stream(job: Job) -> DataFrame:
     """The results of the transform's operator for the rows of the source."""
-    assert context.transform is not None
-    rows = ordered.rows_in_order(context)
-    with _refusals_of_spark(context):
-        output = context.transform(rows)
-        state_plan.check(context, output)
+    assert job.transform is not None
+    rows = ordered.rows_in_order(job.spark, job.place, job.resolved)
+    with _refusals_of_spark(job):
+        output = job.transform(rows)
+        state_plan.check(job.flow, output)
     return output
 
 
-def _start(context: FlowContext, writer: DataStreamWriter) -> StreamingQuery:
+def _start(job: Job, writer: DataStreamWriter) -> StreamingQuery:
     """Start the query with the declared partitions, which Spark then fixes in the checkpoint."""
-    state, spark = context.flow.state, context.spark
+    state, spark = job.flow.state, job.spark
     assert state is not None
     before = spark.conf.get(_PARTITIONS)
     spark.conf.set(_PARTITIONS, str(state.partitions))
     try:
-        with _refusals_of_spark(context):
-            return writer.outputMode("update" if context.flow.target.keys else "append").start()
+        with _refusals_of_spark(job):
+            return writer.outputMode("update" if job.flow.target.keys else "append").start()
     finally:
         spark.conf.set(_PARTITIONS, str(before))
 
 
 @contextmanager
-def _refusals_of_spark(context: FlowContext) -> Iterator[None]:
+def _refusals_of_spark(job: Job) -> Iterator[None]:
     """Name the flow and the condition where Spark refuses a plan; its own text may quote literals."""
     try:
         yield
     except AnalysisException as error:
-        mode = "update" if context.flow.target.keys else "append"
+        mode = "update" if job.flow.target.keys else "append"
         meaning, advice = state_plan.MODES[mode]
         raise SpecError(
-            f"flow {context.flow.name!r}: Spark refuses transform {context.flow.transform!r} in output mode {mode} "
+            f"flow {job.flow.name!r}: Spark refuses transform {job.flow.transform!r} in output mode {mode} "
             f"({error.getCondition() or 'unsupported operation'}): {meaning}",
             advice,
         ) from error
 
 
-def _evaluate(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFrame:
+def _evaluate(job: Job, batch: DataFrame, batch_id: int) -> DataFrame:
     """Run the whole plan of the batch, once, and check that Spark dropped no row of it.
 
     Raises:
@@ -87,42 +87,38 @@ def _evaluate(context: FlowContext, batch: DataFrame, batch_id: int) -> DataFram
         UnexpectedError: The executed plan has no stateful operator, so that dropped rows cannot be counted.
     """
     rows = batch.persist()
-    context.persisted.append(rows)
+    job.persisted.append(rows)
     try:
         rows.count()
     except Exception as error:
         if ordered.NOT_ADDED in str(error):
-            raise SourceRewrittenError(
-                context.flow.name, context.flow.source_tables[0], context.place.version
-            ) from None
+            raise SourceRewrittenError(job.flow.name, job.flow.source_tables[0], job.place.version) from None
         if (raised := value_error(error)) is None:
             raise
         problem = "on some row; without its result, all later ones of its key would be wrong"
         # From None: the cause may quote values of the data.
-        raise transform_errors.refused(context, batch_id, {raised: None}, problem) from None
-    metrics = state_metrics(context.spark, context.app_id)
+        raise transform_errors.refused(job, batch_id, {raised: None}, problem) from None
+    metrics = state_metrics(job.spark, job.app_id)
     if not metrics.operators:
         raise UnexpectedError(
-            f"flow {context.flow.name!r}, batch {batch_id}: the plan that Spark executed has no stateful "
+            f"flow {job.flow.name!r}, batch {batch_id}: the plan that Spark executed has no stateful "
             "operator, so that it is unknown whether rows were dropped as older than the watermark; nothing "
             "was written.",
             OutsideAct("this is a bug, or the transform makes no result of any row: report it with the run's report"),
         )
     if metrics.dropped:
-        raise LateRowsDroppedError(context.flow.name, batch_id, metrics.dropped, context.flow.source_tables[0])
+        raise LateRowsDroppedError(job.flow.name, batch_id, metrics.dropped, job.flow.source_tables[0])
     return rows
 
 
-def _check_written(context: FlowContext, record: BatchRecord) -> None:
+def _check_written(job: Job, record: BatchRecord) -> None:
     """The state that this attempt made must be that of the results which the target has."""
-    if record.code_fingerprint != context.with_fingerprints(record).code_fingerprint:
-        raise StateCodeChangedError(
-            context.flow.name, record.batch_id, context.place.version, str(context.flow.transform)
-        )
+    if record.code_fingerprint != job.with_fingerprints(record).code_fingerprint:
+        raise StateCodeChangedError(job.flow.name, record.batch_id, job.place.version, str(job.flow.transform))
 
 
-def _split(context: FlowContext, batch: DataFrame, batch_id: int, _decision: Decision) -> Split | None:
-    return results.split_results(context, batch, batch_id, state_metrics(context.spark, context.app_id))
+def _split(job: Job, batch: DataFrame, batch_id: int, _decision: Decision) -> Split | None:
+    return results.split_results(job, batch, batch_id, state_metrics(job.spark, job.app_id))
 
 
 KIND = Kind(

@@ -22,7 +22,8 @@ from tidegate.errors import CheckpointCorruptError, RequestError, SourceError, W
 from tidegate.place import Place
 from tidegate.probes import delta
 from tidegate.spark.batch import late_rows, quarantine
-from tidegate.spark.batch.work import Work
+from tidegate.spark.batch.pinned import Pinned
+from tidegate.spark.batch.work import BatchWork
 from tidegate.spark.intake import parse
 from tidegate.spark.lake import local, tables
 from tidegate.spark.reprocessing import pending_work
@@ -33,42 +34,26 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.checkpoints.progress import DeltaPosition
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
     from tidegate.store import Address
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pins(Work):
+class Pins(Pinned, BatchWork):
     """The pinned versions, as the work of a flow whose rows are derived again and written nowhere."""
 
     compares = "never"
     split_is_final = False
 
-    version: int
-    """Of the flow's table."""
-    batches: Mapping[Place, int]
-    """The last batch that had been read when the table had this version, by checkpoint of the flow."""
-    source_versions: Mapping[str, int]
-    """Of each source table: what the last batch had read, the first source first; none for a landing flow."""
-    entries_version: int | None
-    """Of the quarantine; None where there is none."""
-    planned_at_ms: int
-    """When the verification began, in milliseconds since 1970."""
-
-    @property
-    def source_version(self) -> int:
-        """The version of the first source table."""
-        return next(iter(self.source_versions.values()))
-
     def app_id(self, place: Place) -> str:
         """The checkpoint's, under which nothing is written."""
         return place.app_id
 
-    def planned_ms(self, context: FlowContext, batch_id: int) -> int:
+    def planned_ms(self, job: Job, batch_id: int) -> int:
         """When the verification began."""
         return self.planned_at_ms
 
-    def refused_ids(self, context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
+    def refused_ids(self, job: Job, spark: SparkSession, batch_id: int) -> DataFrame:
         """The rows that entries keep out of the table: open, waived and expired ones of the pinned checkpoint.
 
         The id of a change ends with the version and the type under which it was read (`parse.change_id`), so entries of a
@@ -76,11 +61,11 @@ class Pins(Work):
         """
         if self.entries_version is None:
             return local.from_rows(spark, [], "_row_id string, rules array<string>")
-        entries = quarantine.refused_in_backfill(context, spark, self.entries_version)
-        if context.resolved.landing is not None:
+        entries = quarantine.refused_in_backfill(job, spark, self.entries_version)
+        if job.resolved.landing is not None:
             return entries
         key, changed = parse.changed_key().alias("_key"), parse.changed_version()
-        made = tables.read(spark, context.live, self.version).select(key, changed.alias("_made"))
+        made = tables.read(spark, job.live, self.version).select(key, changed.alias("_made"))
         newest = entries.groupBy(key).agg(F.first("rules").alias("rules"), F.max(changed).alias("_changed"))
         passed = made.groupBy("_key").agg(F.max("_made").alias("_made"))
         # A later change of the row than the one in quarantine made what the table has.
@@ -91,12 +76,12 @@ class Pins(Work):
             F.concat_ws("|", "_key", F.lit(str(self.source_version)), F.lit("insert")).alias("_row_id"), "rules"
         )
 
-    def late_ids(self, context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
+    def late_ids(self, job: Job, spark: SparkSession, batch_id: int) -> DataFrame:
         """The rows in the late table, of all batches of the pinned checkpoint."""
-        return late_rows.of_checkpoint(context, spark)
+        return late_rows.of_checkpoint(job, spark)
 
 
-def pin(context: FlowContext) -> FlowContext:
+def pin(job: Job) -> Job:
     """The flow with its pinned checkpoint, and `Pins` as its work.
 
     Raises:
@@ -104,12 +89,12 @@ def pin(context: FlowContext) -> FlowContext:
         WriteConflictError: A job has written a part of its rows, or the table is ahead of its increments. Transient.
         SourceError: The source table can no longer be read at the version.
     """
-    flow, name = context.flow, context.pipeline.name
-    if not tables.exists(context.live):
-        raise _never_written(context)
-    version, entries_version, transactions, batches = _stable_versions(context)
+    flow, name = job.flow, job.place.pipeline
+    if not tables.exists(job.live):
+        raise _never_written(job)
+    version, entries_version, transactions, batches = _stable_versions(job)
     if not batches:
-        raise _never_written(context)
+        raise _never_written(job)
     place = max(batches, key=_age)
     if flow.target.keys and place.version != flow.checkpoint_version:
         raise RequestError(
@@ -117,7 +102,7 @@ def pin(context: FlowContext) -> FlowContext:
             "is not swapped in yet.",
             Command.tidegate("run", name, "--flow", flow.name, says="run it first: {}"),
         )
-    pinned = dataclasses.replace(context, place=place)
+    pinned = dataclasses.replace(job, place=place)
     _check_whole(pinned)
     pins = Pins(
         version=version,
@@ -127,21 +112,21 @@ def pin(context: FlowContext) -> FlowContext:
         planned_at_ms=int(pendulum.now("UTC").timestamp() * 1000),
     )
     _check_not_ahead(pinned, pins, transactions)
-    return pinned.doing(pins, context.spark.newSession())
+    return pinned.doing(pins, job.spark.newSession())
 
 
-def _stable_versions(context: FlowContext) -> tuple[int, int | None, dict[str, int], dict[Place, int]]:
+def _stable_versions(job: Job) -> tuple[int, int | None, dict[str, int], dict[Place, int]]:
     """The versions of table and quarantine, the table's transactions and `Pins.batches`, with no commit between the readings."""
     while True:
-        before = _versions(context)
-        transactions = tables.transactions(context.spark, context.live)
-        batches = _batches(context, transactions)
-        if _versions(context) == before:
+        before = _versions(job)
+        transactions = tables.transactions(job.spark, job.live)
+        batches = _batches(job, transactions)
+        if _versions(job) == before:
             return *before, transactions, batches
 
 
-def _batches(context: FlowContext, transactions: Mapping[str, int]) -> dict[Place, int]:
-    written = {place: batch for app_id, batch in transactions.items() if (place := context.place.of_stream(app_id))}
+def _batches(job: Job, transactions: Mapping[str, int]) -> dict[Place, int]:
+    written = {place: batch for app_id, batch in transactions.items() if (place := job.place.of_stream(app_id))}
     batches = {}
     for place, batch in written.items():
         folder = place.checkpoint
@@ -161,39 +146,39 @@ def _age(place: Place) -> tuple[int, int]:
     return place.version, place.refresh
 
 
-def _versions(context: FlowContext) -> tuple[int, int | None]:
-    entries = tables.version(context.spark, context.quarantine) if tables.exists(context.quarantine) else None
-    return tables.version(context.spark, context.live), entries
+def _versions(job: Job) -> tuple[int, int | None]:
+    entries = tables.version(job.spark, job.place.quarantine) if tables.exists(job.place.quarantine) else None
+    return tables.version(job.spark, job.live), entries
 
 
-def _source_versions(context: FlowContext, batch_id: int) -> dict[str, int]:
+def _source_versions(job: Job, batch_id: int) -> dict[str, int]:
     """The version of each source table with exactly the rows that the flow has read up to this batch."""
-    names = context.flow.source_tables
+    names = job.flow.source_tables
     if not names:
         return {}
-    if context.flow.kind.snapshots:
+    if job.flow.kind.snapshots:
         # Bronze keeps the rows of a snapshot as they are.
-        return {names[0]: tables.version(context.spark, context.layout.table(names[0]))}
-    planned = progress.planned_batch(context.checkpoint, batch_id)
+        return {names[0]: tables.version(job.spark, job.place.layout.table(names[0]))}
+    planned = progress.planned_batch(job.place.checkpoint, batch_id)
     if len(names) == 1:
-        return {names[0]: _readable(context, names[0], planned.delta, planned.delta.pin)}
+        return {names[0]: _readable(job, names[0], planned.delta, planned.delta.pin)}
     positions = planned.delta_positions(len(names))
-    pinned = vector.of_batch(context.place, batch_id, names)
+    pinned = vector.of_batch(job.place, batch_id, names)
     # A batch reads a newer version in place of one that VACUUM took, and later batches read none before it.
-    read = tables.source_versions(context.spark, context.live, context.place.app_id)
+    read = tables.source_versions(job.spark, job.live, job.place.app_id)
     return {
-        name: _readable(context, name, position, max(pinned[name], read.get(name, 0)))
+        name: _readable(job, name, position, max(pinned[name], read.get(name, 0)))
         for name, position in zip(names, positions, strict=True)
     }
 
 
-def _readable(context: FlowContext, table: str, position: DeltaPosition | None, version: int) -> int:
+def _readable(job: Job, table: str, position: DeltaPosition | None, version: int) -> int:
     """The newest version of a source with the rows of this one, that can be read."""
-    path = context.layout.table(table)
+    path = job.place.layout.table(table)
     if position is not None and not _is_complete(path, position):
         raise WriteConflictError(
-            f"flow {context.flow.name!r} has read a part of version {position.version} of {table}.",
-            _run_and_verify(context),
+            f"flow {job.flow.name!r} has read a part of version {position.version} of {table}.",
+            _run_and_verify(job),
         )
     try:
         later = delta.commits_since(path, version + 1)
@@ -204,15 +189,15 @@ def _readable(context: FlowContext, table: str, position: DeltaPosition | None, 
         version = max([version, *(commit.version for commit in later)])
     if not delta.can_read_version(path, version):
         raise SourceError(
-            f"flow {context.flow.name!r}: version {version} of its source table {table!r} can no longer be read, because VACUUM or "
+            f"flow {job.flow.name!r}: version {version} of its source table {table!r} can no longer be read, because VACUUM or "
             "a cleanup of the log removed files of it.",
-            _run_and_verify(context),
+            _run_and_verify(job),
         )
     return version
 
 
-def _run_and_verify(context: FlowContext) -> Advice:
-    names = (context.pipeline.name, context.flow.name)
+def _run_and_verify(job: Job) -> Advice:
+    names = (job.place.pipeline, job.flow.name)
     return Then(
         Command.tidegate("run", names[0], "--flow", names[1], says="run the flow to the end: {}"),
         Command.tidegate("verify", *names),
@@ -233,13 +218,13 @@ def _is_complete(address: Address, position: DeltaPosition) -> bool:
     return commit.has_change_files or len(commit.files) <= position.index + 1
 
 
-def _check_whole(context: FlowContext) -> None:
+def _check_whole(job: Job) -> None:
     """Raise `WriteConflictError` if a backfill, a replay or an undo has written quarantine or table, and not yet the other."""
-    names = (context.pipeline.name, context.flow.name)
-    started = [job.what for job in unfinished.jobs(context.place, context.flow)]
+    names = (job.place.pipeline, job.flow.name)
+    started = [each.what for each in unfinished.jobs(job.place, job.flow)]
     if started:
         raise WriteConflictError(
-            f"flow {context.flow.name!r}: {' and '.join(started)} may have written a part of its rows.",
+            f"flow {job.flow.name!r}: {' and '.join(started)} may have written a part of its rows.",
             Then(
                 Either(
                     OutsideAct("if a job is running, wait until it ends"),
@@ -250,23 +235,23 @@ def _check_whole(context: FlowContext) -> None:
         )
 
 
-def _check_not_ahead(context: FlowContext, pins: Pins, transactions: Mapping[str, int]) -> None:
+def _check_not_ahead(job: Job, pins: Pins, transactions: Mapping[str, int]) -> None:
     """Raise `WriteConflictError` if the last backfill read a newer version of the source than the increments."""
-    number = transactions.get(context.place.windows_app_id)
-    if not pins.source_versions or number is None or number not in pending_work.numbers(context):
+    number = transactions.get(job.place.windows_app_id)
+    if not pins.source_versions or number is None or number not in pending_work.numbers(job):
         return
-    derived = pending_work.read(context, number, Backfill).source_versions(context.flow)
+    derived = pending_work.read(job, number, Backfill).source_versions(job.flow)
     ahead = [table for table, version in pins.source_versions.items() if derived.get(table, version) > version]
     if ahead:
         raise WriteConflictError(
-            f"flow {context.flow.name!r}: {identity.label(context.place.windows_app_id, number)} read a newer version of "
+            f"flow {job.flow.name!r}: {identity.label(job.place.windows_app_id, number)} read a newer version of "
             f"{', '.join(ahead)} than the increments.",
-            _run_and_verify(context),
+            _run_and_verify(job),
         )
 
 
-def _never_written(context: FlowContext) -> RequestError:
-    name, flow = context.pipeline.name, context.flow
+def _never_written(job: Job) -> RequestError:
+    name, flow = job.place.pipeline, job.flow
     return RequestError(
         f"flow {flow.name!r} has not written table {flow.target.name!r} yet, so there is nothing to verify.",
         Command.tidegate("run", name, "--flow", flow.name, says="run it first: {}"),

@@ -24,45 +24,45 @@ from tidegate.status import damage, evidence
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
     from tidegate.status.damage import Damage
 
 
-def damages_of(context: FlowContext) -> tuple[Damage, ...]:
+def damages_of(job: Job) -> tuple[Damage, ...]:
     """What is damaged of the flow; empty if it is whole, or if only its recovery is to be continued."""
-    damages = damage.of_flow(context.layout, context.resolved)
+    damages = damage.of_flow(job.place.layout, job.resolved)
     return () if all(each.kind == "unfinished" for each in damages) else damages
 
 
-def accept_loss(context: FlowContext, damages: Sequence[Damage]) -> int:
+def accept_loss(job: Job, damages: Sequence[Damage]) -> int:
     """Record that the request accepts what no source has any more, beside the checkpoint and in the ledger; its number.
 
     Raises:
         LossNotAcceptedError: The request does not accept it. Nothing was changed.
     """
-    layout, pipeline = context.layout, context.pipeline.name
-    loss = losses.of_flow(layout, context.stores.kafka, context.resolved, tuple(damages))
+    layout, pipeline = job.place.layout, job.place.pipeline
+    loss = losses.of_flow(layout, job.kafka, job.resolved, tuple(damages))
     if loss is None:
         return 0
-    if loss.acceptance not in context.request.accept:
+    if loss.acceptance not in job.run.request.accept:
         raise LossNotAcceptedError([(pipeline, loss.flow, loss.what, loss.acceptance)])
-    decided = [each for each in overrides.history(context.place) if each.act == "loss"]
+    decided = [each for each in overrides.history(job.place) if each.act == "loss"]
     if not decided or (decided[-1].lost, decided[-1].what) != (loss.number, loss.what):
-        by = context.request.requested_by or "unknown"
-        reason = f"accepted with the recovery {context.run_key}"
+        by = job.run.request.requested_by or "unknown"
+        reason = f"accepted with the recovery {job.run.request.run_key}"
         overrides.record(
-            context.place,
+            job.place,
             Override(act="loss", by=by, reason=reason, lost=loss.number, what=loss.what),
         )
-    ledger.record_gaps(context.place)
+    ledger.record_gaps(job.place)
     return loss.number
 
 
-def set_damaged_aside(context: FlowContext) -> None:
+def set_damaged_aside(job: Job) -> None:
     """Move what cannot be read of the flow's tables aside: the end of a log that is cut off, or a folder without a readable version."""
-    layout = context.layout
+    layout = job.place.layout
     moved = []
-    for path in damage.own_paths(context.place, context.flow):
+    for path in damage.own_paths(job.place, job.flow):
         aside = layout.aside(path, pendulum.now("UTC").format("YYYYMMDDTHHmmss"))
         readable = delta_history.readable_version(path)
         if readable is None:
@@ -74,42 +74,42 @@ def set_damaged_aside(context: FlowContext) -> None:
                 file.move(aside / "_delta_log" / file.name)
             moved.append((path, aside))
     for path, aside in moved:
-        context.report.notes.append(f"what cannot be read of {path.key} was moved to {aside.key} in the lake")
+        job.run.report.notes.append(f"what cannot be read of {path.key} was moved to {aside.key} in the lake")
     if moved:
         # Spark has a snapshot of the log in memory, where it opened the table before.
-        context.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
+        job.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # type: ignore[union-attr]
 
 
-def open_refresh(context: FlowContext, damages: Sequence[Damage], lost: int) -> FlowContext:
+def open_refresh(job: Job, damages: Sequence[Damage], lost: int) -> Job:
     """Open the next refresh, whose swap may delete as many rows as were accepted to be lost.
 
     Its number is behind those of all transactions, also after a folder of checkpoints was put back or lost.
     """
-    paths = evidence.own_tables(context.place, context.flow)
-    used = [context.place.refresh]
+    paths = evidence.own_tables(job.place, job.flow)
+    used = [job.place.refresh]
     for path in paths:
-        places = (context.place.of_stream(app_id) for app_id in delta.writers(path, context.app_id))
-        used += [place.refresh for place in places if place is not None and place.version == context.place.version]
+        places = (job.place.of_stream(app_id) for app_id in delta.writers(path, job.app_id))
+        used += [place.refresh for place in places if place is not None and place.version == job.place.version]
     sql = (
-        f"SELECT coalesce(max(refresh), 0)::BIGINT AS refresh FROM delta_table WHERE flow = '{context.flow.name}' "
-        f"AND checkpoint_version = {context.place.version}"
+        f"SELECT coalesce(max(refresh), 0)::BIGINT AS refresh FROM delta_table WHERE flow = '{job.flow.name}' "
+        f"AND checkpoint_version = {job.place.version}"
     )
-    used += [int(line["refresh"]) for line in store.select(context.place.of_pipeline.ops("ledger"), sql)]
-    place: Place = dataclasses.replace(context.place, refresh=max(used) + 1)
+    used += [int(line["refresh"]) for line in store.select(job.place.of_pipeline.ops("ledger"), sql)]
+    place: Place = dataclasses.replace(job.place, refresh=max(used) + 1)
     origin = checkpoint.Origin(
         mode="recover",
-        run_key=context.run_key,
-        request_id=context.request.request_id,
-        requested_by=context.request.requested_by,
+        run_key=job.run.request.run_key,
+        request_id=job.run.request.request_id,
+        requested_by=job.run.request.requested_by,
         lost=lost,
         damages=tuple(json_codec.to_plain(each) for each in damages),
     )
     checkpoint.record_refresh_origin(place, origin)
-    return context.refreshed(place)
+    return job.refreshed(place)
 
 
-def finish(context: FlowContext) -> None:
+def finish(job: Job) -> None:
     """Note that the recovery of the flow is done, so that it is not continued any more."""
-    origin = checkpoint.ORIGIN.read(context.place)
+    origin = checkpoint.ORIGIN.read(job.place)
     if origin is not None and origin.recovers:
-        checkpoint.ORIGIN.write(context.place, dataclasses.replace(origin, done=True))
+        checkpoint.ORIGIN.write(job.place, dataclasses.replace(origin, done=True))

@@ -13,39 +13,35 @@ its request.
 from __future__ import annotations
 
 import dataclasses
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pendulum
 
+from tidegate.checkpoints.pending_jobs import PendingPiece
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.reprocessing import pending_work
 from tidegate.spark.reprocessing.pending_work import PendingWork
 
 if TYPE_CHECKING:
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
     from tidegate.window import Window
 
 
 @dataclass(frozen=True, kw_only=True)
-class Piece(PendingWork):
-    """A part of a window, at most as large as a micro-batch."""
+class Piece(PendingPiece, PendingWork):
+    """A part of a window, as it is read."""
 
-    files: dict[str, int] = field(default_factory=dict)
-    """Path to modification time in milliseconds."""
-    offsets: dict[str, list[int]] = field(default_factory=dict)
-    """Partition to its first offset (included) and its last (excluded)."""
-
-    def finish(self, context: FlowContext) -> None:
+    def finish(self, job: Job) -> None:
         """Read it once more, or record what bronze has."""
-        _run(context, self)
+        _run(job, self)
 
-    def listed_files(self, context: FlowContext, batch_id: int) -> dict[str, int]:
+    def listed_files(self, job: Job, batch_id: int) -> dict[str, int]:
         """Those of the piece."""
         return self.files
 
 
-def reingest(context: FlowContext, window: Window | None) -> None:
+def reingest(job: Job, window: Window | None) -> None:
     """Read the files or messages of a window, or of the gaps, that bronze does not contain, once per request.
 
     The flow's stream has read everything new before.
@@ -56,28 +52,28 @@ def reingest(context: FlowContext, window: Window | None) -> None:
     Raises:
         TidegateError: As for a micro-batch. The flow's next run finishes the piece.
     """
-    pieces = _pieces(context)
-    earlier = [each for each in pieces if each.request_id == context.request.request_id]
+    pieces = _pieces(job)
+    earlier = [each for each in pieces if each.request_id == job.run.request.request_id]
     number = pieces[-1].number + 1 if pieces else 0
-    for part in context.kind.parts(context, window, earlier):
+    for part in job.kind.parts(job, window, earlier):
         piece = Piece(
             number=number,
-            request_id=context.request.request_id,
+            request_id=job.run.request.request_id,
             window=dataclasses.asdict(window) if window is not None else {},
             planned_at_ms=int(pendulum.now("UTC").timestamp() * 1000),
-            requested_by=context.request.requested_by,
+            requested_by=job.run.request.requested_by,
             **part,
         )
-        pending_work.write(context, piece)
-        _run(context, piece)
+        pending_work.write(job, piece)
+        _run(job, piece)
         number += 1
 
 
-def _run(context: FlowContext, piece: Piece) -> None:
-    own = context.doing(piece, context.spark.newSession())
+def _run(job: Job, piece: Piece) -> None:
+    own = job.doing(piece, job.spark.newSession())
     micro_batch.process(own, own.kind.read_piece(own, piece), piece.number)
-    pending_work.write(context, dataclasses.replace(piece, done=True))
+    pending_work.write(job, dataclasses.replace(piece, done=True))
 
 
-def _pieces(context: FlowContext) -> list[Piece]:
-    return [pending_work.read(context, number, Piece) for number in pending_work.numbers(context)]
+def _pieces(job: Job) -> list[Piece]:
+    return [pending_work.read(job, number, Piece) for number in pending_work.numbers(job)]

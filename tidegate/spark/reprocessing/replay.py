@@ -36,12 +36,13 @@ from tidegate.place import RunPlace
 from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch, quarantine
-from tidegate.spark.batch.split import Decision, check_balance, decide, last_batches
+from tidegate.spark.batch.checks import check_balance, decide, last_batches
+from tidegate.spark.batch.split import Decision
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import pending_work, undo
-from tidegate.spark.reprocessing.pending_work import Job
+from tidegate.spark.reprocessing.pending_work import NotedWork
 from tidegate.spec import FileSource
 from tidegate.store import Address
 
@@ -52,12 +53,12 @@ if TYPE_CHECKING:
 
     from tidegate.quarantine.selection import Selection
     from tidegate.spark.batch.split import Split
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
     from tidegate.spark.lake.writes import Transaction
 
 
 @dataclass(frozen=True, kw_only=True)
-class Replay(PendingReplay, Job):
+class Replay(PendingReplay, NotedWork):
     """The claim of quarantined entries; its number is used in place of the batch id."""
 
     line_kind = "replay"
@@ -71,63 +72,63 @@ class Replay(PendingReplay, Job):
     """``_row_id`` and ``source`` of the claimed entries."""
 
     @classmethod
-    def pending(cls, context: FlowContext) -> Self | None:
+    def pending(cls, job: Job) -> Self | None:
         """The interrupted one; later, while a run writes to staging."""
-        note = CLAIM.read(context.place)
-        if note is None or context.target != context.live:
+        note = CLAIM.read(job.place)
+        if note is None or job.target != job.live:
             return None
-        claimed = claims.unfinished_claim(context.quarantine)
+        claimed = claims.unfinished_claim(job.place.quarantine)
         number = _NO_CLAIM if claimed is None else claimed.number
-        entries = () if claimed is None else tuple(claims.entries_of(context.quarantine, number))
+        entries = () if claimed is None else tuple(claims.entries_of(job.place.quarantine, number))
         return cls(by=note.by, number=number, started_ms=_now_ms(), entries=entries)
 
-    def has_begun(self, context: FlowContext) -> bool:
+    def has_begun(self, job: Job) -> bool:
         """Whether late table or target have rows of the claim."""
-        return self.number != _NO_CLAIM and super().has_begun(context)
+        return self.number != _NO_CLAIM and super().has_begun(job)
 
-    def finish(self, context: FlowContext) -> None:
+    def finish(self, job: Job) -> None:
         """Steps b and c, for the request of the replay: the ledger line names it, also when a later run writes it."""
-        request = dataclasses.replace(context.request, mode="replay", requested_by=self.by)
-        process_claim(dataclasses.replace(context, run=dataclasses.replace(context.run, request=request)), self.number)
-        context.report.notes.append(f"finished the interrupted replay {self.number}")
+        request = dataclasses.replace(job.run.request, mode="replay", requested_by=self.by)
+        process_claim(dataclasses.replace(job, run=dataclasses.replace(job.run, request=request)), self.number)
+        job.run.report.notes.append(f"finished the interrupted replay {self.number}")
 
-    def drop(self, context: FlowContext) -> None:
+    def drop(self, job: Job) -> None:
         """Release its entries: a run does not replay entries without a request."""
         if self.number != _NO_CLAIM:
-            claims.release(context.quarantine, self.number)
+            claims.release(job.place.quarantine, self.number)
             released = count(len(self.entries), "entry", "entries")
-            context.report.notes.append(
+            job.run.report.notes.append(
                 f"released the entries of the interrupted replay {self.number}: {released} open again"
             )
-        CLAIM.clear(context.place)
+        CLAIM.clear(job.place)
 
-    def planned_ms(self, context: FlowContext, batch_id: int) -> int:
+    def planned_ms(self, job: Job, batch_id: int) -> int:
         """When the replay began."""
         return self.started_ms
 
-    def listed_files(self, context: FlowContext, batch_id: int) -> dict[str, int]:
+    def listed_files(self, job: Job, batch_id: int) -> dict[str, int]:
         """The claimed files with their current modification time: they may have been corrected in place."""
         modified: dict[str, int] = {}
-        assert isinstance(context.flow.source, FileSource)
-        source_folder = landing_folder.of(context.place, context.flow.source)
+        assert isinstance(job.flow.source, FileSource)
+        source_folder = landing_folder.of(job.place, job.flow.source)
         for entry in self.entries:
             source = json.loads(entry["source"])
             path = source_folder.present_path(source["path"])
             try:
-                modified_ms = context.layout.landing_root.of_uri(path).stat().modified_ns // 1_000_000
+                modified_ms = job.place.layout.landing_root.of_uri(path).stat().modified_ns // 1_000_000
             except (OSError, ValueError):
                 modified_ms = int(source["modified_ms"])
             modified[path] = modified_ms
         return modified
 
-    def write_refused(self, context: FlowContext, split: Split, batch_id: int, txn: Transaction) -> None:
+    def write_refused(self, job: Job, split: Split, batch_id: int, txn: Transaction) -> None:
         """They are entries already."""
         assert split.refused is not None
-        quarantine.return_entries(context, split.refused, self.entries, txn)
+        quarantine.return_entries(job, split.refused, self.entries, txn)
 
-    def refused_ids(self, context: FlowContext, spark: SparkSession, batch_id: int) -> DataFrame:
+    def refused_ids(self, job: Job, spark: SparkSession, batch_id: int) -> DataFrame:
         """The returned entries."""
-        return quarantine.refused_in_replay(context, spark, batch_id)
+        return quarantine.refused_in_replay(job, spark, batch_id)
 
 
 ENTRIES_AT_ONCE = 10_000
@@ -137,9 +138,7 @@ _NO_CLAIM = -1
 """The number of a replay that was interrupted before it claimed entries."""
 
 
-def replay_entries(
-    context: FlowContext, selection: Selection, *, limit: int | None = None, dry_run: bool = False
-) -> None:
+def replay_entries(job: Job, selection: Selection, *, limit: int | None = None, dry_run: bool = False) -> None:
     """Replay open quarantine entries of a flow. Its report gets a batch of kind ``replay`` for each claim.
 
     Args:
@@ -152,156 +151,152 @@ def replay_entries(
             batch of a flow with a watermark is half-written.
         TidegateError: As for a run. The next replay finishes the claim.
     """
-    name, flow = context.pipeline.name, context.flow.name
-    with leased_flow(context, work=f"replay of flow {flow!r}", holder=f"replay {context.attempt} of {name}"):
-        _check_ready(context, dry_run=dry_run)
+    flow = job.flow.name
+    with leased_flow(job.spark, job.resolved, job.run, work=f"replay of flow {flow!r}", role="replay"):
+        _check_ready(job, dry_run=dry_run)
         if not dry_run:
-            pending_work.settle(context, undo.Undo)
+            pending_work.settle(job, undo.Undo)
         if dry_run:
-            _dry_run(context, selection, min(limit or ENTRIES_AT_ONCE, ENTRIES_AT_ONCE))
+            _dry_run(job, selection, min(limit or ENTRIES_AT_ONCE, ENTRIES_AT_ONCE))
         else:
-            _replay(context, selection, limit)
+            _replay(job, selection, limit)
 
 
-def _check_ready(context: FlowContext, *, dry_run: bool) -> None:
-    checkpoint.check_compatible(context.layout, context.resolved)
-    if context.source_table is None or not tables.exists(context.quarantine):
+def _check_ready(job: Job, *, dry_run: bool) -> None:
+    checkpoint.check_compatible(job.place.layout, job.resolved)
+    if job.source_table is None or not tables.exists(job.place.quarantine):
         return
-    if context.app_id not in tables.transactions(context.spark, context.live):
+    if job.app_id not in tables.transactions(job.spark, job.live):
         raise RequestError(
-            f"flow {context.flow.name!r}: table {context.flow.target.name!r} does not contain data of "
-            f"checkpoint v{context.place.version} yet, so replayed rows would be lost.",
+            f"flow {job.flow.name!r}: table {job.flow.target.name!r} does not contain data of "
+            f"checkpoint v{job.place.version} yet, so replayed rows would be lost.",
             Then(
-                Command.tidegate(
-                    "run", context.pipeline.name, "--flow", context.flow.name, says="run the flow first: {}"
-                ),
-                Command.tidegate("quarantine", "replay", context.pipeline.name, context.flow.name),
+                Command.tidegate("run", job.place.pipeline, "--flow", job.flow.name, says="run the flow first: {}"),
+                Command.tidegate("quarantine", "replay", job.place.pipeline, job.flow.name),
             ),
         )
     if not dry_run:
-        _check_watermark(context)
-        decision.retire(context.place)
+        _check_watermark(job)
+        decision.retire(job.place)
 
 
-def _check_watermark(context: FlowContext) -> None:
+def _check_watermark(job: Job) -> None:
     """Entries enter after all rows of the table, so the watermark of each batch that is in it must be recorded."""
-    pending = None if context.flow.watermark is None else progress.read(context.checkpoint).pending_batch
-    if pending is not None and pending in last_batches(context).values():
+    pending = None if job.flow.watermark is None else progress.read(job.place.checkpoint).pending_batch
+    if pending is not None and pending in last_batches(job).values():
         raise RequestError(
-            f"flow {context.flow.name!r}: batch {pending} is half-written, and by its rows replayed ones may be late.",
+            f"flow {job.flow.name!r}: batch {pending} is half-written, and by its rows replayed ones may be late.",
             Then(
-                Command.tidegate(
-                    "run", context.pipeline.name, "--flow", context.flow.name, says="run the flow first: {}"
-                ),
-                Command.tidegate("quarantine", "replay", context.pipeline.name, context.flow.name),
+                Command.tidegate("run", job.place.pipeline, "--flow", job.flow.name, says="run the flow first: {}"),
+                Command.tidegate("quarantine", "replay", job.place.pipeline, job.flow.name),
             ),
         )
 
 
-def _replay(context: FlowContext, selection: Selection, limit: int | None) -> None:
-    unfinished = claims.unfinished_claim(context.quarantine)
+def _replay(job: Job, selection: Selection, limit: int | None) -> None:
+    unfinished = claims.unfinished_claim(job.place.quarantine)
     if unfinished is not None:
-        process_claim(context, unfinished.number)
-    earlier = _claim_numbers(context)
-    _report_earlier(context, earlier)
-    number = _highest_number(context) + 1
+        process_claim(job, unfinished.number)
+    earlier = _claim_numbers(job)
+    _report_earlier(job, earlier)
+    number = _highest_number(job) + 1
     first = min(earlier, default=number)
-    remaining = None if limit is None else limit - claims.count_entries(context.quarantine, earlier)
+    remaining = None if limit is None else limit - claims.count_entries(job.place.quarantine, earlier)
     while remaining is None or remaining > 0:
         claim_limit = ENTRIES_AT_ONCE if remaining is None else min(remaining, ENTRIES_AT_ONCE)
-        claimed = claim(context, selection, number=number, first=first, limit=claim_limit)
+        claimed = claim(job, selection, number=number, first=first, limit=claim_limit)
         if claimed is None:
             break
-        process_claim(context, number)
+        process_claim(job, number)
         number += 1
         remaining = None if remaining is None else remaining - claimed.entries
 
 
-def claim(context: FlowContext, selection: Selection, *, number: int, first: int, limit: int) -> claims.Claim | None:
+def claim(job: Job, selection: Selection, *, number: int, first: int, limit: int) -> claims.Claim | None:
     """Step a: claim entries; None if none match. The claim is noted in files first, so that a later run finds it."""
-    by = context.request.requested_by or "tidegate"
-    json_codec.write(_claims_file(context), [*_claim_numbers(context), number])
-    CLAIM.write(context.place, PendingReplay(by=by))
-    created = claims.create(context.quarantine, selection, number=number, first=first, limit=limit, by=by)
+    by = job.run.request.requested_by or "tidegate"
+    json_codec.write(_claims_file(job), [*_claim_numbers(job), number])
+    CLAIM.write(job.place, PendingReplay(by=by))
+    created = claims.create(job.place.quarantine, selection, number=number, first=first, limit=limit, by=by)
     if created is None:
-        CLAIM.clear(context.place)
+        CLAIM.clear(job.place)
     return created
 
 
-def _claims_file(context: FlowContext) -> Address:
-    return RunPlace(context.layout, context.pipeline.name, context.request.run_key).claims(context.request.request_id)
+def _claims_file(job: Job) -> Address:
+    return RunPlace(job.place.layout, job.place.pipeline, job.run.request.run_key).claims(job.run.request.request_id)
 
 
-def _claim_numbers(context: FlowContext) -> list[int]:
+def _claim_numbers(job: Job) -> list[int]:
     """The claims of earlier attempts at the same request, ascending; may include released ones."""
-    return sorted(set(json_codec.read(_claims_file(context), list[int], _REPAIR) or ()))
+    return sorted(set(json_codec.read(_claims_file(job), list[int], _REPAIR) or ()))
 
 
-def _report_earlier(context: FlowContext, numbers: Sequence[int]) -> None:
+def _report_earlier(job: Job, numbers: Sequence[int]) -> None:
     """Add the ledger lines of earlier attempts to this report, which covers the whole request."""
-    reported = {record.batch_id for record in context.report.batches}
+    reported = {record.batch_id for record in job.run.report.batches}
     missing = ", ".join(str(number) for number in numbers if number not in reported)
     if not missing:
         return
     lines = store.select(
-        context.place.of_pipeline.ops("ledger"),
-        f"SELECT * FROM delta_table WHERE app_id = '{context.place.replays_app_id}' AND batch_id IN ({missing}) ORDER BY batch_id",
+        job.place.of_pipeline.ops("ledger"),
+        f"SELECT * FROM delta_table WHERE app_id = '{job.place.replays_app_id}' AND batch_id IN ({missing}) ORDER BY batch_id",
     )
-    context.report.batches[:0] = [BatchRecord.of_line(line) for line in lines]
+    job.run.report.batches[:0] = [BatchRecord.of_line(line) for line in lines]
 
 
-def process_claim(context: FlowContext, number: int) -> None:
+def process_claim(job: Job, number: int) -> None:
     """Steps b and c of one claim; steps that an earlier attempt has done are skipped.
 
     Raises:
         TidegateError: As for a run. After a permanent error, the claim is released unless late table or target contain it.
     """
-    entries = claims.entries_of(context.quarantine, number)
-    job, session = _job(context, number, entries), context.spark.newSession()
-    claim_context = context.doing(job)
+    entries = claims.entries_of(job.place.quarantine, number)
+    replay, session = _claimed(job, number, entries), job.spark.newSession()
+    claim_job = job.doing(replay)
     try:
-        if decide(claim_context, number).written:
+        if decide(claim_job, number).written:
             batch = session.range(0).toDF("_row_id")
         else:
-            batch = context.kind.read_entries(claim_context, session, entries)
-            _reopen_missing(claim_context, batch, number, entries)
-        micro_batch.process(claim_context, batch, number)
+            batch = job.kind.read_entries(claim_job, session, entries)
+            _reopen_missing(claim_job, batch, number, entries)
+        micro_batch.process(claim_job, batch, number)
     except Exception as error:
-        failure = translate(error, what="a replay", checkpoint=str(context.checkpoint))
-        if not failure.transient and not job.has_begun(context):
-            claims.release(context.quarantine, number)
-            CLAIM.clear(context.place)
+        failure = translate(error, what="a replay", checkpoint=str(job.place.checkpoint))
+        if not failure.transient and not replay.has_begun(job):
+            claims.release(job.place.quarantine, number)
+            CLAIM.clear(job.place)
         raise
-    claims.settle(context.quarantine, number)
-    CLAIM.clear(context.place)
+    claims.settle(job.place.quarantine, number)
+    CLAIM.clear(job.place)
 
 
-def _highest_number(context: FlowContext) -> int:
+def _highest_number(job: Job) -> int:
     """The highest claim number in the quarantine's rows and in the transactions of the tables that a replay writes."""
-    paths = (context.quarantine, context.late, context.live)
-    written = [tables.transactions(context.spark, path).get(context.place.replays_app_id, -1) for path in paths]
-    return max(*written, claims.highest_number(context.quarantine))
+    paths = (job.place.quarantine, job.place.late, job.live)
+    written = [tables.transactions(job.spark, path).get(job.place.replays_app_id, -1) for path in paths]
+    return max(*written, claims.highest_number(job.place.quarantine))
 
 
-def _dry_run(context: FlowContext, selection: Selection, limit: int) -> None:
-    entries = lifecycle.unclaimed_entries(context.quarantine, selection, limit)
-    context.report.dry_run = True
+def _dry_run(job: Job, selection: Selection, limit: int) -> None:
+    entries = lifecycle.unclaimed_entries(job.place.quarantine, selection, limit)
+    job.run.report.dry_run = True
     if not entries:
         return
-    number = _highest_number(context) + 1
-    claim_context = context.doing(_job(context, number, entries))
+    number = _highest_number(job) + 1
+    claim_job = job.doing(_claimed(job, number, entries))
     try:
-        batch = context.kind.read_entries(claim_context, context.spark.newSession(), entries)
-        split = micro_batch.split_batch(claim_context, batch, number, Decision(quarantined=False, written=False))
+        batch = job.kind.read_entries(claim_job, job.spark.newSession(), entries)
+        split = micro_batch.split_batch(claim_job, batch, number, Decision(quarantined=False, written=False))
         if split is not None:
-            check_balance(claim_context, split.prepared)
-            claim_context.record_batch(split.prepared)
+            check_balance(claim_job, split.prepared)
+            claim_job.run.record_batch(split.prepared)
     finally:
-        claim_context.release()
+        claim_job.release()
 
 
-def _job(context: FlowContext, number: int, entries: list[dict[str, Any]]) -> Replay:
-    by = context.request.requested_by or "tidegate"
+def _claimed(job: Job, number: int, entries: list[dict[str, Any]]) -> Replay:
+    by = job.run.request.requested_by or "tidegate"
     return Replay(by=by, number=number, started_ms=_now_ms(), entries=tuple(entries))
 
 
@@ -309,13 +304,13 @@ def _now_ms() -> int:
     return int(pendulum.now("UTC").timestamp() * 1000)
 
 
-def _reopen_missing(context: FlowContext, batch: DataFrame, number: int, entries: list[dict[str, Any]]) -> None:
+def _reopen_missing(job: Job, batch: DataFrame, number: int, entries: list[dict[str, Any]]) -> None:
     """Reopen entries whose record is no longer in bronze. For a missing file, step 2 returns an entry ``vanished``."""
-    if context.source_table is None:
+    if job.source_table is None:
         return
 
     present = {row["_row_id"] for row in batch.select("_row_id").collect()}
     missing = [entry["_row_id"] for entry in entries if entry["_row_id"] not in present]
     if missing:
         ids = pyarrow.table({"_row_id": pyarrow.array(missing, pyarrow.string())})
-        claims.reopen_missing(context.quarantine, number, ids)
+        claims.reopen_missing(job.place.quarantine, number, ids)

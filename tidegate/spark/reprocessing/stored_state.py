@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 _KINDS = {"ValueState": "value", "ListState": "list", "MapState": "map", "TimerState": "timer"}
 """Spark's types of state variables."""
@@ -40,7 +40,7 @@ _TIMES = {
 """Times of Spark, with the names under which they are shown and their unit in microseconds."""
 
 
-def show(context: FlowContext) -> None:
+def show(job: Job) -> None:
     """Write some rows of the state to a file beside the report.
 
     Raises:
@@ -48,35 +48,30 @@ def show(context: FlowContext) -> None:
         TidegateError: The state cannot be read.
     """
     started = time.monotonic()
-    context.report.dry_run = True
+    job.run.report.dry_run = True
     try:
-        state = _read(context)
-        json_codec.write(context.attempt_place.stored_state(context.flow.name), state)
+        state = _read(job)
+        json_codec.write(job.run.place.stored_state(job.flow.name), state)
     except TidegateError:
         raise
     except Exception as error:
-        raise translate(
-            error, what=f"state of flow {context.flow.name!r}", checkpoint=str(context.checkpoint)
-        ) from error
+        raise translate(error, what=f"state of flow {job.flow.name!r}", checkpoint=str(job.place.checkpoint)) from error
     finally:
-        context.report.seconds = round(time.monotonic() - started, 3)
+        job.run.report.seconds = round(time.monotonic() - started, 3)
 
 
-def _read(context: FlowContext) -> StoredState:
-    batch_id = progress.read(context.checkpoint).last_committed
+def _read(job: Job) -> StoredState:
+    batch_id = progress.read(job.place.checkpoint).last_committed
     if batch_id is None:
         raise RequestError(
-            f"flow {context.flow.name!r} has no state yet, because no batch of it is complete.",
-            Command.tidegate("run", context.pipeline.name, "--flow", context.flow.name, says="run it first: {}"),
+            f"flow {job.flow.name!r} has no state yet, because no batch of it is complete.",
+            Command.tidegate("run", job.place.pipeline, "--flow", job.flow.name, says="run it first: {}"),
         )
     # Makes Spark's coordinator of state stores, which no store can be read without; otherwise the first query of a session does.
-    _ = context.spark.streams
-    operator = _operator(context)
+    _ = job.spark.streams
+    operator = _operator(job)
     properties = json.loads(operator["operatorProperties"] or "{}")
-    tables = [
-        _table(context, rows, *part)
-        for *part, rows in _parts(context, batch_id, properties.get("stateVariables") or [])
-    ]
+    tables = [_table(job, rows, *part) for *part, rows in _parts(job, batch_id, properties.get("stateVariables") or [])]
     return StoredState(
         operator=operator["operatorName"],
         batch_id=batch_id,
@@ -85,20 +80,18 @@ def _read(context: FlowContext) -> StoredState:
     )
 
 
-def _operator(context: FlowContext) -> dict[str, Any]:
+def _operator(job: Job) -> dict[str, Any]:
     """What the checkpoint says about its one stateful operator."""
-    operators = context.spark.read.format("state-metadata").load(str(context.checkpoint)).collect()
+    operators = job.spark.read.format("state-metadata").load(str(job.place.checkpoint)).collect()
     return dict(operators[0].asDict())
 
 
-def _parts(
-    context: FlowContext, batch_id: int, variables: Sequence[dict[str, Any]]
-) -> Iterator[tuple[str, str, DataFrame]]:
+def _parts(job: Job, batch_id: int, variables: Sequence[dict[str, Any]]) -> Iterator[tuple[str, str, DataFrame]]:
     """Name, kind and rows of each part of the state."""
 
     def read(**options: str) -> DataFrame:
-        reader = context.spark.read.format("statestore").option("batchId", batch_id)
-        return reader.options(**options).load(str(context.checkpoint))
+        reader = job.spark.read.format("statestore").option("batchId", batch_id)
+        return reader.options(**options).load(str(job.place.checkpoint))
 
     if not variables:
         yield "", "", read()
@@ -110,14 +103,14 @@ def _parts(
             yield name, kind, read(stateVarName=name)
 
 
-def _table(context: FlowContext, rows: DataFrame, name: str, kind: str) -> StateTable:
-    limit = context.request.limit or 0
+def _table(job: Job, rows: DataFrame, name: str, kind: str) -> StateTable:
+    limit = job.run.request.limit or 0
     named = [
         (F.to_json(column) if isinstance(type_, _nested()) else column.cast("string"), each)
         for column, each, type_ in _columns(rows)
     ]
     # By position, because a field of the value may have the name of a field of the key.
-    texts = rows.where(_wanted(context, rows)).select(*[column for column, _ in named]).limit(limit + 1).collect()
+    texts = rows.where(_wanted(job, rows)).select(*[column for column, _ in named]).limit(limit + 1).collect()
     return StateTable(
         name=name,
         kind=kind,
@@ -145,21 +138,21 @@ def _fields(column: Column, name: str, type_: DataType) -> Iterator[tuple[Column
         yield column, name, type_
 
 
-def _wanted(context: FlowContext, rows: DataFrame) -> Column:
+def _wanted(job: Job, rows: DataFrame) -> Column:
     """The condition on the key that the request names; raises `RequestError` for a field or a value that it cannot have."""
     key = rows.schema["key"].dataType
     assert isinstance(key, StructType)
     types = {field.name: field.dataType for field in key.fields if not isinstance(field.dataType, _nested())}
     condition = F.lit(True)
-    for each in context.request.keys:
+    for each in job.run.request.keys:
         name, _, text = each.partition("=")
         if name not in types:
             raise RequestError(
                 f"key {name!r} is not allowed",
-                Edit(f"the state of flow {context.flow.name!r} has {', '.join(types)}", "request"),
+                Edit(f"the state of flow {job.flow.name!r} has {', '.join(types)}", "request"),
             )
         value = F.lit(text).try_cast(types[name])
-        if context.spark.range(1).where(value.isNull()).count():
+        if job.spark.range(1).where(value.isNull()).count():
             raise RequestError(
                 f"key {each!r} is not allowed",
                 Edit(f"{text!r} is no {types[name].simpleString()}, the type of {name!r}", "request"),

@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 
     from tidegate.checkpoints.progress import DeltaPosition
     from tidegate.place import Place
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
 
 
-def staging(context: FlowContext) -> Address:
+def staging(job: Job) -> Address:
     """The folder of the staging table of the flow's checkpoint."""
-    return Staged().target(context)
+    return Staged().target(job)
 
 
-def swap_in(context: FlowContext) -> FlowContext:
+def swap_in(job: Job) -> Job:
     """Swap staging into the live table, after the whole feed was read. The commit carries the last staged transaction.
 
     If no batch made a row, there is no staging table, and the live one becomes empty, by the last batch of the checkpoint.
@@ -46,84 +46,84 @@ def swap_in(context: FlowContext) -> FlowContext:
     Raises:
         RewriteRefusedError: It would delete or quarantine more rows than the flow's limits allow. What is staged stays.
     """
-    folder = staging(context)
-    staged = tables.transactions(context.spark, folder).get(context.app_id)
+    folder = staging(job)
+    staged = tables.transactions(job.spark, folder).get(job.app_id)
     has_rows = staged is not None
-    if staged is None and context.target == folder:
-        staged = progress.read(context.checkpoint).last_committed
+    if staged is None and job.target == folder:
+        staged = progress.read(job.place.checkpoint).last_committed
     if staged is None:
-        return context
+        return job
     started = time.monotonic()
-    spark, live = context.spark.newSession(), context.live
+    spark, live = job.spark.newSession(), job.live
     old = tables.read(spark, live)
     rows = tables.read(spark, folder) if has_rows else old.limit(0)
     # Without keys a MERGE could not tell which row replaces which.
-    replaced = not context.flow.target.keys or rekeyed(context) or not writes.fits(rows, old)
+    replaced = not job.flow.target.keys or rekeyed(job) or not writes.fits(rows, old)
     try:
-        _judge(context, rows, old)
+        _judge(job, rows, old)
     finally:
-        context.release()
+        job.release()
     prepared = {
         "kind": "swap",
         "replaced": replaced,
         "rows": rows.count(),
         "rows_before": old.count(),
-        "source_versions": dict(tables.source_versions(context.spark, folder, context.app_id)),
+        "source_versions": dict(tables.source_versions(job.spark, folder, job.app_id)),
     }
-    stands_on = proofs.begin(context, staged, live)
-    txn = writes.Transaction(app_id=context.app_id, batch_id=staged, prepared=prepared, stands_on=stands_on)
+    stands_on = proofs.begin(job, staged, live)
+    txn = writes.Transaction(app_id=job.app_id, batch_id=staged, prepared=prepared, stands_on=stands_on)
     if replaced:
         writes.replace_table(rows, live, txn)
     else:
-        writes.swap(rows, live, context.flow.target.keys, txn, context.kind.bookkeeping)
-    proofs.end(context, live)
-    return finish(context, round(time.monotonic() - started, 3))
+        writes.swap(rows, live, job.flow.target.keys, txn, job.kind.bookkeeping)
+    proofs.end(job, live)
+    return finish(job, round(time.monotonic() - started, 3))
 
 
-def dry_run(context: FlowContext) -> None:
+def dry_run(job: Job) -> None:
     """Report what the swap of the present staging table does to the live table; write nothing."""
-    name = context.flow.name
-    context.report.dry_run = True
-    with leased_flow(context, work=f"dry run of flow {name!r}", holder=f"dry run {context.attempt} of {name}"):
-        spark = context.spark.newSession()
-        rows, old = tables.read(spark, staging(context)), tables.read(spark, context.live)
+    name = job.flow.name
+    job.run.report.dry_run = True
+    with leased_flow(job.spark, job.resolved, job.run, work=f"dry run of flow {name!r}", role="dry run"):
+        spark = job.spark.newSession()
+        rows, old = tables.read(spark, staging(job)), tables.read(spark, job.live)
         try:
-            _judge(context, rows, old)
+            _judge(job, rows, old)
         finally:
-            context.release()
+            job.release()
 
 
-def finish(context: FlowContext, seconds: float = 0.0) -> FlowContext:
+def finish(job: Job, seconds: float = 0.0) -> Job:
     """Record a committed swap and remove staging, also after a crash that followed the commit; returns as `swap_in`."""
-    folder, live = staging(context), context.live
-    staged = tables.transactions(context.spark, live).get(context.app_id)
+    folder, live = staging(job), job.live
+    staged = tables.transactions(job.spark, live).get(job.app_id)
     if folder.exists() and staged is not None:
-        newest = tables.version(context.spark, live)
-        record = _record(context, tables.find_commit(live, context.app_id, staged, newest), staged)
+        newest = tables.version(job.spark, live)
+        record = _record(job, tables.find_commit(live, job.app_id, staged, newest), staged)
         record = replace(record, seconds=seconds)
-        ledger.record_batch(context, record)
-        context.record_batch(record)
+        ledger.record_batch(job, record)
+        job.run.record_batch(record)
     # With those of earlier refreshes that were refused: nothing reads them again.
     folder.parent.delete_folder()
-    return context.doing(Stream())
+    return job.doing(Stream())
 
 
-def is_past_replacement(context: FlowContext) -> bool:
+def is_past_replacement(job: Job) -> bool:
     """Whether a commit after the checkpoint's position replaced a source table, so that its feed cannot be continued."""
-    if not context.query_paths or not all(tables.exists(path) for path in context.query_paths):
+    if not job.query_tables or not all(tables.exists(path) for path in job.query_tables):
         return False
-    if context.flow.kind.snapshots:
+    if job.flow.kind.snapshots:
         # Its position is not one in the log of bronze, which is never replaced.
         return False
-    state = progress.read(context.checkpoint)
+    state = progress.read(job.place.checkpoint)
     reached = state.last_planned if state.last_committed is None else state.last_committed
     if reached is None:
         return False
-    positions = progress.planned_batch(context.checkpoint, reached).delta_positions(len(context.query_paths))
-    began = {context.layout.table(table): number for table, number in vector.starts(context.place).items()}
+    positions = progress.planned_batch(job.place.checkpoint, reached).delta_positions(len(job.query_tables))
+    began = {job.place.layout.table(table): number for table, number in vector.starts(job.place).items()}
     return any(
-        _is_replaced(context, path, first)
-        for path, position in zip(context.query_paths, positions, strict=True)
+        _is_replaced(job, path, first)
+        for path, position in zip(job.query_tables, positions, strict=True)
         if (first := _next_commit(position, began.get(path))) is not None
     )
 
@@ -136,8 +136,8 @@ def _next_commit(position: DeltaPosition | None, began: int | None) -> int | Non
     return position.version + 1 if position.of_snapshot else position.version
 
 
-def _is_replaced(context: FlowContext, address: Address, first: int) -> bool:
-    newest = tables.version(context.spark, address)
+def _is_replaced(job: Job, address: Address, first: int) -> bool:
+    newest = tables.version(job.spark, address)
     return any(commit.metadata.get("prepared", {}).get("replaced") for commit in tables.commits(address, first, newest))
 
 
@@ -146,25 +146,25 @@ def next_refresh(place: Place) -> Place:
     return replace(place, refresh=place.refresh + 1)
 
 
-def _judge(context: FlowContext, rows: DataFrame, old: DataFrame) -> None:
+def _judge(job: Job, rows: DataFrame, old: DataFrame) -> None:
     """Report what the swap does to the table; raises `RewriteRefusedError` if that is too much."""
     refused = None
-    if tables.exists(context.quarantine):
-        refused = quarantine.refused_by(context, rows.sparkSession, context.app_id)
+    if tables.exists(job.place.quarantine):
+        refused = quarantine.refused_by(job, rows.sparkSession, job.app_id)
     measured = rewrite.measure(
-        context,
+        job,
         old,
         rows,
-        keys=() if rekeyed(context) else context.flow.target.keys,
+        keys=() if rekeyed(job) else job.flow.target.keys,
         refused=refused,
-        read=rows_read(context.place.of_pipeline, context.app_id),
+        read=rows_read(job.place.of_pipeline, job.app_id),
     )
-    redo = ("run", context.pipeline.name, "--mode", "full_refresh", "--flow", context.flow.name)
-    what = f"swap of v{context.place.version}/{context.place.refresh}"
-    rewrite.check(context, measured, what, instead=Command.tidegate(*redo, says="derive the table again: {}"))
+    redo = ("run", job.place.pipeline, "--mode", "full_refresh", "--flow", job.flow.name)
+    what = f"swap of v{job.place.version}/{job.place.refresh}"
+    rewrite.check(job, measured, what, instead=Command.tidegate(*redo, says="derive the table again: {}"))
 
 
-def _record(context: FlowContext, commit: tables.Commit, staged: int) -> BatchRecord:
+def _record(job: Job, commit: tables.Commit, staged: int) -> BatchRecord:
     prepared = commit.metadata["prepared"]
     rows = int(prepared["rows"])
     if prepared["replaced"]:
@@ -173,9 +173,9 @@ def _record(context: FlowContext, commit: tables.Commit, staged: int) -> BatchRe
         upserted = commit.metrics["numTargetRowsInserted"] + commit.metrics["numTargetRowsUpdated"]
         deleted = commit.metrics["numTargetRowsDeleted"]
     return BatchRecord(
-        flow=context.flow.name,
+        flow=job.flow.name,
         batch_id=staged,
-        app_id=context.app_id,
+        app_id=job.app_id,
         kind="swap",
         groups=rows + deleted,
         upserted=upserted,
@@ -186,9 +186,9 @@ def _record(context: FlowContext, commit: tables.Commit, staged: int) -> BatchRe
     )
 
 
-def rekeyed(context: FlowContext) -> bool:
+def rekeyed(job: Job) -> bool:
     """Whether the checkpoint version that last wrote the live table had other keys."""
-    transactions = tables.transactions(context.spark, context.live)
-    written = [place.version for app_id in transactions if (place := context.place.of_stream(app_id)) is not None]
-    sidecar = checkpoint.versions(context.place).get(max(written, default=0))
-    return sidecar is None or tuple(sidecar.remembered["keys"]) != context.flow.target.keys
+    transactions = tables.transactions(job.spark, job.live)
+    written = [place.version for app_id in transactions if (place := job.place.of_stream(app_id)) is not None]
+    sidecar = checkpoint.versions(job.place).get(max(written, default=0))
+    return sidecar is None or tuple(sidecar.remembered["keys"]) != job.flow.target.keys

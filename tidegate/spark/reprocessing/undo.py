@@ -33,7 +33,7 @@ from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import pending_work, undo_entries
 from tidegate.spark.reprocessing.backfill import Backfill
-from tidegate.spark.reprocessing.pending_work import Job
+from tidegate.spark.reprocessing.pending_work import NotedWork
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.spark.batch.split import Decision
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
     from tidegate.spark.lake.writes import Transaction
 
 KEYS_KEPT = 1_000
@@ -50,125 +50,123 @@ ALREADY_DONE = "an earlier attempt completed this request"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Undo(PendingUndo, Job):
+class Undo(PendingUndo, NotedWork):
     """The undo of one run in one flow; ``left`` are the records of `undo_entries.left_together`."""
 
     @classmethod
-    def pending(cls, context: FlowContext) -> Self | None:
+    def pending(cls, job: Job) -> Self | None:
         """The one in progress."""
-        return UNDO.read_as(context.place, cls)
+        return UNDO.read_as(job.place, cls)
 
-    def finish(self, context: FlowContext) -> None:
+    def finish(self, job: Job) -> None:
         """Put back what is left to put back, or record what the table has."""
-        _run(context, self)
-        context.report.notes.append(f"finished the interrupted undo {self.number} of run {self.undoes}")
+        _run(job, self)
+        job.run.report.notes.append(f"finished the interrupted undo {self.number} of run {self.undoes}")
 
-    def drop(self, context: FlowContext) -> None:
+    def drop(self, job: Job) -> None:
         """Only its note."""
-        UNDO.clear(context.place)
+        UNDO.clear(job.place)
 
-    def planned_ms(self, context: FlowContext, batch_id: int) -> int:
+    def planned_ms(self, job: Job, batch_id: int) -> int:
         """When it was stored."""
         return self.planned_at_ms
 
-    def write_refused(self, context: FlowContext, split: Split, batch_id: int, txn: Transaction) -> None:
+    def write_refused(self, job: Job, split: Split, batch_id: int, txn: Transaction) -> None:
         """Put the quarantine entries back."""
         assert split.refused is not None
-        writes.put_back(split.refused, context.quarantine, undo_entries.KEYS, txn)
+        writes.put_back(split.refused, job.place.quarantine, undo_entries.KEYS, txn)
 
 
-def undo_run(context: FlowContext) -> None:
+def undo_run(job: Job) -> None:
     """Undo the run that the request names, in one flow, once.
 
     Raises:
         RequestError: Other work of the flow is unfinished, or the changes of the run can no longer be read.
         TidegateError: As for a run. The flow's next run finishes the undo if it has written anything.
     """
-    name, flow, key = context.pipeline.name, context.flow, context.request.undoes
+    flow, key = job.flow, job.run.request.undoes
     assert key is not None
-    with leased_flow(context, work=f"undo in flow {flow.name!r}", holder=f"undo {context.attempt} of {name}"):
-        if not context.request.dry_run:
-            pending_work.settle(context, Undo)
-        lines = planning.read(context.place.of_pipeline, key)
+    with leased_flow(job.spark, job.resolved, job.run, work=f"undo in flow {flow.name!r}", role="undo"):
+        if not job.run.request.dry_run:
+            pending_work.settle(job, Undo)
+        lines = planning.read(job.place.of_pipeline, key)
         if planning.undone_by(lines, flow.name, key) is not None:
-            context.report.notes.append(ALREADY_DONE)
+            job.run.report.notes.append(ALREADY_DONE)
             return
-        _check_ready(context)
-        own, _ = planning.commits(context.layout, context.pipeline, flow, lines, key)
+        _check_ready(job)
+        own, _ = planning.commits(job.place.layout, job.resolved.pipeline, flow, lines, key)
         for line in own:
-            planning.check_readable(context.layout, flow, line)
+            planning.check_readable(job.place.layout, flow, line)
         pending = Undo(
-            number=_highest_number(context) + 1,
+            number=_highest_number(job) + 1,
             undoes=key,
             commits=tuple(_commit(line.record) for line in own),
             planned_at_ms=int(pendulum.now("UTC").timestamp() * 1000),
-            run_id=context.request.run_id,
-            requested_by=context.request.requested_by,
+            run_id=job.run.request.run_id,
+            requested_by=job.run.request.requested_by,
         )
-        if context.request.dry_run:
-            _dry_run(context, pending)
+        if job.run.request.dry_run:
+            _dry_run(job, pending)
             return
-        UNDO.write(context.place, pending)
-        _run(context, pending)
+        UNDO.write(job.place, pending)
+        _run(job, pending)
 
 
-def _run(context: FlowContext, pending: Undo) -> None:
+def _run(job: Job, pending: Undo) -> None:
     request = dataclasses.replace(
-        context.request, mode=identity.UNDO, run_id=pending.run_id, requested_by=pending.requested_by
+        job.run.request, mode=identity.UNDO, run_id=pending.run_id, requested_by=pending.requested_by
     )
-    own = dataclasses.replace(context, run=dataclasses.replace(context.run, request=request))
-    own = own.doing(pending, context.spark.newSession())
+    own = dataclasses.replace(job, run=dataclasses.replace(job.run, request=request))
+    own = own.doing(pending, job.spark.newSession())
     micro_batch.run_steps(own, pending.number, lambda decision: split(own, pending, decision))
-    UNDO.clear(context.place)
+    UNDO.clear(job.place)
 
 
-def _dry_run(context: FlowContext, pending: Undo) -> None:
-    own = context.doing(pending, context.spark.newSession())
-    context.report.dry_run = True
+def _dry_run(job: Job, pending: Undo) -> None:
+    own = job.doing(pending, job.spark.newSession())
+    job.run.report.dry_run = True
     try:
         planned = split(own, pending, None)
         if planned is not None:
-            context.record_batch(planned.prepared)
+            job.run.record_batch(planned.prepared)
     finally:
         own.release()
 
 
-def split(context: FlowContext, pending: Undo, decision: Decision | None) -> Split | None:
+def split(job: Job, pending: Undo, decision: Decision | None) -> Split | None:
     """Steps 1 and 2: what is put back and what is left, counted; None if there is nothing to put back.
 
     Args:
         decision: What an earlier attempt wrote; None for a dry run, whose counts are final.
     """
-    keys, spark = context.flow.target.keys, context.spark
+    keys, spark = job.flow.target.keys, job.spark
     versions = sorted(commit.version for commit in pending.commits)
-    changes = _persisted(context, tables.net_changes(spark, context.live, versions, keys))
-    present = tables.read(spark, context.live)
-    state = _persisted(
-        context, _without_replaced_scopes(context, tables.compare(changes, present, keys), present, versions)
-    )
+    changes = _persisted(job, tables.net_changes(spark, job.live, versions, keys))
+    present = tables.read(spark, job.live)
+    state = _persisted(job, _without_replaced_scopes(job, tables.compare(changes, present, keys), present, versions))
     is_decided = decision is not None and decision.quarantined
-    changed_entries = None if is_decided else undo_entries.changed(context, pending)
-    left = pending.left if is_decided else undo_entries.left_together(context, changed_entries, state)
+    changed_entries = None if is_decided else undo_entries.changed(job, pending)
+    left = pending.left if is_decided else undo_entries.left_together(job, changed_entries, state)
     if left and decision is not None and not is_decided:
-        UNDO.write(context.place, dataclasses.replace(pending, left=left))
-    state = undo_entries.leave(context, state, left)
-    if is_filtered := bool(context.flow.target.child_keys or left):
+        UNDO.write(job.place, dataclasses.replace(pending, left=left))
+    state = undo_entries.leave(job, state, left)
+    if is_filtered := bool(job.flow.target.child_keys or left):
         changes = state.where("_state NOT IN ('changed', 'kept')").select(*changes.columns)
     counts = {row["_state"]: row["count"] for row in state.groupBy("_state").count().collect()}
     total, put_back = sum(counts.values()), sum(counts.get(name, 0) for name in undo_entries.PUT_BACK)
-    _report_rows(context, pending, state, counts)
+    _report_rows(job, pending, state, counts)
     entries = None
     if is_decided:
-        newest = tables.version(spark, context.quarantine)
-        commit = tables.find_commit(context.quarantine, context.app_id, pending.number, newest)
+        newest = tables.version(spark, job.place.quarantine)
+        commit = tables.find_commit(job.place.quarantine, job.app_id, pending.number, newest)
         prepared = json_codec.from_plain(commit.metadata["prepared"], BatchRecord)
     else:
-        entries = undo_entries.to_put_back(context, changed_entries, state)
+        entries = undo_entries.to_put_back(job, changed_entries, state)
         deleted = changes.where("before IS NULL").count() if decision is not None else counts.get("delete", 0)
         prepared = BatchRecord(
-            flow=context.flow.name,
+            flow=job.flow.name,
             batch_id=pending.number,
-            app_id=context.app_id,
+            app_id=job.app_id,
             kind="undo",
             # The MERGE says what is left: until then every row counts as put back.
             groups=total,
@@ -179,31 +177,29 @@ def split(context: FlowContext, pending: Undo, decision: Decision | None) -> Spl
             **undo_entries.count_states(entries),
         )
         if not put_back and not (prepared.quarantined or prepared.closed):
-            context.report.notes.append(_nothing(pending, counts))
+            job.run.report.notes.append(_nothing(pending, counts))
             return None
     return Split(
         prepared=prepared,
         refused=entries,
-        write=lambda txn: writes.put_back(changes, context.live, keys, txn),
+        write=lambda txn: writes.put_back(changes, job.live, keys, txn),
         expected_rows=total - (counts.get("changed", 0) + counts.get("kept", 0) if is_filtered else 0),
         settled="groups",
     )
 
 
-def _without_replaced_scopes(
-    context: FlowContext, state: DataFrame, present: DataFrame, versions: Sequence[int]
-) -> DataFrame:
+def _without_replaced_scopes(job: Job, state: DataFrame, present: DataFrame, versions: Sequence[int]) -> DataFrame:
     """Rows of scopes that a newer record replaced since are ``changed``: its rows give way as a whole only (ADR 25).
 
     Where the rows of a scope are computed together, so that each depends on others, all of them are ``changed`` if another commit
     changed one of them since (ADR 30).
     """
-    target = context.flow.target
+    target = job.flow.target
     scope = list(target.scope)
     if not target.child_keys:
         return state
     if target.history or not target.sequence_by:
-        later = tables.changed_since(context.spark, context.live, versions)
+        later = tables.changed_since(job.spark, job.live, versions)
         if later is None:
             return state
         named = (
@@ -224,32 +220,32 @@ def _without_replaced_scopes(
     )
 
 
-def _persisted(context: FlowContext, rows: DataFrame) -> DataFrame:
-    context.persisted.append(rows.persist())
+def _persisted(job: Job, rows: DataFrame) -> DataFrame:
+    job.persisted.append(rows.persist())
     return rows
 
 
-def _report_rows(context: FlowContext, pending: Undo, state: DataFrame, counts: dict[str, int]) -> None:
+def _report_rows(job: Job, pending: Undo, state: DataFrame, counts: dict[str, int]) -> None:
     """Note what is left, and write the keys to a file of the attempt: they are values of the data."""
-    keys = context.flow.target.keys
-    path = context.attempt_place.undone_keys(context.flow.name)
+    keys = job.flow.target.keys
+    path = job.run.place.undone_keys(job.flow.name)
     listed = {
         name: first_keys(state.where(F.col("_state").isin(*states)), keys)
         for name, states in (("put_back", undo_entries.PUT_BACK), ("left", ("changed", "kept")))
     }
-    json_codec.write(path, {"undoes": pending.undoes, "table": context.flow.target.name, **listed})
+    json_codec.write(path, {"undoes": pending.undoes, "table": job.flow.target.name, **listed})
     if changed := counts.get("changed", 0):
-        context.report.notes.append(
-            f"{count(changed, 'row')} of {context.flow.target.name} changed after run {pending.undoes} and left as they are; "
+        job.run.report.notes.append(
+            f"{count(changed, 'row')} of {job.flow.target.name} changed after run {pending.undoes} and left as they are; "
             f"their keys: {path.key}"
         )
     if kept := counts.get("kept", 0):
-        context.report.notes.append(
+        job.run.report.notes.append(
             f"{count(kept, 'row')} left with them: of the same records another row, or the quarantine entry, changed after run "
             f"{pending.undoes}"
         )
     if as_before := counts.get("as_before", 0):
-        context.report.notes.append(f"{count(as_before, 'row')} already as before run {pending.undoes}")
+        job.run.report.notes.append(f"{count(as_before, 'row')} already as before run {pending.undoes}")
 
 
 def first_keys(rows: DataFrame, keys: Sequence[str]) -> list[dict[str, Any]]:
@@ -268,11 +264,11 @@ def _nothing(pending: Undo, counts: dict[str, int]) -> str:
     )
 
 
-def _check_ready(context: FlowContext) -> None:
+def _check_ready(job: Job) -> None:
     """Check that no other work of the flow is half written: its rows are decided, and not yet all in their tables."""
-    name, flow = context.pipeline.name, context.flow.name
-    window = Backfill.pending(context)
-    if (window is not None and window.has_begun(context)) or claims.unfinished_claim(context.quarantine) is not None:
+    name, flow = job.place.pipeline, job.flow.name
+    window = Backfill.pending(job)
+    if (window is not None and window.has_begun(job)) or claims.unfinished_claim(job.place.quarantine) is not None:
         raise RequestError(
             f"flow {flow!r}: a backfill or a replay was interrupted",
             Command.tidegate("run", name, says="`{}` finishes it, then undo again"),
@@ -284,7 +280,7 @@ def _commit(record: BatchRecord) -> Undone:
     return Undone(kind=record.kind, app_id=record.app_id, number=record.batch_id, version=record.target_version)
 
 
-def _highest_number(context: FlowContext) -> int:
+def _highest_number(job: Job) -> int:
     """The number of the flow's last undo that wrote to the quarantine or to the live table; -1 without one."""
-    app_id = context.place.undos_app_id
-    return max(tables.transactions(context.spark, path).get(app_id, -1) for path in (context.quarantine, context.live))
+    app_id = job.place.undos_app_id
+    return max(tables.transactions(job.spark, path).get(app_id, -1) for path in (job.place.quarantine, job.live))

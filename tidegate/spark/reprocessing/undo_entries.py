@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column, DataFrame
 
-    from tidegate.spark.context import FlowContext
-    from tidegate.spark.reprocessing.undo import Undo
+    from tidegate.checkpoints.pending_jobs import PendingUndo
+    from tidegate.spark.job import Job
 
 KEYS = ("_row_id", "_app_id", "_batch_id")
 """The columns that identify an entry."""
@@ -26,9 +26,9 @@ PUT_BACK = ("update", "insert", "delete")
 """The states (`tables.compare`) of what is put back."""
 
 
-def changed(context: FlowContext, pending: Undo) -> DataFrame | None:
+def changed(job: Job, pending: PendingUndo) -> DataFrame | None:
     """What the run changed in entries, as from `tables.compare`; None without a change."""
-    path, spark = context.quarantine, context.spark
+    path, spark = job.place.quarantine, job.spark
     if not tables.exists(path):
         return None
     newest = tables.version(spark, path)
@@ -41,13 +41,13 @@ def changed(context: FlowContext, pending: Undo) -> DataFrame | None:
     ]
     if not all(delta.all_exist(path, delta.read_commit(path, version).files) for version in versions):
         raise RequestError(
-            f"flow {context.flow.name!r}: the changes that run {pending.undoes} made to its quarantine "
+            f"flow {job.flow.name!r}: the changes that run {pending.undoes} made to its quarantine "
             "entries were removed, possibly by VACUUM, so it cannot be put back.",
             Edit("instead, correct the code or the suite and backfill its days", "request"),
         )
     if versions:
         parts.append(_withdrawn(pending, tables.net_changes(spark, path, sorted(versions), KEYS)))
-    parts += [_claimed(context, commit.number) for commit in pending.commits if commit.kind == "replay"]
+    parts += [_claimed(job, commit.number) for commit in pending.commits if commit.kind == "replay"]
     if not parts:
         return None
     entries = parts[0]
@@ -55,11 +55,11 @@ def changed(context: FlowContext, pending: Undo) -> DataFrame | None:
         entries = entries.unionByName(part)
     present = tables.read(spark, path)
     entries = tables.compare(entries.dropDuplicates(list(KEYS)), present, KEYS).persist()
-    context.persisted.append(entries)
+    job.persisted.append(entries)
     return entries
 
 
-def left_together(context: FlowContext, entries: DataFrame | None, state: DataFrame) -> tuple[str, ...]:
+def left_together(job: Job, entries: DataFrame | None, state: DataFrame) -> tuple[str, ...]:
     """The ids of the records of which rows that could be put back are left as well, sorted.
 
     A record with an entry that the run changed is put back as a whole, with its entry, or left as a whole: if only the rows that
@@ -73,14 +73,14 @@ def left_together(context: FlowContext, entries: DataFrame | None, state: DataFr
     if entries is None or "_row_id" not in state.select("before.*").columns:
         return ()
     ids = F.explode(F.array("before._row_id", "after._row_id")).alias("_row_id")
-    scope = context.flow.target.scope
+    scope = job.flow.target.scope
     links = state.where(F.col("_state").isin(*PUT_BACK)).select(*scope, ids).distinct()
     links = links.join(entries.select("_row_id").distinct(), "_row_id", "left_semi").persist()
-    context.persisted.append(links)
+    job.persisted.append(links)
     left = _ids_of_left(state).union(entries.where("_state = 'changed'").select("_row_id"))
     records = _ids(links.join(left, "_row_id", "left_semi"))
     while records:
-        reached = links.join(_frame(context, records), "_row_id", "left_semi").select(*scope)
+        reached = links.join(_frame(job, records), "_row_id", "left_semi").select(*scope)
         more = _ids(groups.join_on_keys(links, reached, scope, "left_semi"))
         if more == records:
             break
@@ -88,11 +88,11 @@ def left_together(context: FlowContext, entries: DataFrame | None, state: DataFr
     return tuple(sorted(records))
 
 
-def leave(context: FlowContext, state: DataFrame, records: Collection[str]) -> DataFrame:
+def leave(job: Job, state: DataFrame, records: Collection[str]) -> DataFrame:
     """The rows of the target; those that would be put back have the state ``kept`` if their scope has a row of these records."""
     if not records:
         return state
-    ids, scope = _frame(context, records), context.flow.target.scope
+    ids, scope = _frame(job, records), job.flow.target.scope
     movable = F.col("_state").isin(*PUT_BACK)
     of_records = state.where(movable).select(
         *scope, F.explode(F.array("before._row_id", "after._row_id")).alias("_row_id")
@@ -108,7 +108,7 @@ def leave(context: FlowContext, state: DataFrame, records: Collection[str]) -> D
     return state.join(named, same, "left").withColumn("_state", marked).select(*state.columns)
 
 
-def to_put_back(context: FlowContext, entries: DataFrame | None, state: DataFrame) -> DataFrame | None:
+def to_put_back(job: Job, entries: DataFrame | None, state: DataFrame) -> DataFrame | None:
     """The changes of entries that are put back, as `writes.put_back` takes them; None if there are none."""
     if entries is None:
         return None
@@ -118,7 +118,7 @@ def to_put_back(context: FlowContext, entries: DataFrame | None, state: DataFram
         kept = _ids_of_left(state).where("_row_id IS NOT NULL").distinct()
         entries = entries.join(kept, "_row_id", "left_anti")
     entries = entries.select(*KEYS, "before", "after").persist()
-    context.persisted.append(entries)
+    job.persisted.append(entries)
     return entries if entries.limit(1).count() else None
 
 
@@ -133,11 +133,11 @@ def _ids(rows: DataFrame) -> set[str]:
     return {row["_row_id"] for row in rows.select("_row_id").distinct().collect()}
 
 
-def _frame(context: FlowContext, ids: Collection[str]) -> DataFrame:
-    return local.from_rows(context.spark, [(each,) for each in ids], "_row_id string")
+def _frame(job: Job, ids: Collection[str]) -> DataFrame:
+    return local.from_rows(job.spark, [(each,) for each in ids], "_row_id string")
 
 
-def _withdrawn(pending: Undo, changes: DataFrame) -> DataFrame:
+def _withdrawn(pending: PendingUndo, changes: DataFrame) -> DataFrame:
     """Entries are never deleted: one that the run created is withdrawn."""
     created = _with_fields(
         "after",
@@ -149,9 +149,9 @@ def _withdrawn(pending: Undo, changes: DataFrame) -> DataFrame:
     return changes.where("after IS NOT NULL").withColumn("before", F.coalesce("before", created))
 
 
-def _claimed(context: FlowContext, number: int) -> DataFrame:
+def _claimed(job: Job, number: int) -> DataFrame:
     """The entries that a replay closed, as open ones before and as they are after: several commits without an id made them."""
-    closed = tables.read(context.spark, context.quarantine).where(f"_replay = {number} AND state = 'replayed'")
+    closed = tables.read(job.spark, job.place.quarantine).where(f"_replay = {number} AND state = 'replayed'")
     rows = closed.select(*KEYS, F.struct(*[F.col(f"`{name}`") for name in closed.columns]).alias("after"))
     nothing = F.lit(None)
     opened = _with_fields(

@@ -30,8 +30,8 @@ from tidegate.verification import EFFECTS, DifferingRow, Verification
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-    from tidegate.spark.context import FlowContext
-    from tidegate.spark.kinds.kind import Sides
+    from tidegate.spark.job import Job
+    from tidegate.spark.kinds.sides import Sides
 
 _SAME = 1e-9
 """The relative difference up to which sums of floating-point numbers are the same: they depend on the order of the rows."""
@@ -40,7 +40,7 @@ _CONTENT = tables.JSON | {"ignoreNullFields": "true"}
 _NUMBER, _IS, _DIFFERING = "_copy", "_is", "_differing"
 
 
-def verify(context: FlowContext) -> None:
+def verify(job: Job) -> None:
     """Compare the table of a flow with what its sources make; the report gets the counts, a file beside it the keys.
 
     Raises:
@@ -48,40 +48,38 @@ def verify(context: FlowContext) -> None:
         TidegateError: As for a run.
     """
     started = time.monotonic()
-    context.report.dry_run = True
+    job.run.report.dry_run = True
     try:
-        checkpoint.check_compatible(context.layout, context.resolved)
-        own = pin(dataclasses.replace(context, gate=None))
+        checkpoint.check_compatible(job.place.layout, job.resolved)
+        own = pin(dataclasses.replace(job, gate=None))
         assert isinstance(own.work, Pins)
         try:
             wanted = _wanted(own)
             sides = own.kind.sides(own, own.work)
-            context.report.verification, rows = compare(own, own.work.version, sides, wanted)
+            job.run.report.verification, rows = compare(own, own.work.version, sides, wanted)
         finally:
             own.release()
-        json_codec.write(context.attempt_place.differences(context.flow.name), rows)
+        json_codec.write(job.run.place.differences(job.flow.name), rows)
         if rows and _has_other_code(own):
-            context.report.notes.append(
-                f"transform {context.flow.transform!r} was edited after it made some of the rows: a backfill or a full refresh "
+            job.run.report.notes.append(
+                f"transform {job.flow.transform!r} was edited after it made some of the rows: a backfill or a full refresh "
                 "derives them again"
             )
     except TidegateError:
         raise
     except Exception as error:
-        what = f"verification of flow {context.flow.name!r}"
-        feeds = list(map(str, context.source_paths))
-        raise translate(error, what=what, checkpoint=str(context.checkpoint), feeds=feeds) from error
+        what = f"verification of flow {job.flow.name!r}"
+        feeds = list(map(str, job.source_tables))
+        raise translate(error, what=what, checkpoint=str(job.place.checkpoint), feeds=feeds) from error
     finally:
-        context.report.seconds = round(time.monotonic() - started, 3)
+        job.run.report.seconds = round(time.monotonic() - started, 3)
 
 
-def compare(
-    context: FlowContext, version: int, sides: Sides, wanted: Column
-) -> tuple[Verification, list[DifferingRow]]:
+def compare(job: Job, version: int, sides: Sides, wanted: Column) -> tuple[Verification, list[DifferingRow]]:
     """Join both sides by key, and compare all columns; one that a side lacks is NULL there.
 
     Args:
-        context: The flow; its request has the limit of the rows that are named.
+        job: The flow; its request has the limit of the rows that are named.
         version: The version of the table.
         sides: Both sides.
         wanted: A condition on the keys of the rows that are compared.
@@ -108,9 +106,9 @@ def compare(
         effect.alias("effect"), F.to_json(key, tables.JSON).alias("key"), _DIFFERING
     )
     rows = rows.persist()
-    context.persisted.append(rows)
+    job.persisted.append(rows)
     counts = {row["effect"]: row["count"] for row in rows.groupBy("effect").count().collect()}
-    limit = context.request.limit
+    limit = job.run.request.limit
     named = rows.where("effect <> 'equal'").orderBy("effect", "key")
     result = Verification(
         version=version,
@@ -127,17 +125,17 @@ def compare(
     ]
 
 
-def _wanted(context: FlowContext) -> Column:
+def _wanted(job: Job) -> Column:
     """The condition on the keys that the request names; raises `RequestError` for a value that the column cannot have."""
-    condition, types = F.lit(True), dict(tables.read(context.spark, context.live).dtypes)
-    for each in context.request.keys:
+    condition, types = F.lit(True), dict(tables.read(job.spark, job.live).dtypes)
+    for each in job.run.request.keys:
         name, _, text = each.partition("=")
         value = F.lit(text).try_cast(types[name])
-        if context.spark.range(1).where(value.isNull()).count():
+        if job.spark.range(1).where(value.isNull()).count():
             raise RequestError(
                 f"key {each!r} is not allowed",
                 Edit(
-                    f"{text!r} is no {types[name]}, the type of column {name!r} of {context.flow.target.name!r}",
+                    f"{text!r} is no {types[name]}, the type of column {name!r} of {job.flow.target.name!r}",
                     "request",
                 ),
             )
@@ -177,10 +175,10 @@ def _same(name: str, rows: DataFrame, sides: Sides) -> Column:
     return same
 
 
-def _has_other_code(context: FlowContext) -> bool:
+def _has_other_code(job: Job) -> bool:
     """Whether the present checkpoint, or a backfill of it, wrote rows with another fingerprint of the transform's module."""
-    present = context.resolved.code_fingerprint()
-    ids = f"'{context.place.app_id}', '{context.place.windows_app_id}'"
+    present = job.resolved.code_fingerprint()
+    ids = f"'{job.place.app_id}', '{job.place.windows_app_id}'"
     sql = f"SELECT * FROM delta_table WHERE app_id IN ({ids}) AND written + upserted > 0"
-    lines = store.select(context.place.of_pipeline.ops("ledger"), sql)
+    lines = store.select(job.place.of_pipeline.ops("ledger"), sql)
     return any(line["code_fingerprint"] not in (None, present) for line in lines)

@@ -1,4 +1,4 @@
-"""What each kind of run (`tidegate.runs`) does to one flow; `tidegate.spark.job` calls them by the request's mode."""
+"""What each kind of run (`tidegate.runs`) does to one flow; `tidegate.spark.application` calls them by the request's mode."""
 
 from __future__ import annotations
 
@@ -18,99 +18,99 @@ from tidegate.spark.reprocessing.undo import undo_run
 
 if TYPE_CHECKING:
     from tidegate.request import RunRequest
-    from tidegate.spark.context import FlowContext
+    from tidegate.spark.job import Job
     from tidegate.spec import Flow
 
 
-def load(request: RunRequest, flow: Flow) -> Callable[[FlowContext], None]:
+def load(request: RunRequest, flow: Flow) -> Callable[[Job], None]:
     """What the request does to this flow: an increment where its mode applies to other flows only; or what its dry run does."""
     kind = RUNS[request.mode if request.applies_to(flow) else "incremental"]
-    run: Callable[[FlowContext], None] = pkgutil.resolve_name(kind.dry_run if request.dry_run else kind.code)
+    run: Callable[[Job], None] = pkgutil.resolve_name(kind.dry_run if request.dry_run else kind.code)
     return run
 
 
-def increment(context: FlowContext) -> None:
+def increment(job: Job) -> None:
     """Read what is new."""
-    run_flow(context)
+    run_flow(job)
 
 
-def full_refresh(context: FlowContext) -> None:
+def full_refresh(job: Job) -> None:
     """Derive the whole table again, in the next refresh of the checkpoint."""
-    run_flow(context, before=refresh_once)
+    run_flow(job, before=refresh_once)
 
 
-def backfill(context: FlowContext) -> None:
+def backfill(job: Job) -> None:
     """Read what is new, then derive the window again."""
-    window = context.request.window
+    window = job.run.request.window
     assert window is not None
-    run_flow(context, after=lambda flow: backfills.backfill(flow, window))
+    run_flow(job, after=lambda flow: backfills.backfill(flow, window))
 
 
-def reingest(context: FlowContext) -> None:
+def reingest(job: Job) -> None:
     """Read the whole source again, in the next refresh; or read what is new, then the window or the gaps again."""
-    if context.request.window is None and not context.request.gaps:
-        run_flow(context, before=refresh_once)
+    if job.run.request.window is None and not job.run.request.gaps:
+        run_flow(job, before=refresh_once)
     else:
-        run_flow(context, after=lambda flow: reingests.reingest(flow, context.request.window))
+        run_flow(job, after=lambda flow: reingests.reingest(flow, job.run.request.window))
 
 
-def recover(context: FlowContext) -> None:
+def recover(job: Job) -> None:
     """Derive the table again in the next refresh if the flow is damaged; else read what is new."""
-    run_flow(context, before=renew_damaged, after=recovery.finish)
+    run_flow(job, before=renew_damaged, after=recovery.finish)
 
 
-def judge_nothing(context: FlowContext) -> None:
+def judge_nothing(job: Job) -> None:
     """The dry run of a mode that replaces no row."""
-    context.report.dry_run = True
-    context.report.notes.append("dry run: nothing to judge, because no row of the table is replaced")
+    job.run.report.dry_run = True
+    job.run.report.notes.append("dry run: nothing to judge, because no row of the table is replaced")
 
 
-def judge_new_version(context: FlowContext) -> None:
+def judge_new_version(job: Job) -> None:
     """The dry run of an increment: judge the table that it would swap in, if the flow has a new version."""
-    if not rewrites.derives_again(context.layout, context.pipeline, context.flow):
-        judge_nothing(context)
-    elif (context.flow.kind.stateful or not context.flow.target.keys) and not tables.exists(swap.staging(context)):
-        _judge_later(context)
-    elif tables.exists(swap.staging(context)):
-        swap.dry_run(context)
+    if not rewrites.derives_again(job.place.layout, job.resolved.pipeline, job.flow):
+        judge_nothing(job)
+    elif (job.flow.kind.stateful or not job.flow.target.keys) and not tables.exists(swap.staging(job)):
+        _judge_later(job)
+    elif tables.exists(swap.staging(job)):
+        swap.dry_run(job)
     else:
-        backfills.dry_run(context, None)
+        backfills.dry_run(job, None)
 
 
-def judge_backfill(context: FlowContext) -> None:
+def judge_backfill(job: Job) -> None:
     """The dry run of a backfill; of a flow with a new version, of the swap that comes before it."""
-    if rewrites.derives_again(context.layout, context.pipeline, context.flow):
-        context.report.notes.append(
+    if rewrites.derives_again(job.place.layout, job.resolved.pipeline, job.flow):
+        job.run.report.notes.append(
             "dry run: the new version would be swapped in before the backfill, and is judged here"
         )
-        judge_new_version(context)
+        judge_new_version(job)
     else:
-        backfills.dry_run(context, context.request.window)
+        backfills.dry_run(job, job.run.request.window)
 
 
-def judge_full_refresh(context: FlowContext) -> None:
+def judge_full_refresh(job: Job) -> None:
     """The dry run of a full refresh."""
-    if context.flow.kind.stateful or not context.flow.target.keys:
-        _judge_later(context)
+    if job.flow.kind.stateful or not job.flow.target.keys:
+        _judge_later(job)
     else:
-        backfills.dry_run(context, None)
+        backfills.dry_run(job, None)
 
 
-def _judge_later(context: FlowContext) -> None:
+def _judge_later(job: Job) -> None:
     """Of a flow whose table only its stream can derive: say that its limits apply at the swap."""
-    context.report.dry_run = True
-    context.report.notes.append(
+    job.run.report.dry_run = True
+    job.run.report.notes.append(
         "dry run: only a run can derive the table in staging, in the order of its source; it is judged before it is swapped in"
     )
 
 
-def replay(context: FlowContext) -> None:
+def replay(job: Job) -> None:
     """Send quarantine entries through the flow again, without an increment."""
-    request = context.request
+    request = job.run.request
     assert request.selection is not None
-    replay_entries(context, request.selection, limit=request.limit, dry_run=request.dry_run)
+    replay_entries(job, request.selection, limit=request.limit, dry_run=request.dry_run)
 
 
-def undo(context: FlowContext) -> None:
+def undo(job: Job) -> None:
     """Put back what another run changed, without an increment."""
-    undo_run(context)
+    undo_run(job)

@@ -1,4 +1,4 @@
-"""The `FlowContext` of one flow, for tests that call parts of a micro-batch with small DataFrames.
+"""The `Job` of one flow, for tests that call parts of a micro-batch with small DataFrames.
 
 The pipeline `orders` has one flow of each kind: ``bronze`` ingests files, ``clicks`` ingests messages, ``silver`` parses
 bronze into a keyed table, ``latest`` copies the changes of that table to another keyed table, ``gold`` recomputes groups
@@ -18,14 +18,15 @@ from tests.resolved import resolved_flow
 from tidegate import json_codec
 from tidegate.environment import Environment
 from tidegate.layout import Layout
-from tidegate.place import Place
+from tidegate.place import AttemptPlace, Place
 from tidegate.report import FlowReport
 from tidegate.request import RunRequest
-from tidegate.spark.batch.work import Stream, Work
-from tidegate.spark.context import FlowContext, Run, Stores, Transform
+from tidegate.spark.batch.work import Stream
+from tidegate.spark.job import Job, Transform, Work
 from tidegate.spark.kinds import kind
 from tidegate.spark.lake.writes import Transaction
 from tidegate.spark.reprocessing.backfill import Backfill
+from tidegate.spark.run import Run
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
 from tidegate.store import Address
 
@@ -70,7 +71,7 @@ _BRONZE_FEED = (
 FEED = "_change_type string, _commit_version bigint, _commit_timestamp timestamp"
 
 
-def flow_context(
+def job_of(
     spark: SparkSession,
     folder: Path,
     flow: Flow,
@@ -82,12 +83,12 @@ def flow_context(
     work: Work | None = None,
     kafka: str = "",
     **request: Any,
-) -> FlowContext:
+) -> Job:
     """A flow of the pipeline `orders` in a lake below ``folder``.
 
     Args:
         spark: The session.
-        folder: A folder of the test; contexts in the same folder share their lake.
+        folder: A folder of the test; jobs in the same folder share their lake.
         flow: One of `FLOWS`, or a variant of one, which replaces the flow of the same name.
         transform: The transform of the flow.
         suite: The expectations of its gate; without any, the flow has no gate.
@@ -104,11 +105,11 @@ def flow_context(
         name="orders", flows=tuple(flow if declared.name == flow.name else declared for declared in FLOWS)
     )
     place = Place(layout, "orders", flow.name, version, refresh)
-    return FlowContext(
-        stores=Stores(spark=spark, layout=layout, kafka=kafka),
+    requested = RunRequest(dag_id="orders", run_id="test", requested_by="ada", **request)
+    return Job(
         run=Run(
-            request=RunRequest(dag_id="orders", run_id="test", requested_by="ada", **request),
-            attempt="a1",
+            request=requested,
+            place=AttemptPlace(layout, "orders", requested.run_key, "a1"),
             report=FlowReport(flow=flow.name, target=flow.target.name, checkpoint_version=version, refresh=refresh),
             publish=lambda: None,
         ),
@@ -118,6 +119,8 @@ def flow_context(
         work=Stream() if work is None else work,
         transform=transform,
         gate=gate_of(layout, flow, suite) if suite else None,
+        spark=spark,
+        kafka=kafka,
     )
 
 
@@ -129,16 +132,16 @@ def backfill(number: int = 0, planned_at_ms: int = PLANNED_MS) -> Backfill:
 
 
 def environment(folder: Path, kafka: str = "") -> Environment:
-    """The environment of the contexts in this folder."""
+    """The environment of the jobs in this folder."""
     variables = {"TIDEGATE_LAKE": str(folder / "lake"), "TIDEGATE_LANDING": str(folder / "landing")}
     return Environment.read(variables | ({"TIDEGATE_KAFKA": kafka} if kafka else {}))
 
 
-def reading(context: FlowContext, source: FileSource) -> FlowContext:
-    """The context of a flow that parses the records of another source."""
-    assert context.resolved.writer is not None
-    writer = dataclasses.replace(context.resolved.writer, source=source)
-    return dataclasses.replace(context, resolved=dataclasses.replace(context.resolved, writer=writer))
+def reading(job: Job, source: FileSource) -> Job:
+    """The job of a flow that parses the records of another source."""
+    assert job.resolved.writer is not None
+    writer = dataclasses.replace(job.resolved.writer, source=source)
+    return dataclasses.replace(job, resolved=dataclasses.replace(job.resolved, writer=writer))
 
 
 def gate_of(layout: Layout, flow: Flow, suite: Sequence[Mapping[str, Any]]) -> SuiteGate:
@@ -150,18 +153,18 @@ def gate_of(layout: Layout, flow: Flow, suite: Sequence[Mapping[str, Any]]) -> S
     return SuiteGate(load_suite(path, f"orders/{flow.name}"), "code", LakeContext(layout, "orders", flow.name))
 
 
-def plan_batch(context: FlowContext, batch_id: int, offset: Mapping[str, Any] | None = None) -> None:
+def plan_batch(job: Job, batch_id: int, offset: Mapping[str, Any] | None = None) -> None:
     """Write the offset log of a batch as Spark does before it runs the batch, with the time `PLANNED_MS`.
 
     Args:
         offset: By default, for a flow that reads tables, that nothing of any was read.
     """
-    unread = ["-"] * len(context.query_paths) or ["{}"]
+    unread = ["-"] * len(job.query_tables) or ["{}"]
     offsets = unread if offset is None else [json.dumps(dict(offset))]
-    path = context.checkpoint / "offsets" / str(batch_id)
+    path = job.place.checkpoint / "offsets" / str(batch_id)
     Path(path.parent).mkdir(parents=True, exist_ok=True)
     Path(path).write_text("\n".join(["v1", json.dumps({"batchTimestampMs": PLANNED_MS}), *offsets]))
-    Path(context.checkpoint / "metadata").write_text('{"id":"7"}')
+    Path(job.place.checkpoint / "metadata").write_text('{"id":"7"}')
 
 
 def changes(
@@ -189,10 +192,16 @@ def landed(spark: SparkSession, *lines: str, kind: str = "insert") -> DataFrame:
     return spark.createDataFrame(rows, _BRONZE_FEED).coalesce(1)
 
 
-def transaction(context: FlowContext, batch_id: int, prepared: BatchRecord | None = None) -> Transaction:
+def written(job: Job, name: str) -> Address:
+    """The table of the flow with this name: ``live``, ``quarantine`` or ``late``."""
+    address: Address = job.live if name == "live" else getattr(job.place, name)
+    return address
+
+
+def transaction(job: Job, batch_id: int, prepared: BatchRecord | None = None) -> Transaction:
     """The transaction of the writes of a micro-batch."""
     return Transaction(
-        app_id=context.app_id, batch_id=batch_id, prepared=json_codec.to_plain(prepared) if prepared is not None else {}
+        app_id=job.app_id, batch_id=batch_id, prepared=json_codec.to_plain(prepared) if prepared is not None else {}
     )
 
 

@@ -21,7 +21,7 @@ from tidegate.errors import LakeUnwritableError, MachineError, RequestError, Spe
 from tidegate.errors.refused import ContractRefusal
 from tidegate.place import AttemptPlace, FlowPlace, Place
 from tidegate.report import FlowReport, RunReport
-from tidegate.spark.job import _Job, run_job
+from tidegate.spark.application import _Application, run_application
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_a_verification_does_not_depend_on_what_its_flow_reads_next(orders: Orde
     environment = orders.deployment.environment
     flows = resolution.load("orders", environment.project).flows
     request = dataclasses.replace(orders.deployment.request("orders"), mode="verify")
-    job = _Job(environment, request, "a1")
+    job = _Application(environment, request, "a1")
     job.report.flows = [FlowReport(flow=each.flow.name, target="", checkpoint_version=1) for each in flows]
 
     job._preflight(flows)
@@ -72,7 +72,7 @@ def test_a_verification_does_not_depend_on_what_its_flow_reads_next(orders: Orde
 def test_a_flow_is_blocked_only_by_its_upstream_flow(orders: Orders) -> None:
     environment = orders.deployment.environment
     flows = resolution.load("orders", environment.project).flows
-    job = _Job(environment, orders.deployment.request("orders"), "a1")
+    job = _Application(environment, orders.deployment.request("orders"), "a1")
 
     def runnable(*blocked: str) -> bool:
         job.blocked = {name: SpecError("fix it") for name in blocked}
@@ -93,7 +93,7 @@ def test_an_unreadable_source_does_not_fail_a_flow_that_is_switched_off_and_dama
     damaged = OVERRIDES.path(FlowPlace(layout, "orders", "gold"))
     Path(damaged.parent).mkdir(parents=True)
     Path(damaged).write_text('{"act": "off", "by"')
-    job = _Job(environment, orders.deployment.request("orders"), "a1")
+    job = _Application(environment, orders.deployment.request("orders"), "a1")
     job.report.flows = [FlowReport(flow=each.flow.name, target="", checkpoint_version=1) for each in flows]
 
     job._preflight(flows)
@@ -106,7 +106,7 @@ def test_an_error_of_the_whole_run_is_in_its_report(orders: Orders) -> None:
     request = dataclasses.replace(orders.deployment.request("orders"), dag_id="unknown")
 
     with pytest.raises(RequestError, match="there is no pipeline 'unknown'"):
-        run_job(orders.deployment.environment, request, "a1")
+        run_application(orders.deployment.environment, request, "a1")
 
     written = json.loads(
         Path(AttemptPlace(orders.deployment.layout, "unknown", request.run_key, "a1").report).read_text()
@@ -126,19 +126,19 @@ def test_an_unwritable_report_is_a_transient_error_and_hides_no_other_error(
     request = orders.deployment.request("orders")
     monkeypatch.setattr(RunReport, "write", full(errno.ENOSPC))
     with pytest.raises(LakeUnwritableError) as raised:
-        run_job(orders.deployment.environment, request, "a1")
+        run_application(orders.deployment.environment, request, "a1")
     assert raised.value.transient
     with pytest.raises(RequestError, match="no pipeline"):
-        run_job(orders.deployment.environment, dataclasses.replace(request, dag_id="unknown"), "a1")
+        run_application(orders.deployment.environment, dataclasses.replace(request, dag_id="unknown"), "a1")
     monkeypatch.setattr(RunReport, "write", full(errno.EACCES))
     with pytest.raises(MachineError, match="permission is denied"):
-        run_job(orders.deployment.environment, request, "a1")
+        run_application(orders.deployment.environment, request, "a1")
 
 
 def test_the_traceback_is_written_next_to_the_report_unless_the_error_has_no_cause(orders: Orders) -> None:
-    job = _Job(orders.deployment.environment, orders.deployment.request("orders"), "a1")
+    job = _Application(orders.deployment.environment, orders.deployment.request("orders"), "a1")
     job.write_report()
-    path = Path(job.path).with_name("failure-silver.txt")
+    path = Path(job.place.report).with_name("failure-silver.txt")
 
     job._write_failure("silver", SpecError("fix it"))
     assert not path.exists()
@@ -152,18 +152,18 @@ def test_the_traceback_is_written_next_to_the_report_unless_the_error_has_no_cau
 
 
 @pytest.mark.jvm
-def test_the_context_has_the_current_refresh_and_the_imported_transform(orders: Orders) -> None:
+def test_the_job_has_the_current_refresh_and_the_imported_transform(orders: Orders) -> None:
     layout, environment = orders.deployment.layout, orders.deployment.environment
     Path(Place(layout, "orders", "silver", 1, 3).checkpoint).mkdir(parents=True)
     silver = resolution.load("orders", environment.project).flow("silver")
     spark: Any = None
     report = FlowReport(flow="silver", target="", checkpoint_version=1)
 
-    context = _Job(environment, orders.deployment.request("orders"), "a1")._context(spark, silver, report)
+    job = _Application(environment, orders.deployment.request("orders"), "a1")._job(spark, silver, report)
 
-    assert (context.source_table, context.target) == (layout.table("bronze.orders"), layout.table("silver.orders"))
-    assert (context.place.refresh, report.refresh) == (3, 3)
-    assert context.transform is not None and context.transform.__name__ == "clean"
+    assert (job.source_table, job.target) == (layout.table("bronze.orders"), layout.table("silver.orders"))
+    assert (job.place.refresh, report.refresh) == (3, 3)
+    assert job.transform is not None and job.transform.__name__ == "clean"
 
 
 @pytest.mark.jvm
@@ -205,7 +205,7 @@ def test_a_flow_without_its_transform_fails_alone(orders: Orders, spark: Any, tm
 @pytest.mark.gx
 def test_a_suite_that_great_expectations_refuses_blocks_only_its_flow(deployment: Deployment) -> None:
     deployment.edit_suite("flights/silver", [{"type": "expect_nothing"}])
-    job = _Job(deployment.environment, deployment.request(), "a1")
+    job = _Application(deployment.environment, deployment.request(), "a1")
 
     loading = job._load_suites(resolution.load("flights", deployment.environment.project).flows)
 

@@ -1,0 +1,45 @@
+"""Modules of `tidegate.spark` import each other in one direction, also for types, and only some of them know a job."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from graphlib import TopologicalSorter
+from pathlib import Path
+
+import tidegate
+
+_ROOT = Path(tidegate.__file__).parent
+_KNOW_A_JOB = ("application", "batch", "flow", "job", "kinds", "reprocessing", "runs")
+"""Parts of `tidegate.spark` that are given a job. The others are given a place, a flow, a session, or what else they need of it."""
+
+
+def modules() -> dict[str, ast.Module]:
+    """The modules of `tidegate.spark`, by name."""
+    files = ((path, path.relative_to(_ROOT.parent).with_suffix("")) for path in (_ROOT / "spark").rglob("*.py"))
+    return {".".join(name.parts).removesuffix(".__init__"): ast.parse(path.read_text()) for path, name in files}
+
+
+def imported(module: ast.Module) -> Iterator[str]:
+    """The modules and names that a module imports anywhere, each with the module that has it."""
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module is not None:
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    trees = modules()
+    graph = {
+        name: {each if each in trees else each.rpartition(".")[0] for each in imported(tree)} & trees.keys() - {name}
+        for name, tree in trees.items()
+    }
+    assert sum(map(len, graph.values())) > 300, "it reads the imports"
+    # Raises CycleError, with the circle.
+    assert len(list(TopologicalSorter(graph).static_order())) == len(trees)
+
+
+def test_a_job_is_given_to_the_steps_and_to_what_starts_them_only() -> None:
+    know = {name.split(".")[2] for name, tree in modules().items() if "tidegate.spark.job.Job" in imported(tree)}
+    assert know == set(_KNOW_A_JOB) - {"job"}
