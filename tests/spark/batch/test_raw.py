@@ -332,7 +332,7 @@ def test_a_later_checkpoint_skips_messages_that_are_in_bronze(flow: Callable[...
 def test_messages_of_a_recreated_topic_are_new_although_their_offsets_are_the_same(
     flow: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources, "check_topic", lambda *_: None)
+    monkeypatch.setattr(sources.TopicReader, "check_same_topic", lambda *_: None)
 
     def record_topic(version: int, topic_id: str) -> None:
         recorded = topic.CheckpointTopic(topic="clicks", topic_id=topic_id, cluster_id="")

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
+from threading import Barrier
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -46,6 +48,11 @@ def path(folder: Address) -> Address:
 def values(path: Address, *columns: str) -> list[tuple[Any, ...]]:
     """The sorted rows of the table as tuples."""
     return sorted((tuple(row[name] for name in columns or ("id", "amount")) for row in table(path)), key=repr)
+
+
+def all_settings(spark: SparkSession) -> dict[str, str]:
+    """The settings of the session."""
+    return dict(spark.conf.getAll)
 
 
 def settings_of(spark: SparkSession) -> list[str | None]:
@@ -117,10 +124,65 @@ def test_a_batch_older_than_the_table_is_an_error_and_not_skipped_silently(frame
     assert values(path) == [(1, 10)]
 
 
-def test_a_failed_write_unsets_its_settings(spark: SparkSession, frame: Frame, path: Address) -> None:
+@pytest.fixture
+def at_merge(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Callable[[], object]]]:
+    """What is called when a MERGE is about to be executed; each must have been called at the end."""
+    from delta.tables import DeltaMergeBuilder
+
+    called: list[Callable[[], object]] = []
+    reached: set[Callable[[], object]] = set()
+    execute = DeltaMergeBuilder.execute
+
+    def call_and_execute(merge: DeltaMergeBuilder) -> DataFrame:
+        for each in called:
+            each()
+            reached.add(each)
+        return execute(merge)
+
+    monkeypatch.setattr(DeltaMergeBuilder, "execute", call_and_execute)
+    yield called
+    assert reached == set(called) != set()
+
+
+def test_no_other_write_of_the_session_can_read_the_settings_of_a_merge(
+    spark: SparkSession, frame: Frame, path: Address, at_merge: list[Callable[[], object]]
+) -> None:
+    write_table(path, ORDERS, (1, 10, 0))
+    before, during = all_settings(spark), list[dict[str, str]]()
+    at_merge.append(lambda: during.append(all_settings(spark)))
+
+    writes.upsert(frame((2, 20, 0)), path, ("id",), txn(0))
+
+    assert [*during, all_settings(spark)] == [before, before]
+    assert tables.transactions(spark, path) == {APP: 0}
+
+
+def test_two_merges_at_once_have_their_own_transactions(
+    spark: SparkSession, frame: Frame, folder: Address, at_merge: list[Callable[[], object]]
+) -> None:
+    paths = {number: folder / f"table{number}" for number in (1, 2)}
+    for path in paths.values():
+        write_table(path, ORDERS, (1, 10, 0))
+    both_are_prepared = Barrier(2, timeout=60)
+    at_merge.append(both_are_prepared.wait)
+
+    def merge(number: int) -> tables.Commit:
+        return writes.upsert(frame((2, number, 0)), paths[number], ("id",), txn(number, f"orders/{number}"))
+
+    with ThreadPoolExecutor(2) as threads:
+        commits = dict(zip(paths, threads.map(merge, paths), strict=True))
+
+    for number, path in paths.items():
+        assert commits[number].metadata["app_id"] == f"orders/{number}"
+        assert commits[number].metadata["prepared"] == {"read": 10 + number}
+        assert tables.transactions(spark, path) == {f"orders/{number}": number}
+
+
+def test_a_failed_write_leaves_no_settings(spark: SparkSession, frame: Frame, path: Address) -> None:
     from pyspark.sql import functions as F
 
     write_table(path, ORDERS, (1, 10, 0))
+    before = all_settings(spark)
 
     with pytest.raises(Exception, match="on purpose"):
         writes.upsert(
@@ -130,7 +192,7 @@ def test_a_failed_write_unsets_its_settings(spark: SparkSession, frame: Frame, p
             txn(1),
         )
 
-    assert settings_of(spark) == [None, None, None]
+    assert all_settings(spark) == before
     assert values(path) == [(1, 10)]
 
 

@@ -1,14 +1,13 @@
 """Writes to Delta tables: one DML per table and batch, idempotent by (``txnAppId``, ``txnVersion``).
 
-An append takes the ids as options. A MERGE takes them from the session's settings, so they are set on the session of
-the batch and always unset afterwards. After each write the table must have the transaction (app id, batch id).
+An append takes the ids as options. A MERGE takes them from the settings of the session in which its table was opened, so this is a
+copy of the batch's session for the one write. After each write the table must have the transaction (app id, batch id).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -86,16 +85,15 @@ def upsert(rows: DataFrame, address: Address, keys: tuple[str, ...], txn: Transa
     column_types.admit(rows, address)
 
     same_key = " AND ".join(f"t.`{key}` = s.`{key}`" for key in keys)
-    with _transaction(spark, address, txn):
-        (
-            DeltaTable.forPath(spark, str(address))
-            .alias("t")
-            .merge(rows.alias("s"), same_key)
-            .withSchemaEvolution()
-            .whenMatchedUpdateAll("s._order > t._order")
-            .whenNotMatchedInsertAll()
-            .execute()
-        )
+    (
+        _open(spark, address, txn)
+        .alias("t")
+        .merge(rows.alias("s"), same_key)
+        .withSchemaEvolution()
+        .whenMatchedUpdateAll("s._order > t._order")
+        .whenNotMatchedInsertAll()
+        .execute()
+    )
     return _committed(spark, address, txn)
 
 
@@ -122,17 +120,16 @@ def replace_groups(
     changed = differs(compared, groups.schema, tables.read(spark, address).schema)
     same_key = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
     values: dict[str, str | Column] = {column: f"s.`{column}`" for column in groups.columns}
-    with _transaction(spark, address, txn):
-        merger = (
-            DeltaTable.forPath(spark, str(address))
-            .alias("t")
-            .merge(changes.alias("s"), same_key)
-            .withSchemaEvolution()
-            .whenMatchedDelete("s._op = 'delete'")
-        )
-        if changed:
-            merger = merger.whenMatchedUpdate(f"s._op = 'upsert' AND ({changed})", set=values)
-        merger.whenNotMatchedInsert("s._op = 'upsert'", values=values).execute()
+    merger = (
+        _open(spark, address, txn)
+        .alias("t")
+        .merge(changes.alias("s"), same_key)
+        .withSchemaEvolution()
+        .whenMatchedDelete("s._op = 'delete'")
+    )
+    if changed:
+        merger = merger.whenMatchedUpdate(f"s._op = 'upsert' AND ({changed})", set=values)
+    merger.whenNotMatchedInsert("s._op = 'upsert'", values=values).execute()
     return _committed(spark, address, txn)
 
 
@@ -155,13 +152,12 @@ def merge(
         inserts: The condition for inserting an unmatched row, and the inserted columns.
     """
     spark = rows.sparkSession
-    merger = DeltaTable.forPath(spark, str(address)).alias("t").merge(rows.alias("s"), match)
+    merger = _open(spark, address, txn).alias("t").merge(rows.alias("s"), match)
     for condition, values in updates.items():
         merger = merger.whenMatchedUpdate(condition, set=dict(values))
     condition, columns = inserts
     merger = merger.whenNotMatchedInsert(condition, values={name: F.col(f"s.{name}") for name in columns})
-    with _transaction(spark, address, txn):
-        merger.execute()
+    merger.execute()
     return _committed(spark, address, txn)
 
 
@@ -180,16 +176,15 @@ def put_back(changes: DataFrame, address: Address, keys: tuple[str, ...], txn: T
     same = [_equals(column.dataType, f"t.`{column.name}`", f"s.after.`{column.name}`") for column in columns]
     untouched = " AND ".join(["s.after IS NOT NULL", *same])
     before: dict[str, str | Column] = {column.name: f"s.before.`{column.name}`" for column in columns}
-    with _transaction(spark, address, txn):
-        (
-            DeltaTable.forPath(spark, str(address))
-            .alias("t")
-            .merge(source.alias("s"), same_key)
-            .whenMatchedDelete(f"s.before IS NULL AND {untouched}")
-            .whenMatchedUpdate(f"s.before IS NOT NULL AND {untouched}", set=before)
-            .whenNotMatchedInsert("s.after IS NULL", values=before)
-            .execute()
-        )
+    (
+        _open(spark, address, txn)
+        .alias("t")
+        .merge(source.alias("s"), same_key)
+        .whenMatchedDelete(f"s.before IS NULL AND {untouched}")
+        .whenMatchedUpdate(f"s.before IS NOT NULL AND {untouched}", set=before)
+        .whenNotMatchedInsert("s.after IS NULL", values=before)
+        .execute()
+    )
     return _committed(spark, address, txn)
 
 
@@ -213,16 +208,15 @@ def swap(
     same_key = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
     compared = [column for column in staged.columns if column not in (*keys, *ignored)]
     changed = differs(compared, staged.schema, live)
-    with _transaction(spark, address, txn):
-        merge = (
-            DeltaTable.forPath(spark, str(address))
-            .alias("t")
-            .merge(staged.alias("s"), same_key)
-            .withSchemaEvolution()
-            .whenNotMatchedInsertAll()
-            .whenNotMatchedBySourceDelete()
-        )
-        (merge.whenMatchedUpdateAll(changed) if changed else merge).execute()
+    merge = (
+        _open(spark, address, txn)
+        .alias("t")
+        .merge(staged.alias("s"), same_key)
+        .withSchemaEvolution()
+        .whenNotMatchedInsertAll()
+        .whenNotMatchedBySourceDelete()
+    )
+    (merge.whenMatchedUpdateAll(changed) if changed else merge).execute()
     return _committed(spark, address, txn)
 
 
@@ -268,21 +262,17 @@ def _equals(kind: DataType, left: str, right: str) -> str:
     return f"{comparable.sql(left, kind)} <=> {comparable.sql(right, kind)}"
 
 
-@contextmanager
-def _transaction(spark: SparkSession, address: Address, txn: Transaction) -> Iterator[None]:
+def _open(spark: SparkSession, address: Address, txn: Transaction) -> DeltaTable:
+    """The table, whose next MERGE has the transaction: no other write can read these settings."""
+    session: Any = spark._jsparkSession.cloneSession()
     settings = {_APP: txn.app_id, _VERSION: str(txn.batch_id), _METADATA: txn.metadata()}
-    adaptive = spark.conf.get(_ADAPTIVE)
-    try:
-        for name, value in settings.items():
-            spark.conf.set(name, value)
-        if tables.size(spark, address) > _LARGE_BYTES:
-            # A small run disables adaptive execution (`tidegate.launch`), but this MERGE joins its rows with a large table.
-            spark.conf.set(_ADAPTIVE, "true")
-        yield
-    finally:
-        for name in settings:
-            spark.conf.unset(name)
-        spark.conf.set(_ADAPTIVE, str(adaptive))
+    if tables.size(spark, address) > _LARGE_BYTES:
+        # A small run disables adaptive execution (`tidegate.launch`), but this MERGE joins its rows with a large table.
+        settings[_ADAPTIVE] = "true"
+    for name, value in settings.items():
+        session.conf().set(name, value)
+    jvm: Any = spark._jvm
+    return DeltaTable(spark, jvm.io.delta.tables.DeltaTable.forPath(session, str(address)))
 
 
 def _committed(spark: SparkSession, address: Address, txn: Transaction) -> tables.Commit:
