@@ -218,7 +218,7 @@ def _layout(folder: Path) -> Any:
 
 def _measure(folder: Path, names: list[str], rounds: int) -> None:
     from tidegate.airflow.pages.views import Views
-    from tidegate.airflow.urls import Links
+    from tidegate.airflow.urls import AppLinks
     from tidegate.environment import Environment
     from tidegate.pages import render
 
@@ -229,7 +229,7 @@ def _measure(folder: Path, names: list[str], rounds: int) -> None:
 
     def page(template: str, content: Callable[[], dict[str, Any]], expected: str) -> float:
         started = time.perf_counter()
-        html = render.page(template, Links("/tidegate"), root="/tidegate", airflow="", address="/", **content())
+        html = render.page(template, AppLinks("/tidegate"), root="/tidegate", airflow="", address="/", **content())
         assert expected in html
         return time.perf_counter() - started
 

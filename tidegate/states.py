@@ -1,6 +1,6 @@
 """The states of a flow, one table: what is known, whether a person is needed, and what to do next.
 
-Every surface shows the `Status` that `status_of` makes of a reading, and only lays it out: the pages, the command line, the
+Every surface shows the `FlowState` that `status_of` makes of a reading, and only lays it out: the pages, the command line, the
 tasks in Airflow and the texts of alerts. The first state of the table that holds is the state of the flow.
 `docs/reference/states.md` is generated from the table.
 """
@@ -35,7 +35,7 @@ STALE = timedelta(seconds=60)
 
 
 @dataclass(frozen=True, kw_only=True)
-class State:
+class StateDescription:
     """One state of a flow."""
 
     known: str
@@ -57,7 +57,7 @@ class State:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Status:
+class FlowState:
     """The state of one flow at the time of a reading."""
 
     name: str
@@ -71,7 +71,7 @@ class Status:
         return self.reading.alerts
 
     @property
-    def state(self) -> State:
+    def state(self) -> StateDescription:
         """The entry of the table."""
         return STATES[self.name]
 
@@ -112,7 +112,7 @@ class Status:
         return f"{sentence}. Next: {self.next_step}." if self.next_step else f"{sentence}."
 
     @property
-    def cause(self) -> Status:
+    def cause(self) -> FlowState:
         """The status that it waits for in the end; itself if it does not wait."""
         upstream = self.reading.upstream
         return upstream.cause if self.name == "waits" and upstream is not None else self
@@ -125,11 +125,11 @@ def step_for(step: Advice, pipeline: str, flow: str, *, takes_batches: bool) -> 
     return left.of(pipeline, flow)
 
 
-def status_of(reading: Reading) -> Status:
+def status_of(reading: Reading) -> FlowState:
     """The status of a flow: the first state that holds. After an error, no state after ``error`` is tried."""
     for name, state in STATES.items():
         if (sentence := state.says(reading)) is not None:
-            return Status(name=name, sentence=sentence, reading=reading)
+            return FlowState(name=name, sentence=sentence, reading=reading)
     raise AssertionError("unreachable: the last state always holds")
 
 
@@ -252,27 +252,27 @@ _CORRECT = Edit("correct suite, transform or data", "transform")
 _OF_BATCH = ("{pipeline}", "{flow}", "--reason", "…")
 _TAKE = Command.tidegate("quarantine", "take", *_OF_BATCH, says="`{}`")
 
-STATES: Mapping[str, State] = {
-    "off": State(
+STATES: Mapping[str, StateDescription] = {
+    "off": StateDescription(
         known="a person switched it off, and no run works on it any more",
         says=_off,
         tone="calm",
         blocks=True,
         next_step=Command.tidegate("flow", "on", *_OF_BATCH, says="`{}`"),
     ),
-    "unreachable": State(
+    "unreachable": StateDescription(
         known="its source did not answer",
         says=_unreachable,
         tone="bad",
         blocks=True,
         next_step=_READABLE,
     ),
-    "not read": State(
+    "not read": StateDescription(
         known="the lake was too slow for this reading, so nothing is known; the next one waits longer",
         says=_not_read,
         tone="wait",
     ),
-    "in doubt": State(
+    "in doubt": StateDescription(
         known="a table that it reads or writes does not have the history that is known of it: someone restored or replaced rows, or "
         "a part of it was lost or comes from an older copy",
         says=_in_doubt,
@@ -283,19 +283,19 @@ STATES: Mapping[str, State] = {
             Command.tidegate("status", "{pipeline}", says="`{}` shows whether its history is proven"),
         ),
     ),
-    "error": State(
+    "error": StateDescription(
         known="its declaration, its checkpoint or its source cannot be read, or they do not fit each other",
         says=_unreadable,
         tone="bad",
         blocks=True,
         next_step=_READABLE,
     ),
-    "running": State(
+    "running": StateDescription(
         known="a process holds the lease of its checkpoint or of its table",
         says=_running,
         tone="busy",
     ),
-    "contract refused": State(
+    "contract refused": StateDescription(
         known="its frozen contract refused the pending batch, and nobody has answered the schema change",
         says=_refused_by("contract"),
         tone="bad",
@@ -304,14 +304,14 @@ STATES: Mapping[str, State] = {
             "contract", "show", "{pipeline}", says="`{}` shows the schema change and how to answer it"
         ),
     ),
-    "refused": State(
+    "refused": StateDescription(
         known="its gate, or a transform that raises, refused the pending batch, and neither suite nor transform has changed since",
         says=_refused_by("gate"),
         tone="bad",
         blocks=True,
         next_step=Either(_CORRECT, _TAKE),
     ),
-    "on hold": State(
+    "on hold": StateDescription(
         known="a statistic of the pending batch breaks its rule, nobody has decided about the batch, and neither the declared "
         "statistics nor the transform has changed since",
         says=_refused_by("statistic"),
@@ -323,7 +323,7 @@ STATES: Mapping[str, State] = {
             Edit("correct the statistic or the transform", "declaration"),
         ),
     ),
-    "rewrite refused": State(
+    "rewrite refused": StateDescription(
         known="the swap of a new table, or a snapshot, was refused for the rows that it would delete or quarantine, and nobody "
         "accepted them",
         says=_refused_by("limits"),
@@ -337,14 +337,14 @@ STATES: Mapping[str, State] = {
             ),
         ),
     ),
-    "crashed": State(
+    "crashed": StateDescription(
         known="the last run left no final report, and no process holds its lease; of an increment, as long as the pipeline has work",
         says=lambda reading: _ended(reading, crashed=True),
         tone="bad",
         blocks=True,
         next_step=Then(OutsideAct("see the log of the task `run`"), _RUN_AGAIN),
     ),
-    "failed": State(
+    "failed": StateDescription(
         known="the last run of the flow reported an error, or its backfill was refused by a gate or a transform; of an increment, "
         "as long as the pipeline has work",
         says=lambda reading: _ended(reading, crashed=False),
@@ -352,44 +352,44 @@ STATES: Mapping[str, State] = {
         blocks=True,
         next_step=Then(OutsideAct("remove the cause"), _RUN_AGAIN),
     ),
-    "waits": State(
+    "waits": StateDescription(
         known="the flow that writes its source is in a state that stops this one, so it is not up to date even if it has read all",
         says=_waits,
         tone="wait",
         blocks=True,
     ),
-    "written": State(
+    "written": StateDescription(
         known="its table has the pending batch; the ledger line, or the end of the batch in the checkpoint, is missing",
         says=_written,
         tone="wait",
         next_step=_NEXT_RUN,
     ),
-    "refresh pending": State(
+    "refresh pending": StateDescription(
         known="a full refresh is staged and not swapped in",
         says=_refresh_pending,
         tone="wait",
         next_step=_NEXT_RUN,
     ),
-    "unfinished": State(
+    "unfinished": StateDescription(
         known="a batch was planned and not written, or a backfill or a replay was interrupted",
         says=_unfinished,
         tone="wait",
         next_step=_NEXT_RUN,
     ),
-    "behind": State(
+    "behind": StateDescription(
         known="its source has something that it has not read",
         says=_behind,
         tone="wait",
         plain=True,
         next_step=_NEXT_RUN,
     ),
-    "not begun": State(
+    "not begun": StateDescription(
         known="it never planned a batch, and there is nothing to read",
         says=_not_begun,
         tone="calm",
         plain=True,
     ),
-    "up to date": State(
+    "up to date": StateDescription(
         known="it has read all of its source, and nothing above it is stopped",
         says=_up_to_date,
         tone="good",

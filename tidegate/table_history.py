@@ -36,7 +36,7 @@ class Position:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class LogEntry:
     """An entry of a log."""
 
     version: int

@@ -17,7 +17,7 @@ from tidegate.layout import Layout
 from tidegate.ops import evolution
 from tidegate.place import PipelinePlace
 from tidegate.report import FlowReport, describe_error
-from tidegate.schema.changes import Change
+from tidegate.schema.changes import SchemaChange
 
 pytestmark = pytest.mark.airflow
 
@@ -44,10 +44,10 @@ def refused(project_dir: Path) -> Layout:
     (landing / "flights").mkdir(parents=True)
     (landing / "flights" / "2013-01-01.csv").write_text("year,month,day\n2013,1,1\n")
     layout = Layout.local(project_dir / ".data/lake", landing)
-    line = evolution.Line(
+    line = evolution.SchemaHistoryLine(
         flow="silver",
         event="refused",
-        change=Change(kind="addition", field="gate"),
+        change=SchemaChange(kind="addition", field="gate"),
         decision="freeze",
         schema_change_id=SCHEMA_CHANGE_ID,
         version_before=1,
@@ -173,7 +173,11 @@ def test_the_question_lists_the_recorded_changes_and_is_not_a_template(refused: 
     (line,) = evolution.read(PipelinePlace(refused, "flights"))
     evolution.record(
         PipelinePlace(refused, "flights"),
-        [dataclasses.replace(line, change=Change(kind="addition", field="{{ 7 * 7 }}"), breaks=("flights/gold",))],
+        [
+            dataclasses.replace(
+                line, change=SchemaChange(kind="addition", field="{{ 7 * 7 }}"), breaks=("flights/gold",)
+            )
+        ],
     )
     text = question("flights", evolution.refusals(PipelinePlace(refused, "flights"), SCHEMA_CHANGE_ID))
     assert "Pipeline **flights**, flow **silver**: a batch waits" in text

@@ -8,7 +8,7 @@ from tests.cli.project import Project, orders
 from tests.spark_files import write_refused_schema_change
 from tidegate.ops import evolution
 from tidegate.place import PipelinePlace
-from tidegate.schema.changes import Change
+from tidegate.schema.changes import SchemaChange
 
 SCHEMA_CHANGE_ID = "0a1b2c3d4e5f"
 
@@ -17,11 +17,14 @@ SCHEMA_CHANGE_ID = "0a1b2c3d4e5f"
 def refused(project: Project) -> Project:
     """A batch of the flow silver waits for an answer about two changes."""
     write_refused_schema_change(project.layout, project.declare(orders()), "silver", SCHEMA_CHANGE_ID)
-    changes = [Change(kind="addition", field="gate"), Change(kind="case_clash", field="Amount", formerly="amount")]
+    changes = [
+        SchemaChange(kind="addition", field="gate"),
+        SchemaChange(kind="case_clash", field="Amount", formerly="amount"),
+    ]
     evolution.record(
         PipelinePlace(project.layout, "orders"),
         [
-            evolution.Line(
+            evolution.SchemaHistoryLine(
                 flow="silver",
                 event="refused",
                 change=change,

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from tidegate.expectations.profile import Column, Kind, Profile, columns
+from tidegate.expectations.profile import Kind, Profile, ProfiledColumn, columns
 from tidegate.expectations.proposal import propose
 
 
 def profile(
     kind: Kind, minimum: Any = None, maximum: Any = None, nulls: int = 0, distinct: int = 900, **more: Any
 ) -> Profile:
-    column = Column(name="c", kind=kind)
+    column = ProfiledColumn(name="c", kind=kind)
     return Profile(column=column, rows=1000, nulls=nulls, distinct=distinct, minimum=minimum, maximum=maximum, **more)
 
 
@@ -71,4 +71,4 @@ def test_the_lower_limit_of_a_time_is_the_first_observed_year() -> None:
 
 def test_columns_of_the_platform_are_left_out() -> None:
     schema = '{"fields": [{"name": "a", "type": "long"}, {"name": "_order", "type": {}}, {"name": "m", "type": {}}]}'
-    assert columns(schema) == (Column(name="a", kind="number"), Column(name="m", kind="other"))
+    assert columns(schema) == (ProfiledColumn(name="a", kind="number"), ProfiledColumn(name="m", kind="other"))

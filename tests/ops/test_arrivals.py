@@ -10,7 +10,7 @@ import pytest
 from tidegate import lateness
 from tidegate.lateness import Arrival
 from tidegate.ops import arrivals
-from tidegate.ops.arrivals import Batch, Commit
+from tidegate.ops.arrivals import BatchInTable, LedgerCommit
 
 SECOND, MINUTE, DAY = 1_000_000, 60_000_000, 86_400_000_000
 
@@ -19,8 +19,8 @@ SECOND, MINUTE, DAY = 1_000_000, 60_000_000, 86_400_000_000
 class Brought:
     """A batch of bronze with the event times of its rows."""
 
-    commit: Commit
-    batch: Batch
+    commit: LedgerCommit
+    batch: BatchInTable
     rows: tuple[int, ...]
 
 
@@ -38,14 +38,14 @@ def history(source: random.Random) -> list[Brought]:
             true += took * SECOND
             if source.random() < 0.1:
                 error = source.choice((-2 * DAY, -20 * MINUTE, 0, 20 * MINUTE, 2 * DAY))
-            line = Commit(version=version, number=number, recorded=true + error, planned=planned, seconds=took)
+            line = LedgerCommit(version=version, number=number, recorded=true + error, planned=planned, seconds=took)
             rows = tuple(true - source.randint(0, 90) * MINUTE for _ in range(source.randint(1, 3)))
-            commits.append(Brought(line, Batch(planned, number), rows))
+            commits.append(Brought(line, BatchInTable(planned, number), rows))
             version += source.randint(1, 2)
     return commits
 
 
-def late(commits: list[Brought], versions: dict[Batch, int]) -> set[tuple[int, int]]:
+def late(commits: list[Brought], versions: dict[BatchInTable, int]) -> set[tuple[int, int]]:
     """The rows that a rebuild finds late, which reads all of them in one batch: by true version and number of the row."""
     marks = lateness.watermarks(
         [Arrival(version=versions.get(each.batch), newest=max(each.rows)) for each in commits], delay_seconds=1200
@@ -105,8 +105,8 @@ def test_lines_of_an_earlier_release_tell_the_order_where_the_clock_was_right() 
     source = random.Random(7)
     commits = [
         Brought(
-            Commit(version=number, number=number % 5, recorded=number * DAY + SECOND, planned=None, seconds=1),
-            Batch(number * DAY, number % 5),
+            LedgerCommit(version=number, number=number % 5, recorded=number * DAY + SECOND, planned=None, seconds=1),
+            BatchInTable(number * DAY, number % 5),
             (source.randint(0, DAY),),
         )
         for number in range(15)

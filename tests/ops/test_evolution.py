@@ -13,7 +13,7 @@ from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import evolution
 from tidegate.place import FlowPlace, PipelinePlace, Place
-from tidegate.schema.changes import Change
+from tidegate.schema.changes import SchemaChange
 from tidegate.schema.contract import Contract
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
 
@@ -30,10 +30,10 @@ ORDERS = Pipeline(
         ),
     ),
 )
-LINE = evolution.Line(
+LINE = evolution.SchemaHistoryLine(
     flow="silver",
     event="refused",
-    change=Change(kind="addition", field="gate", after="int"),
+    change=SchemaChange(kind="addition", field="gate", after="int"),
     decision="freeze",
     schema_change_id="0a1b2c3d4e5f",
     version_before=1,

@@ -11,7 +11,7 @@ from tidegate.layout import Layout
 from tidegate.ops import evolution
 from tidegate.ops.journal import Journal
 from tidegate.place import PipelinePlace
-from tidegate.schema.changes import Change
+from tidegate.schema.changes import SchemaChange
 
 ADA = {"mode": "backfill", "requested_by": "ada"}
 
@@ -51,10 +51,10 @@ def test_a_held_batch_waits_for_a_person_and_not_for_a_suite(lake: Lake) -> None
 def test_a_replay_and_a_batch_that_a_frozen_contract_refused_are_lines_without_a_record(lake: Lake) -> None:
     batches = [("flights/silver/v2/1", 3), ("flights/silver/v2/1", 4), ("flights/silver/replay", 0)]
     for app_id, batch_id in batches:
-        line = evolution.Line(
+        line = evolution.SchemaHistoryLine(
             flow="silver",
             event="refused",
-            change=Change(kind="addition", field="gate", after="string"),
+            change=SchemaChange(kind="addition", field="gate", after="string"),
             decision="freeze",
             schema_change_id="0a1b2c3d4e5f",
             version_before=2,

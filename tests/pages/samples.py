@@ -10,10 +10,10 @@ from typing import Any
 from tidegate import json_codec, registry
 from tidegate.layout import Layout
 from tidegate.ops import evolution, ledger, store
-from tidegate.ops.evolution import Line
+from tidegate.ops.evolution import SchemaHistoryLine
 from tidegate.place import PipelinePlace
 from tidegate.report import BatchRecord, ExpectationResult, Verdict
-from tidegate.schema.changes import Change
+from tidegate.schema.changes import SchemaChange
 from tidegate.spec import Pipeline
 
 FIRST = datetime(2013, 2, 1, 6, 30, tzinfo=UTC)
@@ -49,15 +49,15 @@ def fill(layout: Layout, *samples: Sample) -> None:
 
 def change(layout: Layout, **fields: Any) -> None:
     """Append a line to the schema history; by default silver's batch 1 has a new field ``gate``."""
-    names = {field.name for field in dataclasses.fields(Change)}
+    names = {field.name for field in dataclasses.fields(SchemaChange)}
     plain = {"kind": "addition", "field": "gate", "after": "STRING"} | fields
     line: dict[str, Any] = {
         **{"flow": "silver", "event": "observed", "decision": "rescue", "version_before": 1, "version_after": 1},
         **{"app_id": "flights/silver/v1/0", "batch_id": 1, "run_key": "run-2"},
         **{name: value for name, value in plain.items() if name not in names},
     }
-    own = Change(**{name: value for name, value in plain.items() if name in names})
-    evolution.record(PipelinePlace(layout, "flights"), [Line(change=own, **line)])
+    own = SchemaChange(**{name: value for name, value in plain.items() if name in names})
+    evolution.record(PipelinePlace(layout, "flights"), [SchemaHistoryLine(change=own, **line)])
 
 
 def _verdict_row(verdict: Verdict) -> dict[str, Any]:

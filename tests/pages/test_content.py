@@ -13,7 +13,7 @@ from tests.pages import samples
 from tidegate.checkpoints import gap
 from tidegate.layout import Layout
 from tidegate.ops import ledger, metrics
-from tidegate.pages.content import Content
+from tidegate.pages.content import PageContent
 from tidegate.pages.site import export
 from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.report import ExpectationResult
@@ -34,12 +34,12 @@ def page(layout: Layout, name: str) -> str:
 
 def outcomes(layout: Layout) -> list[tuple[str, str]]:
     """Label and outcome of silver's lines, the newest first."""
-    return [(line.label, line.outcome) for line in Content(layout).journal.lines("flights", flow="silver", limit=9)]
+    return [(line.label, line.outcome) for line in PageContent(layout).journal.lines("flights", flow="silver", limit=9)]
 
 
 def judged(layout: Layout, name: str) -> list[str]:
     """The outcomes of all judgements of a batch, the oldest first."""
-    values = Content(layout).batch(FLIGHTS, "silver", name)
+    values = PageContent(layout).batch(FLIGHTS, "silver", name)
     assert values is not None
     return [judgement.verdict.outcome for judgement in values["judgements"]]
 
@@ -47,7 +47,7 @@ def judged(layout: Layout, name: str) -> list[str]:
 def test_a_batch_is_read_as_it_was_recorded(layout: Layout) -> None:
     recorded = samples.batch(1)
     samples.fill(layout, recorded)
-    values = Content(layout).batch(FLIGHTS, "silver", "v1-0-batch-1")
+    values = PageContent(layout).batch(FLIGHTS, "silver", "v1-0-batch-1")
     assert values is not None
     (judgement,) = values["judgements"]
     assert (values["line"].record, judgement.verdict) == (recorded.record, recorded.verdict)
@@ -57,7 +57,7 @@ def test_a_batch_is_read_as_it_was_recorded(layout: Layout) -> None:
 @pytest.mark.parametrize("name", ["v1-0-batch-2", "v1-1-batch-1", "v1-0-swap-1", "1", "index", "v1-0-batch-1' OR true"])
 def test_a_name_that_no_batch_has_is_no_page(layout: Layout, name: str) -> None:
     samples.fill(layout, samples.batch(1))
-    assert Content(layout).batch(FLIGHTS, "silver", name) is None
+    assert PageContent(layout).batch(FLIGHTS, "silver", name) is None
 
 
 def test_a_refused_batch_has_no_line_and_a_batch_that_passed_later_has_both_judgements(layout: Layout) -> None:
@@ -104,7 +104,7 @@ def test_a_backfill_is_listed_without_a_page_and_its_verdict_belongs_to_no_batch
     )
     assert outcomes(layout) == [("backfill 1", "refused"), ("backfill 0", "passed"), ("batch 0", "split")]
     assert judged(layout, "v1-0-batch-0") == ["split"]
-    assert Content(layout).batch(FLIGHTS, "silver", "v1-0-batch-1") is None
+    assert PageContent(layout).batch(FLIGHTS, "silver", "v1-0-batch-1") is None
     assert "backfill 1" in page(layout, "index")
     assert [path.name for path in Path(PipelinePlace(layout, "flights").docs).glob("silver/v*.html")] == [
         "v1-0-batch-0.html"
@@ -183,16 +183,16 @@ def test_the_page_of_a_stateful_flow_has_the_state_after_its_last_batch(layout: 
     metrics.append(
         PipelinePlace(layout, "orders").ops("progress"), [state_progress(0), state_progress(1, state_rows=1_204)]
     )
-    values = Content(layout).flow(stateful_orders(), "silver", 1)
+    values = PageContent(layout).flow(stateful_orders(), "silver", 1)
     assert [each.state_rows for each in values["kept"]] == [1_204, 7]
     html = (
         export(layout, stateful_orders(), Path(PipelinePlace(layout, "orders").docs)).parent / "silver" / "index.html"
     )
     assert "<dt>Rows</dt><dd>1,204</dd>" in html.read_text()
-    assert Content(layout).flow(stateful_orders(), "parsed", 1)["kept"] == []
+    assert PageContent(layout).flow(stateful_orders(), "parsed", 1)["kept"] == []
 
 
 def test_a_backfill_that_a_contract_refused_has_no_page(layout: Layout) -> None:
     samples.change(layout, **REFUSED, app_id="flights/silver/v1/0/window")
     assert outcomes(layout) == [("backfill 1", "refused")]
-    assert Content(layout).batch(FLIGHTS, "silver", "v1-0-batch-1") is None
+    assert PageContent(layout).batch(FLIGHTS, "silver", "v1-0-batch-1") is None

@@ -17,7 +17,7 @@ from tidegate.layout import Layout
 from tidegate.ops import ledger
 from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.planning import delay
-from tidegate.planning.delay import Advice
+from tidegate.planning.delay import DelayProposal
 from tidegate.report import BatchRecord
 from tidegate.spec import Table
 from tidegate.store import Address
@@ -40,7 +40,7 @@ def write(path: Address, *rows: tuple[float, float | None]) -> None:
     write_deltalake(str(path), pa.table({"left_at": left, "_ingested_at": ingested}), mode="append")
 
 
-def measure(layout: Layout, share: float = 0.001, flow: object = FLOW) -> Advice:
+def measure(layout: Layout, share: float = 0.001, flow: object = FLOW) -> DelayProposal:
     assert isinstance(flow, type(FLOW))
     return delay.measure(layout, resolved_flow(flow, dataclasses.replace(TRIPS, flows=(BRONZE, flow))), share)
 

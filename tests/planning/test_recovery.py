@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.planning import recovery
-from tidegate.planning.recovery import Key, Step
+from tidegate.planning.recovery import Key, RecoveryStep
 from tidegate.resolution import ResolvedFlow, resolve
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSink, Pipeline, Table, Watermark
 from tidegate.status.damage import Damage, Kind
@@ -84,7 +84,7 @@ def below(flows: list[ResolvedFlow], of: set[Key]) -> set[Key]:
         of = of | more
 
 
-def made_of(flows: list[ResolvedFlow], damages: dict[Key, tuple[Damage, ...]]) -> tuple[Step, ...]:
+def made_of(flows: list[ResolvedFlow], damages: dict[Key, tuple[Damage, ...]]) -> tuple[RecoveryStep, ...]:
     return recovery.steps(recovery.ordered(flows), damages)
 
 

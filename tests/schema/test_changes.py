@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate import json_codec
-from tidegate.schema.changes import Change, compare, fingerprint, normal, relation
+from tidegate.schema.changes import SchemaChange, compare, fingerprint, normal, relation
 from tidegate.schema.ddl import Column, parse_ddl
 
 
@@ -132,8 +132,8 @@ def test_the_fingerprint_of_changes_is_independent_of_their_order() -> None:
 
 def test_a_change_round_trips_through_json_and_its_identity() -> None:
     for change in compare(fields("a INT NOT NULL, dep_delay INT, z INT"), fields("A INT, departure_delay INT, n DATE")):
-        assert json_codec.from_plain(json_codec.to_plain(change), Change) == change
-        assert Change.from_identity(change.identity()) == change
+        assert json_codec.from_plain(json_codec.to_plain(change), SchemaChange) == change
+        assert SchemaChange.from_identity(change.identity()) == change
 
 
 names = st.sampled_from(["id", "ID", "user_id", "userId", "at", "amount", "Amount", "note"])

@@ -7,16 +7,16 @@ from typing import Any
 import pytest
 
 from tidegate.errors import FieldError
-from tidegate.schema.changes import Change
+from tidegate.schema.changes import SchemaChange
 from tidegate.schema.contract import Contract, Terms
 from tidegate.schema.ddl import Column
 from tidegate.spec import FileSource, KafkaSource
 
-NEW = Change(kind="addition", field="gate")
-RENAMED = Change(kind="rename_suspect", field="departure_delay", formerly="dep_delay", before="double")
-CLASH = Change(kind="case_clash", field="Origin", formerly="origin")
-RETYPED = Change(kind="type_change", field="dep_delay", before="double")
-MISSING = Change(kind="removal", field="dep_delay", before="double")
+NEW = SchemaChange(kind="addition", field="gate")
+RENAMED = SchemaChange(kind="rename_suspect", field="departure_delay", formerly="dep_delay", before="double")
+CLASH = SchemaChange(kind="case_clash", field="Origin", formerly="origin")
+RETYPED = SchemaChange(kind="type_change", field="dep_delay", before="double")
+MISSING = SchemaChange(kind="removal", field="dep_delay", before="double")
 
 
 @pytest.mark.parametrize(
@@ -51,9 +51,9 @@ def test_only_a_new_field_with_a_valid_column_name_evolves() -> None:
 
     assert [terms.action(change) for change in (NEW, RENAMED)] == ["evolve", "evolve"]
     assert [terms.action(change) for change in (CLASH, RETYPED, MISSING)] == ["rescue", "rescue", "rescue"]
-    assert terms.action(Change(kind="addition", field="flight no")) == "rescue"
+    assert terms.action(SchemaChange(kind="addition", field="flight no")) == "rescue"
     kinds = {"struct<zipCode:int>": "evolve", "struct<`zip code`:int>": "rescue"}
-    assert {kind: terms.action(Change(kind="addition", field="place", after=kind)) for kind in kinds} == kinds
+    assert {kind: terms.action(SchemaChange(kind="addition", field="place", after=kind)) for kind in kinds} == kinds
 
 
 def test_an_answer_applies_to_its_own_change_and_only_in_a_frozen_contract() -> None:
@@ -71,7 +71,7 @@ def test_an_answer_applies_to_its_own_change_and_only_in_a_frozen_contract() -> 
     assert Terms(contract=Contract(mode="rescue"), answers=answers).action(MISSING) == "rescue"  # type: ignore[arg-type]
 
 
-WIDER = Change(kind="widening", field="seats", before="int", after="bigint")
+WIDER = SchemaChange(kind="widening", field="seats", before="int", after="bigint")
 COLUMNS = (
     Column("id", "int", required=True),
     Column("seats", "INT"),
@@ -99,21 +99,21 @@ def test_values_of_an_accepted_type_change_or_widening_are_rescued() -> None:
         (Contract(columns={"dep_delay": "rescue"}), RETYPED, "rescue"),
         (Contract(mode="evolve", columns={"dep_delay": "discard_value"}), RETYPED, "discard_value"),
         (Contract(mode="freeze"), RETYPED, "freeze"),
-        (Contract(), Change(kind="type_change", field="note", before="string", after="int"), "rescue"),
-        (Contract(), Change(kind="type_change", field="gate", before="int", after="boolean"), "rescue"),
+        (Contract(), SchemaChange(kind="type_change", field="note", before="string", after="int"), "rescue"),
+        (Contract(), SchemaChange(kind="type_change", field="gate", before="int", after="boolean"), "rescue"),
         (Contract(), MISSING, "rescue"),
-        (Contract(), Change(kind="removal", field="id", before="int"), "quarantine"),
+        (Contract(), SchemaChange(kind="removal", field="id", before="int"), "quarantine"),
         (Contract(), NEW, "rescue"),
     ],
 )
 def test_the_outcome_of_a_change_is_what_happens_with_its_rows(
-    contract: Contract, change: Change, outcome: str
+    contract: Contract, change: SchemaChange, outcome: str
 ) -> None:
     terms = Terms(contract=contract, columns=COLUMNS, evolved={"gate": "int"})
     assert terms.outcome(change, terms.action(change)) == outcome
 
 
-NESTED = Change(kind="widening", field="place", before="struct<zip:int>", after="struct<zip:int,city:string>")
+NESTED = SchemaChange(kind="widening", field="place", before="struct<zip:int>", after="struct<zip:int,city:string>")
 
 
 @pytest.mark.parametrize(
@@ -132,16 +132,16 @@ NESTED = Change(kind="widening", field="place", before="struct<zip:int>", after=
         ),
         (
             Contract(),
-            Change(kind="type_change", field="note", before="string", after="int"),
+            SchemaChange(kind="type_change", field="note", before="string", after="int"),
             "its values are stored as text",
         ),
         (
             Contract(),
-            Change(kind="type_change", field="gate", before="int"),
+            SchemaChange(kind="type_change", field="gate", before="int"),
             "a value that does not fit the column is in _rescued",
         ),
         (Contract(), MISSING, "the column is NULL in records without it"),
-        (Contract(), Change(kind="removal", field="id", before="int"), "1 row without it went to quarantine"),
+        (Contract(), SchemaChange(kind="removal", field="id", before="int"), "1 row without it went to quarantine"),
         (
             Contract(),
             NESTED,
@@ -150,7 +150,7 @@ NESTED = Change(kind="widening", field="place", before="struct<zip:int>", after=
     ],
 )
 def test_the_effect_of_a_change_says_where_the_values_are_and_how_many_rows_went_to_quarantine(
-    contract: Contract, change: Change, effect: str
+    contract: Contract, change: SchemaChange, effect: str
 ) -> None:
     columns = (*COLUMNS, Column("place", "struct<zip:int>"))
     evolved = {} if change is NEW else {"gate": "int"}

@@ -64,7 +64,14 @@ def test_the_project_has_no_advice_as_free_text() -> None:
 def test_every_class_of_error_that_is_raised_has_advice() -> None:
     written = typed_advice.advices(SOURCES)
     without = {name for name, each in written.items() if not each}
-    bases = {"TidegateError", "CheckpointError", "MachineError", "MachineUnavailableError", "LakeUnwritableError"}
+    bases = {
+        "TidegateError",
+        "CheckpointError",
+        "MachineError",
+        "MachineUnavailableError",
+        "LakeUnwritableError",
+        "RefusedError",
+    }
     assert without <= bases | {
         "UnexpectedError",
         "StoppedError",

@@ -73,7 +73,7 @@ class Orders:
             key=lambda row: row["id"],
         )
 
-    def history(self) -> list[evolution.Line]:
+    def history(self) -> list[evolution.SchemaHistoryLine]:
         return evolution.read(PipelinePlace(self.deployment.layout, "orders"))
 
     def quarantined(self) -> list[list[str]]:

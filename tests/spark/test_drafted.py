@@ -38,7 +38,7 @@ def drafted_rows(spark: SparkSession, path: Path, content: str) -> list[dict[str
     exec(drafted.job("orders"), code)
     source = declared["pipeline"].flow("bronze").source
     persisted: list[DataFrame] = []
-    files = landing.read_files(spark, [FileId(str(path), EARLIER * 1000)], source, landing.Batch(0, 0), persisted)
+    files = landing.read_files(spark, [FileId(str(path), EARLIER * 1000)], source, landing.BatchValues(0, 0), persisted)
     made = code["clean"](parse.parse(files.rows(spark, files.files), source).rows).orderBy("_row_id").collect()
     for frame in persisted:
         frame.unpersist()

@@ -108,7 +108,9 @@ def of_files(spark: Any, folder: Path, kind: FileFormat) -> DataFrame:
     path.write_bytes(content(kind))
     source = FileSource(path="orders", format=kind, schema=SCHEMA)
     modified_ms = path.stat().st_mtime_ns // 1_000_000
-    landed = landing.read_files(spark, [FileId(str(path), modified_ms)], source, landing.Batch(0, modified_ms), [])
+    landed = landing.read_files(
+        spark, [FileId(str(path), modified_ms)], source, landing.BatchValues(0, modified_ms), []
+    )
     assert [file.problem for file in landed.files] == [None]
     return landed.rows(spark, landed.files)
 

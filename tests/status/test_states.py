@@ -49,7 +49,7 @@ from tidegate.probes import delta_history, delta_log
 from tidegate.report import FlowReport, RunReport, describe_error
 from tidegate.request import RunRequest
 from tidegate.spec import FileSource, Intervals, Pipeline
-from tidegate.states import STATES, Status
+from tidegate.states import STATES, FlowState
 from tidegate.status import evaluation, flow_status, status_cache
 from tidegate.status.plan import decide
 
@@ -499,7 +499,7 @@ def test_a_failed_increment_is_over_when_no_run_would_start(project: Project) ->
     for hours in (2, 1):
         ended(project, hours, bronze="failed", silver="skipped", gold="skipped")
 
-    def bronze() -> Status:
+    def bronze() -> FlowState:
         read = flow_status.gather(project.environment, declared(project), TIMEOUT_SECONDS)
         return next(each.status for each in read if each.flow == "bronze")
 

@@ -156,7 +156,7 @@ class EvaluateAlerts(BaseOperator):
                 continue
             try:
                 self._send(layout, connection, notification, now, context)
-            except channels.RefusedError as error:
+            except channels.ChannelRefusedError as error:
                 reasons[str(error)] += 1
             except SetupError as error:
                 return [error.message]

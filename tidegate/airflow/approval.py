@@ -73,7 +73,7 @@ class AskPerson(HITLOperator):
         return super().execute(context)
 
 
-def question(pipeline: str, refused: Sequence[evolution.Line]) -> str:
+def question(pipeline: str, refused: Sequence[evolution.SchemaHistoryLine]) -> str:
     """The question in Markdown.
 
     Args:

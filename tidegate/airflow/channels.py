@@ -43,7 +43,7 @@ SECONDS = 10.0
 """Timeout of a webhook request."""
 
 
-class RefusedError(Exception):
+class ChannelRefusedError(Exception):
     """The channel answered with an error; the message does not contain the URL."""
 
     def __init__(self, problem: str, advice: Advice) -> None:
@@ -102,7 +102,7 @@ def send(connection: Connection, notification: Notification, context: Context) -
 
     Raises:
         SetupError: The connection has another type, or lacks a field, or the provider's package is not installed.
-        RefusedError: The channel answered with an error.
+        ChannelRefusedError: The channel answered with an error.
         Exception: Any error of the provider's library, or of httpx; its text may contain the URL.
     """
     extra = connection.extra_dejson
@@ -166,7 +166,7 @@ def _post(connection: Connection, extra: dict[str, Any], notification: Notificat
     ) as response:
         # The status alone counts: an error while reading the body would cause a second notification.
         if not response.is_success:
-            raise RefusedError(
+            raise ChannelRefusedError(
                 f"the webhook answered {response.status_code}",
                 Edit(f"if it goes on, correct connection {CONNECTION!r}", "setting"),
             )

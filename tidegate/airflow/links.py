@@ -8,7 +8,7 @@ from airflow.sdk import BaseOperator, BaseOperatorLink
 from airflow.sdk.execution_time.xcom import XCom
 
 from tidegate.airflow.attempt import ATTEMPT_KEY, PIPELINE_KEY, layout
-from tidegate.airflow.urls import FRAMED, Links
+from tidegate.airflow.urls import FRAMED, AppLinks
 from tidegate.environment import Environment
 from tidegate.layout import run_key
 from tidegate.place import AttemptPlace
@@ -25,7 +25,7 @@ class ReportsLink(BaseOperatorLink):
 
     def get_link(self, operator: BaseOperator, *, ti_key: TaskInstanceKey) -> str:
         """The page of the flow."""
-        return Links(FRAMED).flow(ti_key.dag_id, ti_key.task_id)
+        return AppLinks(FRAMED).flow(ti_key.dag_id, ti_key.task_id)
 
 
 class HistoryLink(BaseOperatorLink):

@@ -12,7 +12,7 @@ FRAMED = f"/plugin/tidegate{PREFIX}"
 
 
 @dataclass(frozen=True)
-class Links:
+class AppLinks:
     """Links between the pages (`tidegate.pages.render.Links`)."""
 
     root: str

@@ -12,7 +12,7 @@ from tidegate.alerting.rules import BLOCKED, INCOMPLETE, LATE, RULES
 from tidegate.states import step_for
 
 if TYPE_CHECKING:
-    from tidegate.alerting.rules import Rule, Severity
+    from tidegate.alerting.rules import AlertRule, Severity
     from tidegate.spec.thresholds import Thresholds
     from tidegate.status.reading import Reading
 
@@ -82,7 +82,7 @@ def warnings(reading: Reading) -> tuple[str, ...]:
     return tuple(cause_in(alert.message) for alert in exceeded)
 
 
-def _inapplicable(rule: Rule, limit: object, reading: Reading) -> str | None:
+def _inapplicable(rule: AlertRule, limit: object, reading: Reading) -> str | None:
     if rule.threshold is not None and limit is None:
         return f"{rule.threshold} is None"
     if reading.switched_off is not None and not rule.while_off:

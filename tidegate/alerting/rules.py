@@ -27,7 +27,7 @@ INCOMPLETE = "Incomplete below"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rule:
+class AlertRule:
     """One alert rule."""
 
     severity: Severity
@@ -75,8 +75,8 @@ def _of_state(name: str) -> Advice:
     return step
 
 
-RULES: Mapping[str, Rule] = {
-    "unreadable": Rule(
+RULES: Mapping[str, AlertRule] = {
+    "unreadable": AlertRule(
         severity="critical",
         meaning="the source, the checkpoint, a table or the declaration cannot be read, or the history of a table is in doubt",
         while_off=True,
@@ -84,7 +84,7 @@ RULES: Mapping[str, Rule] = {
         below=BLOCKED,
         next_step=_of_state("error"),
     ),
-    "failed": Rule(
+    "failed": AlertRule(
         severity="critical",
         meaning=(
             "the last run of the flow failed or crashed: a backfill, a reingest, a full refresh, or an increment as long as the "
@@ -94,7 +94,7 @@ RULES: Mapping[str, Rule] = {
         below=BLOCKED,
         next_step=_of_state("failed"),
     ),
-    "refused": Rule(
+    "refused": AlertRule(
         severity="critical",
         meaning="a batch waits that a gate or a contract refused, that a statistic holds, or on which the transform raises",
         while_off=True,
@@ -106,7 +106,7 @@ RULES: Mapping[str, Rule] = {
             _of_state("contract refused").after("after a contract"),
         ),
     ),
-    "refused_rewrite": Rule(
+    "refused_rewrite": AlertRule(
         severity="critical",
         meaning=(
             "a backfill, a full refresh or a new version was refused, because it would delete or quarantine too many rows; a "
@@ -117,7 +117,7 @@ RULES: Mapping[str, Rule] = {
         below=LATE,
         next_step=_of_state("rewrite refused"),
     ),
-    "missed": Rule(
+    "missed": AlertRule(
         severity="critical",
         meaning="no run was planned for longer than N intervals of the cron schedule plus one",
         threshold="missed_runs",
@@ -129,7 +129,7 @@ RULES: Mapping[str, Rule] = {
             Command.tidegate("plan", "{pipeline}", says="`{}` shows what waits"),
         ),
     ),
-    "no_input": Rule(
+    "no_input": AlertRule(
         severity="warning",
         meaning="the last N plans found nothing new in an external source",
         threshold="no_input_runs",
@@ -138,7 +138,7 @@ RULES: Mapping[str, Rule] = {
         below=LATE,
         next_step=Then(_FEEDER, Command.tidegate("lag", "{pipeline}", says="`{}` shows up to where it is read")),
     ),
-    "no_input_hours": Rule(
+    "no_input_hours": AlertRule(
         severity="warning",
         meaning="an external source had no input for N hours",
         threshold="no_input_hours",
@@ -147,7 +147,7 @@ RULES: Mapping[str, Rule] = {
         below=LATE,
         next_step=Then(_FEEDER, Command.tidegate("lag", "{pipeline}", says="`{}` shows up to where it is read")),
     ),
-    "slow": Rule(
+    "slow": AlertRule(
         severity="warning",
         meaning="the last run processed fewer rows per second than N of the rows that arrive per second",
         threshold="processed_share",
@@ -156,7 +156,7 @@ RULES: Mapping[str, Rule] = {
         below=LATE,
         next_step=Then(_SHOW_BATCHES, _MORE_CORES),
     ),
-    "rate_drop": Rule(
+    "rate_drop": AlertRule(
         severity="warning",
         meaning="the last run processed fewer rows per second than N of the week's median, and took 10 s longer for it",
         threshold="rate_share",
@@ -165,7 +165,7 @@ RULES: Mapping[str, Rule] = {
         below=LATE,
         next_step=Then(_SHOW_BATCHES, OutsideAct("compare code, suite and machine")),
     ),
-    "long_batch": Rule(
+    "long_batch": AlertRule(
         severity="warning",
         meaning="a batch is running, or the longest one of the last run took, longer than N intervals of the schedule",
         threshold="batch_intervals",
@@ -178,7 +178,7 @@ RULES: Mapping[str, Rule] = {
             Either(_MORE_CORES, Edit("limit the rows of a batch", "declaration")),
         ),
     ),
-    "long": Rule(
+    "long": AlertRule(
         severity="warning",
         meaning="the last run's batches took longer than N seconds in total",
         threshold="run_seconds",
@@ -187,7 +187,7 @@ RULES: Mapping[str, Rule] = {
         below=LATE,
         next_step=Then(_SHOW_BATCHES, _MORE_CORES),
     ),
-    "lag": Rule(
+    "lag": AlertRule(
         severity="warning",
         meaning="more than N rows wait in the source",
         threshold="lag_rows",
@@ -195,7 +195,7 @@ RULES: Mapping[str, Rule] = {
         below=LATE,
         next_step=Either(_RUN, _SHORTER_INTERVAL),
     ),
-    "lag_age": Rule(
+    "lag_age": AlertRule(
         severity="critical",
         meaning="input has waited longer than N intervals of the schedule",
         threshold="lag_intervals",
@@ -207,7 +207,7 @@ RULES: Mapping[str, Rule] = {
             Command.tidegate("run", "{pipeline}", says="if none does: `{}`"),
         ),
     ),
-    "lag_growing": Rule(
+    "lag_growing": AlertRule(
         severity="warning",
         meaning="the lag at the start of runs grew N times in a row",
         threshold="lag_growing_runs",
@@ -217,7 +217,7 @@ RULES: Mapping[str, Rule] = {
             Command.tidegate("lag", "{pipeline}", says="`{}` shows what waits"), Either(_SHORTER_INTERVAL, _MORE_CORES)
         ),
     ),
-    "expiring": Rule(
+    "expiring": AlertRule(
         severity="critical",
         meaning="a topic or a table will delete what is unread within N intervals of the schedule, at least an hour",
         threshold="expiry_runs",
@@ -226,7 +226,7 @@ RULES: Mapping[str, Rule] = {
         below=INCOMPLETE,
         next_step=Either(_RUN, OutsideAct("raise the topic's or the table's retention")),
     ),
-    "rewritten": Rule(
+    "rewritten": AlertRule(
         severity="warning",
         meaning="files were changed after they were read; Spark's file source reads a path once",
         not_for=conditions.no_files,
@@ -241,7 +241,7 @@ RULES: Mapping[str, Rule] = {
             ),
         ),
     ),
-    "late": Rule(
+    "late": AlertRule(
         severity="warning",
         meaning="more than N rows of the last run came later than the delay of the watermark, and are in the late table",
         threshold="late_rows",
@@ -251,7 +251,7 @@ RULES: Mapping[str, Rule] = {
         below=INCOMPLETE,
         next_step=Command.tidegate("watermark", "advise", *_OF_FLOW, says="`{}` shows which delay the rows need"),
     ),
-    "state": Rule(
+    "state": AlertRule(
         severity="warning",
         meaning="the state of a stateful flow has more than N rows",
         threshold="state_rows",
@@ -261,7 +261,7 @@ RULES: Mapping[str, Rule] = {
         below=LATE,
         next_step=_BOUND_STATE,
     ),
-    "state_growth": Rule(
+    "state_growth": AlertRule(
         severity="warning",
         meaning="the state of a stateful flow grew by more than N in its last batch, and by at least 100 rows",
         threshold="state_growth",
@@ -271,7 +271,7 @@ RULES: Mapping[str, Rule] = {
         below=LATE,
         next_step=_BOUND_STATE,
     ),
-    "state_size": Rule(
+    "state_size": AlertRule(
         severity="warning",
         meaning="the files of a stateful flow's state take more than N bytes",
         threshold="state_bytes",
@@ -281,7 +281,7 @@ RULES: Mapping[str, Rule] = {
         below=LATE,
         next_step=_BOUND_STATE,
     ),
-    "watermark": Rule(
+    "watermark": AlertRule(
         severity="warning",
         meaning="the watermark of a stateful flow is more than N hours behind the clock: windows do not close, and state is kept",
         threshold="watermark_hours",
@@ -292,7 +292,7 @@ RULES: Mapping[str, Rule] = {
             _SHOW_LAG, Edit("if none came, declare Watermark(…, idle=…), which lets the clock move it", "declaration")
         ),
     ),
-    "quarantine": Rule(
+    "quarantine": AlertRule(
         severity="warning",
         meaning="a larger share than N of the last run's rows, or files, went to quarantine",
         threshold="quarantine_share",
@@ -301,7 +301,7 @@ RULES: Mapping[str, Rule] = {
         below=INCOMPLETE,
         next_step=_CORRECT_QUARANTINE,
     ),
-    "quarantine_rows": Rule(
+    "quarantine_rows": AlertRule(
         severity="warning",
         meaning="more than N entries are open in quarantine",
         threshold="quarantine_rows",
@@ -310,7 +310,7 @@ RULES: Mapping[str, Rule] = {
         below=INCOMPLETE,
         next_step=_CORRECT_QUARANTINE,
     ),
-    "quarantine_age": Rule(
+    "quarantine_age": AlertRule(
         severity="warning",
         meaning="the oldest open entry of the quarantine is older than N hours",
         threshold="quarantine_hours",
@@ -321,7 +321,7 @@ RULES: Mapping[str, Rule] = {
             _CORRECT_QUARANTINE, Command.tidegate("quarantine", "waive", *_OF_FLOW, "--reason", "…", says="`{}`")
         ),
     ),
-    "freshness": Rule(
+    "freshness": AlertRule(
         severity="warning",
         meaning="the newest event time in the table is older than N hours",
         threshold="freshness_hours",

@@ -18,7 +18,7 @@ from tidegate.layout import Layout
 from tidegate.place import FlowPlace, Place
 from tidegate.report import now
 from tidegate.resolution import ResolvedFlow
-from tidegate.schema.changes import Change, compare
+from tidegate.schema.changes import SchemaChange, compare
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spec import Flow, Pipeline
 from tidegate.spec.durations import in_seconds
@@ -243,7 +243,7 @@ def reads_again(place: Place) -> bool:
     return origin is not None and origin.mode in ("reingest", "recover")
 
 
-def schema_changes(layout: Layout, resolved: ResolvedFlow) -> tuple[int, tuple[Change, ...]]:
+def schema_changes(layout: Layout, resolved: ResolvedFlow) -> tuple[int, tuple[SchemaChange, ...]]:
     """How the declared schema differs from the one that the flow last ran with.
 
     Returns:

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from tidegate.advice import Edit
 from tidegate.cli.sample import Sample
 from tidegate.errors import RequestError
-from tidegate.expectations.profile import Column, Profile
+from tidegate.expectations.profile import Profile, ProfiledColumn
 from tidegate.expectations.proposal import propose
 from tidegate.formatting import count
 from tidegate.schema import inference
@@ -56,7 +56,7 @@ _PIPELINE, _JOB, _TEST = (_template(name) for name in ("pipeline.py", "spark_job
 
 
 @dataclass(frozen=True, kw_only=True)
-class Field:
+class DraftField:
     """A field of the sample, and its column in silver."""
 
     name: str
@@ -72,7 +72,7 @@ class Draft:
     """Everything that is guessed from a sample."""
 
     sample: Sample
-    fields: tuple[Field, ...]
+    fields: tuple[DraftField, ...]
     keys: tuple[str, ...]
     """Columns of silver; empty if no columns tell the records apart."""
     order: str
@@ -99,7 +99,9 @@ class Draft:
             guess = _guess(sample, name, formats) if name in names else Guess(type="STRING", why=_UNDECLARED)
             if guess.type == "STRING":
                 values = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
-            fields.append(Field(name=name, column=columns[name], guess=guess, values=values, is_declared=name in names))
+            fields.append(
+                DraftField(name=name, column=columns[name], guess=guess, values=values, is_declared=name in names)
+            )
         declared = [each for each in fields if each.is_declared]
         if not declared:
             raise RequestError(
@@ -145,7 +147,7 @@ class Draft:
         """A table of the fields: name, type, column, remark."""
         return [(each.name, each.guess.type, each.column, self._remark(each)) for each in self.fields]
 
-    def _remark(self, each: Field) -> str:
+    def _remark(self, each: DraftField) -> str:
         parts = ["key"] if each.column in self.keys else []
         parts += ["order"] if each.column == self.order else []
         parts += ["event time"] if each.column == self.event_time else []
@@ -248,7 +250,7 @@ def _columns(names: Iterable[str], declared: Collection[str], reserved: Iterable
     return columns
 
 
-def _orders(fields: Sequence[Field]) -> list[Field]:
+def _orders(fields: Sequence[DraftField]) -> list[DraftField]:
     """The fields that may order versions of a key, the best first: instants and numbers with such a name, other instants."""
     complete = [each for each in fields if not _has_nulls(each)]
     named = [each for each in complete if _ORDER_NAME.search(each.column) and each.guess.type in (*_KEY_TYPES[1:],)]
@@ -256,7 +258,7 @@ def _orders(fields: Sequence[Field]) -> list[Field]:
     return [*named, *instants]
 
 
-def _keys(fields: Sequence[Field], orders: Sequence[Field]) -> tuple[tuple[str, ...], str]:
+def _keys(fields: Sequence[DraftField], orders: Sequence[DraftField]) -> tuple[tuple[str, ...], str]:
     """The key, and why: a field or a pair of fields whose values occur once, or once per version."""
     candidates = [each for each in fields if not _has_nulls(each) and each.guess.type in _KEY_TYPES]
     candidates.sort(key=lambda each: (not _KEY_NAME.search(each.column), each in orders, fields.index(each)))
@@ -278,7 +280,7 @@ def _keys(fields: Sequence[Field], orders: Sequence[Field]) -> tuple[tuple[str, 
     return (), "no key: no field or pair of fields is different in all records, so silver keeps every record"
 
 
-def _profile(each: Field) -> Profile | None:
+def _profile(each: DraftField) -> Profile | None:
     """What a suite can be proposed from; None for types that have no rule, and for days in another form."""
     kind = _PROFILED.get(each.guess.type.partition("(")[0])
     if kind is None:
@@ -287,7 +289,7 @@ def _profile(each: Field) -> Profile | None:
     values = [value for index, value in enumerate(each.values) if value is not None and index not in misfits]
     measured = [measure for value in values if (measure := _measure(kind, value)) is not None]
     profile = Profile(
-        column=Column(name=each.column, kind=kind),
+        column=ProfiledColumn(name=each.column, kind=kind),
         rows=len(each.values),
         nulls=len(each.values) - len(values),
         distinct=len(set(map(str, values))),
@@ -321,13 +323,13 @@ def _example(kind: str, formats: Mapping[str, Any]) -> str | None:
     return reduce(lambda text, part: text.replace(*part), _DIGITS, str(pattern))
 
 
-def _selected(each: Field) -> str:
+def _selected(each: DraftField) -> str:
     if not each.is_declared:
         return f'F.col("_rescued")[{_literal(each.name)}].alias("{each.column}")'
     return f'"{each.name}"' if each.name == each.column else f'F.col("{each.name}").alias("{each.column}")'
 
 
-def _has_nulls(each: Field) -> bool:
+def _has_nulls(each: DraftField) -> bool:
     return bool(each.guess.misfits) or any(value is None for value in each.values)
 
 

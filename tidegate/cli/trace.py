@@ -16,7 +16,7 @@ from tidegate.cli.values import plain, text
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
 from tidegate.ops import query
-from tidegate.trace.changes import Batch, Change
+from tidegate.trace.changes import Batch, RowChange
 from tidegate.trace.lineage import Lineage
 from tidegate.trace.records import Record, find
 from tidegate.trace.step import Step
@@ -107,7 +107,7 @@ def _is_shown(name: str, step: Step) -> bool:
     return name not in step.key and (not name.startswith("_") or name == "_rescued")
 
 
-def _change_lines(change: Change, depth: int) -> Iterator[tuple[int, str, str]]:
+def _change_lines(change: RowChange, depth: int) -> Iterator[tuple[int, str, str]]:
     what = {"insert": "written", "update_postimage": "updated", "delete": "deleted"}[change.kind]
     record = f"  of {change.row['_row_id']}" if change.row.get("_row_id") else ""
     yield depth, "", f"{what:<8} in version {change.version}, {change.at}{record}"

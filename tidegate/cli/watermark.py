@@ -52,7 +52,7 @@ def advise(
         console.echo(line)
 
 
-def _sentences(flow: Flow, advice: delay.Advice, share: float) -> list[str]:
+def _sentences(flow: Flow, advice: delay.DelayProposal, share: float) -> list[str]:
     worst = formatting.span(timedelta(seconds=advice.worst_seconds))
     rows, batches = formatting.count(advice.rows, "row"), formatting.count(advice.batches, "batch", "batches")
     lines = [

@@ -17,7 +17,7 @@ _ROWS_PER_CHOICE = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Column:
+class ProfiledColumn:
     """One column of a Delta table."""
 
     name: str
@@ -28,7 +28,7 @@ class Column:
 class Profile:
     """Statistics of a column."""
 
-    column: Column
+    column: ProfiledColumn
     rows: int
     nulls: int
     distinct: int
@@ -45,15 +45,17 @@ class Profile:
         return self.column.kind == "text" and 0 < self.distinct <= MAX_CHOICES and enough
 
 
-def columns(schema: str) -> tuple[Column, ...]:
+def columns(schema: str) -> tuple[ProfiledColumn, ...]:
     """The columns of a Delta schema in JSON, without the platform's own, whose names begin with ``_``."""
     fields = json.loads(schema)["fields"]
     return tuple(
-        Column(name=field["name"], kind=_kind(field["type"])) for field in fields if not field["name"].startswith("_")
+        ProfiledColumn(name=field["name"], kind=_kind(field["type"]))
+        for field in fields
+        if not field["name"].startswith("_")
     )
 
 
-def statistics_query(columns: Sequence[Column]) -> str:
+def statistics_query(columns: Sequence[ProfiledColumn]) -> str:
     """DuckDB SQL: statistics of columns of the table ``delta_table``, in one row."""
     return f"SELECT count(*) AS rows, {', '.join(part for column in columns for part in _measures(column))} FROM delta_table"
 
@@ -71,7 +73,7 @@ def choices_query(profiles: Sequence[Profile]) -> str:
     )
 
 
-def profiles(columns: Sequence[Column], statistics: Mapping[str, Any]) -> tuple[Profile, ...]:
+def profiles(columns: Sequence[ProfiledColumn], statistics: Mapping[str, Any]) -> tuple[Profile, ...]:
     """The profiles of columns from the row of `statistics_query`."""
     return tuple(
         Profile(
@@ -86,7 +88,7 @@ def profiles(columns: Sequence[Column], statistics: Mapping[str, Any]) -> tuple[
     )
 
 
-def _measures(column: Column) -> list[str]:
+def _measures(column: ProfiledColumn) -> list[str]:
     quoted = f'"{column.name}"'
     parts = [
         f'count({quoted}) AS "{column.name}.count"',

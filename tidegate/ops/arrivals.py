@@ -16,7 +16,7 @@ _PLANNING = 600
 
 
 @dataclass(frozen=True, order=True)
-class Batch:
+class BatchInTable:
     """A batch, as the rows of its table name it."""
 
     planned: int
@@ -26,7 +26,7 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Commit:
+class LedgerCommit:
     """A line of the ledger."""
 
     version: int
@@ -39,7 +39,7 @@ class Commit:
     """None in lines of earlier releases."""
 
 
-def read(place: FlowPlace, writers: Collection[str]) -> list[Commit]:
+def read(place: FlowPlace, writers: Collection[str]) -> list[LedgerCommit]:
     """The commits of a landing flow's batches and reingests, in order.
 
     Args:
@@ -58,7 +58,7 @@ def read(place: FlowPlace, writers: Collection[str]) -> list[Commit]:
         f"WHERE flow = '{place.flow}' AND kind = 'append' AND target_version IS NOT NULL AND written > 0",
     )
     commits = [
-        Commit(
+        LedgerCommit(
             version=line["target_version"],
             number=line["batch_id"],
             recorded=lateness.micros(line["recorded_at"]),
@@ -71,21 +71,21 @@ def read(place: FlowPlace, writers: Collection[str]) -> list[Commit]:
     return sorted(commits, key=lambda commit: commit.version)
 
 
-def versions(batches: Iterable[Batch], commits: Iterable[Commit]) -> dict[Batch, int]:
+def versions(batches: Iterable[BatchInTable], commits: Iterable[LedgerCommit]) -> dict[BatchInTable, int]:
     """The version that each batch committed; a batch is missing if the ledger does not tell it.
 
     Where several checkpoints have used a number, a line of an earlier release is that of the batch that was planned just before it was
     recorded. So times tell only which line is of which batch, never an order.
     """
-    by_time: dict[Batch, int] = {}
-    others: dict[int, list[Commit]] = defaultdict(list)
+    by_time: dict[BatchInTable, int] = {}
+    others: dict[int, list[LedgerCommit]] = defaultdict(list)
     for commit in commits:
         if commit.planned is None:
             others[commit.number].append(commit)
         else:
-            by_time[Batch(commit.planned, commit.number)] = commit.version
-    known: dict[Batch, int] = {}
-    rest: dict[int, list[Batch]] = defaultdict(list)
+            by_time[BatchInTable(commit.planned, commit.number)] = commit.version
+    known: dict[BatchInTable, int] = {}
+    rest: dict[int, list[BatchInTable]] = defaultdict(list)
     for batch in sorted(set(batches)):
         if batch in by_time:
             known[batch] = by_time[batch]
@@ -105,6 +105,6 @@ def versions(batches: Iterable[Batch], commits: Iterable[Commit]) -> dict[Batch,
     return known
 
 
-def _fits(batch: Batch, line: Commit) -> bool:
+def _fits(batch: BatchInTable, line: LedgerCommit) -> bool:
     """Whether the line was recorded soon after the batch was planned."""
     return 0 <= line.recorded - batch.planned <= (line.seconds + _PLANNING) * 1_000_000

@@ -24,7 +24,7 @@ from tidegate.fingerprints import fingerprint
 from tidegate.ops import store
 from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.report import now
-from tidegate.schema.changes import Change
+from tidegate.schema.changes import SchemaChange
 from tidegate.schema.contract import Action, Answer, Terms
 from tidegate.schema.ddl import parse_ddl
 
@@ -43,12 +43,12 @@ contract refused a batch with the change, which waits for an answer. ``answered`
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class SchemaHistoryLine:
     """One change of a schema, and the decision about it."""
 
     flow: str
     event: Event
-    change: Change
+    change: SchemaChange
     decision: Action | Literal["keep_checkpoint", "new_version"]
     """The action of the contract or the answer; for ``declared``, whether the change needed a new checkpoint version."""
     schema_change_id: str = ""
@@ -66,7 +66,7 @@ class Line:
     run_key: str = ""
     recorded_at: str = dataclasses.field(default_factory=now)
 
-    def same_as(self, other: Line) -> bool:
+    def same_as(self, other: SchemaHistoryLine) -> bool:
         """Whether both describe the same change and decision, regardless of the time and, unless it was refused, of the batch.
 
         Each refused batch has lines of its own: they are all that is recorded about it.
@@ -77,18 +77,18 @@ class Line:
         return dataclasses.replace(self, **ignored) == dataclasses.replace(other, **ignored)
 
 
-def read(place: PipelinePlace) -> list[Line]:
+def read(place: PipelinePlace) -> list[SchemaHistoryLine]:
     """All lines, oldest first; none before the first change."""
     rows = store.select(_path(place), "SELECT * FROM delta_table")
     # Not in SQL: this sort is stable, so the lines of one commit keep the order in which they were written.
     return [_line(row) for row in sorted(rows, key=_recorded)]
 
 
-def record(place: PipelinePlace, lines: Iterable[Line]) -> list[Line]:
+def record(place: PipelinePlace, lines: Iterable[SchemaHistoryLine]) -> list[SchemaHistoryLine]:
     """Append the lines that the table does not have yet, in one commit, and return them."""
     wanted = list(lines)
     existing = read(place) if wanted else []
-    new: list[Line] = []
+    new: list[SchemaHistoryLine] = []
     for line in wanted:
         if not any(line.same_as(other) for other in [*existing, *new]):
             new.append(line)
@@ -117,17 +117,17 @@ def terms(place: FlowPlace, source: LandingSource) -> Terms:
     return Terms(contract=source.contract, evolved=evolved, added=frozenset(added), answers=answers, columns=columns)
 
 
-def open_schema_changes(layout: Layout, resolved: ResolvedPipeline) -> dict[str, list[Line]]:
+def open_schema_changes(layout: Layout, resolved: ResolvedPipeline) -> dict[str, list[SchemaHistoryLine]]:
     """The refused schema changes for whose answer a batch waits: id to the lines of the change."""
     ids = {open_schema_change(layout, flow) for flow in resolved.flows} - {None}
-    lines: dict[str, list[Line]] = {}
+    lines: dict[str, list[SchemaHistoryLine]] = {}
     for line in read(resolved.place(layout)) if ids else ():
         if line.event == "refused" and line.schema_change_id in ids:
             lines.setdefault(line.schema_change_id, []).append(line)
     return {schema_change_id: _newest(each) for schema_change_id, each in lines.items()}
 
 
-def _newest(lines: Iterable[Line]) -> list[Line]:
+def _newest(lines: Iterable[SchemaHistoryLine]) -> list[SchemaHistoryLine]:
     """The newest line of each change: several batches may have been refused for it."""
     return list({line.change: line for line in lines}.values())
 
@@ -155,13 +155,13 @@ def is_answered(place: PipelinePlace, schema_change_id: str) -> bool:
     return bool(answers(place, schema_change_id))
 
 
-def answers(place: PipelinePlace, schema_change_id: str) -> list[Line]:
+def answers(place: PipelinePlace, schema_change_id: str) -> list[SchemaHistoryLine]:
     """The answer to a schema change, one line for each of its changes; none before a person has answered."""
     lines = read(place)
     return [line for line in lines if line.event == "answered" and line.schema_change_id == schema_change_id]
 
 
-def answer(place: PipelinePlace, schema_change_id: str, decision: Answer, by: str) -> Sequence[Line]:
+def answer(place: PipelinePlace, schema_change_id: str, decision: Answer, by: str) -> Sequence[SchemaHistoryLine]:
     """Record a person's answer to a refused schema change; the flow's next run applies it.
 
     Args:
@@ -194,7 +194,7 @@ def answer(place: PipelinePlace, schema_change_id: str, decision: Answer, by: st
     )
 
 
-def refusals(place: PipelinePlace, schema_change_id: str) -> list[Line]:
+def refusals(place: PipelinePlace, schema_change_id: str) -> list[SchemaHistoryLine]:
     """The changes of a refused schema change, as a contract recorded them.
 
     Raises:
@@ -258,7 +258,7 @@ def _path(place: PipelinePlace) -> Address:
     return place.ops("evolution")
 
 
-def _row(line: Line) -> dict[str, Any]:
+def _row(line: SchemaHistoryLine) -> dict[str, Any]:
     plain = {name: getattr(line, name) for name in (field.name for field in dataclasses.fields(line))}
     del plain["change"]
     recorded_at = pendulum.parse(line.recorded_at)
@@ -271,9 +271,9 @@ def _recorded(row: Mapping[str, Any]) -> tuple[int, datetime]:
     return (-1, row["recorded_at"]) if sequence is None else (sequence, _ANY_TIME)
 
 
-def _line(row: dict[str, Any]) -> Line:
-    names = {field.name for field in dataclasses.fields(Line)} - {"change"}
+def _line(row: dict[str, Any]) -> SchemaHistoryLine:
+    names = {field.name for field in dataclasses.fields(SchemaHistoryLine)} - {"change"}
     plain: dict[str, Any] = {name: row[name] for name in names}
     plain["breaks"] = tuple(row["breaks"] or ())
     plain["recorded_at"] = pendulum.instance(row["recorded_at"]).to_iso8601_string()
-    return Line(change=json_codec.from_plain(row, Change), **plain)
+    return SchemaHistoryLine(change=json_codec.from_plain(row, SchemaChange), **plain)

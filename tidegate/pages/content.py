@@ -28,7 +28,7 @@ Present = Collection[tuple[str, str]]
 """Flow and rule of alerts."""
 
 
-class Content:
+class PageContent:
     """Reads the template variables. Thread-safe; must be created in the process that uses it, after any fork."""
 
     def __init__(self, layout: Layout) -> None:
@@ -144,7 +144,7 @@ def batch(
     line: Line,
     recent: Sequence[Line],
     judged: Mapping[tuple[str, int], Sequence[Judgement]],
-    history: Iterable[evolution.Line],
+    history: Iterable[evolution.SchemaHistoryLine],
 ) -> Values:
     """One batch or swap.
 
@@ -168,7 +168,7 @@ def batch(
     }
 
 
-def changes(lines: Iterable[evolution.Line]) -> list[dict[str, str]]:
+def changes(lines: Iterable[evolution.SchemaHistoryLine]) -> list[dict[str, str]]:
     """Schema changes, the newest first, as column title to text; columns that are empty in all of them are left out."""
     rows = [
         {
@@ -223,7 +223,7 @@ def _end(episode: Episode, present: Present | None) -> str:
     return "open" if present is None or (episode.flow, episode.rule) in present else "now"
 
 
-def _is_in(change: evolution.Line, line: Line) -> bool:
+def _is_in(change: evolution.SchemaHistoryLine, line: Line) -> bool:
     """Whether a change was in this batch, or refused it."""
     refused = line.schema_change_id and change.schema_change_id == line.schema_change_id
     return bool(refused) or (change.app_id, change.batch_id) == line.key

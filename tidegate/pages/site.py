@@ -13,10 +13,10 @@ from tidegate.layout import Layout
 from tidegate.ops import evolution, journal, judgements
 from tidegate.ops.journal_tables import TREND
 from tidegate.pages import content, render
-from tidegate.pages.content import PER_PAGE, Content
+from tidegate.pages.content import PER_PAGE, PageContent
 from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.spec import Pipeline
-from tidegate.states import Status
+from tidegate.states import FlowState
 
 NEWEST = 500
 """Default number of a flow's newest lines that are exported."""
@@ -46,7 +46,11 @@ class _Links:
 
 
 def export(
-    layout: Layout, pipeline: Pipeline, folder: Path, newest: int = NEWEST, statuses: Mapping[str, Status] | None = None
+    layout: Layout,
+    pipeline: Pipeline,
+    folder: Path,
+    newest: int = NEWEST,
+    statuses: Mapping[str, FlowState] | None = None,
 ) -> Path:
     """Write a pipeline's pages in place of an earlier export. Starts no JVM.
 
@@ -76,7 +80,7 @@ def export(
         shutil.rmtree(leftover, ignore_errors=True)
     draft.mkdir(parents=True)
     shutil.copyfile(render.STYLE_SHEET, draft / render.STYLE_SHEET.name)
-    for name, text in _pages(Content(layout), pipeline, newest, statuses or {}):
+    for name, text in _pages(PageContent(layout), pipeline, newest, statuses or {}):
         path = draft / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, encoding="utf-8")
@@ -95,7 +99,7 @@ def _is_export(folder: Path) -> bool:
 
 
 def _pages(
-    source: Content, pipeline: Pipeline, newest: int, statuses: Mapping[str, Status]
+    source: PageContent, pipeline: Pipeline, newest: int, statuses: Mapping[str, FlowState]
 ) -> Iterator[tuple[str, str]]:
     """Path and HTML of each page."""
     name = pipeline.name

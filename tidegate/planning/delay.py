@@ -46,7 +46,7 @@ FROM arrived JOIN marks USING (came)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Advice:
+class DelayProposal:
     """What a flow's rows say about its watermark."""
 
     rows: int
@@ -62,7 +62,7 @@ class Advice:
     """The shortest delay by which at most the accepted share is late; None if the longest one is too short."""
 
 
-def measure(layout: Layout, flow: ResolvedFlow, share: float) -> Advice:
+def measure(layout: Layout, flow: ResolvedFlow, share: float) -> DelayProposal:
     """Compare delays by the rows that the flow has read so far.
 
     Args:
@@ -108,7 +108,7 @@ def measure(layout: Layout, flow: ResolvedFlow, share: float) -> Advice:
     enough = [delay for delay, number in by_delay.items() if number <= share * rows]
     none = [delay for delay, number in by_delay.items() if not number]
     shown = list(DELAYS)[: list(DELAYS).index(none[0]) + 1] if none else list(DELAYS)
-    return Advice(
+    return DelayProposal(
         rows=rows,
         batches=batches,
         late={delay: by_delay[delay] for delay in shown},

@@ -38,7 +38,7 @@ Action = Literal["read again", "derive again", "send again", "go on", "follow"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Step:
+class RecoveryStep:
     """What is done to one flow."""
 
     resolved: ResolvedFlow
@@ -63,7 +63,7 @@ class Step:
 class PlannedStep:
     """A step with what it reads and how long it takes."""
 
-    step: Step
+    step: RecoveryStep
     reads: Extent | None
     """None if the source cannot be measured now."""
     time: Estimate | None
@@ -244,14 +244,14 @@ def ordered(flows: Sequence[ResolvedFlow]) -> tuple[ResolvedFlow, ...]:
     return tuple(done.values())
 
 
-def steps(flows: Sequence[ResolvedFlow], damages: Mapping[Key, tuple[Damage, ...]]) -> tuple[Step, ...]:
+def steps(flows: Sequence[ResolvedFlow], damages: Mapping[Key, tuple[Damage, ...]]) -> tuple[RecoveryStep, ...]:
     """What is done to each flow that is damaged, or that stands on one that is.
 
     Args:
         flows: In the order of `ordered`.
         damages: By flow; none for a flow that is whole.
     """
-    made: dict[str, Step] = {}
+    made: dict[str, RecoveryStep] = {}
     for each in flows:
         own = damages.get(_key(each), ())
         above = [made[table] for table in dict.fromkeys(each.flow.source_tables) if table in made]
@@ -267,11 +267,11 @@ def steps(flows: Sequence[ResolvedFlow], damages: Mapping[Key, tuple[Damage, ...
         tables = ", ".join(step.resolved.flow.target.name for step in replaced or above)
         words = f"{tables} is replaced as a whole" if replaced else f"it reads what {tables} gets"
         name = each.flow.target.name if not each.flow.kind.sends else "/".join(_key(each))
-        made[name] = Step(resolved=each, action=action, damages=own, because="" if own else words)
+        made[name] = RecoveryStep(resolved=each, action=action, damages=own, because="" if own else words)
     return tuple(made.values())
 
 
-def around(table: str, flows: Sequence[ResolvedFlow], made: Sequence[Step]) -> tuple[Step, ...]:
+def around(table: str, flows: Sequence[ResolvedFlow], made: Sequence[RecoveryStep]) -> tuple[RecoveryStep, ...]:
     """The steps of a table, of everything below it, and of what these stand on.
 
     Args:
@@ -298,7 +298,7 @@ def _again(resolved: ResolvedFlow) -> Action:
 
 
 def _planned(
-    environment: Environment, made: Iterable[Step], unknown: dict[str, TidegateError]
+    environment: Environment, made: Iterable[RecoveryStep], unknown: dict[str, TidegateError]
 ) -> tuple[PlannedStep, ...]:
     layout, planned = Layout.of(environment), []
     rows: dict[str, int | None] = {}
@@ -332,7 +332,7 @@ def _planned(
     return tuple(planned)
 
 
-def _extent(environment: Environment, step: Step, mode: str) -> Extent | None:
+def _extent(environment: Environment, step: RecoveryStep, mode: str) -> Extent | None:
     """What a step reads; None if that cannot be measured now, as of a table that is damaged itself."""
     request = RunRequest(dag_id=step.key[0], run_id="recover", mode=mode, flows=(step.key[1],))
     try:

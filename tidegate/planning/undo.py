@@ -45,7 +45,7 @@ _DERIVE = Then(
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class RunLine:
     """A ledger line that is about a run, with the columns of its run."""
 
     record: BatchRecord
@@ -110,7 +110,7 @@ def plan(layout: Layout, pipeline: Pipeline, request: RunRequest) -> tuple[RunRe
     return request, [*done, *texts]
 
 
-def read(place: PipelinePlace, run: str) -> list[Line]:
+def read(place: PipelinePlace, run: str) -> list[RunLine]:
     """The ledger lines of a run, by its id or its key, and those of all undos; oldest first."""
     keys = ", ".join(quoted(key) for key in _keys(run))
     # All columns, because a ledger that no newer run has written to lacks `undoes`.
@@ -123,7 +123,7 @@ def read(place: PipelinePlace, run: str) -> list[Line]:
     return [_line(row) for row in rows]
 
 
-def find(lines: Sequence[Line], run: str) -> str | None:
+def find(lines: Sequence[RunLine], run: str) -> str | None:
     """The key of a run, by its id or its key; None if no line is of it."""
     return next((key for key in _keys(run) if _of_run(lines, key)), None)
 
@@ -133,11 +133,11 @@ def _keys(run: str) -> tuple[str, str]:
 
 
 def commits(
-    layout: Layout, pipeline: Pipeline, flow: Flow, lines: Sequence[Line], key: str
-) -> tuple[list[Line], list[str]]:
+    layout: Layout, pipeline: Pipeline, flow: Flow, lines: Sequence[RunLine], key: str
+) -> tuple[list[RunLine], list[str]]:
     """The lines of a run in one flow whose commits can be put back, oldest first, and a sentence for each that cannot."""
     place = checkpoint.current(layout, pipeline, flow)
-    own: list[Line] = []
+    own: list[RunLine] = []
     stays: list[str] = []
     for line in _of_run(lines, key):
         if line.record.flow != flow.name or (flow.kind.has_groups and not line.rows):
@@ -150,17 +150,17 @@ def commits(
     return own, stays
 
 
-def undone_by(lines: Sequence[Line], flow: str, key: str) -> Line | None:
+def undone_by(lines: Sequence[RunLine], flow: str, key: str) -> RunLine | None:
     """The undo of a run in a flow that was not undone itself; None without one."""
     undos = (line for line in reversed(lines) if line.record.flow == flow and line.record.undoes == key)
     return next((line for line in undos if undone_by(lines, flow, line.run_key) is None), None)
 
 
-def _of_run(lines: Sequence[Line], key: str) -> list[Line]:
+def _of_run(lines: Sequence[RunLine], key: str) -> list[RunLine]:
     return [line for line in lines if line.run_key == key]
 
 
-def _stays(flow: Flow, line: Line, current: tuple[int, int]) -> str | None:
+def _stays(flow: Flow, line: RunLine, current: tuple[int, int]) -> str | None:
     """Why the commit of a line cannot be put back; None if it can."""
     if not flow.feeds:
         return f"{flow.target.name} keeps every record as it arrived; to take its rows out of the tables below, {_AGAIN} there"
@@ -179,7 +179,7 @@ def _stays(flow: Flow, line: Line, current: tuple[int, int]) -> str | None:
     return None
 
 
-def _changed(line: Line) -> str:
+def _changed(line: RunLine) -> str:
     if line.record.kind == "replay":
         return f"which wrote {count(line.rows, 'row')} and closed their quarantine entries"
     return f"which changed {count(line.rows, 'row')} of {count(line.record.groups, 'key')}"
@@ -195,7 +195,7 @@ def _nothing(pipeline: str, key: str, done: Sequence[str], texts: Sequence[str])
     return f"run {key} has nothing that can be undone: {why}.", lines
 
 
-def check_readable(layout: Layout, flow: Flow, line: Line) -> None:
+def check_readable(layout: Layout, flow: Flow, line: RunLine) -> None:
     """Raise `RequestError` if the table's log or its files no longer have the changes of a commit."""
     path, version = layout.table(flow.target.name), line.record.target_version
     where = f"flow {flow.name!r}: the changes of {line.label} (version {version} of {flow.target.name})"
@@ -218,8 +218,8 @@ def check_readable(layout: Layout, flow: Flow, line: Line) -> None:
         raise RequestError(f"{where} were removed, possibly by VACUUM, {put_back}", _DERIVE)
 
 
-def _line(row: dict[str, Any]) -> Line:
-    return Line(
+def _line(row: dict[str, Any]) -> RunLine:
+    return RunLine(
         record=BatchRecord.of_line(row),
         run_key=row["run_key"],
         checkpoint=(row["checkpoint_version"], row["refresh"]),

@@ -37,7 +37,7 @@ class ChangedFile:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Commit:
+class FeedCommit:
     """A commit as a reader of the change feed sees it."""
 
     version: int
@@ -189,7 +189,7 @@ def _duration(text: str) -> timedelta | None:
     return timedelta(seconds=int(match[1]) * _UNITS[match[2]]) if match and match[2] in _UNITS else None
 
 
-def commits_since(address: Address, version: int) -> list[Commit]:
+def commits_since(address: Address, version: int) -> list[FeedCommit]:
     """Every commit from ``version`` to the newest, oldest first.
 
     Raises:
@@ -234,7 +234,7 @@ def row_bytes(address: Address) -> float | None:
     return None
 
 
-def read_commit(address: Address, version: int) -> Commit:
+def read_commit(address: Address, version: int) -> FeedCommit:
     """Read one commit from the log.
 
     Raises:
@@ -332,7 +332,7 @@ def _all_exist(address: Address, names: Iterable[str]) -> bool:
     return all((address / unquote(name)).exists() for name in names if not name.startswith("/") and ":/" not in name)
 
 
-def _commit(version: int, actions: Iterable[tuple[str, dict[str, Any]]]) -> Commit:
+def _commit(version: int, actions: Iterable[tuple[str, dict[str, Any]]]) -> FeedCommit:
     info: dict[str, Any] = {}
     cdc: list[ChangedFile] = []
     changed: list[tuple[str, str, dict[str, Any]]] = []
@@ -351,7 +351,7 @@ def _commit(version: int, actions: Iterable[tuple[str, dict[str, Any]]]) -> Comm
         cdc, changed = [], []
     files = tuple(cdc) if cdc else tuple(_data_file(action) for _, _, action in changed)
     rows = _rows_in_metrics(metrics) if cdc else _rows_of(changed)
-    return Commit(version=version, files=files, rows=rows, has_change_files=bool(cdc), table_id=table)
+    return FeedCommit(version=version, files=files, rows=rows, has_change_files=bool(cdc), table_id=table)
 
 
 def _changed_nothing(operation: str | None, metrics: dict[str, str]) -> bool:

@@ -15,7 +15,7 @@ from tidegate import dates
 from tidegate.errors import TableUnreadableError
 from tidegate.json_codec import from_plain
 from tidegate.probes import delta, delta_log, delta_table
-from tidegate.table_history import STANDS_ON, Doubt, Entry, ForeignCommit, Position, Proof
+from tidegate.table_history import STANDS_ON, Doubt, ForeignCommit, LogEntry, Position, Proof
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -28,7 +28,7 @@ _FILE = re.compile(r"\.{0,1}(\d{20})\.(.+)")
 """With the checksums that Hadoop writes under hidden names."""
 _SEARCHED = 20
 """Among how many of the newest entries that of a checkpoint is searched: only maintenance and other work of the flow follow it."""
-_read_entries: dict[str, tuple[Hashable, Entry]] = {}
+_read_entries: dict[str, tuple[Hashable, LogEntry]] = {}
 """By address, entries with the revision of their file: pages read the status of every flow each few seconds."""
 _MAX_READ = 4096
 _FEED = "delta.enableChangeDataFeed"
@@ -102,7 +102,7 @@ def position(address: Address, version: int) -> Position:
     return Position(version=version, digest="") if entry is None else entry.position
 
 
-def last_of(address: Address, app_id: str) -> Entry | None:
+def last_of(address: Address, app_id: str) -> LogEntry | None:
     """The newest commit of a transaction id among the newest entries; None without one."""
     newest, oldest, _ = _extent(address)
     if newest is None:
@@ -214,7 +214,7 @@ def _names(address: Address) -> tuple[set[int], set[int]]:
     return entries, others
 
 
-def _entry(address: Address, version: int) -> Entry | None:
+def _entry(address: Address, version: int) -> LogEntry | None:
     """An entry of the log; None if the log does not have it."""
     file = delta_log.entry(address, version)
     try:
@@ -230,7 +230,7 @@ def _entry(address: Address, version: int) -> Entry | None:
     return known[1]
 
 
-def _read(address: Address, version: int) -> Entry:
+def _read(address: Address, version: int) -> LogEntry:
     file = delta_log.entry(address, version)
     with delta_log.reading(address, file):
         content = file.read().data
@@ -245,7 +245,7 @@ def _read(address: Address, version: int) -> Entry:
     if isinstance(batch_id, int) and batch_id >= 0 and app_id not in transactions:
         # Every batch has one. An entry that ends with a line can be parsed.
         raise TableUnreadableError(address, file, "is torn: it lacks the transaction of its batch")
-    return Entry(
+    return LogEntry(
         version=version,
         digest=digest,
         operation=str(info.get("operation") or ""),
@@ -267,7 +267,7 @@ def _positions(values: Any) -> dict[str, Position]:
         return {}
 
 
-def _same_columns(address: Address, entry: Entry) -> bool:
+def _same_columns(address: Address, entry: LogEntry) -> bool:
     """Whether a commit that sets the metadata of a table keeps its columns, its id and its change feed.
 
     The first commit, which creates the table, does.
@@ -295,7 +295,7 @@ def _column(field: dict[str, Any]) -> str:
     return json.dumps([field["name"], field["type"], physical], sort_keys=True)
 
 
-def _maker(entry: Entry) -> str:
+def _maker(entry: LogEntry) -> str:
     if entry.app_id:
         return f"batch {entry.batch_id} of {entry.app_id}"
     at = dates.moment(entry.at_ms)
@@ -303,7 +303,7 @@ def _maker(entry: Entry) -> str:
     return f"a {entry.operation or 'commit'} by another writer{when}"
 
 
-def _doubt(follower: Follower, reason: Reason, what: str, version: int, entry: Entry | None = None) -> Doubt:
+def _doubt(follower: Follower, reason: Reason, what: str, version: int, entry: LogEntry | None = None) -> Doubt:
     return Doubt(
         table=follower.table,
         reason=reason,

@@ -47,7 +47,7 @@ widening, which excludes BIGINT to DOUBLE."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class SchemaChange:
     """One difference between two lists of fields."""
 
     kind: ChangeKind
@@ -98,7 +98,7 @@ class Change:
         return cls(kind=kind, field=name, formerly=formerly, before=before, after=after)
 
 
-def compare(old: Sequence[Column], new: Sequence[Column]) -> tuple[Change, ...]:
+def compare(old: Sequence[Column], new: Sequence[Column]) -> tuple[SchemaChange, ...]:
     """The changes from ``old`` to ``new``, in the order of the fields of ``new``, then the removals.
 
     Args:
@@ -115,14 +115,14 @@ def compare(old: Sequence[Column], new: Sequence[Column]) -> tuple[Change, ...]:
             clashes[column.name] = same_name
             missing = [other for other in missing if other.name != same_name.name]
     renamed = _renamed(missing, [column for column in added if column.name not in clashes])
-    changes: list[Change] = []
+    changes: list[SchemaChange] = []
     for column in new:
         if column.name in old_by_name:
             old_column = old_by_name[column.name]
             kind = relation(old_column, column)
             if kind is not None:
                 changes.append(
-                    Change(kind=kind, field=column.name, before=_type_text(old_column), after=_type_text(column))
+                    SchemaChange(kind=kind, field=column.name, before=_type_text(old_column), after=_type_text(column))
                 )
         elif (same_name := clashes.get(column.name)) is not None:
             changes.append(_paired("case_clash", same_name, column))
@@ -130,11 +130,13 @@ def compare(old: Sequence[Column], new: Sequence[Column]) -> tuple[Change, ...]:
             changes.append(_paired("rename_suspect", former, column))
         else:
             changes.append(
-                Change(kind="narrowing" if column.required else "addition", field=column.name, after=_type_text(column))
+                SchemaChange(
+                    kind="narrowing" if column.required else "addition", field=column.name, after=_type_text(column)
+                )
             )
     former_names = {former.name for former in renamed.values()}
     changes += [
-        Change(kind="removal", field=column.name, before=_type_text(column))
+        SchemaChange(kind="removal", field=column.name, before=_type_text(column))
         for column in missing
         if column.name not in former_names
     ]
@@ -162,7 +164,7 @@ def normal(kind: str) -> str:
     return _ALIASES.get(plain, plain)
 
 
-def fingerprint(flow: str, changes: Iterable[Change]) -> str:
+def fingerprint(flow: str, changes: Iterable[SchemaChange]) -> str:
     """The id of a set of schema changes of one flow: 12 hex digits, independent of the order of the changes."""
     text = json.dumps([flow, sorted({change.identity() for change in changes})])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
@@ -189,8 +191,8 @@ def _similarity(one: str, other: str) -> float:
     return difflib.SequenceMatcher(None, first, second).ratio()
 
 
-def _paired(kind: ChangeKind, former: Column, column: Column) -> Change:
-    return Change(
+def _paired(kind: ChangeKind, former: Column, column: Column) -> SchemaChange:
+    return SchemaChange(
         kind=kind, field=column.name, before=_type_text(former), after=_type_text(column), formerly=former.name
     )
 

@@ -13,7 +13,7 @@ from typing import Literal, get_args
 
 from tidegate.errors import FieldError
 from tidegate.formatting import count
-from tidegate.schema.changes import Change
+from tidegate.schema.changes import SchemaChange
 from tidegate.schema.ddl import Column, can_be_column, nested_paths, parse_ddl
 
 Mode = Literal["evolve", "rescue", "freeze", "discard_value"]
@@ -87,11 +87,11 @@ class Terms:
     added: frozenset[str] = frozenset()
     """Fields that the schema or the records gained later. An older file without them is no schema change."""
     answers: Mapping[str, Answer] = field(default_factory=dict)
-    """The answers to schema changes, by `tidegate.schema.changes.Change.identity`."""
+    """The answers to schema changes, by `tidegate.schema.changes.SchemaChange.identity`."""
     columns: tuple[Column, ...] = ()
     """The declared fields."""
 
-    def action(self, change: Change) -> Action:
+    def action(self, change: SchemaChange) -> Action:
         """What to do about a schema change in a batch."""
         answer = self.answers.get(change.identity())
         mode: Action = self.contract.mode_of(change.field)
@@ -123,11 +123,13 @@ class Terms:
         mode = self.contract.column_modes().get(name)
         if mode == "rescue" or mode == "discard_value":
             return mode
-        accepted = [Change.from_identity(identity) for identity, answer in self.answers.items() if answer == "evolve"]
+        accepted = [
+            SchemaChange.from_identity(identity) for identity, answer in self.answers.items() if answer == "evolve"
+        ]
         retyped = any(c.kind in ("type_change", "widening") and c.field == name for c in accepted)
         return "rescue" if retyped else None
 
-    def outcome(self, change: Change, action: Action) -> Action:
+    def outcome(self, change: SchemaChange, action: Action) -> Action:
         """The effect of an action, as the history of schema changes records it.
 
         It is ``quarantine`` where other rules quarantine the rows of the change: ``wrong_type`` for a value that does not
@@ -141,7 +143,7 @@ class Terms:
         retyped = change.kind in ("type_change", "widening") and not column.is_text
         return (self.keeps_row(column.name) or "quarantine") if retyped and action != "quarantine" else action
 
-    def effect(self, change: Change, action: Action, quarantined: Mapping[str, int]) -> str:
+    def effect(self, change: SchemaChange, action: Action, quarantined: Mapping[str, int]) -> str:
         """What became of the rows of a batch that has a schema change, as one phrase.
 
         Args:
@@ -185,7 +187,7 @@ def _rows(quarantined: Mapping[str, int], rule: str) -> str:
     return count(quarantined.get(rule, 0), "row")
 
 
-def _has_more_fields(change: Change) -> bool:
+def _has_more_fields(change: SchemaChange) -> bool:
     """Whether a STRUCT of the records, at any depth, has a field that the declared type lacks."""
     before = nested_paths(change.before or "")
     return bool(before and nested_paths(change.after or "") - before)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from tidegate.place import Place
     from tidegate.quarantine.lifecycle import EntryCounts
     from tidegate.resolution import ResolvedFlow
-    from tidegate.states import RefusedBy, Status
+    from tidegate.states import FlowState, RefusedBy
     from tidegate.status.flow_runs import FlowRun
     from tidegate.status.intervals import Completeness
     from tidegate.status.proofs import Proven
@@ -58,7 +58,7 @@ class Reading:
     """When the reading began."""
     ends: RunEnds | None = None
     """How its last runs ended; None if no run is known."""
-    upstream: Status | None = None
+    upstream: FlowState | None = None
     """The status of the flow that writes its source; of several, of one that blocks."""
     alerts: tuple[str, ...] = ()
     """The rules of its open alerts (`tidegate.status.evaluation.with_alerts`)."""
@@ -160,7 +160,7 @@ class Reading:
         return None if self.error is None else " ".join(self.error.message.split())
 
     @property
-    def status(self) -> Status:
+    def status(self) -> FlowState:
         """What it means."""
         return states.status_of(self)
 

@@ -49,7 +49,7 @@ class Batch:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Change:
+class RowChange:
     """A change of a row in one commit of its table."""
 
     version: int
@@ -65,10 +65,10 @@ class Change:
 
 
 @dataclass(frozen=True, kw_only=True)
-class History:
+class RowHistory:
     """The changes of some rows, oldest first."""
 
-    changes: tuple[Change, ...]
+    changes: tuple[RowChange, ...]
     complete: bool
     """Whether the feed can still be read from the table's first version on."""
 
@@ -135,7 +135,7 @@ class Ledger:
         return query.query(address, ("flow", *names, *ordering), sql, where=f"flow = '{self._flow}'")
 
 
-def history(address: Address, where: str, columns: Sequence[str], ledger: Ledger, *, since: int = 0) -> History:
+def history(address: Address, where: str, columns: Sequence[str], ledger: Ledger, *, since: int = 0) -> RowHistory:
     """The changes of the rows that match a condition.
 
     Args:
@@ -147,16 +147,16 @@ def history(address: Address, where: str, columns: Sequence[str], ledger: Ledger
     """
     table = delta_table.find(address)
     if table is None:
-        return History(changes=(), complete=True)
+        return RowHistory(changes=(), complete=True)
     wanted = [name for name in columns if name in query.column_names(table)]
     ranges = ledger.served(address, since, table.version())
     complete = ranges == [(since, table.version())]
-    changes: list[Change] = []
+    changes: list[RowChange] = []
     for first, last in ranges:
         for rows in _feeds(address, first, last, wanted, where):
             complete = complete and rows is not None
             changes += [_change(address, row, wanted, ledger) for row in rows or ()]
-    return History(changes=tuple(changes), complete=complete)
+    return RowHistory(changes=tuple(changes), complete=complete)
 
 
 def _feeds(
@@ -181,7 +181,7 @@ def _feeds(
         yield from _feeds(address, middle + 1, last, columns, where)
 
 
-def _change(address: Address, row: dict[str, Any], columns: Sequence[str], ledger: Ledger) -> Change:
+def _change(address: Address, row: dict[str, Any], columns: Sequence[str], ledger: Ledger) -> RowChange:
     info = delta_log.commit_info(address, row["_commit_version"]) or {}
     metadata = delta.user_metadata(info)
     batch = staged = None
@@ -192,7 +192,7 @@ def _change(address: Address, row: dict[str, Any], columns: Sequence[str], ledge
         if batch.kind == "swap":
             of_row = row.get("_batch_id")
             staged = ledger.batch(app_id, of_row) if of_row is not None else ledger.staged_in(app_id, number)
-    return Change(
+    return RowChange(
         version=row["_commit_version"],
         kind=row["_change_type"],
         at=_instant(dates.moment(info.get("timestamp"))) or "",

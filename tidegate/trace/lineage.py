@@ -15,7 +15,7 @@ from tidegate.errors.classification import raise_machine
 from tidegate.ops import query
 from tidegate.probes import delta_table
 from tidegate.trace import conditions, relation
-from tidegate.trace.changes import Change, History, Ledger, history
+from tidegate.trace.changes import Ledger, RowChange, RowHistory, history
 from tidegate.trace.raw_record import fields_of
 from tidegate.trace.reading import SourcePosition
 from tidegate.trace.step import Step, noted, state_of
@@ -190,7 +190,9 @@ class Lineage:
         )
         return dataclasses.replace(step, next=following)
 
-    def _down(self, flow: ResolvedFlow, source_name: str, source: Mapping[str, Any], written: Sequence[Change]) -> Step:
+    def _down(
+        self, flow: ResolvedFlow, source_name: str, source: Mapping[str, Any], written: Sequence[RowChange]
+    ) -> Step:
         """What a flow made of a row of a source table.
 
         Args:
@@ -262,11 +264,11 @@ class Lineage:
         shown = ", ".join(f"{column}={value}" for column, value in key.items())
         return tuple(f"{name} has {shown}, as this record, of {row['_row_id']}" for row in rows[:1] if "_row_id" in row)
 
-    def _replaced(self, flow: ResolvedFlow, table: DeltaTable, last: Change) -> Step:
+    def _replaced(self, flow: ResolvedFlow, table: DeltaTable, last: RowChange) -> Step:
         """A row that was in the table; the later changes of its key say what took its place."""
         name = flow.flow.target.name
         key = {column: last.row[column] for column in flow.flow.target.keys}
-        changes: tuple[Change, ...] = (last,)
+        changes: tuple[RowChange, ...] = (last,)
         if key:
             past = self._history(flow, conditions.where(table, name, key))
             changes = tuple(change for change in past.changes if change.kind != "update_preimage")
@@ -357,7 +359,7 @@ class Lineage:
         coordinates = {name: row[name] for name in _RECORD if name in row}
         return coordinates or {"_row_id": row["_row_id"]}
 
-    def _history(self, flow: ResolvedFlow, where: str, more: Sequence[str] = ()) -> History:
+    def _history(self, flow: ResolvedFlow, where: str, more: Sequence[str] = ()) -> RowHistory:
         path = self.layout.table(flow.flow.target.name)
         return history(path, where, (*more, "_row_id", "_batch_id", "_deleted"), self._ledger(flow))
 
@@ -413,7 +415,7 @@ def _name(flow: ResolvedFlow) -> str:
     return f"{flow.pipeline.name}/{flow.flow.name}"
 
 
-def _is_upsert(change: Change) -> bool:
+def _is_upsert(change: RowChange) -> bool:
     return change.batch is not None and change.batch.kind == "upsert"
 
 

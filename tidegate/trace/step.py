@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tidegate.trace.changes import Change
+    from tidegate.trace.changes import RowChange
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,7 +24,7 @@ class Step:
     """``present``, ``deleted`` (a tombstone), ``unchanged`` (a record of a history that makes no version), ``replaced`` (by a later
     record of the key, or of its scope), ``removed``, ``quarantined``, ``late`` (in the late table), ``not there``."""
     row: Mapping[str, Any] | None = None
-    changes: tuple[Change, ...] = ()
+    changes: tuple[RowChange, ...] = ()
     """Oldest first, without pre-images."""
     entries: tuple[Mapping[str, Any], ...] = ()
     """Quarantine entries about the row, oldest first."""

@@ -46,7 +46,7 @@ def test_rows_of_five_hundred_files_are_as_written_and_bad_files_are_refused(
     source = FileSource(path="orders", format="csv", schema=SCHEMA)
     persisted: list[DataFrame] = []
 
-    landed = landing.read_files(spark, files, source, landing.Batch(0, 5), persisted)
+    landed = landing.read_files(spark, files, source, landing.BatchValues(0, 5), persisted)
     good = [file for file in landed.files if file.problem is None]
     rows = landed.rows(spark, good).persist()
     parsed = parse.parse(rows, source).rows.collect()

@@ -14,7 +14,7 @@ import pytest
 
 from tidegate import json_codec
 from tidegate.file_id import FileId
-from tidegate.spark.intake.landing import Batch, arrow_batches
+from tidegate.spark.intake.landing import BatchValues, arrow_batches
 from tidegate.spark.intake.reader import MAX_RECORD_LENGTH, CheckedFile, FileReader
 from tidegate.spec import Dialect, FileFormat
 
@@ -170,7 +170,7 @@ def test_arrow_batches_are_bounded_and_the_last_row_has_the_result_of_the_check(
     path = tmp_path / "a.csv"
     path.write_bytes(b"id,a\n" + b"".join(b"%d,%s\n" % (number, b"x" * 1_000_000) for number in range(10)))
 
-    batches = list(arrow_batches(FileReader(FileId(str(path), 5), "csv", Dialect()), Batch(0, 5)))
+    batches = list(arrow_batches(FileReader(FileId(str(path), 5), "csv", Dialect()), BatchValues(0, 5)))
 
     assert max(batch.nbytes for batch in batches) < 8 * 1024 * 1024
     rows = [row for batch in batches for row in batch.to_pylist()]

@@ -17,7 +17,7 @@ from demo import flights_feed, recompute
 from tests.deployment import Deployment
 from tidegate import registry
 from tidegate.ops.journal import Journal
-from tidegate.pages.content import Content
+from tidegate.pages.content import PageContent
 from tidegate.spark.reprocessing import backfill
 from tidegate.spec import RewriteLimits
 
@@ -184,7 +184,7 @@ def test_a_refused_backfill_changes_neither_the_table_nor_the_next_increment(fli
         ("backfill 0", "refused", "backfill"),
         ("batch 0", "split", ""),  # values of a wrong type, which no suite judges
     ]
-    page = Content(flights.layout).batch(registry.load("flights"), "silver", "v1-0-batch-0")
+    page = PageContent(flights.layout).batch(registry.load("flights"), "silver", "v1-0-batch-0")
     assert page is not None
     assert [judgement.verdict.outcome for judgement in page["judgements"]] == ["passed"]
     error = report.flow("silver").error

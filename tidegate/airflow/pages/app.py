@@ -19,7 +19,7 @@ from tidegate.airflow import components
 from tidegate.airflow.access import Authenticated, MaySeeRuns, Permitted, login_url
 from tidegate.airflow.pages.headers import STRICT, StrictHeaders
 from tidegate.airflow.pages.views import Views
-from tidegate.airflow.urls import PREFIX, Links
+from tidegate.airflow.urls import PREFIX, AppLinks
 from tidegate.environment import Environment
 from tidegate.errors import MachineError, classify
 from tidegate.pages import render
@@ -111,7 +111,7 @@ def _add_pages(router: APIRouter, views: Views) -> None:
 def _page(request: Request, template: str, context: dict[str, object], status: int = 200) -> HTMLResponse:
     root = request.scope.get("root_path", "")
     urls = {"root": root, "airflow": root.removesuffix(PREFIX), "address": str(request.url.path)}
-    return HTMLResponse(render.page(template, Links(root), **urls, **context), status_code=status)
+    return HTMLResponse(render.page(template, AppLinks(root), **urls, **context), status_code=status)
 
 
 def _missing() -> NoReturn:

@@ -11,7 +11,7 @@ from fastapi import HTTPException
 
 from tidegate.errors import TidegateError
 from tidegate.layout import Layout, run_key
-from tidegate.pages.content import PER_PAGE, Content, Values, flow_row
+from tidegate.pages.content import PER_PAGE, PageContent, Values, flow_row
 from tidegate.place import PipelinePlace
 from tidegate.resolution import ResolvedPipeline
 from tidegate.spec import Pipeline
@@ -41,7 +41,7 @@ class Views:
         self._environment = environment
         self._layout = Layout.of(environment)
         self._statuses = StatusCache(environment, surroundings=surroundings)
-        self._content = Content(self._layout)
+        self._content = PageContent(self._layout)
 
     def is_declared(self, dag_id: str) -> bool:
         """Whether a DAG belongs to a pipeline, also one whose declaration currently does not load."""

@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 
 def read(
-    job: Job, spark: SparkSession, files: list[FileId], source: FileSource, batch: landing.Batch
+    job: Job, spark: SparkSession, files: list[FileId], source: FileSource, batch: landing.BatchValues
 ) -> landing.FileBatch:
     """As `landing.read_files`; a file that fails the reading has the problem `RULE`.
 

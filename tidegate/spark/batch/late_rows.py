@@ -36,7 +36,7 @@ _BATCH = ("_planned", "_number", "_commit")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Judged:
+class JudgedLateness:
     """Rows with what is known of their lateness."""
 
     rows: DataFrame
@@ -67,7 +67,7 @@ def broken_rules(job: Job, output: DataFrame) -> list[Column]:
     ]
 
 
-def judge(job: Job, rows: DataFrame, batch_id: int, decision: Decision, *, one_to_one: bool) -> Judged | None:
+def judge(job: Job, rows: DataFrame, batch_id: int, decision: Decision, *, one_to_one: bool) -> JudgedLateness | None:
     """Find the late rows of a batch; None for a flow without a watermark.
 
     If one output row of a source row is late, the source row is.
@@ -102,13 +102,13 @@ def judge(job: Job, rows: DataFrame, batch_id: int, decision: Decision, *, one_t
         ids = job.work.late_ids(job, rows.sparkSession, batch_id).withColumn("_late", F.lit(True))
         if job.work.split_is_final and not job.work.of_entries:
             _check_decided(job, _with_watermark(job, rows, reached), ids, batch_id)
-        return Judged(rows=_marked(rows.withColumn("_watermark", _none("timestamp")), ids), watermark=after)
+        return JudgedLateness(rows=_marked(rows.withColumn("_watermark", _none("timestamp")), ids), watermark=after)
     if not any(each.oldest < mark for each, mark in reached):
-        return Judged(rows=rows, watermark=after)
+        return JudgedLateness(rows=rows, watermark=after)
     known = _with_watermark(job, rows, reached)
     if not one_to_one:
         known = _marked(known.drop("_late"), known.where("_late").select("_row_id", "_late").distinct())
-    return Judged(rows=known, watermark=after)
+    return JudgedLateness(rows=known, watermark=after)
 
 
 def _check_decided(job: Job, known: DataFrame, ids: DataFrame, batch_id: int) -> None:
@@ -178,7 +178,7 @@ class _Measured:
 
     commit: int | None
     """The version by the change feed: that of the whole table for rows of its first snapshot."""
-    batch: arrivals.Batch
+    batch: arrivals.BatchInTable
     newest: int
     """The highest event time, in microseconds since 1970."""
     oldest: int
@@ -199,7 +199,7 @@ def _measured(job: Job, rows: DataFrame, batch_id: int) -> list[_Measured]:
         .agg(F.max(event_time).alias("newest"), F.min(event_time).alias("oldest"))
         .collect()
     )
-    batches = [arrivals.Batch(row["_planned"], row["_number"]) for row in measured]
+    batches = [arrivals.BatchInTable(row["_planned"], row["_number"]) for row in measured]
     commits = [row["_commit"] for row in measured]
     recorded = None
     # The first batch may read the present rows of bronze, which all have its present version.
@@ -217,7 +217,9 @@ def _measured(job: Job, rows: DataFrame, batch_id: int) -> list[_Measured]:
     ]
 
 
-def _recorded(job: Job, spark: SparkSession, batches: Sequence[arrivals.Batch]) -> dict[arrivals.Batch, int]:
+def _recorded(
+    job: Job, spark: SparkSession, batches: Sequence[arrivals.BatchInTable]
+) -> dict[arrivals.BatchInTable, int]:
     """The versions of bronze that batches committed, by the ledger."""
     writer = job.resolved.writer
     assert writer is not None
@@ -227,7 +229,10 @@ def _recorded(job: Job, spark: SparkSession, batches: Sequence[arrivals.Batch]) 
 
 
 def _version(
-    batch: arrivals.Batch, commit: int | None, commits: Sequence[int | None], recorded: dict[arrivals.Batch, int]
+    batch: arrivals.BatchInTable,
+    commit: int | None,
+    commits: Sequence[int | None],
+    recorded: dict[arrivals.BatchInTable, int],
 ) -> int | None:
     """The version that a batch committed: by the ledger, else that of its rows if these are no others of it."""
     version = recorded.get(batch)

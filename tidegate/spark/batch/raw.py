@@ -41,7 +41,7 @@ def split_files(job: Job, batch: DataFrame, batch_id: int, decision: Decision) -
     unread = _unread_files(job, spark, listed, batch_id)
     skipped = _skipped_files(job, unread) | _failed_files(job, spark, batch_id, unread, decision)
     opened = sorted(file for file in file_id.of_paths(unread) if file.path not in skipped)
-    stamp = landing.Batch(batch_id, job.work.planned_ms(job, batch_id))
+    stamp = landing.BatchValues(batch_id, job.work.planned_ms(job, batch_id))
     landed = landed_files.read(job, spark, opened, source, stamp)
     checked = [*landed.files, *skipped.values()]
     good = [file for file in checked if file.problem is None]

@@ -20,7 +20,7 @@ from tidegate.checkpoints import checkpoint
 from tidegate.errors import ContractRefusedError
 from tidegate.ops import evolution
 from tidegate.schema import registry_schemas
-from tidegate.schema.changes import Change, compare, fingerprint, normal
+from tidegate.schema.changes import SchemaChange, compare, fingerprint, normal
 from tidegate.schema.contract import Action
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spark.intake import bronze, parse
@@ -53,7 +53,7 @@ def record_declared(place: Place, resolved: ResolvedFlow, run: Run) -> None:
     """
     version, changes = checkpoint.schema_changes(place.layout, resolved)
     lines = [
-        evolution.Line(
+        evolution.SchemaHistoryLine(
             flow=place.flow,
             event="declared",
             change=change,
@@ -84,8 +84,8 @@ class SchemaChanges:
         self.bronze = bronze.load(self.source)
         self.columns = parse_ddl("schema", self.source.schema)
         self.terms = evolution.terms(place, self.source)
-        self.lines: list[evolution.Line] = []
-        self.actions: dict[Change, Action] = {}
+        self.lines: list[evolution.SchemaHistoryLine] = []
+        self.actions: dict[SchemaChange, Action] = {}
 
     def parse(self, feed: DataFrame) -> DataFrame:
         """Parse bronze rows into typed rows; see `tidegate.spark.intake.parse.parse`."""
@@ -182,14 +182,14 @@ class SchemaChanges:
 
     def _detect(
         self, output: DataFrame, writers: Mapping[int, tuple[Column, ...]], measures: Mapping[str, Any]
-    ) -> list[Change]:
+    ) -> list[SchemaChange]:
         """The schema changes of the batch, each once."""
         filled_names, fitting = (
             _names(self.columns, tuple(measures[f"_{kind}_{word}"] for word in range(self._words)))
             for kind in ("filled", "fitting")
         )
         self.unknown = self._unknown_names(output) if (measures["_most_unknown"] or 0) > 0 else {}
-        self.writers_by_change: dict[Change, list[int]] = {}
+        self.writers_by_change: dict[SchemaChange, list[int]] = {}
         for writer, fields in writers.items():
             for change in self._changes_of_writer(fields):
                 self.writers_by_change.setdefault(change, []).append(writer)
@@ -203,7 +203,7 @@ class SchemaChanges:
                     self.writers_by_change.setdefault(change, [])
         for column in self.columns:
             if column.name in filled_names and column.name not in fitting and not self._has_type_change(column.name):
-                change = Change(kind="type_change", field=column.name, before=normal(column.type))
+                change = SchemaChange(kind="type_change", field=column.name, before=normal(column.type))
                 self.writers_by_change.setdefault(change, [])
         return list(self.writers_by_change)
 
@@ -212,7 +212,7 @@ class SchemaChanges:
         declared = [Column(column.name, column.type) for column in self.columns]
         return declared + [Column(name, kind) for name, kind in self.terms.evolved.items()]
 
-    def _changes_of_writer(self, fields: Iterable[Column]) -> list[Change]:
+    def _changes_of_writer(self, fields: Iterable[Column]) -> list[SchemaChange]:
         expected = {column.name: column for column in self._expected()}
         written = []
         for column in fields:
@@ -253,7 +253,7 @@ class SchemaChanges:
             return name
         return f"name#{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
-    def _refusal(self, frozen: list[Change], batch_id: int) -> ContractRefusedError:
+    def _refusal(self, frozen: list[SchemaChange], batch_id: int) -> ContractRefusedError:
         schema_change_id = fingerprint(self.place.flow, frozen)
         lines = [
             dataclasses.replace(
@@ -275,8 +275,8 @@ class SchemaChanges:
             is_backfill=not identity.is_stream(self.app_id),
         )
 
-    def _line(self, change: Change, action: Action, batch_id: int) -> evolution.Line:
-        return evolution.Line(
+    def _line(self, change: SchemaChange, action: Action, batch_id: int) -> evolution.SchemaHistoryLine:
+        return evolution.SchemaHistoryLine(
             flow=self.place.flow,
             event="observed",
             change=change,
@@ -289,13 +289,13 @@ class SchemaChanges:
             run_key=self.run.request.run_key,
         )
 
-    def _with_broken_rules(self, output: DataFrame, refused: list[Change]) -> DataFrame:
+    def _with_broken_rules(self, output: DataFrame, refused: list[SchemaChange]) -> DataFrame:
         if not refused:
             return output
         rules = [F.when(self._has(change), F.lit(f"schema_change({change.field})")) for change in refused]
         return output.withColumn("_broken", F.array_union("_broken", F.array_compact(F.array(*rules))))
 
-    def _has(self, change: Change) -> SparkColumn:
+    def _has(self, change: SchemaChange) -> SparkColumn:
         """Whether a row has a given change of its batch."""
         if change.field == MANY_NAMES:
             return F.size("_origin.unknown") > 0

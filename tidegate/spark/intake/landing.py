@@ -44,7 +44,7 @@ _MAX_BATCH_RECORDS = 20_000
 
 
 @dataclass(frozen=True)
-class Batch:
+class BatchValues:
     """The values that all rows of a batch have in common.
 
     Python writes them into the rows. As literals of a query they would be constants of its generated code, which Spark would
@@ -89,7 +89,7 @@ class FileBatch:
 
 
 def read_files(
-    spark: SparkSession, files: list[FileId], source: FileSource, batch: Batch, persisted: list[DataFrame]
+    spark: SparkSession, files: list[FileId], source: FileSource, batch: BatchValues, persisted: list[DataFrame]
 ) -> FileBatch:
     """Read every file completely, once, on the executors.
 
@@ -126,7 +126,7 @@ def stored_dialect(source: FileSource) -> str | None:
     return json_codec.encode(stored) if stored else None
 
 
-def arrow_batches(reader: FileReader, batch: Batch) -> Iterator[pyarrow.RecordBatch]:
+def arrow_batches(reader: FileReader, batch: BatchValues) -> Iterator[pyarrow.RecordBatch]:
     """The records of one file in Arrow batches of bounded size; the last row holds the result of the check."""
     numbers: list[int] = []
     texts: list[str] = []

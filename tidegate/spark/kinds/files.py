@@ -81,7 +81,7 @@ def _sides(job: Job, pins: Pinned) -> Sides:
     }
     compared = by_id.keys() & (rows_by_id.keys() | _listed(job, pins)) - before_move
     expected = sorted(by_id[each] for each in compared - refused)
-    content = landing.read_files(job.spark, expected, source, landing.Batch(0, 0), job.persisted)
+    content = landing.read_files(job.spark, expected, source, landing.BatchValues(0, 0), job.persisted)
     unreadable = {str(file.id) for file in content.files if file.problem is not None}
     compared -= unreadable
     ids = local.from_rows(job.spark, [(each,) for each in sorted(compared)], "_file_id string")
