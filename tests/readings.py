@@ -1,4 +1,4 @@
-"""Readings of flows that are built in memory: what is known of them is given, and nothing is read."""
+"""Readings of flows that are built in memory: what is known of them is given, the rest is read of a lake in memory."""
 
 from __future__ import annotations
 
@@ -7,22 +7,20 @@ from typing import Any
 
 import pendulum
 
+from tests.memory import MemoryLayout
 from tests.resolved import resolved_flow
-from tidegate.environment import Environment
 from tidegate.spec import Flow, Pipeline
 from tidegate.status.reading import Reading
 from tidegate.status.sources.source import Backlog
-
-ENVIRONMENT = Environment.read({})
 
 
 def reading_of(pipeline: Pipeline, flow: Flow, at: datetime | None = None, **known: Any) -> Reading:
     """A reading in which this is known."""
     declared = resolved_flow(flow, pipeline)
-    return Reading(environment=ENVIRONMENT, declared=declared, at=at or pendulum.now("UTC")).given(**known)
+    return Reading(layout=MemoryLayout(), kafka="", declared=declared, at=at or pendulum.now("UTC")).given(**known)
 
 
 def waiting(**changes: Any) -> Backlog:
     """Four rows in four files wait, with changes."""
-    fields: dict[str, Any] = {"behind": 4, "rows": 4, "size": 40, "rows_exact": True, "size_exact": True}
-    return Backlog(**(fields | {"summary": "4 new files", "position": "nothing read", "has_data": True} | changes))
+    fields: dict[str, Any] = {"what": "4 new files", "behind": 4, "rows": 4, "size": 40, "position": "nothing read"}
+    return Backlog(**(fields | {"has_data": True} | changes))

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import dataclasses
 import socket
-from datetime import UTC, datetime
 
 import pytest
 
-from tests.readings import ENVIRONMENT
+from tests.readings import reading_of
 from tests.resolved import resolved
-from tests.status.sample_project import BRONZE, SampleProject
+from tests.status.sample_project import BRONZE, TRIPS, SampleProject
 from tests.waiting import TIMEOUT_SECONDS
 from tidegate.errors import SourceError, SourceUnavailableError, SpecError, TidegateError
 from tidegate.spec import Flow, KafkaSource, Pipeline, Table
 from tidegate.status.flow_status import exit_code, gather
-from tidegate.status.reading import Reading
 
-NOW = datetime.now(UTC)
 TRANSIENT = SourceUnavailableError("no broker answers")
 PERMANENT = SourceError("the folder is not there")
 
@@ -68,5 +65,5 @@ def test_the_exit_code_of_a_permanent_error_comes_before_a_transient_one(
     errors: tuple[TidegateError, ...], code: int
 ) -> None:
     assert TRANSIENT.exit_code != PERMANENT.exit_code
-    readings = [Reading(environment=ENVIRONMENT, declared="trips", at=NOW, error=each) for each in (None, *errors)]
+    readings = [reading_of(TRIPS, BRONZE, error=each) for each in (None, *errors)]
     assert exit_code(readings) == code

@@ -122,7 +122,7 @@ def test_a_table_that_is_joined_twice_is_counted_and_named_once(joined: Joined) 
     backlog = tables.of_tables(joined.project.layout, feeds, None, starts)
 
     assert (backlog.rows, backlog.behind, backlog.size) == (10, 2, 80)
-    assert backlog.summary == "all of silver.trips, version 0; 1 new version of silver.weather"
+    assert backlog.what == "all of silver.trips, version 0; 1 new version of silver.weather"
     assert backlog.ahead == "silver.weather version 1"
 
 

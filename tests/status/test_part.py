@@ -2,35 +2,27 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 
+from tests.memory import MemoryLayout
 from tests.readings import reading_of, waiting
-from tests.status.sample_project import BRONZE, SILVER, TRIPS, SampleProject
+from tests.status.sample_project import BRONZE, SILVER, TRIPS
 from tidegate.alerting.conditions import UnknownFactError
 from tidegate.errors import SourceError
 from tidegate.status.reading import MEASURED, Reading
-from tidegate.store import InstrumentedStore, LocalStore, Store
 
 GONE = SourceError("the folder is not there")
 
 
-def test_a_part_is_read_when_it_is_first_asked_for_and_kept(project: SampleProject) -> None:
-    stores: list[InstrumentedStore] = []
-
-    def counted(root: object) -> Store:
-        stores.append(InstrumentedStore(LocalStore(root)))  # type: ignore[arg-type]
-        return stores[-1]
-
-    environment = dataclasses.replace(project.environment, store_of=counted)
-    reading = dataclasses.replace(reading_of(TRIPS, SILVER), environment=environment)
-    assert reading.known(Reading.progress) is None
-    assert not sum(store.requests.total() for store in stores)
+def test_a_part_is_read_when_it_is_first_asked_for_and_kept() -> None:
+    reading = reading_of(TRIPS, SILVER)
+    assert isinstance(reading.layout, MemoryLayout)
+    requests = reading.layout.store.requests
+    assert (reading.known(Reading.progress), requests.total()) == (None, 0)
     progress = reading.progress
-    first = sum(store.requests.total() for store in stores)
+    first = requests.total()
     assert first and reading.progress is progress is reading.known(Reading.progress)
-    assert sum(store.requests.total() for store in stores) == first
+    assert requests.total() == first
 
 
 def test_what_is_given_is_not_read_and_changes_no_other_reading() -> None:

@@ -44,7 +44,7 @@ def changed(pipeline: Pipeline, name: str, **fields: Any) -> Pipeline:
 
 
 def reading(project: Project, pipeline: Pipeline, flow: str) -> Reading:
-    return Reading(environment=project.environment, declared=resolved(pipeline).flow(flow), at=NOW)
+    return Reading.of(project.environment, resolved(pipeline).flow(flow), NOW)
 
 
 def rules(project: Project, pipeline: Pipeline, now: datetime = NOW) -> set[tuple[str, str]]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegate.advice import Command, Edit, Then
-from tidegate.alerting.conditions import Case, UnknownFactError
+from tidegate.alerting.conditions import UnknownFactError
 from tidegate.alerting.rules import BLOCKED, INCOMPLETE, LATE, RULES
 from tidegate.states import step_for
 
@@ -58,7 +58,7 @@ def evaluate(thresholds: Thresholds, reading: Reading, rules: Collection[str] = 
             not_evaluated[name] = reason
             continue
         try:
-            cause = rule.cause(Case(reading=reading, limit=limit))
+            cause = rule.cause(reading, limit)
         except UnknownFactError:
             undecided.add(name)
             continue

@@ -6,7 +6,6 @@ names them.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -34,30 +33,6 @@ def known(fact: T | None) -> T:
     if fact is None:
         raise UnknownFactError
     return fact
-
-
-@dataclass(frozen=True, kw_only=True)
-class Case:
-    """What one rule is evaluated for."""
-
-    reading: Reading
-    limit: Any = None
-    """The value of the rule's threshold, which is not None if the rule has one."""
-
-    @property
-    def intervals(self) -> timedelta:
-        """The limit as a time, for a threshold in intervals of the schedule."""
-        return timedelta(seconds=self.limit * (self.reading.interval_seconds or 0))
-
-    @property
-    def last_run(self) -> FlowRun:
-        """Raises `UnknownFactError` if there is none."""
-        return known(self.reading.runs[-1] if self.reading.runs else None)
-
-    @property
-    def state(self) -> StateFigures:
-        """Raises `UnknownFactError` if no batch of the state is known."""
-        return known(next(iter(self.reading.kept), None))
 
 
 def no_schedule(reading: Reading) -> str | None:
@@ -94,105 +69,105 @@ def no_files(reading: Reading) -> str | None:
     return None if isinstance(reading.resolved.flow.source, FileSource) else "the flow reads no files"
 
 
-def refused(case: Case) -> str | None:
+def refused(reading: Reading, _: Any) -> str | None:
     """Which refused batch waits."""
-    _check_readable(case)
-    return case.reading.reason if case.reading.refused_by not in (None, "limits") else None
+    _check_readable(reading)
+    return reading.reason if reading.refused_by not in (None, "limits") else None
 
 
-def unreadable(case: Case) -> str | None:
+def unreadable(reading: Reading, _: Any) -> str | None:
     """Why source or checkpoint cannot be read. A reading that was late decides nothing; one that hangs misses its runs."""
-    if case.reading.late:
+    if reading.late:
         raise UnknownFactError
-    return case.reading.problem
+    return reading.problem
 
 
-def refused_rewrite(case: Case) -> str | None:
+def refused_rewrite(reading: Reading, _: Any) -> str | None:
     """Which backfill or swap was refused, and why."""
-    _check_readable(case)
-    judged = case.reading.refused_rewrite
-    if case.reading.refused_by == "limits":
-        return case.reading.reason
+    _check_readable(reading)
+    judged = reading.refused_rewrite
+    if reading.refused_by == "limits":
+        return reading.reason
     return None if judged is None else judged.summary()
 
 
-def _check_readable(case: Case) -> None:
-    if case.reading.error is not None:
+def _check_readable(reading: Reading) -> None:
+    if reading.error is not None:
         raise UnknownFactError
 
 
-def missed(case: Case) -> str | None:
+def missed(reading: Reading, limit: Any) -> str | None:
     """How long no run was planned."""
     # A DAG that is missing, does not load or was never unpaused has no plan.
-    planned = bool(case.reading.plans)
-    waited = case.reading.at - (case.reading.plans[-1].at if planned else known(case.reading.last_activity))
+    planned = bool(reading.plans)
+    waited = reading.at - (reading.plans[-1].at if planned else known(reading.last_activity))
     # A run is planned at the end of its interval, so one interval without a plan is normal.
-    if waited.total_seconds() <= known(case.reading.interval_seconds) * (case.limit + 1):
+    if waited.total_seconds() <= known(reading.interval_seconds) * (limit + 1):
         return None
-    runs = f"at least {formatting.count(case.limit, 'run')} missed"
+    runs = f"at least {formatting.count(limit, 'run')} missed"
     if not planned:
         return f"no run was planned in the {formatting.span(waited)} since alerts were first evaluated: {runs}"
     return f"no run was planned for {formatting.span(waited)}: {runs}"
 
 
-def no_input(case: Case) -> str | None:
+def no_input(reading: Reading, limit: Any) -> str | None:
     """In how many plans nothing was new."""
-    behind = [plan.behind for plan in case.reading.plans[-case.limit :]]
+    behind = [plan.behind for plan in reading.plans[-limit:]]
     # A source that was unreachable may have had something new.
-    if len(behind) < case.limit or (None in behind and not any(behind)):
+    if len(behind) < limit or (None in behind and not any(behind)):
         raise UnknownFactError
-    return None if any(behind) else f"nothing new in the last {formatting.count(case.limit, 'run')}"
+    return None if any(behind) else f"nothing new in the last {formatting.count(limit, 'run')}"
 
 
-def no_input_hours(case: Case) -> str | None:
+def no_input_hours(reading: Reading, limit: Any) -> str | None:
     """For how long nothing was new."""
-    _check_readable(case)
-    met = [plan.at for plan in case.reading.plans if plan.behind]
-    read = [run.started_at for run in case.reading.runs if run.rows]
+    _check_readable(reading)
+    met = [plan.at for plan in reading.plans if plan.behind]
+    read = [run.started_at for run in reading.runs if run.rows]
     # A flow that never had any input has waited since its first plan.
-    first = [plan.at for plan in case.reading.plans[:1]]
-    waited = case.reading.at - known(max(met + read or first, default=None))
-    if case.reading.backlog.behind or waited <= timedelta(hours=case.limit):
+    first = [plan.at for plan in reading.plans[:1]]
+    waited = reading.at - known(max(met + read or first, default=None))
+    if reading.backlog.behind or waited <= timedelta(hours=limit):
         return None
-    return f"no input for {formatting.span(waited)}, more than {_hours(case.limit)}"
+    return f"no input for {formatting.span(waited)}, more than {_hours(limit)}"
 
 
-def long_batch(case: Case) -> str | None:
+def long_batch(reading: Reading, limit: Any) -> str | None:
     """How long a batch has been running, or took."""
-    since = case.reading.running_since
-    if since is not None and case.reading.at - since > case.intervals:
-        return (
-            f"a batch has been running for {formatting.span(case.reading.at - since)}, longer than {_intervals(case)}"
-        )
-    took = timedelta(seconds=case.last_run.longest_batch)
-    if took <= case.intervals:
+    intervals = _times(limit, reading)
+    since = reading.running_since
+    if since is not None and reading.at - since > intervals:
+        return f"a batch has been running for {formatting.span(reading.at - since)}, longer than {_intervals(limit, intervals)}"
+    took = timedelta(seconds=last_run(reading).longest_batch)
+    if took <= intervals:
         return None
-    return f"a batch of the last run took {formatting.span(took)}, longer than {_intervals(case)}"
+    return f"a batch of the last run took {formatting.span(took)}, longer than {_intervals(limit, intervals)}"
 
 
-def long(case: Case) -> str | None:
+def long(reading: Reading, limit: Any) -> str | None:
     """How long the last run's batches took."""
-    took, limit = timedelta(seconds=case.last_run.seconds), timedelta(seconds=case.limit)
+    took, limit = timedelta(seconds=last_run(reading).seconds), timedelta(seconds=limit)
     if took <= limit:
         return None
     return f"the last run's batches took {formatting.span(took)}, more than {formatting.span(limit)}"
 
 
-def lag(case: Case) -> str | None:
+def lag(reading: Reading, limit: Any) -> str | None:
     """How many rows wait."""
-    rows = known(case.reading.backlog.rows)
-    if rows <= case.limit:
+    rows = known(reading.backlog.rows)
+    if rows <= limit:
         return None
-    behind = formatting.approximate(formatting.count(rows, "row"), case.reading.backlog.rows_exact)
-    return f"{behind} behind, more than {case.limit:,}"
+    behind = formatting.approximate(formatting.count(rows, "row"), reading.backlog.rows_exact)
+    return f"{behind} behind, more than {limit:,}"
 
 
-def lag_age(case: Case) -> str | None:
+def lag_age(reading: Reading, limit: Any) -> str | None:
     """For how long input has waited."""
-    since = _waiting_since(case.reading) if case.reading.backlog.behind else None
-    if since is None or case.reading.at - since <= case.intervals:
+    intervals = _times(limit, reading)
+    since = _waiting_since(reading) if reading.backlog.behind else None
+    if since is None or reading.at - since <= intervals:
         return None
-    return f"input has waited for {formatting.span(case.reading.at - since)}, longer than {_intervals(case)}"
+    return f"input has waited for {formatting.span(reading.at - since)}, longer than {_intervals(limit, intervals)}"
 
 
 def _waiting_since(reading: Reading) -> datetime | None:
@@ -207,107 +182,107 @@ def _waiting_since(reading: Reading) -> datetime | None:
     return next((plan.at for plan in reading.plans if plan.behind and (since is None or plan.at > since)), None)
 
 
-def lag_growing(case: Case) -> str | None:
+def lag_growing(reading: Reading, limit: Any) -> str | None:
     """From where to where the lag grew."""
-    rows = [plan.rows for plan in case.reading.plans[-case.limit - 1 :] if plan.rows is not None]
-    if len(rows) <= case.limit:
+    rows = [plan.rows for plan in reading.plans[-limit - 1 :] if plan.rows is not None]
+    if len(rows) <= limit:
         raise UnknownFactError
     if not all(earlier < later for earlier, later in pairwise(rows)):
         return None
-    return f"lag grew {formatting.count(case.limit, 'run')} in a row, from {rows[0]:,} to {formatting.count(rows[-1], 'row')}"
+    return (
+        f"lag grew {formatting.count(limit, 'run')} in a row, from {rows[0]:,} to {formatting.count(rows[-1], 'row')}"
+    )
 
 
-def expiring(case: Case) -> str | None:
+def expiring(reading: Reading, limit: Any) -> str | None:
     """When a topic deletes messages that are not read."""
-    _check_readable(case)
-    remaining = case.reading.expires_in
-    allowed = expiry.limit(case.limit, case.reading.interval_seconds)
+    _check_readable(reading)
+    remaining = reading.expires_in
+    allowed = expiry.limit(limit, reading.interval_seconds)
     if remaining is None or remaining >= allowed:
         return None
     what = (
         "the topic will delete unread messages"
-        if case.reading.backlog.unread
+        if reading.backlog.unread
         else "the source table may delete unread changes"
     )
     return f"{what} in ~{formatting.span(remaining)}, sooner than {formatting.span(allowed)}"
 
 
-def quarantine(case: Case) -> str | None:
+def quarantine(reading: Reading, limit: Any) -> str | None:
     """Which share of the last run was quarantined."""
-    share = case.last_run.quarantined_share
-    if share <= case.limit:
+    share = last_run(reading).quarantined_share
+    if share <= limit:
         return None
-    return f"{share:.1%} of the last run went to quarantine, more than {case.limit:.1%}"
+    return f"{share:.1%} of the last run went to quarantine, more than {limit:.1%}"
 
 
-def quarantine_rows(case: Case) -> str | None:
+def quarantine_rows(reading: Reading, limit: Any) -> str | None:
     """How many entries are open."""
-    entries = case.reading.quarantine.open
-    return f"{_open(entries)}, more than {case.limit:,}" if entries > case.limit else None
+    entries = reading.quarantine.open
+    return f"{_open(entries)}, more than {limit:,}" if entries > limit else None
 
 
-def quarantine_age(case: Case) -> str | None:
+def quarantine_age(reading: Reading, limit: Any) -> str | None:
     """How old the oldest open entry is."""
-    entries, oldest = case.reading.quarantine.open, case.reading.quarantine.oldest
-    if not entries or oldest is None or case.reading.at - oldest <= timedelta(hours=case.limit):
+    entries, oldest = reading.quarantine.open, reading.quarantine.oldest
+    if not entries or oldest is None or reading.at - oldest <= timedelta(hours=limit):
         return None
-    return (
-        f"{_open(entries)}, the oldest for {formatting.span(case.reading.at - oldest)}, more than {_hours(case.limit)}"
-    )
+    return f"{_open(entries)}, the oldest for {formatting.span(reading.at - oldest)}, more than {_hours(limit)}"
 
 
-def freshness(case: Case) -> str | None:
+def freshness(reading: Reading, limit: Any) -> str | None:
     """How old the newest event is."""
-    age = case.reading.at - known(case.reading.newest_event)
-    if age <= timedelta(hours=case.limit):
+    age = reading.at - known(reading.newest_event)
+    if age <= timedelta(hours=limit):
         return None
-    return f"the newest event is {formatting.span(age)} old, more than {_hours(case.limit)}"
+    return f"the newest event is {formatting.span(age)} old, more than {_hours(limit)}"
 
 
-def state(case: Case) -> str | None:
+def state(reading: Reading, limit: Any) -> str | None:
     """How many rows the state has."""
-    rows = case.state.state_rows
-    return f"{formatting.count(rows, 'row')} of state, more than {case.limit:,}" if rows > case.limit else None
+    rows = _state(reading).state_rows
+    return f"{formatting.count(rows, 'row')} of state, more than {limit:,}" if rows > limit else None
 
 
-def late(case: Case) -> str | None:
+def late(reading: Reading, limit: Any) -> str | None:
     """How many rows of the last run were late."""
-    rows = case.last_run.late
-    if rows <= case.limit:
+    rows = last_run(reading).late
+    if rows <= limit:
         return None
-    return f"{formatting.count(rows, 'row')} of the last run came later than the delay of the watermark, more than {case.limit:,}"
+    return f"{formatting.count(rows, 'row')} of the last run came later than the delay of the watermark, more than {limit:,}"
 
 
-def rewritten(case: Case) -> str | None:
+def rewritten(reading: Reading, _: Any) -> str | None:
     """How many files were changed after they were read."""
-    number = case.reading.backlog.rewritten
+    number = reading.backlog.rewritten
     files = formatting.count(number, "file was", "files were")
     return f"{files} changed after being read, and the new content was not read" if number else None
 
 
-def state_growth(case: Case) -> str | None:
+def state_growth(reading: Reading, limit: Any) -> str | None:
     """From where to where the state grew in the last batch."""
-    last, before = case.state.state_rows, known(next(iter(case.reading.kept[1:]), None)).state_rows
-    if last - before < _ROWS_OF_GROWTH or last - before <= case.limit * before:
+    last, before = _state(reading).state_rows, known(next(iter(reading.kept[1:]), None)).state_rows
+    if last - before < _ROWS_OF_GROWTH or last - before <= limit * before:
         return None
-    share = f", {last / before - 1:.0%}, more than {case.limit:.0%}" if before else ""
+    share = f", {last / before - 1:.0%}, more than {limit:.0%}" if before else ""
     return f"the state grew from {before:,} to {formatting.count(last, 'row')} in the last batch{share}"
 
 
-def state_size(case: Case) -> str | None:
+def state_size(reading: Reading, limit: Any) -> str | None:
     """How large the state is."""
-    size = case.state.state_bytes
-    if size <= case.limit:
+    size = _state(reading).state_bytes
+    if size <= limit:
         return None
-    return f"the state takes {formatting.size(size)}, more than {formatting.size(case.limit)}"
+    return f"the state takes {formatting.size(size)}, more than {formatting.size(limit)}"
 
 
-def watermark(case: Case) -> str | None:
+def watermark(reading: Reading, limit: Any) -> str | None:
     """How far the watermark is behind the clock."""
-    lag = known(case.state.lag(case.reading.at))
-    if lag <= timedelta(hours=case.limit):
+    lag = known(_state(reading).lag(reading.at))
+    if lag <= timedelta(hours=limit):
         return None
-    return f"the watermark is {formatting.span(lag)} behind the clock, more than {_hours(case.limit)}"
+    return f"the watermark is {formatting.span(lag)} behind the clock, more than {_hours(limit)}"
 
 
 def _open(entries: int) -> str:
@@ -318,7 +293,19 @@ def _hours(hours: float) -> str:
     return formatting.span(timedelta(hours=hours))
 
 
-def _intervals(case: Case) -> str:
-    return (
-        f"{formatting.span(case.intervals)} ({case.limit:g} interval{'' if case.limit == 1 else 's'} of the schedule)"
-    )
+def _times(limit: float, reading: Reading) -> timedelta:
+    """The limit as a time, for a threshold in intervals of the schedule."""
+    return timedelta(seconds=limit * (reading.interval_seconds or 0))
+
+
+def _intervals(limit: float, intervals: timedelta) -> str:
+    return f"{formatting.span(intervals)} ({limit:g} interval{'' if limit == 1 else 's'} of the schedule)"
+
+
+def last_run(reading: Reading) -> FlowRun:
+    """Raises `UnknownFactError` if there is none."""
+    return known(reading.runs[-1] if reading.runs else None)
+
+
+def _state(reading: Reading) -> StateFigures:
+    return known(next(iter(reading.kept), None))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then
 from tidegate.alerting import conditions, rates
@@ -15,7 +15,6 @@ from tidegate.alerting.conditions import known
 from tidegate.states import STATES
 
 if TYPE_CHECKING:
-    from tidegate.alerting.conditions import Case
     from tidegate.status.reading import Reading
 
 Severity = Literal["critical", "warning"]
@@ -39,9 +38,9 @@ class AlertRule:
     """Why the rule cannot apply to a flow; None if it can."""
     while_off: bool = False
     """Whether it is also evaluated for a flow that a person switched off."""
-    cause: Callable[[Case], str | None]
-    """The observed value and the limit, if the rule is true; numbers and names only, never a data value. It raises
-    `UnknownFactError` if the reading lacks what it needs: then the rule is undecided."""
+    cause: Callable[[Reading, Any], str | None]
+    """Of a reading and the value of the threshold: the observed value and the limit, if the rule is true; numbers and names only, never
+    a data value. It raises `UnknownFactError` if the reading lacks what it needs: then the rule is undecided."""
     below: str
     """What the flows downstream suffer."""
     next_step: Advice
@@ -90,7 +89,7 @@ RULES: Mapping[str, AlertRule] = {
             "the last run of the flow failed or crashed: a backfill, a reingest, a full refresh, or an increment as long as the "
             "pipeline has work; also a backfill that a gate or a transform that raises refused"
         ),
-        cause=lambda case: known(case.reading.ends).sentence,
+        cause=lambda reading, _: known(reading.ends).sentence,
         below=BLOCKED,
         next_step=_of_state("failed"),
     ),

@@ -6,10 +6,8 @@ Other pipelines whose declaration does not load are listed and left out.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
-
-import pendulum
 
 from tidegate.checkpoints import derivation
 from tidegate.errors import TableUnreadableError, TidegateError
@@ -169,13 +167,7 @@ def _of_increment(resolved: ResolvedPipeline, reading: Reading, readings: tuple[
         rows = next((each.lag.rows if each.lag else None for each in readings if each.flow == above[0].name), rows)
     return FlowPreview(
         flow=flow.name,
-        reads=Extent(
-            what=_unread(reading),
-            rows=lag.rows,
-            size=lag.size,
-            rows_exact=lag.rows_exact,
-            size_exact=lag.size_exact,
-        ),
+        reads=replace(lag, what=_unread(reading)),
         rewrites=_of_rows(flow, rows),
         keys=None,
         before=reading.unfinished,
@@ -203,7 +195,7 @@ def _of_mode(
     environment: Environment, layout: Layout, resolved: ResolvedPipeline, flow: Flow, request: RunRequest
 ) -> FlowPreview:
     pipeline = resolved.pipeline
-    reading = Reading(environment=environment, declared=resolved.flow(flow.name), at=pendulum.now("UTC"))
+    reading = Reading.of(environment, resolved.flow(flow.name))
     try:
         reads = source.load(flow).extent(environment, pipeline, flow, request)
     except TidegateError as error:

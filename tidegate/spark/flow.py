@@ -66,7 +66,7 @@ def run_flow(
             _drain(job)
         except NotDeliveredError as missing:
             undelivered = not_delivered(missing, job.place, job.live)
-            job.run.report.notes.append(undelivered.summary)
+            job.run.report.notes.append(undelivered.what)
             return
         job = swap.swap_in(job)
         if job.target == job.live and (job.place.version, job.place.refresh) != (1, 0):

@@ -13,16 +13,21 @@ from typing import TYPE_CHECKING, Any
 import pendulum
 
 from tidegate.advice import OutsideAct
+from tidegate.alerting.alerts import warnings
+from tidegate.checkpoints import checkpoint
 from tidegate.errors import SourceUnavailableError, TidegateError, classify
+from tidegate.layout import Layout
+from tidegate.report import describe_error
+from tidegate.status import lag, run_ends, upstream
+from tidegate.status.reading import Reading
+from tidegate.status.run_ends import RunEnds
 from tidegate.status.sources import source
 
 if TYPE_CHECKING:
     from datetime import datetime
 
     from tidegate.environment import Environment
-    from tidegate.layout import Layout
     from tidegate.resolution import ResolvedPipeline
-    from tidegate.status.reading import Reading
 
 PATIENCE = 1.5
 """Default number of seconds that a command or a page waits for all sources together."""
@@ -30,11 +35,6 @@ PATIENCE = 1.5
 
 def to_json(reading: Reading) -> dict[str, Any]:
     """The status of a flow, JSON-serializable. What could not be read is None, and ``error`` has the reason."""
-    from tidegate.alerting.alerts import warnings
-    from tidegate.report import describe_error
-    from tidegate.status import lag
-    from tidegate.status.reading import Reading
-
     status, place, quarantine = reading.status, reading.known(Reading.place), reading.known(Reading.quarantine)
     state, committed = reading.known(Reading.progress), reading.known(Reading.committed)
     completeness = reading.known(Reading.completeness)
@@ -87,10 +87,6 @@ def gather(
         patience: Seconds to wait for all sources together; a source that takes longer counts as unavailable.
         now: The time of the reading, by default the present.
     """
-    from tidegate.layout import Layout
-    from tidegate.status import upstream
-    from tidegate.status.reading import Reading
-
     now, environment = now or pendulum.now("UTC"), environment.reading()
     layout = Layout.of(environment)
     if layout.marker.exists():
@@ -98,9 +94,9 @@ def gather(
     readings = []
     for name, pipeline in pipelines:
         if isinstance(pipeline, TidegateError):
-            readings.append(Reading(environment=environment, declared=name, at=now, error=pipeline))
+            readings.append(Reading(layout=layout, kafka="", declared=name, at=now, error=pipeline))
         else:
-            readings += [Reading(environment=environment, declared=flow, at=now) for flow in pipeline.flows]
+            readings += [Reading.of(environment, flow, now) for flow in pipeline.flows]
     read = _read_all(readings, patience)
     with_ends: list[Reading] = []
     for name, pipeline in pipelines:
@@ -113,9 +109,6 @@ def _with_ends(
     layout: Layout, resolved: ResolvedPipeline, readings: Sequence[Reading], now: datetime
 ) -> Sequence[Reading]:
     """Readings of a pipeline with how its last runs ended; a failed increment counts as long as the pipeline has work."""
-    from tidegate.status import run_ends
-    from tidegate.status.run_ends import RunEnds
-
     running = any(each.holder is not None for each in readings)
     try:
         ends = run_ends.read(layout, resolved.pipeline, now, running=running)
@@ -137,9 +130,6 @@ def exit_code(readings: Sequence[Reading]) -> int:
 
 
 def _read(reading: Reading) -> None:
-    from tidegate.checkpoints import checkpoint
-    from tidegate.status.reading import Reading
-
     of_checkpoint = (Reading.place, Reading.quarantine, Reading.kept, Reading.progress, Reading.committed)
     reading.ask(Reading.holder, Reading.off, *of_checkpoint)
     checkpoint.check_compatible(reading.layout, reading.resolved)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import pendulum
-
 from tidegate.report import describe_error
 from tidegate.status.reading import Reading
 from tidegate.status.sources.source import Backlog
@@ -17,7 +15,7 @@ if TYPE_CHECKING:
 
 def measure(environment: Environment, resolved: ResolvedFlow) -> Reading:
     """A reading of one flow in which it is known what waits; raises as `Reading.measure`."""
-    return Reading(environment=environment, declared=resolved, at=pendulum.now("UTC")).measure()
+    return Reading.of(environment, resolved).measure()
 
 
 def to_json(reading: Reading) -> dict[str, Any]:
@@ -57,6 +55,4 @@ def to_json(reading: Reading) -> dict[str, Any]:
     }
 
 
-_UNKNOWN = Backlog(
-    summary="", behind=0, rows=None, size=None, rows_exact=True, size_exact=True, position="", has_data=False
-)
+_UNKNOWN = Backlog(what="", behind=0, rows=None, size=None, position="", has_data=False)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import pendulum
-
 from tidegate import states
 from tidegate.errors import TidegateError, classify
 from tidegate.status.reading import Reading
@@ -91,7 +89,7 @@ def _written_above(upstream: Sequence[str], readings: Mapping[str, Reading]) -> 
 
 def _measured(environment: Environment, resolved: ResolvedFlow) -> Reading:
     """A reading of the flow that is measured, or ended by an error, which is then the reason why it has no work."""
-    reading = Reading(environment=environment, declared=resolved, at=pendulum.now("UTC"))
+    reading = Reading.of(environment, resolved)
     try:
         return reading.ask(Reading.off).measure()
     except Exception as raised:

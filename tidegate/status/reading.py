@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+import pendulum
+
 from tidegate import dates, states
 from tidegate.alerting import expiry
 from tidegate.checkpoints import checkpoint, derivation, lease, overrides, progress, refusal, rewrite
@@ -51,7 +53,10 @@ T = TypeVar("T")
 class Reading:
     """What is known of one flow at one time. A part that is not known yet is read when it is asked for, and raises what that raises."""
 
-    environment: Environment = field(repr=False)
+    layout: Layout
+    """The lake, whose store reads each file once."""
+    kafka: str
+    """The brokers."""
     declared: ResolvedFlow | str = field(repr=False)
     """The name of the pipeline, if its declaration does not load."""
     at: datetime
@@ -66,6 +71,13 @@ class Reading:
     """Why the declaration, the checkpoint or the source could not be read."""
     late: bool = False
     """Whether the error is only that the reading ended before the lake itself was read: the machine is slow."""
+
+    @classmethod
+    def of(cls, environment: Environment, resolved: ResolvedFlow, at: datetime | None = None) -> Self:
+        """A reading of which nothing is known yet, by default of the present."""
+        return cls(
+            layout=Layout.of(environment), kafka=environment.kafka, declared=resolved, at=at or pendulum.now("UTC")
+        )
 
     def given(self, **known: Any) -> Reading:
         """The same reading with some fields or parts known."""
@@ -181,11 +193,6 @@ class Reading:
         return self.error is not None and self.switched_off is None
 
     @part
-    def layout(self) -> Layout:
-        """The lake."""
-        return Layout.of(self.environment)
-
-    @part
     def place(self) -> Place:
         """Its checkpoint."""
         return checkpoint.current(self.layout, self.resolved.pipeline, self.resolved.flow)
@@ -247,7 +254,7 @@ class Reading:
     def backlog(self) -> Backlog:
         """What waits at its source; rows that flows above it have yet to write are not counted."""
         self.ask(Reading.proven)
-        return source.load(self.resolved.flow).backlog(self.environment, self.resolved, self.place, self.committed)
+        return source.load(self.resolved.flow).backlog(self)
 
     @measured
     def refused_rewrite(self) -> JudgedRewrite | None:
@@ -290,12 +297,11 @@ class Reading:
     @measured
     def wait(self) -> Wait | None:
         """Why another attempt at what is pending would be refused, too."""
-        batch, swap = self.progress.pending_batch, self.refresh_pending
+        batch = self.progress.pending_batch
         if self.resolved.flow.kind.snapshots and self.backlog.has_data:
             # A newer snapshot takes the place of a refused one.
             batch = None
-        own = None if batch is None else wait.of_batch(self.resolved, self.place, batch)
-        return own or wait.of_limits(self.resolved, self.place, self.refused_rewrite, swap_pending=swap, batch=batch)
+        return (wait.of_batch(self, batch) if batch is not None else None) or wait.of_limits(self, batch)
 
     @measured
     def heartbeat(self) -> Heartbeat | None:
@@ -306,7 +312,7 @@ class Reading:
     def completeness(self) -> Completeness | None:
         """Of a source that declares intervals: which of them are complete."""
         resolved = self.resolved
-        return topic_intervals.read(self.environment.kafka, self.layout, resolved.pipeline, resolved.flow, self.at)
+        return topic_intervals.read(self.kafka, self.layout, resolved.pipeline, resolved.flow, self.at)
 
     @measured
     def remarks(self) -> str:
@@ -324,7 +330,7 @@ class Reading:
     @measured
     def reads(self) -> str:
         """What the next increment reads, as the object of a sentence: ``2 new files in orders``."""
-        return self.backlog.summary
+        return self.backlog.what
 
     @measured
     def has_work(self) -> bool:

@@ -17,8 +17,6 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from tidegate import registry, resolution, states
 from tidegate.errors import TidegateError
-from tidegate.ops import journal
-from tidegate.place import FlowPlace
 from tidegate.status import evaluation, flow_status, freshness
 
 if TYPE_CHECKING:
@@ -47,8 +45,6 @@ class FlowSnapshot:
     """One flow at the time of a reading."""
 
     reading: Reading
-    quarantined: int | None
-    """Open entries of its quarantine; None if it could not be read."""
     newest: datetime | None = None
     """The newest event time in its target. If no event time is declared: the newest ingestion time, if it has that column."""
     newest_is_event: bool = False
@@ -123,7 +119,7 @@ class StatusCache:
 
         def snapshot(reading: Reading) -> FlowSnapshot:
             newest, is_event = self._newest_of(reading)
-            return FlowSnapshot(reading, self._open_entries(reading), newest, is_event)
+            return FlowSnapshot(reading, newest, is_event)
 
         began = datetime.fromtimestamp(at, UTC)
         pipelines = list(declared.items())
@@ -142,14 +138,6 @@ class StatusCache:
         path, column = reading.layout.table(target.name), target.event_time or _INGESTED
         newest = self._unless_unchanged(path, column, lambda: freshness.newest(path, column, reading.at))
         return newest, newest is not None and target.event_time is not None
-
-    def _open_entries(self, reading: Reading) -> int | None:
-        if not reading.flow:
-            return None
-        place = FlowPlace(reading.layout, reading.pipeline, reading.flow)
-        if not place.quarantine.exists():
-            return 0
-        return self._unless_unchanged(place.quarantine, "open", lambda: journal.open_entries(place))
 
     def _unless_unchanged(self, table: Address, what: str, read: Callable[[], T]) -> T | None:
         """What ``read`` returns about a table, from the last reading if the table has not changed; None if it fails."""

@@ -12,10 +12,8 @@ from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, Tra
 from tidegate.ops import evolution
 
 if TYPE_CHECKING:
-    from tidegate.checkpoints.rewrite import JudgedRewrite
-    from tidegate.place import Place
-    from tidegate.resolution import ResolvedFlow
     from tidegate.states import RefusedBy
+    from tidegate.status.reading import Reading
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,8 +25,9 @@ class Wait:
     """One sentence without a full stop."""
 
 
-def of_batch(resolved: ResolvedFlow, place: Place, batch_id: int) -> Wait | None:
+def of_batch(reading: Reading, batch_id: int) -> Wait | None:
     """The wait of the pending batch, if neither a decision nor what refused it has changed since."""
+    resolved, place = reading.resolved, reading.place
     decision = refusal.decision(place, batch_id)
     if decision is not None and decision.action == "take":
         return None
@@ -66,21 +65,19 @@ def of_batch(resolved: ResolvedFlow, place: Place, batch_id: int) -> Wait | None
     return Wait(by=by, reason=reason) if same else None
 
 
-def of_limits(
-    resolved: ResolvedFlow, place: Place, judged: JudgedRewrite | None, *, swap_pending: bool, batch: int | None
-) -> Wait | None:
+def of_limits(reading: Reading, batch: int | None) -> Wait | None:
     """The wait of a swap, or of a batch that compares a snapshot, whose numbers exceed the limits.
 
     Args:
-        judged: The refused rewrite, whose numbers nobody has accepted.
         batch: The pending batch.
     """
-    if judged is None or judged.app_id != place.app_id:
+    resolved, judged, swaps = reading.resolved, reading.refused_rewrite, reading.refresh_pending
+    if judged is None or judged.app_id != reading.place.app_id:
         return None
     # Raised limits count from the next plan on.
     if not resolved.pipeline.rewrite_limits_of(resolved.flow).exceeded(judged.impact):
         return None
-    if not swap_pending and (batch is None or not resolved.flow.kind.snapshots):
+    if not swaps and (batch is None or not resolved.flow.kind.snapshots):
         return None
-    otherwise = "derive the table again with mode full_refresh" if swap_pending else "land a newer snapshot"
+    otherwise = "derive the table again with mode full_refresh" if swaps else "land a newer snapshot"
     return Wait(by="limits", reason=f"waits: {judged.summary()}; accept the numbers, or {otherwise}")

@@ -149,7 +149,9 @@ class Views:
     def _row(self, snapshot: FlowSnapshot, summaries: Mapping[tuple[str, str], Summary]) -> Values:
         reading = snapshot.reading
         summary = summaries.get((reading.pipeline, reading.flow))
-        return flow_row(reading.pipeline, reading.flow, reading.target, summary, snapshot.quarantined) | {
+        entries = reading.known(Reading.quarantine)
+        open_entries = None if entries is None else entries.open
+        return flow_row(reading.pipeline, reading.flow, reading.target, summary, open_entries) | {
             "lag": reading.lag,
             "lease": reading.known(Reading.holder),
             "completeness": reading.known(Reading.completeness),

@@ -21,12 +21,10 @@ from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, Measur
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
-    from tidegate.place import Place
     from tidegate.request import RunRequest
-    from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
+    from tidegate.status.reading import Reading
     from tidegate.store import Address
     from tidegate.window import Window
 
@@ -36,15 +34,17 @@ _GAPS_NAMED = 31
 """How many intervals of a state a plan names: the days of a month."""
 
 
-def _backlog(environment: Environment, resolved: ResolvedFlow, place: Place, committed: PlannedBatch | None) -> Backlog:
+def _backlog(reading: Reading) -> Backlog:
     """Files that are in no committed batch.
 
     Raises:
         SourceError: The folder cannot be read, it is missing and files of it were read before, or it was moved.
         CheckpointCorruptError: The checkpoint's log of files cannot be read.
     """
-    layout, source = Layout.of(environment), _source(resolved.flow)
-    folder, checkpoint = layout.landing(source.path), place.checkpoint
+    layout, place, committed = reading.layout, reading.place, reading.committed
+    flow = reading.resolved.flow
+    source, checkpoint = _source(flow), place.checkpoint
+    folder = layout.landing(source.path)
     up_to = -1 if committed is None else committed.log_offset
     logged = progress.source_files(checkpoint, up_to=up_to)
     source_folder = landing_folder.checked(place, source, logged)
@@ -52,20 +52,19 @@ def _backlog(environment: Environment, resolved: ResolvedFlow, place: Place, com
     try:
         listing = files.list_files(folder, source.glob)
     except NotDeliveredError as missing:
-        return not_delivered(missing, place, layout.table(resolved.flow.target.name))
+        return not_delivered(missing, place, layout.table(flow.target.name))
     new = tuple(file for file in listing.files if file.path not in read)
     return Backlog(
-        summary=f"{count(len(new), 'new file')} in {source.path}" if new else f"nothing new in {source.path}",
+        what=f"{count(len(new), 'new file')} in {source.path}" if new else f"nothing new in {source.path}",
         behind=len(new),
         rows=_rows(folder, new, source),
         size=sum(file.size for file in new),
         rows_exact=not new,
-        size_exact=True,
         position=NOTHING_READ if committed is None else f"{count(len(read), 'file')} read",
         # After a crash between listing and planning, the next batch contains the listed files even if they were deleted since.
         has_data=bool(new) or progress.newest_log_batch(checkpoint) > up_to,
         ahead=_shortened([file.path.removeprefix(f"{folder}/") for file in new]),
-        rewritten=len(changed_files.unread(layout, place.pipeline, resolved.flow, read, listing.files)),
+        rewritten=len(changed_files.unread(layout, place.pipeline, flow, read, listing.files)),
         ignored=listing.ignored,
         skipped=_skipped_files(listing, source.glob),
     )

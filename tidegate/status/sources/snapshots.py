@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pendulum
 
 from tidegate import file_id
-from tidegate.checkpoints import landing_folder, progress, snapshots
+from tidegate.checkpoints import landing_folder, snapshots
 from tidegate.checkpoints.landing_folder import LandingFolder
 from tidegate.file_id import FileId
 from tidegate.layout import Layout
@@ -23,13 +23,10 @@ from tidegate.status.sources.source import NOTHING_READ, Backlog, MeasuredSource
 from tidegate.status.sources.tables import extent
 
 if TYPE_CHECKING:
-    from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.checkpoints.snapshots import Snapshot
-    from tidegate.environment import Environment
-    from tidegate.place import Place
-    from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
     from tidegate.status.intervals import Completeness, Interval
+    from tidegate.status.reading import Reading
 
 _AHEAD = timedelta(days=31)
 """A snapshot of a later time is a wrong name, as ``dt=2062-01-05``: compared, it would be newer than all that follow."""
@@ -120,27 +117,25 @@ def _refused(place: FlowPlace, source_folder: LandingFolder, interval: Interval)
     )
 
 
-def _backlog(environment: Environment, resolved: ResolvedFlow, place: Place, committed: PlannedBatch | None) -> Backlog:
+def _backlog(reading: Reading) -> Backlog:
     """The snapshot that the flow compares next, if there is one; raises as `find`.
 
     A batch that was refused waits for a newer snapshot too, which takes its place.
     """
-    layout, pipeline, flow = Layout.of(environment), resolved.pipeline, resolved.flow
-    table, candidates = flow.source_tables[0], find(layout, pipeline, flow)
+    pipeline, flow, place = reading.resolved.pipeline, reading.resolved.flow, reading.place
+    table, candidates = flow.source_tables[0], find(reading.layout, pipeline, flow)
     newest_announced, chosen = snapshots.announced(place), snapshots.compared(place)
-    done = None if chosen is None else chosen.by(progress.read(place.checkpoint).last_committed)
+    done = None if chosen is None else chosen.by(reading.progress.last_committed)
     name, size = None, 0
     if candidates.newest is not None:
         name, size = candidates.newest.name, sum(file.size for file in candidates.newest.landed)
     elif newest_announced is not None and (chosen is None or chosen.snapshot.number != newest_announced.number):
         name = newest_announced.name
     return Backlog(
-        summary=f"snapshot {name} of {table}" if name else f"no newer complete snapshot of {table}",
+        what=f"snapshot {name} of {table}" if name else f"no newer complete snapshot of {table}",
         behind=1 if name else 0,
         rows=None if name else 0,
         size=None if name and not size else size,
-        rows_exact=True,
-        size_exact=True,
         position=NOTHING_READ if done is None else f"snapshot {done.name} of {table}",
         has_data=name is not None,
         skipped=_waiting(candidates.waiting),

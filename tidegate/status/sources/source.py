@@ -16,31 +16,44 @@ from tidegate.spec.source_kinds import SOURCES
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
     from tidegate.errors import NotDeliveredError
     from tidegate.place import Place
     from tidegate.request import RunRequest
-    from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
+    from tidegate.status.reading import Reading
     from tidegate.store import Address
 
 NOTHING_READ = "nothing read"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Backlog:
-    """What is still to read."""
+class Extent:
+    """What a flow would read of its source."""
 
-    summary: str
-    """``3 new files in flights``, or ``nothing new in flights``."""
+    what: str
+    """For messages, for example ``bronze.flights at version 12``."""
+    rows: int | None
+    """None if unknown."""
+    size: int | None
+    """Bytes; None if unknown."""
+    rows_exact: bool = True
+    size_exact: bool = True
+
+    def summary(self) -> str:
+        """For messages, with rows and bytes; estimates are marked with ``~``."""
+        rows = "" if self.rows is None else f", {approximate(count(self.rows, 'row'), self.rows_exact)}"
+        return (
+            self.what + rows + ("" if self.size is None else f", {approximate(size_told(self.size), self.size_exact)}")
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Backlog(Extent):
+    """What is still to read; ``what`` is ``3 new files in flights``, or ``nothing new in flights``."""
+
     behind: int
     """How many files, messages or versions of a table."""
-    rows: int | None
-    size: int | None
-    """Bytes."""
-    rows_exact: bool
-    size_exact: bool
     position: str
     """The position up to which everything is read and committed."""
     has_data: bool
@@ -64,22 +77,13 @@ class Backlog:
     """For a table: when the first unread version was committed, in milliseconds since 1970; None if that is unknown."""
 
 
-def absent(summary: str) -> Backlog:
+def absent(what: str) -> Backlog:
     """The backlog of a flow that has read nothing yet, and whose source does not exist yet.
 
     Args:
-        summary: Says so.
+        what: Says so.
     """
-    return Backlog(
-        summary=summary,
-        behind=0,
-        rows=0,
-        size=0,
-        rows_exact=True,
-        size_exact=True,
-        position=NOTHING_READ,
-        has_data=False,
-    )
+    return Backlog(what=what, behind=0, rows=0, size=0, position=NOTHING_READ, has_data=False)
 
 
 def not_delivered(missing: NotDeliveredError, place: Place, target: Address) -> Backlog:
@@ -106,32 +110,11 @@ def _has_read(place: Place, target: Address) -> bool:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Extent:
-    """What a flow would read of its source."""
-
-    what: str
-    """For messages, for example ``bronze.flights at version 12``."""
-    rows: int | None
-    """None if unknown."""
-    size: int | None
-    """Bytes; None if unknown."""
-    rows_exact: bool = True
-    size_exact: bool = True
-
-    def summary(self) -> str:
-        """For messages, with rows and bytes; estimates are marked with ``~``."""
-        rows = "" if self.rows is None else f", {approximate(count(self.rows, 'row'), self.rows_exact)}"
-        return (
-            self.what + rows + ("" if self.size is None else f", {approximate(size_told(self.size), self.size_exact)}")
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
 class MeasuredSource:
     """What a kind of source provides."""
 
-    backlog: Callable[[Environment, ResolvedFlow, Place, PlannedBatch | None], Backlog]
-    """What is in no committed batch, from the checkpoint, its last committed batch and a probe. A batch that was planned and not
+    backlog: Callable[[Reading], Backlog]
+    """What is in no committed batch, from the place, the last committed batch and a probe. A batch that was planned and not
     committed is run again, so it does not count as read. Raises a `SourceError` if the source has lost what is to be read."""
     extent: Callable[[Environment, Pipeline, Flow, RunRequest], Extent]
     """What a backfill, a reingest or a full refresh reads. Raises a `SourceError` if the source does not exist."""

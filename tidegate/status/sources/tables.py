@@ -23,11 +23,12 @@ if TYPE_CHECKING:
     from tidegate.request import RunRequest
     from tidegate.resolution import ResolvedFlow
     from tidegate.spec import ChangeFeed, Flow, Pipeline
+    from tidegate.status.reading import Reading
     from tidegate.store import Address
 
 
-def _backlog(environment: Environment, resolved: ResolvedFlow, place: Place, committed: PlannedBatch | None) -> Backlog:
-    return backlog_of(resolved, place, committed)
+def _backlog(reading: Reading) -> Backlog:
+    return backlog_of(reading.resolved, reading.place, reading.committed)
 
 
 def backlog_of(resolved: ResolvedFlow, place: Place, committed: PlannedBatch | None) -> Backlog:
@@ -96,7 +97,7 @@ def of_stateful(layout: Layout, feed: ChangeFeed, beats: Address, committed: Pla
     rows = _of_position(layout.table(feed.table), feed, position)
     if rows.has_data or not has_unread_rows(beats, beat):
         return rows
-    return replace(rows, has_data=True, summary=f"a heartbeat of {feed.table}")
+    return replace(rows, has_data=True, what=f"a heartbeat of {feed.table}")
 
 
 def has_unread_rows(address: Address, position: DeltaPosition | None) -> bool:
@@ -123,7 +124,7 @@ def _together(feeds: Sequence[ChangeFeed], backlogs: Sequence[Backlog]) -> Backl
     since = [each.unread_since_ms for each in of_tables if each.unread_since_ms is not None]
     until = [each.unread_until_ms for each in of_tables if each.unread_until_ms is not None]
     return Backlog(
-        summary="; ".join(each.summary for each in shown),
+        what="; ".join(each.what for each in shown),
         behind=sum(each.behind for each in of_tables),
         rows=_sum([each.rows for each in of_tables]),
         size=_sum([each.size for each in of_tables]),
@@ -169,12 +170,11 @@ def _full_table(address: Address, source: ChangeFeed, newest: int) -> Backlog:
     rows = _sum([file.rows for file in files_of_table])
     empty = not files_of_table or rows == 0
     return Backlog(
-        summary=f"{source.table} is empty" if empty else f"all of {source.table}, version {newest}",
+        what=f"{source.table} is empty" if empty else f"all of {source.table}, version {newest}",
         behind=0 if empty else newest + 1,
         rows=rows,
         size=sum(file.size for file in files_of_table),
         rows_exact=rows is not None,
-        size_exact=True,
         position=NOTHING_READ,
         has_data=not empty,
     )
@@ -219,12 +219,11 @@ def _remaining_changes(address: Address, source: ChangeFeed, newest: int, positi
     total, behind = _sum(rows), len(ahead)
     since = delta.commit_ms(address, ahead[0]) if ahead else None
     return Backlog(
-        summary=f"{count(behind, 'new version')} of {source.table}" if behind else f"nothing new in {source.table}",
+        what=f"{count(behind, 'new version')} of {source.table}" if behind else f"nothing new in {source.table}",
         behind=behind,
         rows=total,
         size=sum(file.size for file in remaining),
         rows_exact=total is not None,
-        size_exact=True,
         position=position.summary(),
         has_data=behind > 0,
         ahead=_version_range(ahead),

@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
     from tidegate.request import RunRequest
-    from tidegate.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
+    from tidegate.status.reading import Reading
     from tidegate.store import Address
 
 BYTES_PER_MESSAGE = 1024
 """Assumed size while no message of a topic has been read: the broker does not report sizes."""
 
 
-def _backlog(environment: Environment, resolved: ResolvedFlow, place: Place, committed: PlannedBatch | None) -> Backlog:
+def _backlog(reading: Reading) -> Backlog:
     """Messages of a topic that are in no committed batch.
 
     Their number is that of their offsets and an upper limit: compaction and transactions leave offsets without a message.
@@ -47,20 +47,19 @@ def _backlog(environment: Environment, resolved: ResolvedFlow, place: Place, com
         GapError: The broker deleted messages before they were read, and the gap was not accepted.
         OffsetsExpiredError: The topic ends before the next offset of the checkpoint.
     """
-    layout, source, bootstrap = Layout.of(environment), _source(resolved.flow), environment.kafka
-    target = layout.table(resolved.flow.target.name)
+    source, bootstrap, target = _source(reading.resolved.flow), reading.kafka, reading.layout.table(reading.target)
     try:
-        description, positions, ranges = unread_ranges(bootstrap, source, target, place, committed)
+        description, positions, ranges = unread_ranges(bootstrap, source, target, reading.place, reading.committed)
     except NotDeliveredError as missing:
-        return not_delivered(missing, place, target)
+        return not_delivered(missing, reading.place, target)
     first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
     pending = sum(end - begin for begin, end in ranges.values())
     unread = {partition: first for partition, (first, end) in ranges.items() if first < end}
     until = kafka.unread_until(bootstrap, source.topic, unread, isolation=source.isolation) if unread else None
-    summary = f"up to {count(pending, 'new message')} in topic {source.topic}"
+    what = f"up to {count(pending, 'new message')} in topic {source.topic}"
     message_bytes = (delta.row_bytes(target) or BYTES_PER_MESSAGE) if pending else 0
     return Backlog(
-        summary=summary if pending else f"nothing new in topic {source.topic}",
+        what=what if pending else f"nothing new in topic {source.topic}",
         behind=pending,
         rows=pending,
         size=round(pending * message_bytes),
