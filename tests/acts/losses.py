@@ -61,7 +61,10 @@ def rewrite_entry(lake: Lake, table: str, number: int) -> Effect | None:
 
 
 def lose_side_files(lake: Lake, table: str, number: int) -> Effect | None:
-    """Checksums, checkpoints of the log or ``_last_checkpoint`` are gone or torn."""
+    """Checksums, checkpoints of the log or ``_last_checkpoint`` are gone or torn.
+
+    delta-rs cannot open a table whose ``_last_checkpoint`` names a checkpoint that is gone or torn; Spark can, with all entries.
+    """
     path = lake.table(table)
     pattern = ("*.crc", "*.checkpoint*.parquet", "_last_checkpoint")[number % 3]
     files = sorted((path / "_delta_log").glob(pattern))
@@ -73,7 +76,8 @@ def lose_side_files(lake: Lake, table: str, number: int) -> Effect | None:
         else:
             file.write_bytes(file.read_bytes()[: file.stat().st_size // 2])
     listed = entries(path)
-    return HARMLESS if listed and int(listed[0].stem) == 0 else damaged(table)
+    has_all_entries = listed and int(listed[0].stem) == 0
+    return HARMLESS if has_all_entries and not pattern.endswith(".parquet") else damaged(table)
 
 
 def put_table_back(lake: Lake, table: str, number: int) -> Effect | None:
