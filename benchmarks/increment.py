@@ -9,6 +9,7 @@ executions. At the end both silver tables, gold tables and quarantines must have
 ``--clean``     no record breaks a rule
 ``--load``      the first load instead: 2.0 million rows, six copies of the flights of 2013, each copy a year later
 ``--backfill``  a backfill of one day instead, compared with the increment of this day, and with the estimate of ``tidegate plan``
+``--against CHECKOUT``  the same increments by another checkout of Tidegate instead of the script, such as an earlier commit
 """
 
 from __future__ import annotations
@@ -56,12 +57,22 @@ TABLES = {"silver.flights": "silver", "gold.daily_delay": "gold"}
 
 
 class Bench:
-    """Two lakes with one landing zone."""
+    """Two lakes with one landing zone.
 
-    def __init__(self, folder: Path, *, small: bool, project: Path = PROJECT) -> None:
+    Args:
+        folder: Of lakes, landing zone and logs.
+        small: Whether the increments are small, so that Tidegate compiles with C1 only.
+        project: The folder of the declarations.
+        checkout: The checkout whose `tidegate` runs.
+        lake: The name of the lake's folder.
+    """
+
+    def __init__(
+        self, folder: Path, *, small: bool, project: Path = PROJECT, checkout: Path = PROJECT, lake: str = "lake"
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
-        self.folder, self.small = folder, small
-        folders = {"PROJECT": project, "LAKE": folder / "lake", "LANDING": folder / "landing"}
+        self.folder, self.small, self.bin = folder, small, checkout / ".venv" / "bin"
+        folders = {"PROJECT": project, "LAKE": folder / lake, "LANDING": folder / "landing"}
         self.environ = {**os.environ, **{f"TIDEGATE_{name}": str(path) for name, path in folders.items()}}
         self.environment = Environment.read(self.environ)
         self.layout = Layout.of(self.environment)
@@ -73,7 +84,7 @@ class Bench:
         Raises:
             SystemExit: It ran with other JIT compiler flags than the script.
         """
-        command = [str(BIN / "tidegate"), "run", "flights", *more]
+        command = [str(self.bin / "tidegate"), "run", "flights", *more]
         measured = cost.measure(command, self.environ, self.folder / "tidegate.log")
         newest = max(
             Path(PipelinePlace(self.layout, "flights").reports).glob("*/*/report.json"),
@@ -96,7 +107,7 @@ class Bench:
 
     def estimated_seconds(self, *more: str) -> dict[str, float | None]:
         """The seconds that ``tidegate plan`` estimates for a run, by flow."""
-        command = [str(BIN / "tidegate"), "plan", "flights", *more, "--json"]
+        command = [str(self.bin / "tidegate"), "plan", "flights", *more, "--json"]
         output = subprocess.run(command, env=self.environ, capture_output=True, text=True, check=True).stdout
         return {flow["flow"]: flow["seconds"] for flow in json.loads(output)["flows"]}
 
@@ -149,6 +160,30 @@ def increments(folder: Path, pairs: int, *, clean: bool) -> None:
         measured.append(_pair(bench, tidegate_first=number % 2 == 0))
     _summary(measured)
     print(f"at the end {bench.compare()}")
+
+
+def against(folder: Path, pairs: int, checkout: Path) -> None:
+    """Compare small increments with those of another checkout, in pairs."""
+    sides = (
+        Bench(folder, small=True),
+        Bench(folder, small=True, project=checkout, checkout=checkout, lake="lake-of-other"),
+    )
+    days = list(flights_feed.days())
+    _land(sides[0], days[:WARM_DAYS])
+    for bench in sides:
+        bench.tidegate()
+    measured: list[tuple[Cost, Cost]] = []
+    for number in range(pairs):
+        begin = WARM_DAYS + number * DAYS_AT_ONCE
+        rows = _land(sides[0], days[begin : begin + DAYS_AT_ONCE], BAD)
+        print(f"pair {number + 1}, {rows:,} rows:")
+        costs = {bench: bench.tidegate()[0] for bench in (sides if number % 2 == 0 else sides[::-1])}
+        measured.append((costs[sides[0]], costs[sides[1]]))
+        for name, each in zip(("this ", "other"), measured[-1], strict=True):
+            print(f"  {name} {each.summary()}", flush=True)
+    for what in ("processor", "wall", "jobs", "executions"):
+        ratios = [getattr(this, what) / getattr(other, what) for this, other in measured]
+        print(f"this checkout to the other, {what}: {_spread(ratios)}")
 
 
 def load(folder: Path, pairs: int, copies: int) -> None:
@@ -292,6 +327,7 @@ def main() -> None:
     mode = parser.add_mutually_exclusive_group()
     for name in ("--clean", "--load", "--backfill"):
         mode.add_argument(name, action="store_true")
+    mode.add_argument("--against", type=Path, metavar="CHECKOUT")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="increment-") as temporary:
         folder = Path(temporary)
@@ -299,6 +335,8 @@ def main() -> None:
             load(folder, arguments.pairs or 1, arguments.copies)
         elif arguments.backfill:
             backfill(folder, arguments.pairs or 2)
+        elif arguments.against:
+            against(folder, arguments.pairs or 7, arguments.against.resolve())
         else:
             increments(folder, arguments.pairs or 3, clean=arguments.clean)
 

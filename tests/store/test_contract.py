@@ -27,7 +27,8 @@ KINDS: dict[str, Callable[[Path], Store]] = {
 }
 CONTROL = "a\nb"
 NOT_UTF8 = "\udcff"
-UNUSUAL = ("a b", "ä", "a%2Fb", CONTROL, "*", "[a]", "-", "~", ".a", "a.", "a\\b", NOT_UTF8, "'\"", "a" * 200)
+LONG = ("a" * 254, "ä" * 127)
+UNUSUAL = ("a b", "ä", "a%2Fb", CONTROL, "*", "[a]", "-", "~", ".a", "a.", "a\\b", NOT_UTF8, "'\"", *LONG)
 
 
 @pytest.fixture(params=[*KINDS, "objects"])

@@ -23,6 +23,8 @@ _LOCKS = ".locks"
 """The folder of the locks of keys that are updated by tag: one empty file each, which stays."""
 _OWN = re.compile(r"\..+\.(\d+-\d+\.tmp|removed|update)")
 """Names of what an interrupted write or removal has left. They are never listed, and no key has one."""
+_LONGEST_NAME = 255
+"""Bytes of a file's name (``NAME_MAX`` of Linux's file systems)."""
 
 
 class LocalStore(Store):
@@ -95,7 +97,7 @@ class LocalStore(Store):
             if before.tag != tag:
                 raise conflict(str(path), tag)
             # Under the lock one name is enough, and what a killed writer has left there is replaced.
-            with _temporary(path, data, path.with_name(f".{path.name}.update")) as temporary:
+            with _temporary(path, data, _hidden(path, "update")) as temporary:
                 temporary.replace(path)
         return Content(data).tag
 
@@ -115,7 +117,7 @@ class LocalStore(Store):
     def delete_folder(self, key: str) -> None:
         """Renames the folder, then removes it. What an interruption leaves, under a hidden name, goes with the next removal."""
         folder = self._file(key)
-        hidden = folder.with_name(f".{folder.name}.removed")
+        hidden = _hidden(folder, "removed")
         with _naming(folder, "remove"):
             if hidden.exists():
                 shutil.rmtree(hidden)
@@ -203,7 +205,7 @@ def _temporary(path: Path, data: bytes, temporary: Path | None = None) -> Iterat
     """A whole file of its own beside a path, which is gone afterwards: it has the path's name, or is removed."""
     _create_folder(path.parent)
     # The random number tells processes of different machines apart.
-    temporary = temporary or path.with_name(f".{path.name}.{os.getpid()}-{random.getrandbits(64)}.tmp")
+    temporary = temporary or _hidden(path, f"{os.getpid()}-{random.getrandbits(64)}.tmp")
     try:
         with _naming(path, "write"):
             temporary.write_bytes(data)
@@ -211,6 +213,14 @@ def _temporary(path: Path, data: bytes, temporary: Path | None = None) -> Iterat
     finally:
         with contextlib.suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def _hidden(path: Path, ending: str) -> Path:
+    """The path beside another one that `_OWN` matches; of a name that would be too long it has a hash."""
+    name = f".{path.name}.{ending}"
+    if len(os.fsencode(name)) > _LONGEST_NAME:
+        name = f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()}.{ending}"
+    return path.with_name(name)
 
 
 @contextlib.contextmanager
