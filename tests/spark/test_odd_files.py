@@ -65,7 +65,7 @@ def expect(
     zone.make_folder()
     for name, (content, _) in landed.items():
         (zone / name).put(content)
-    more = {} if extra is None else extra(zone)
+    more = {} if extra is None else extra(Path(zone))
     expected = {name: rule for name, (_, rule) in landed.items()} | more
 
     run_flow(job)
