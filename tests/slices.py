@@ -1,4 +1,4 @@
-"""The slices of the nightly tests: one a day, so that all of them run within a week.
+"""The slices of the nightly tests: `.ci/run` runs one after each change, so that all of them run within a week.
 
 A slice is a list of test files that takes at most ten minutes on two workers. The seconds of each file are in
 ``nightly_seconds.json``, which ``make nightly-seconds`` writes::

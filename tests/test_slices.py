@@ -1,4 +1,4 @@
-"""The nightly tests are distributed to slices, one a day."""
+"""The nightly tests are distributed to slices that `.ci/run` can run, one a day."""
 
 from __future__ import annotations
 
@@ -123,3 +123,7 @@ def test_the_command_prints_the_files_of_the_slice_of_the_commit(capsys: pytest.
     assert capsys.readouterr().out == printed.out
     with pytest.raises(SystemExit, match="from 1 to 7"):
         slices.main(["8"])
+
+
+def test_ci_runs_the_slice_of_the_commit() -> None:
+    assert "make test-nightly SLICE=commit" in (PROJECT / ".ci" / "run").read_text()
