@@ -215,11 +215,11 @@ def _temporary(path: Path, data: bytes, temporary: Path | None = None) -> Iterat
             temporary.unlink(missing_ok=True)
 
 
-def _hidden(path: Path, ending: str) -> Path:
+def _hidden(path: Path, suffix: str) -> Path:
     """The path beside another one that `_OWN` matches; of a name that would be too long it has a hash."""
-    name = f".{path.name}.{ending}"
+    name = f".{path.name}.{suffix}"
     if len(os.fsencode(name)) > _LONGEST_NAME:
-        name = f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()}.{ending}"
+        name = f".{hashlib.sha256(os.fsencode(path.name)).hexdigest()}.{suffix}"
     return path.with_name(name)
 
 
