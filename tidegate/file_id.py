@@ -10,9 +10,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple, Self
 
+from tidegate import hidden
+
 SCHEME = "file://"
 """Before a path in the column ``_path`` of bronze."""
-OF_BRONZE = f"concat_ws('@', substring(_path, {len(SCHEME) + 1}), CAST(unix_millis(_modified_at) AS STRING))"
+OF_BRONZE = (
+    f"concat_ws('@', substring({hidden.PATH}, {len(SCHEME) + 1}), CAST(unix_millis({hidden.MODIFIED_AT}) AS STRING))"
+)
 """Spark SQL: the text of the file of a row of bronze."""
 
 

@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import pendulum
 
-from tidegate import json_codec
+from tidegate import hidden, json_codec
 from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import RequestError
 from tidegate.impact import accepting_flow
@@ -182,7 +182,7 @@ class RunRequest:
         """
         request = cls._of_reading("verify", pipeline, flow, run_id, requested_by, limit, keys)
         target = pipeline.flow(flow).target
-        compared = target.keys or ("_row_id",)
+        compared = target.keys or (hidden.ROW_ID,)
         if other := [name for key in keys if (name := key.partition("=")[0]) not in compared]:
             raise RequestError(
                 f"key {other[0]!r} is not allowed",

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidegate import fingerprints, registry, state_code, transform_code
+from tidegate import fingerprints, hidden, registry, state_code, transform_code
 from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError, TidegateError
 from tidegate.expectations import suite_file
@@ -62,7 +62,7 @@ class ResolvedFlow:
         if self.writer is None:
             return ()
         derived = self.writer.feeds and not self.writer.target.keys
-        return ("_row_id",) if derived else self.writer.target.keys
+        return (hidden.ROW_ID,) if derived else self.writer.target.keys
 
     @property
     def landing(self) -> LandingSource | None:

@@ -14,6 +14,7 @@ from functools import reduce
 from string import Template
 from typing import Any, Literal
 
+from tidegate import hidden
 from tidegate.advice import Edit
 from tidegate.cli.sample import Sample
 from tidegate.errors import RequestError
@@ -199,7 +200,9 @@ class Draft:
         """The text of ``spark_jobs/<name>.py``."""
         selected = [_selected(each) for each in self.fields]
         if self.order in _LANDED.values():
-            selected.append(f'F.col("{"_timestamp" if self.of_topic else "_modified_at"}").alias("{self.order}")')
+            selected.append(
+                f'F.col("{hidden.TIMESTAMP if self.of_topic else hidden.MODIFIED_AT}").alias("{self.order}")'
+            )
         return _JOB.substitute(name=name, columns="".join(f"        {each},\n" for each in selected))
 
     def suite(self, name: str) -> str:
@@ -215,7 +218,7 @@ class Draft:
         examples = {each.name: _example(each.guess.type, formats) for each in declared}
         values = "".join(f"    {_literal(name)}: {_literal(example)},\n" for name, example in examples.items())
         shown = [each.column for each in declared if examples[each.name] is not None]
-        column = next((column for column in shown if column in self.keys), shown[0] if shown else "_row_id")
+        column = next((column for column in shown if column in self.keys), shown[0] if shown else hidden.ROW_ID)
         return _TEST.substitute(name=name, values=values, column=column)
 
 
@@ -325,7 +328,7 @@ def _example(kind: str, formats: Mapping[str, Any]) -> str | None:
 
 def _selected(each: DraftField) -> str:
     if not each.is_declared:
-        return f'F.col("_rescued")[{_literal(each.name)}].alias("{each.column}")'
+        return f'F.col("{hidden.RESCUED}")[{_literal(each.name)}].alias("{each.column}")'
     return f'"{each.name}"' if each.name == each.column else f'F.col("{each.name}").alias("{each.column}")'
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidegate import formatting
+from tidegate import formatting, hidden
 from tidegate.advice import Command, Edit, Either
 from tidegate.cli import console, project
 from tidegate.environment import Environment
@@ -178,7 +178,7 @@ def _profile_table(environment: Environment, flow: Flow) -> tuple[Profile, ...]:
     computed = INTERVAL if flow.target.history else ()
     columns = tuple(column for column in profile.columns(schema) if column.name not in computed)
     names = [column.name for column in columns]
-    not_deleted = "NOT coalesce(_deleted, false)" if '"_deleted"' in schema else "true"
+    not_deleted = f"NOT coalesce({hidden.DELETED}, false)" if f'"{hidden.DELETED}"' in schema else "true"
     (measured,) = query(path, names, profile.statistics_query(columns), where=not_deleted)
     if not measured["rows"]:
         raise RequestError(

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import Console
 from rich.progress import Progress
 
+from tidegate import hidden
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.ops import evolution
@@ -66,7 +67,7 @@ def measure(environment: Environment, resolved: ResolvedFlow, rows: int) -> list
 
 
 def _sample(table: DataFrame, rows: int) -> DataFrame:
-    not_deleted = table.where("NOT coalesce(_deleted, false)") if "_deleted" in table.columns else table
+    not_deleted = table.where(f"NOT coalesce({hidden.DELETED}, false)") if hidden.DELETED in table.columns else table
     return not_deleted.select(*[column for column in table.columns if not column.startswith("_")]).limit(rows)
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate import file_id, formatting
+from tidegate import file_id, formatting, hidden
 from tidegate.advice import Edit
 from tidegate.cli import console, decisions, lazy, project
 from tidegate.errors import RequestError
@@ -27,17 +27,17 @@ _ORIGIN = f"""coalesce(
 """SQL for the origin of a row without its line or offset: a file, a topic, or a version of the source table."""
 
 _COUNTS = f"""
-SELECT level, rule, {_ORIGIN} AS origin, count(DISTINCT _row_id) AS entries
-FROM (SELECT level, _row_id, source, unnest(rules) AS rule FROM delta_table)
+SELECT level, rule, {_ORIGIN} AS origin, count(DISTINCT {hidden.ROW_ID}) AS entries
+FROM (SELECT level, {hidden.ROW_ID}, source, unnest(rules) AS rule FROM delta_table)
 GROUP BY ALL ORDER BY entries DESC, rule, origin
 """
-_RECORDS = """
-SELECT _row_id, level, rules, source, record, strftime(quarantined_at, '%Y-%m-%d %H:%M:%S') AS quarantined_at,
-    _batch_id AS batch_id, state, changed_by, strftime(changed_at, '%Y-%m-%d %H:%M:%S') AS changed_at, reason
-FROM delta_table ORDER BY delta_table.quarantined_at DESC, _row_id LIMIT ?
+_RECORDS = f"""
+SELECT {hidden.ROW_ID}, level, rules, source, record, strftime(quarantined_at, '%Y-%m-%d %H:%M:%S') AS quarantined_at,
+    {hidden.BATCH_ID} AS batch_id, state, changed_by, strftime(changed_at, '%Y-%m-%d %H:%M:%S') AS changed_at, reason
+FROM delta_table ORDER BY delta_table.quarantined_at DESC, {hidden.ROW_ID} LIMIT ?
 """
 _RECORD = (
-    *("_row_id", "level", "rules", "source", "record", "quarantined_at", "_batch_id"),
+    *(hidden.ROW_ID, "level", "rules", "source", "record", "quarantined_at", hidden.BATCH_ID),
     *("state", "changed_by", "changed_at", "reason"),
 )
 _OPEN = "state = 'open'"
@@ -115,7 +115,7 @@ def show(
         console.print_json({"format": 1, "pipeline": name, "flow": only.name, "records": records})
         return
     for record in records:
-        console.echo(f"{record['_row_id']}  batch {record['batch_id']}, {record['quarantined_at']}", style="bold")
+        console.echo(f"{record[hidden.ROW_ID]}  batch {record['batch_id']}, {record['quarantined_at']}", style="bold")
         console.echo(f"  rules   {', '.join(record['rules'])}")
         console.echo(f"  source  {record['source']}")
         console.echo(f"  record  {record['record'] if record['record'] is not None else '(a whole file)'}")
@@ -130,10 +130,12 @@ def show(
 def _count(place: FlowPlace) -> tuple[int, list[dict[str, Any]]]:
     """The number of open entries, and the counts by level, rule and source."""
     path = place.quarantine
-    total = query(path, ["_row_id"], "SELECT count(DISTINCT _row_id) AS entries FROM delta_table", where=_OPEN)
+    total = query(
+        path, [hidden.ROW_ID], f"SELECT count(DISTINCT {hidden.ROW_ID}) AS entries FROM delta_table", where=_OPEN
+    )
     if not total or not total[0]["entries"]:
         return 0, []
-    lines = query(path, ["_row_id", "level", "rules", "source"], _COUNTS, where=_OPEN)
+    lines = query(path, [hidden.ROW_ID, "level", "rules", "source"], _COUNTS, where=_OPEN)
     by_rule = [{"level": e["level"], "rule": e["rule"], "source": e["origin"], "entries": e["entries"]} for e in lines]
     return total[0]["entries"], by_rule
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate import formatting
+from tidegate import formatting, hidden
 from tidegate.advice import Edit
 from tidegate.cli import console, project
 from tidegate.cli.values import plain, text
@@ -69,7 +69,7 @@ def query(
     if more and limit is not None:
         notes.append(f"there are more than {formatting.count(limit, 'row')}; --limit ROWS shows more")
     for name in result.tombstones:
-        notes.append(f"{name} has rows of deleted keys: add WHERE NOT _deleted to leave them out")
+        notes.append(f"{name} has rows of deleted keys: add WHERE NOT {hidden.DELETED} to leave them out")
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
 

@@ -10,6 +10,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
+from tidegate import hidden
 from tidegate.advice import Command, Edit, Either, OutsideAct, Then
 from tidegate.errors import RequestError
 from tidegate.file_id import FileId
@@ -118,7 +119,7 @@ def of_topic(bootstrap: str, topic: str) -> Sample:
     if deletes := len(values) - len(texts):
         sample.notes.append(
             f"{count(deletes, 'message')} without value: they go to quarantine (null_key) unless the transform takes the key from _key and "
-            "sets _deleted"
+            f"sets {hidden.DELETED}"
         )
     if not sample.lines:
         raise RequestError(

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate import formatting, resolution
+from tidegate import formatting, hidden, resolution
 from tidegate.advice import Edit
 from tidegate.cli import console, project
 from tidegate.cli.values import plain, text
@@ -104,12 +104,12 @@ def _lines(step: Step, depth: int, word: str) -> Iterator[tuple[int, str, str]]:
 
 
 def _is_shown(name: str, step: Step) -> bool:
-    return name not in step.key and (not name.startswith("_") or name == "_rescued")
+    return name not in step.key and (not name.startswith("_") or name == hidden.RESCUED)
 
 
 def _change_lines(change: RowChange, depth: int) -> Iterator[tuple[int, str, str]]:
     what = {"insert": "written", "update_postimage": "updated", "delete": "deleted"}[change.kind]
-    record = f"  of {change.row['_row_id']}" if change.row.get("_row_id") else ""
+    record = f"  of {change.row[hidden.ROW_ID]}" if change.row.get(hidden.ROW_ID) else ""
     yield depth, "", f"{what:<8} in version {change.version}, {change.at}{record}"
     if change.batch is None:
         yield depth + 1, "yellow", "by a commit that is not Tidegate's"
@@ -138,15 +138,19 @@ def _entry_lines(entry: Mapping[str, Any], depth: int) -> Iterator[tuple[int, st
     rules = ", ".join(entry["rules"] or ())
     yield depth, "", f"quarantined at {text(entry['quarantined_at'])} for {rules}: {entry['state']}"
     batch = entry["batch"]
-    yield depth + 1, "", f"by {_batch(batch)}" if batch else f"by batch {entry['_batch_id']} of {entry['_app_id']}"
-    if entry["changed_at"] is not None or entry["attempts"] or entry["_replay"] is not None:
+    yield (
+        depth + 1,
+        "",
+        f"by {_batch(batch)}" if batch else f"by batch {entry[hidden.BATCH_ID]} of {entry[hidden.APP_ID]}",
+    )
+    if entry["changed_at"] is not None or entry["attempts"] or entry[hidden.REPLAY] is not None:
         parts = []
         if entry["changed_at"] is not None:
             parts.append(f"{entry['state']} by {entry['changed_by']} at {text(entry['changed_at'])}")
         if entry["reason"]:
             parts.append(str(entry["reason"]))
-        if entry["_replay"] is not None:
-            parts.append(f"last in replay {entry['_replay']}")
+        if entry[hidden.REPLAY] is not None:
+            parts.append(f"last in replay {entry[hidden.REPLAY]}")
         if entry["attempts"]:
             parts.append(f"refused again {entry['attempts']} times")
         yield depth + 1, "", "; ".join(parts)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate import lateness
+from tidegate import hidden, lateness
 from tidegate.ops import ledger, store
 from tidegate.probes import delta_table
 
@@ -54,7 +54,7 @@ def append(place: Place, heartbeat: Heartbeat) -> None:
     line = {
         "event_time": lateness.moment(heartbeat.event_time),
         "at": lateness.moment(heartbeat.at),
-        "_app_id": heartbeat.app_id,
+        hidden.APP_ID: heartbeat.app_id,
         "version": heartbeat.version,
         "watermark": None if heartbeat.watermark is None else lateness.moment(heartbeat.watermark),
     }
@@ -68,7 +68,7 @@ def read(place: Place) -> list[Heartbeat]:
         Heartbeat(
             event_time=lateness.micros(line["event_time"]),
             at=lateness.micros(line["at"]),
-            app_id=line.get("_app_id") or "",
+            app_id=line.get(hidden.APP_ID) or "",
             version=line.get("version"),
             watermark=None if line.get("watermark") is None else lateness.micros(line["watermark"]),
         )
@@ -103,7 +103,7 @@ def schema() -> pyarrow.Schema:
         [
             ("event_time", moment),
             ("at", moment),
-            ("_app_id", pa.string()),
+            (hidden.APP_ID, pa.string()),
             ("watermark", moment),
             ("version", pa.int64()),
         ]

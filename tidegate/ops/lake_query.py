@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from tidegate import hidden
 from tidegate.advice import Advice, Edit, OutsideAct
 from tidegate.errors import RequestError
 from tidegate.errors.classification import raise_machine
@@ -71,7 +72,7 @@ def execute(layout: Layout, sql: str, versions: Mapping[str, int]) -> Iterator[R
             for scan in scans.values():
                 scan.needed = needed
             cursor = connection.execute(sql)
-            noticed = {} if "_deleted" in sql.lower() else scans
+            noticed = {} if hidden.DELETED in sql.lower() else scans
             tombstones = tuple(name for name, scan in noticed.items() if _keeps_tombstones(connection, scan))
         except duckdb.Error as error:
             raise_machine(error, "the query")
@@ -173,11 +174,11 @@ def _projections(nodes: list[dict[str, Any]]) -> Iterator[str]:
 
 
 def _keeps_tombstones(connection: DuckDBPyConnection, scan: query.Scan) -> bool:
-    if "_deleted" not in scan.columns:
+    if hidden.DELETED not in scan.columns:
         return False
     # Another cursor, because the rows of the query are still to be fetched.
     with connection.cursor() as cursor:
-        cursor.register("deleted", query.Scan(scan.table, ["_deleted"], "_deleted"))
+        cursor.register("deleted", query.Scan(scan.table, [hidden.DELETED], hidden.DELETED))
         return cursor.execute("FROM deleted LIMIT 1").fetchone() is not None
 
 

@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidegate import hidden
 from tidegate.advice import Command, Edit
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError
@@ -84,13 +85,13 @@ def measure(layout: Layout, flow: ResolvedFlow, share: float) -> DelayProposal:
         )
     read = {layout.table(target.name): "true", FlowPlace(layout, pipeline, name).late: _of_table(layout, flow)}
     tables = [(table, where) for path, where in read.items() if (table := delta_table.find(path)) is not None]
-    columns = (target.event_time, "_ingested_at")
+    columns = (target.event_time, hidden.INGESTED_AT)
     event_time = query.quoted(target.event_time)
     with closing(query.connect()) as connection:
         parts = []
         for number, (table, where) in enumerate(tables):
             connection.register(f"part_{number}", query.Scan(table, columns, f"{event_time} IS NOT NULL AND {where}"))
-            parts.append(f"SELECT {event_time} AS event_time, _ingested_at AS came FROM part_{number}")
+            parts.append(f"SELECT {event_time} AS event_time, {hidden.INGESTED_AT} AS came FROM part_{number}")
         if not parts:
             raise _no_rows(pipeline, name)
         connection.execute(f"CREATE TEMP TABLE arrived AS {' UNION ALL '.join(parts)}")
@@ -137,7 +138,7 @@ def _of_table(layout: Layout, flow: ResolvedFlow) -> str:
     newest = max(places, key=lambda each: (each.version, each.refresh), default=None)
     if newest is None:
         return "true"
-    return f"_checkpoint_version = {newest.version} AND _refresh = {newest.refresh}"
+    return f"{hidden.CHECKPOINT_VERSION} = {newest.version} AND {hidden.REFRESH} = {newest.refresh}"
 
 
 def _no_rows(pipeline: str, flow: str) -> RequestError:

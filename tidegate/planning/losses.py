@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from tidegate import hidden
 from tidegate.checkpoints import checkpoint, landing_folder, progress, reingested
 from tidegate.errors import CheckpointCorruptError
 from tidegate.file_id import FileId
@@ -111,8 +112,10 @@ def _stored(bronze: Address) -> set[FileId]:
 
 def _quarantined(quarantine: Address) -> set[FileId]:
     """The files that are in quarantine: their entries stay."""
-    entries = _rows(quarantine, "SELECT _row_id FROM delta_table WHERE level = 'file'", {"_row_id", "level"})
-    return {FileId.parse(row["_row_id"]) for row in entries}
+    entries = _rows(
+        quarantine, f"SELECT {hidden.ROW_ID} FROM delta_table WHERE level = 'file'", {hidden.ROW_ID, "level"}
+    )
+    return {FileId.parse(row[hidden.ROW_ID]) for row in entries}
 
 
 def _of_messages(bootstrap: str, layout: Layout, resolved: ResolvedFlow, source: KafkaSource) -> Loss | None:
@@ -130,13 +133,15 @@ def _of_messages(bootstrap: str, layout: Layout, resolved: ResolvedFlow, source:
     if not number:
         return None
     within = " OR ".join(
-        f"(_partition = {partition} AND _offset >= {first} AND _offset < {end})"
+        f"({hidden.PARTITION} = {partition} AND {hidden.OFFSET} >= {first} AND {hidden.OFFSET} < {end})"
         for partition, (first, end) in gone.items()
     )
     # Compaction and transactions leave offsets without a message, so that this is the largest possible number.
-    distinct = "count(DISTINCT concat(_partition, '/', _offset))"
-    sql = f"SELECT {distinct} AS stored FROM delta_table WHERE _topic = '{source.topic}' AND ({within})"
-    number -= sum(int(row["stored"]) for row in _rows(layout.table(flow.target.name), sql, {"_partition", "_offset"}))
+    distinct = f"count(DISTINCT concat({hidden.PARTITION}, '/', {hidden.OFFSET}))"
+    sql = f"SELECT {distinct} AS stored FROM delta_table WHERE {hidden.TOPIC} = '{source.topic}' AND ({within})"
+    number -= sum(
+        int(row["stored"]) for row in _rows(layout.table(flow.target.name), sql, {hidden.PARTITION, hidden.OFFSET})
+    )
     if number <= 0:
         return None
     ranges = " ".join(f"{partition}:{first}-{end - 1}" for partition, (first, end) in sorted(gone.items()))

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from tidegate import hidden
 from tidegate.ops import store
 from tidegate.probes import delta_table
 from tidegate.quarantine.lifecycle import UNCLAIMED, now, quoted
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 SOURCE_GONE = "source_gone"
 """Rule of an entry whose source record or file no longer exists."""
 
-_IDS = ("_row_id", "_app_id", "_batch_id")
+_IDS = (hidden.ROW_ID, hidden.APP_ID, hidden.BATCH_ID)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +42,8 @@ def unfinished_claim(address: Address) -> Claim | None:
     """The claim that has not been settled or released; None without one."""
     rows = store.select(
         address,
-        "SELECT _replay AS number, count(*) AS entries FROM delta_table WHERE _in_hand IS NOT NULL GROUP BY _replay",
+        f"SELECT {hidden.REPLAY} AS number, count(*) AS entries FROM delta_table "
+        f"WHERE {hidden.IN_HAND} IS NOT NULL GROUP BY {hidden.REPLAY}",
     )
     return Claim(number=int(rows[0]["number"]), entries=rows[0]["entries"]) if rows else None
 
@@ -49,13 +51,14 @@ def unfinished_claim(address: Address) -> Claim | None:
 def entries_of(address: Address, number: int) -> list[dict[str, Any]]:
     """``_row_id`` and ``source`` of the entries of an unfinished claim."""
     return store.select(
-        address, f"SELECT _row_id, source FROM delta_table WHERE _in_hand IS NOT NULL AND _replay = {number}"
+        address,
+        f"SELECT {hidden.ROW_ID}, source FROM delta_table WHERE {hidden.IN_HAND} IS NOT NULL AND {hidden.REPLAY} = {number}",
     )
 
 
 def highest_number(address: Address) -> int:
     """The highest claim number in the table; -1 without one."""
-    rows = store.select(address, "SELECT max(_replay) AS number FROM delta_table")
+    rows = store.select(address, f"SELECT max({hidden.REPLAY}) AS number FROM delta_table")
     return int(rows[0]["number"]) if rows and rows[0]["number"] is not None else -1
 
 
@@ -74,9 +77,9 @@ def create(address: Address, selection: Selection, *, number: int, first: int, l
     table = delta_table.find(address)
     if table is None:
         return None
-    where = f"{UNCLAIMED} AND (_replay IS NULL OR _replay < {first}) AND {selection.condition()}"
+    where = f"{UNCLAIMED} AND ({hidden.REPLAY} IS NULL OR {hidden.REPLAY} < {first}) AND {selection.condition()}"
     columns = ", ".join(_IDS)
-    oldest = f"SELECT {columns} FROM delta_table WHERE {where} ORDER BY quarantined_at, _row_id LIMIT {limit}"
+    oldest = f"SELECT {columns} FROM delta_table WHERE {where} ORDER BY quarantined_at, {hidden.ROW_ID} LIMIT {limit}"
     ids = delta_table.query_builder().register("delta_table", table).execute(oldest).read_all()
     if not ids.num_rows:
         return None
@@ -84,7 +87,7 @@ def create(address: Address, selection: Selection, *, number: int, first: int, l
         address,
         ids,
         " AND ".join(f"t.{column} = s.{column}" for column in _IDS),
-        {"_replay": str(number), "_in_hand": "'claimed'", "changed_by": quoted(by), "changed_at": now()},
+        {hidden.REPLAY: str(number), hidden.IN_HAND: "'claimed'", "changed_by": quoted(by), "changed_at": now()},
     )
     return Claim(number=number, entries=ids.num_rows)
 
@@ -108,13 +111,17 @@ def mark_returned(
         custom_metadata={"userMetadata": user_metadata}, app_transactions=[Transaction(app_id=app_id, version=number)]
     )
     updates = {
-        "_in_hand": "'returned'",
+        hidden.IN_HAND: "'returned'",
         "rules": "s.rules",
         "attempts": "coalesce(t.attempts, 0) + 1",
         "suite_fingerprint": quoted(suite_fingerprint),
     }
     _merge(
-        address, refused, f"t._row_id = s._row_id AND t._replay = {number} AND t._in_hand IS NOT NULL", updates, commit
+        address,
+        refused,
+        f"t.{hidden.ROW_ID} = s.{hidden.ROW_ID} AND t.{hidden.REPLAY} = {number} AND t.{hidden.IN_HAND} IS NOT NULL",
+        updates,
+        commit,
     )
 
 
@@ -122,11 +129,11 @@ def settle(address: Address, number: int) -> None:
     """End a claim in one commit: returned entries are open again, the others become ``replayed``."""
     delta_table.open_table(address).update(
         updates={
-            "state": "CASE WHEN _in_hand = 'returned' THEN 'open' ELSE 'replayed' END",
-            "_in_hand": "NULL",
+            "state": f"CASE WHEN {hidden.IN_HAND} = 'returned' THEN 'open' ELSE 'replayed' END",
+            hidden.IN_HAND: "NULL",
             "changed_at": now(),
         },
-        predicate=f"_in_hand IS NOT NULL AND _replay = {number}",
+        predicate=f"{hidden.IN_HAND} IS NOT NULL AND {hidden.REPLAY} = {number}",
     )
 
 
@@ -136,8 +143,8 @@ def release(address: Address, number: int) -> None:
     The caller holds the flow's lease.
     """
     delta_table.open_table(address).update(
-        updates={"_in_hand": "NULL", "_replay": "NULL", "changed_at": now()},
-        predicate=f"_in_hand IS NOT NULL AND _replay = {number}",
+        updates={hidden.IN_HAND: "NULL", hidden.REPLAY: "NULL", "changed_at": now()},
+        predicate=f"{hidden.IN_HAND} IS NOT NULL AND {hidden.REPLAY} = {number}",
     )
 
 
@@ -146,7 +153,7 @@ def count_entries(address: Address, numbers: Sequence[int]) -> int:
     if not numbers:
         return 0
     listed = ", ".join(map(str, numbers))
-    rows = store.select(address, f"SELECT count(*) AS entries FROM delta_table WHERE _replay IN ({listed})")
+    rows = store.select(address, f"SELECT count(*) AS entries FROM delta_table WHERE {hidden.REPLAY} IN ({listed})")
     return int(rows[0]["entries"]) if rows else 0
 
 
@@ -158,12 +165,17 @@ def reopen_missing(address: Address, number: int, ids: Any) -> None:
         ids: ``_row_id string`` as Arrow.
     """
     updates = {
-        "_in_hand": "NULL",
+        hidden.IN_HAND: "NULL",
         "rules": f"CASE WHEN array_has(t.rules, '{SOURCE_GONE}') THEN t.rules ELSE array_append(t.rules, '{SOURCE_GONE}') END",
         "attempts": "coalesce(t.attempts, 0) + 1",
         "changed_at": now(),
     }
-    _merge(address, ids, f"t._row_id = s._row_id AND t._replay = {number} AND t._in_hand IS NOT NULL", updates)
+    _merge(
+        address,
+        ids,
+        f"t.{hidden.ROW_ID} = s.{hidden.ROW_ID} AND t.{hidden.REPLAY} = {number} AND t.{hidden.IN_HAND} IS NOT NULL",
+        updates,
+    )
 
 
 def _merge(address: Address, source: Any, match: str, updates: Mapping[str, str], commit: Any = None) -> None:

@@ -12,7 +12,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tidegate import identity, json_codec
+from tidegate import hidden, identity, json_codec
 from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint, lease, overrides, refusal
 from tidegate.errors import RequestError
@@ -133,10 +133,12 @@ def retire(place: Place) -> int:
     Returns:
         How many entries were closed as ``expired``.
     """
-    of_others = f"level = 'row' AND (_checkpoint_version <> {place.version} OR _refresh <> {place.refresh})"
+    of_others = (
+        f"level = 'row' AND ({hidden.CHECKPOINT_VERSION} <> {place.version} OR {hidden.REFRESH} <> {place.refresh})"
+    )
     reason = f"judged again by checkpoint v{place.version}/{place.refresh}"
     decisions = _Decisions(place)
-    own = f"{lifecycle.UNCLAIMED} AND _checkpoint_version = {place.version} AND _refresh = {place.refresh}"
+    own = f"{lifecycle.UNCLAIMED} AND {hidden.CHECKPOINT_VERSION} = {place.version} AND {hidden.REFRESH} = {place.refresh}"
     of_persons = f"{of_others} AND changed_by <> 'tidegate'"
     for (by, why), ids in lifecycle.waived_ids(decisions.entries, of_persons).items():
         for first in range(0, len(ids), _IDS_AT_ONCE):
@@ -160,7 +162,9 @@ def retire_batches_before(place: Place, batch_id: int, what: str) -> int:
     Returns:
         How many entries were closed as ``expired``.
     """
-    where = f"state = 'open' AND level = 'row' AND _app_id = '{place.app_id}' AND _batch_id < {batch_id}"
+    where = (
+        f"state = 'open' AND level = 'row' AND {hidden.APP_ID} = '{place.app_id}' AND {hidden.BATCH_ID} < {batch_id}"
+    )
     decisions = _Decisions(place)
     return decisions.close_entries("retire", where, by="tidegate", reason=f"{what} takes its place")
 

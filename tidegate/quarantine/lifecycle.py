@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pendulum
 
-from tidegate import dates
+from tidegate import dates, hidden
 from tidegate.ops import store
 from tidegate.probes import delta_table
 from tidegate.quarantine.selection import Selection
@@ -29,7 +29,7 @@ STATES: tuple[State, ...] = ("open", "replayed", "waived", "expired", "withdrawn
 with a reason. ``expired``: closed because of its age, or because a new checkpoint version judged its record again.
 ``withdrawn``: the run that created it was undone, so its row is what it was before."""
 
-UNCLAIMED = "state = 'open' AND _in_hand IS NULL"
+UNCLAIMED = f"state = 'open' AND {hidden.IN_HAND} IS NULL"
 """SQL condition: open entries that no replay has claimed."""
 
 
@@ -59,7 +59,7 @@ def entry_counts(address: Address) -> EntryCounts:
     """Count the entries of one quarantine table (`FlowPlace.quarantine`); all counts are zero without a table."""
     rows = store.select(
         address,
-        "SELECT state, count(*) AS entries, count(_in_hand) AS claimed, min(quarantined_at) AS oldest "
+        f"SELECT state, count(*) AS entries, count({hidden.IN_HAND}) AS claimed, min(quarantined_at) AS oldest "
         "FROM delta_table GROUP BY state",
     )
     oldest = next((row["oldest"] for row in rows if row["state"] == "open"), None)
@@ -81,7 +81,8 @@ def unclaimed_entries(address: Address, selection: Selection, limit: int) -> lis
     """``_row_id`` and ``source`` of the entries that a replay would claim, oldest first."""
     where = f"{UNCLAIMED} AND {selection.condition()}"
     return store.select(
-        address, f"SELECT _row_id, source FROM delta_table WHERE {where} ORDER BY quarantined_at, _row_id LIMIT {limit}"
+        address,
+        f"SELECT {hidden.ROW_ID}, source FROM delta_table WHERE {where} ORDER BY quarantined_at, {hidden.ROW_ID} LIMIT {limit}",
     )
 
 
@@ -89,15 +90,15 @@ def waived_ids(address: Address, where: str) -> dict[tuple[str, str], list[str]]
     """The ``_row_id`` of waived entries that match an SQL condition, by person and reason."""
     ids: dict[tuple[str, str], list[str]] = {}
     for row in store.select(
-        address, f"SELECT _row_id, changed_by, reason FROM delta_table WHERE state = 'waived' AND {where}"
+        address, f"SELECT {hidden.ROW_ID}, changed_by, reason FROM delta_table WHERE state = 'waived' AND {where}"
     ):
-        ids.setdefault((row["changed_by"] or "", row["reason"] or ""), []).append(row["_row_id"])
+        ids.setdefault((row["changed_by"] or "", row["reason"] or ""), []).append(row[hidden.ROW_ID])
     return ids
 
 
 def id_condition(ids: Sequence[str]) -> str:
     """SQL condition: the entries of these rows."""
-    return f"_row_id IN ({', '.join(map(quoted, ids))})"
+    return f"{hidden.ROW_ID} IN ({', '.join(map(quoted, ids))})"
 
 
 def close(address: Address, state: State, where: str, *, by: str, reason: str, commit: Any) -> int:
@@ -115,7 +116,7 @@ def close(address: Address, state: State, where: str, *, by: str, reason: str, c
             "changed_by": quoted(by),
             "changed_at": now(),
             "reason": f"CASE WHEN reason IS NULL THEN {quoted(reason)} ELSE reason || '; ' || {quoted(reason)} END",
-            "_in_hand": "NULL",
+            hidden.IN_HAND: "NULL",
         },
         predicate=where,
         commit_properties=commit,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
 
+from tidegate import hidden
 from tidegate.errors import FieldError
 from tidegate.formatting import count
 from tidegate.schema.changes import SchemaChange
@@ -167,7 +168,7 @@ class Terms:
         lacking = "; nested fields that the schema lacks are in bronze only" if _has_more_fields(change) else ""
         match self.keeps_row(column.name):
             case "rescue":
-                return f"a value that does not fit is NULL, and in _rescued{lacking}"
+                return f"a value that does not fit is NULL, and in {hidden.RESCUED}{lacking}"
             case "discard_value":
                 return f"a value that does not fit is NULL, and in bronze only{lacking}"
         return (

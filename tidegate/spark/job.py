@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
+from tidegate import hidden
 from tidegate.place import Place
 from tidegate.report import BatchRecord
 from tidegate.resolution import ResolvedFlow
@@ -182,7 +183,7 @@ def _missing(*_: Any) -> Any:
 
 
 def _no_rows(_job: Job, spark: SparkSession, _entries: Entries) -> DataFrame:
-    return spark.range(0).toDF("_row_id")
+    return spark.range(0).toDF(hidden.ROW_ID)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tidegate import dates
+from tidegate import dates, hidden
 from tidegate.checkpoints import landing_folder, reingested
 from tidegate.file_id import FileId
 from tidegate.ops import query, store
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tidegate.spec import Flow
     from tidegate.store import Address
 
-COLUMNS = ("_path", "_modified_at")
+COLUMNS = (hidden.PATH, hidden.MODIFIED_AT)
 """The columns of bronze that `states` needs."""
-STORED = "SELECT DISTINCT _path, _modified_at FROM delta_table"
+STORED = f"SELECT DISTINCT {hidden.PATH}, {hidden.MODIFIED_AT} FROM delta_table"
 """SQL for the files with records in bronze."""
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -69,10 +69,10 @@ def stored(bronze: Address, times: tuple[datetime, datetime] | None = None) -> s
     if times is not None:
         # With this condition, files of the table are skipped by their statistics.
         since, until = map(dates.literal, times)
-        where = f"_modified_at >= {since} AND _modified_at < {until}"
+        where = f"{hidden.MODIFIED_AT} >= {since} AND {hidden.MODIFIED_AT} < {until}"
     return states(store.select(bronze, f"{STORED} WHERE {where}"))
 
 
 def states(rows: Iterable[Mapping[str, Any]]) -> set[FileId]:
     """The files of rows with `COLUMNS`."""
-    return {FileId.of_bronze(row["_path"], row["_modified_at"]) for row in rows}
+    return {FileId.of_bronze(row[hidden.PATH], row[hidden.MODIFIED_AT]) for row in rows}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate import lateness
+from tidegate import hidden, lateness
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.ops import heartbeats
 from tidegate.ops.heartbeats import Heartbeat
@@ -42,7 +42,7 @@ def heartbeat_due(resolved: ResolvedFlow, place: Place, now: datetime) -> Heartb
     committed = progress.planned_batch(place.checkpoint, state.last_committed)
     if tables.of_table(bronze, flow.feeds[0], committed).has_data:
         return None
-    newest, lines = freshness.newest(bronze, "_ingested_at", now), heartbeats.read(place)
+    newest, lines = freshness.newest(bronze, hidden.INGESTED_AT, now), heartbeats.read(place)
     if newest is None:
         return None
     delay = flow.watermark.delay_seconds

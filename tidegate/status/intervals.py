@@ -15,7 +15,7 @@ from zoneinfo import ZoneInfo
 
 import pendulum
 
-from tidegate import formatting
+from tidegate import formatting, hidden
 from tidegate.checkpoints import checkpoint, landing_folder, progress
 from tidegate.errors import NotDeliveredError
 from tidegate.errors.classification import raise_machine
@@ -238,11 +238,11 @@ class _Bronze:
         source_folder = landing_folder.of(place, flow.source)
         refused = store.select(
             place.quarantine,
-            "SELECT _row_id FROM delta_table WHERE level = 'file' AND state = 'open'",
+            f"SELECT {hidden.ROW_ID} FROM delta_table WHERE level = 'file' AND state = 'open'",
         )
         return cls(
             read_files=dict(source_folder.present(file.id) for file in progress.source_files(folder, up_to=up_to)),
-            quarantined=frozenset(source_folder.present(FileId.parse(row["_row_id"])).path for row in refused),
+            quarantined=frozenset(source_folder.present(FileId.parse(row[hidden.ROW_ID])).path for row in refused),
         )
 
     def to_read(self, landed: Sequence[LandedFile]) -> tuple[LandedFile, ...]:

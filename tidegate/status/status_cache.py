@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from tidegate import registry, resolution, states
+from tidegate import hidden, registry, resolution, states
 from tidegate.errors import TidegateError
 from tidegate.status import evaluation, flow_status, freshness
 
@@ -28,8 +28,6 @@ if TYPE_CHECKING:
     from tidegate.store import Address
 
 T = TypeVar("T")
-_INGESTED = "_ingested_at"
-"""The ingestion time column of landing tables."""
 FRESH = 10.0
 """Age in seconds from which on the next request refreshes the reading."""
 STALE = states.STALE.total_seconds()
@@ -135,7 +133,7 @@ class StatusCache:
         if isinstance(reading.declared, str):
             return None, False
         target = reading.declared.flow.target
-        path, column = reading.layout.table(target.name), target.event_time or _INGESTED
+        path, column = reading.layout.table(target.name), target.event_time or hidden.INGESTED_AT
         newest = self._unless_unchanged(path, column, lambda: freshness.newest(path, column, reading.at))
         return newest, newest is not None and target.event_time is not None
 

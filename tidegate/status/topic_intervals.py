@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
+from tidegate import hidden
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.formatting import count
 from tidegate.probes import kafka
@@ -40,7 +41,7 @@ def read(bootstrap: str, layout: Layout, pipeline: Pipeline, flow: Flow, now: da
     if source.intervals is None:
         return None
     table, place = layout.table(flow.target.name), checkpoint.current(layout, pipeline, flow)
-    first = freshness.oldest(table, "_timestamp")
+    first = freshness.oldest(table, hidden.TIMESTAMP)
     if first is None:
         return Completeness(unit=source.intervals.unit, intervals=())
     last_committed = progress.read(place.checkpoint).last_committed
@@ -61,7 +62,7 @@ def read(bootstrap: str, layout: Layout, pipeline: Pipeline, flow: Flow, now: da
                 first,
                 unread,
                 now,
-                spans=freshness.spans(table, "_timestamp"),
+                spans=freshness.spans(table, hidden.TIMESTAMP),
             )
         ),
     )

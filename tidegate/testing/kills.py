@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidegate import launch, registry
+from tidegate import hidden, launch, registry
 from tidegate.formatting import count
 from tidegate.place import AttemptPlace, FlowPlace
 from tidegate.processes import end_group
@@ -137,8 +137,8 @@ def _rows(path: Path, *, by_id: bool) -> Counter[str]:
     table = read(path)
     is_quarantine = "rules" in table.column_names and "level" in table.column_names
     columns = ("level", "rules", "state") if is_quarantine else [n for n in table.column_names if not n.startswith("_")]
-    kept = [*columns, *(name for name in ("_deleted", "_row_id") if name in table.column_names)]
-    names = [name for name in kept if by_id or name != "_row_id"]
+    kept = [*columns, *(name for name in (hidden.DELETED, hidden.ROW_ID) if name in table.column_names)]
+    names = [name for name in kept if by_id or name != hidden.ROW_ID]
     return Counter(
         json.dumps(_comparable(row), default=repr, sort_keys=True) for row in table.select(names).to_pylist()
     )

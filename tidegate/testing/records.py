@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
-from tidegate import json_codec
+from tidegate import hidden, json_codec
 from tidegate.spec import Dialect, FileSource, KafkaSource, LandingSource
 
 if TYPE_CHECKING:
@@ -20,14 +20,14 @@ Record = Mapping[str, Any]
 
 LANDED_AT = datetime(2026, 1, 5, 10, tzinfo=UTC)
 """When made-up files were modified and messages were sent, unless the record says otherwise."""
-_CHANGE = "_ingested_at timestamp, _change_type string"
+_CHANGE = f"{hidden.INGESTED_AT} timestamp, {hidden.CHANGE_TYPE} string"
 _OF_FILES = (
-    "_row_id string, line string, _header string, _dialect string, _modified_at timestamp, _path string, "
-    f"_line_number bigint, {_CHANGE}"
+    f"{hidden.ROW_ID} string, line string, {hidden.HEADER} string, {hidden.DIALECT} string, {hidden.MODIFIED_AT} timestamp, "
+    f"{hidden.PATH} string, {hidden.LINE_NUMBER} bigint, {_CHANGE}"
 )
 _OF_MESSAGES = (
-    "_row_id string, key binary, value binary, _topic string, _partition int, _offset bigint, _timestamp timestamp, "
-    + _CHANGE
+    f"{hidden.ROW_ID} string, key binary, value binary, {hidden.TOPIC} string, {hidden.PARTITION} int, {hidden.OFFSET} bigint, "
+    f"{hidden.TIMESTAMP} timestamp, {_CHANGE}"
 )
 
 
@@ -51,7 +51,7 @@ def feed(spark: SparkSession, source: LandingSource, records: Sequence[Record]) 
 
 
 def _line(source: FileSource, record: Record, number: int) -> tuple[Any, ...]:
-    path, modified_at = record.get("_path", "/landing/sample"), record.get("_modified_at", LANDED_AT)
+    path, modified_at = record.get(hidden.PATH, "/landing/sample"), record.get(hidden.MODIFIED_AT, LANDED_AT)
     fields = _fields(record)
     if source.format == "json":
         return (_json(fields), None, None, modified_at, path, number)
@@ -69,7 +69,7 @@ _NOT_STORED = ("encoding", "header")
 
 
 def _message(_source: KafkaSource, record: Record, number: int) -> tuple[Any, ...]:
-    key, at = str(record.get("_key", f"k{number}")).encode(), record.get("_timestamp", LANDED_AT)
+    key, at = str(record.get(hidden.KEY, f"k{number}")).encode(), record.get(hidden.TIMESTAMP, LANDED_AT)
     return (bytearray(key), bytearray(_json(_fields(record)).encode()), "sample", 0, number, at)
 
 

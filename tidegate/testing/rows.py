@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate import resolution
+from tidegate import hidden, resolution
 from tidegate.advice import Edit
 from tidegate.environment import Environment
 from tidegate.errors import RequestError
@@ -37,8 +37,8 @@ if TYPE_CHECKING:
 
     from tidegate.spark.gate import SuiteGate
 
-_INTERNAL = ("_origin", "_broken")
-_CHANGES = {"_change_type": "string", "_commit_version": "bigint", "_commit_timestamp": "timestamp"}
+_INTERNAL = (hidden.ORIGIN, hidden.BROKEN)
+_CHANGES = {hidden.CHANGE_TYPE: "string", hidden.COMMIT_VERSION: "bigint", hidden.COMMIT_TIMESTAMP: "timestamp"}
 
 
 @dataclass(frozen=True)
@@ -106,17 +106,17 @@ def judge_rows(pipeline: str, flow: str, *given: Record) -> list[Judged]:
         return (
             []
             if judged is None
-            else [_judged(row) for row in _plain(judged.assigned.where("_disposition IS NOT NULL"))]
+            else [_judged(row) for row in _plain(judged.assigned.where(f"{hidden.DISPOSITION} IS NOT NULL"))]
         )
 
 
 def _judged(row: Mapping[str, Any]) -> Judged:
-    disposition = dispositions.NAMES[row["_disposition"]]
-    rules = {"quarantined": row["_errors"], "filtered": [row["_filtered"]]}.get(disposition, [])
+    disposition = dispositions.NAMES[row[hidden.DISPOSITION]]
+    rules = {"quarantined": row[hidden.ERRORS], "filtered": [row[hidden.FILTERED]]}.get(disposition, [])
     return Judged(disposition, tuple(rules), {name: row[name] for name in row if name not in _OF_JUDGEMENT})
 
 
-_OF_JUDGEMENT = ("_disposition", "_errors", "_order", "_late", "_watermark")
+_OF_JUDGEMENT = (hidden.DISPOSITION, hidden.ERRORS, hidden.ORDER, hidden.LATE, hidden.WATERMARK)
 
 
 @contextmanager
@@ -199,7 +199,7 @@ def _feed(job: Job, given: Sequence[Record]) -> DataFrame:
     schema = _schema(job, job.flow.source_tables[0])
     for name, kind_of_column in _CHANGES.items():
         schema = schema.add(name, kind_of_column)
-    change = {"_change_type": "insert", "_commit_version": 1, "_commit_timestamp": LANDED_AT}
+    change = {hidden.CHANGE_TYPE: "insert", hidden.COMMIT_VERSION: 1, hidden.COMMIT_TIMESTAMP: LANDED_AT}
     return _frame([{**change, **record} for record in given], schema)
 
 
@@ -224,7 +224,7 @@ def _schema(job: Job, table: str) -> StructType:
     ((pipeline, writer),) = ((each, flow) for each in declared for flow in each.flows if flow.target.name == table)
     with _job(pipeline.name, writer.name) as of_writer:
         output = _output(of_writer, [], {feed.name: [] for feed in writer.feeds[1:]})
-        names = [name for name in output.columns if not name.startswith("_") or name == "_rescued"]
+        names = [name for name in output.columns if not name.startswith("_") or name == hidden.RESCUED]
         if writer.target.history:
             time = output[writer.target.sequence_by[0]]
             output = output.withColumns({"valid_from": time, "valid_to": time})
@@ -238,4 +238,4 @@ def _schema(job: Job, table: str) -> StructType:
 def _plain(frame: DataFrame) -> list[dict[str, Any]]:
     """The rows as Python's values, without the columns that no user sees, sorted by id: ``r10`` after ``r9``."""
     plain: list[dict[str, Any]] = frame.drop(*_INTERNAL).toArrow().to_pylist(maps_as_pydicts="strict")
-    return sorted(plain, key=lambda row: (len(row.get("_row_id", "")), row.get("_row_id", "")))
+    return sorted(plain, key=lambda row: (len(row.get(hidden.ROW_ID, "")), row.get(hidden.ROW_ID, "")))

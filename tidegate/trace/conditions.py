@@ -9,6 +9,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from tidegate import hidden
 from tidegate.advice import Edit
 from tidegate.errors import RequestError
 from tidegate.ops.query import quoted
@@ -113,16 +114,16 @@ def of_key(source: DeltaTable, row: Mapping[str, Any], keys: Sequence[str]) -> s
     numbers = [key for key, value in zip(keys, values, strict=True) if isinstance(value, float)]
     if not numbers:
         prefix = literal("|".join(texts) + "|")
-        return f"starts_with(_row_id, {prefix}) AND regexp_like(substr(_row_id, length({prefix}) + 1), '{_CHANGE}')"
+        return f"starts_with({hidden.ROW_ID}, {prefix}) AND regexp_like(substr({hidden.ROW_ID}, length({prefix}) + 1), '{_CHANGE}')"
     parts = ["([^|]*)" if key in numbers else re.escape(each) for key, each in zip(keys, texts, strict=True)]
     pattern = literal(f"(?s)^{'[|]'.join(parts)}[|]{_CHANGE.removeprefix('^')}")
     types = {field.name: str(field.type.type) for field in source.schema().fields}
     equal = []
     for number, key in enumerate(numbers, 1):
         arrow, written = _ARROW[types[key]], text(row[key])
-        stored = f"arrow_try_cast(regexp_replace(_row_id, {pattern}, '\\{number}'), '{arrow}')"
+        stored = f"arrow_try_cast(regexp_replace({hidden.ROW_ID}, {pattern}, '\\{number}'), '{arrow}')"
         equal.append(_special(stored, written) or f"{stored} = arrow_cast({literal(written)}, '{arrow}')")
-    return " AND ".join([f"regexp_like(_row_id, {pattern})", *equal])
+    return " AND ".join([f"regexp_like({hidden.ROW_ID}, {pattern})", *equal])
 
 
 def text(value: Any) -> str:

@@ -14,6 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
+from tidegate import hidden
 from tidegate.ops import query
 from tidegate.probes import delta_log, delta_table
 from tidegate.store import Address
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 _KIND = "_kind_of_file"
-_ADDED = {"_change_type": "string", _KIND: "string", "_commit_version": "long"}
+_ADDED = {hidden.CHANGE_TYPE: "string", _KIND: "string", hidden.COMMIT_VERSION: "long"}
 _OF_FILE = {"add": "insert", "remove": "delete", "cdc": None}
 """The kind of change of all rows of a file; a change file has that of each row in its column ``_change_type``."""
 _MAPPING = "delta.columnMapping"
@@ -40,12 +41,18 @@ def rows(address: Address, first: int, last: int, columns: Sequence[str], where:
         DeltaError: A file is missing or does not have the table's types (an error of deltalake), as `duckdb.Error`.
     """
     names = ", ".join(
-        [*map(query.quoted, columns), f"coalesce(_change_type, {_KIND}) AS _change_type", "_commit_version"]
+        [
+            *map(query.quoted, columns),
+            f"coalesce({hidden.CHANGE_TYPE}, {_KIND}) AS {hidden.CHANGE_TYPE}",
+            hidden.COMMIT_VERSION,
+        ]
     )
     with _table(address, first, last) as table, query.connect() as connection:
         batches = delta_table.query_builder().register("feed", table).execute(f"SELECT {names} FROM feed WHERE {where}")
         connection.register("feed", batches)
-        return query.rows_of(connection.execute("FROM feed ORDER BY _commit_version, _change_type DESC"))
+        return query.rows_of(
+            connection.execute(f"FROM feed ORDER BY {hidden.COMMIT_VERSION}, {hidden.CHANGE_TYPE} DESC")
+        )
 
 
 @contextmanager
@@ -58,7 +65,7 @@ def _table(address: Address, first: int, last: int) -> Iterator[DeltaTable]:
         "id": "feed",
         "format": {"provider": "parquet", "options": {}},
         "schemaString": json.dumps(schema),
-        "partitionColumns": [*metadata.partition_columns, _KIND, "_commit_version"],
+        "partitionColumns": [*metadata.partition_columns, _KIND, hidden.COMMIT_VERSION],
         "configuration": {name: value for name, value in metadata.configuration.items() if name.startswith(_MAPPING)},
     }
     files = [file for version in range(first, last + 1) for file in _files(address, version)]
@@ -87,7 +94,7 @@ def _files(address: Address, version: int) -> Iterator[dict[str, Any]]:
             "add": {
                 "path": f"{version}/{file['path']}",
                 "partitionValues": (file.get("partitionValues") or {})
-                | {_KIND: _OF_FILE[kind], "_commit_version": str(version)},
+                | {_KIND: _OF_FILE[kind], hidden.COMMIT_VERSION: str(version)},
                 "size": file.get("size") or 0,
                 "modificationTime": 0,
                 "dataChange": True,

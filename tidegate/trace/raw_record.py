@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
+from tidegate import hidden
+
 
 def fields_of(record: Mapping[str, Any]) -> dict[str, str]:
     """The fields by name; empty if the record has another form than JSON or CSV.
@@ -21,8 +23,8 @@ def fields_of(record: Mapping[str, Any]) -> dict[str, str]:
         fields = json.loads(text, parse_float=str, parse_int=str)
         if isinstance(fields, dict):
             return {name: each for name, each in fields.items() if isinstance(each, str)}
-    if header := record.get("_header"):
-        separator = json.loads(record.get("_dialect") or "{}").get("separator", ",")
+    if header := record.get(hidden.HEADER):
+        separator = json.loads(record.get(hidden.DIALECT) or "{}").get("separator", ",")
         names, *rows = csv.reader([header, text], delimiter=separator)
         if len(rows) == 1 and len(rows[0]) == len(names):
             return dict(zip((name.strip() for name in names), rows[0], strict=True))

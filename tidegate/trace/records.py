@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate import file_id
+from tidegate import file_id, hidden
 from tidegate.advice import Command, Edit
 from tidegate.errors import RequestError
 from tidegate.ops import query
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidegate.trace.lineage import Lineage
     from tidegate.trace.step import Step
 
-_ENTRY = ("_row_id", "level", "rules", "state", "quarantined_at")
+_ENTRY = (hidden.ROW_ID, "level", "rules", "state", "quarantined_at")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -101,12 +101,18 @@ def _rows(lineage: Lineage, flow: ResolvedFlow, record: Record) -> list[dict[str
     """The rows of the record: several if the file was replaced and read again, or the topic was created again."""
     if record.path is None:
         name = conditions.literal(record.topic)
-        return lineage.find(flow, f"_topic = {name} AND _partition = {record.partition} AND _offset = {record.offset}")
+        return lineage.find(
+            flow,
+            f"{hidden.TOPIC} = {name} AND {hidden.PARTITION} = {record.partition} "
+            f"AND {hidden.OFFSET} = {record.offset}",
+        )
     path = conditions.literal(f"{file_id.SCHEME}{record.path}")
-    rows = lineage.find(flow, f"_path = {path} AND _line_number = {record.line}")
+    rows = lineage.find(flow, f"{hidden.PATH} = {path} AND {hidden.LINE_NUMBER} = {record.line}")
     # A line within a record: a record has line breaks in quotes.
-    before = lineage.find(flow, f"_path = {path} AND _line_number < {record.line} AND strpos(line, chr(10)) > 0")
-    return rows or [row for row in before if row["_line_number"] + row["line"].count("\n") >= record.line]
+    before = lineage.find(
+        flow, f"{hidden.PATH} = {path} AND {hidden.LINE_NUMBER} < {record.line} AND strpos(line, chr(10)) > 0"
+    )
+    return rows or [row for row in before if row[hidden.LINE_NUMBER] + row["line"].count("\n") >= record.line]
 
 
 def _missing(lineage: Lineage, flow: ResolvedFlow, record: Record) -> str:
@@ -115,19 +121,21 @@ def _missing(lineage: Lineage, flow: ResolvedFlow, record: Record) -> str:
     if record.path is None:
         if entry := _newest_entry(lineage, flow, f"level = 'message' AND {_is_offset(record)}"):
             return f"{what}: the message is in quarantine for {entry}."
-        bounds = lineage.find(flow, f"_topic = {conditions.literal(record.topic)} AND _partition = {record.partition}")
-        newest = max((row["_offset"] for row in bounds), default=None)
+        bounds = lineage.find(
+            flow, f"{hidden.TOPIC} = {conditions.literal(record.topic)} AND {hidden.PARTITION} = {record.partition}"
+        )
+        newest = max((row[hidden.OFFSET] for row in bounds), default=None)
         known = (
             "of that partition it has none"
             if newest is None
             else f"its newest rows of the partition are up to offset {newest}"
         )
         return f"{what}: {known}. tidegate lag {flow.pipeline.name} shows what is not read yet."
-    others = lineage.find(flow, f"_path = {conditions.literal(f'{file_id.SCHEME}{record.path}')}")
+    others = lineage.find(flow, f"{hidden.PATH} = {conditions.literal(f'{file_id.SCHEME}{record.path}')}")
     if others:
         return f"{what}: it has other lines of the file; the line is the header, blank, or after the end."
     # starts_with: the id ends with the file's modification time.
-    of_file = f"level = 'file' AND starts_with(_row_id, {conditions.literal(f'{record.path}@')})"
+    of_file = f"level = 'file' AND starts_with({hidden.ROW_ID}, {conditions.literal(f'{record.path}@')})"
     if entry := _newest_entry(lineage, flow, of_file):
         return f"{what}: the file is in quarantine as a whole for {entry}."
     if record.path.exists():
@@ -137,9 +145,9 @@ def _missing(lineage: Lineage, flow: ResolvedFlow, record: Record) -> str:
 
 def _is_offset(record: Record) -> str:
     """The condition for the entries of a message: their ids name the topic, its id if it has one, the partition and the offset."""
-    of_topic = f"starts_with(_row_id, {conditions.literal(f'{record.topic}/')})"
+    of_topic = f"starts_with({hidden.ROW_ID}, {conditions.literal(f'{record.topic}/')})"
     place = conditions.literal(f"/{record.partition}/{record.offset}")
-    return f"{of_topic} AND ends_with(_row_id, {place})"
+    return f"{of_topic} AND ends_with({hidden.ROW_ID}, {place})"
 
 
 def _newest_entry(lineage: Lineage, flow: ResolvedFlow, where: str) -> str:

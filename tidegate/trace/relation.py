@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from tidegate import hidden
 from tidegate.ops import query
 from tidegate.spec.time_windows import WINDOW_START
 from tidegate.trace import conditions
@@ -36,10 +37,10 @@ def source_rows(flow: ResolvedFlow, source: DeltaTable, row: Mapping[str, Any]) 
             parts.append(_between(source, name, target.windows.time, start, _moved(start, _rest(target.windows))))
         return " AND ".join(parts)
     if flow.flow.kind.stateful:
-        return conditions.where(source, name, {"_row_id": row["_row_id"]}) if "_row_id" in row else NOTHING
+        return conditions.where(source, name, {hidden.ROW_ID: row[hidden.ROW_ID]}) if hidden.ROW_ID in row else NOTHING
     if flow.landing is not None:
-        return conditions.where(source, name, {"_row_id": row["_row_id"]})
-    return conditions.of_change(source, name, row["_row_id"], flow.source_keys)
+        return conditions.where(source, name, {hidden.ROW_ID: row[hidden.ROW_ID]})
+    return conditions.of_change(source, name, row[hidden.ROW_ID], flow.source_keys)
 
 
 def target_rows(flow: ResolvedFlow, target: DeltaTable, first: DeltaTable, source: Mapping[str, Any]) -> str:
@@ -53,10 +54,10 @@ def target_rows(flow: ResolvedFlow, target: DeltaTable, first: DeltaTable, sourc
             return where
         time = source[windows.time]
         return f"{where} AND {_between(target, table.name, WINDOW_START, _moved(time, -_rest(windows)), time)}"
-    if flow.flow.kind.stateful and "_row_id" not in query.column_names(target):
+    if flow.flow.kind.stateful and hidden.ROW_ID not in query.column_names(target):
         return NOTHING
     if flow.flow.kind.stateful or flow.landing is not None:
-        return conditions.where(target, table.name, {"_row_id": source["_row_id"]})
+        return conditions.where(target, table.name, {hidden.ROW_ID: source[hidden.ROW_ID]})
     return conditions.of_key(first, source, flow.source_keys)
 
 
@@ -85,7 +86,7 @@ def any_of(table: DeltaTable, name: str, rows: Iterable[Mapping[str, Any]]) -> s
 
 def alive(table: DeltaTable) -> str:
     """The rows of a table that are no tombstones; all, if it has none."""
-    return "NOT coalesce(_deleted, false)" if "_deleted" in query.column_names(table) else "true"
+    return f"NOT coalesce({hidden.DELETED}, false)" if hidden.DELETED in query.column_names(table) else "true"
 
 
 def _between(table: DeltaTable, name: str, column: str, first: Any, last: Any) -> str:

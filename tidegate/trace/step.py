@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tidegate import hidden
+
 if TYPE_CHECKING:
     from tidegate.trace.changes import RowChange
 
@@ -41,6 +43,6 @@ def noted(step: Step, *notes: str) -> Step:
 
 def state_of(row: Mapping[str, Any]) -> str:
     """The state of a row that a table has."""
-    if not row.get("_deleted"):
+    if not row.get(hidden.DELETED):
         return "present"
-    return "unchanged" if row.get("_change") == "unchanged" else "deleted"
+    return "unchanged" if row.get(hidden.CHANGE) == "unchanged" else "deleted"

@@ -12,6 +12,7 @@ from pyarrow import types
 from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, StructType
 
+from tidegate import hidden
 from tidegate.advice import Edit, Either
 from tidegate.checkpoints.progress import decoded
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
@@ -142,8 +143,8 @@ def changed_groups(job: Job, batch: DataFrame) -> ChangedGroups | None:
             ),
         )
     feed = batch.groupBy(*keys).agg(
-        F.max("_commit_version").alias("_version"),
-        F.count_if((F.col("_change_type") != "update_preimage") & time_windows.is_first(batch)).alias("_read"),
+        F.max(hidden.COMMIT_VERSION).alias("_version"),
+        F.count_if((F.col(hidden.CHANGE_TYPE) != "update_preimage") & time_windows.is_first(batch)).alias("_read"),
     )
     rows = local.collect(feed)
     if rows is not None:
@@ -258,7 +259,7 @@ def derive(job: Job, rows: Sequence[DataFrame]) -> DataFrame:
 
 def _visible(rows: DataFrame) -> DataFrame:
     """The columns that a transform is given."""
-    return rows.select(*[column for column in rows.columns if not column.startswith("_") or column == "_rescued"])
+    return rows.select(*[column for column in rows.columns if not column.startswith("_") or column == hidden.RESCUED])
 
 
 def read_sources(job: Job, spark: SparkSession, versions: Mapping[str, int]) -> Sources:
@@ -269,7 +270,7 @@ def read_sources(job: Job, spark: SparkSession, versions: Mapping[str, int]) -> 
     rows, read = {}, {}
     for table in job.flow.source_tables:
         source, read[table] = _as_of(spark, job.place.layout.table(table), versions[table])
-        deleted = F.coalesce("_deleted", F.lit(False)) if "_deleted" in source.columns else F.lit(False)
+        deleted = F.coalesce(hidden.DELETED, F.lit(False)) if hidden.DELETED in source.columns else F.lit(False)
         rows[table] = source.where(~deleted)
     return Sources(rows=rows, versions=read)
 
@@ -366,14 +367,16 @@ def merge_source(
     measures = [column for column in groups.columns if column not in keys]
     if rows is not None and affected_rows is not None:
         fields = [StructField(field.name, field.dataType) for field in groups.select(*keys, *measures).schema]
-        schema = StructType([*fields, StructField("_op", StringType())])
+        schema = StructType([*fields, StructField(hidden.OP, StringType())])
         return local.to_frame(groups.sparkSession, _with_deletes(rows, affected_rows, keys, measures), schema)
     new = groups.select(
         *[F.col(key).alias(f"_n_{key}") for key in keys], F.struct(*[F.col(m) for m in groups.columns]).alias("_new")
     )
     joined = affected.join(new, [F.col(key).eqNullSafe(F.col(f"_n_{key}")) for key in keys], "left")
     op = F.when(F.col("_new").isNull(), F.lit("delete")).otherwise(F.lit("upsert"))
-    changes = joined.select(*keys, *[F.col(f"_new.{measure}").alias(measure) for measure in measures], op.alias("_op"))
+    changes = joined.select(
+        *keys, *[F.col(f"_new.{measure}").alias(measure) for measure in measures], op.alias(hidden.OP)
+    )
     job.persisted.append(changes.persist())
     return changes
 
@@ -385,5 +388,5 @@ def _with_deletes(
     absent = affected.filter(pa.array([each not in present for each in _ids(affected, keys)], pa.bool_()))
     parts = []
     for part, op in ((rows.select([*keys, *measures]), "upsert"), (absent, "delete")):
-        parts.append(part.append_column("_op", pa.array([op] * part.num_rows, pa.string())))
+        parts.append(part.append_column(hidden.OP, pa.array([op] * part.num_rows, pa.string())))
     return pa.concat_tables(parts, promote_options="default")

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError
 from tidegate.spark.lake import comparable, tables
@@ -45,13 +46,13 @@ def with_versions(job: Job, records: DataFrame) -> DataFrame:
     following = in_order.rowsBetween(1, Window.unboundedFollowing)
     compared = (comparable.sql(f"`{name}`", records.schema[name].dataType) for name in _tracked(job, records))
     tracked = F.struct(F.lit(0), *map(F.expr, compared))
-    same = (F.lag("_deleted").over(in_order) == F.lit(False)) & F.lag(tracked).over(in_order).eqNullSafe(tracked)
-    change = F.when(F.col("_deleted"), "delete").when(same, "unchanged").otherwise("version")
-    known = records.withColumn("_change", change)
-    is_version = F.col("_change") == "version"
-    ends = F.first(F.when(F.col("_change") != "unchanged", time), ignorenulls=True).over(following)
+    same = (F.lag(hidden.DELETED).over(in_order) == F.lit(False)) & F.lag(tracked).over(in_order).eqNullSafe(tracked)
+    change = F.when(F.col(hidden.DELETED), "delete").when(same, "unchanged").otherwise("version")
+    known = records.withColumn(hidden.CHANGE, change)
+    is_version = F.col(hidden.CHANGE) == "version"
+    ends = F.first(F.when(F.col(hidden.CHANGE) != "unchanged", time), ignorenulls=True).over(following)
     return known.withColumns(
-        {"valid_from": time, "valid_to": F.when(is_version, ends).otherwise(time), "_deleted": ~is_version}
+        {"valid_from": time, "valid_to": F.when(is_version, ends).otherwise(time), hidden.DELETED: ~is_version}
     )
 
 
@@ -61,20 +62,20 @@ def merge_source(job: Job, new: DataFrame) -> DataFrame:
     Args:
         new: The records of a batch that are newer than those of the table with the same key and time.
     """
-    records = new.withColumn("_was", F.lit(None).cast("struct<valid_to: string, _change: string>"))
+    records = new.withColumn("_was", F.lit(None).cast(f"struct<valid_to: string, {hidden.CHANGE}: string>"))
     keys, scope = list(job.flow.target.keys), list(job.flow.target.scope)
     if tables.exists(job.target):
-        was = F.struct(F.col("valid_to").cast("string").alias("valid_to"), "_change")
+        was = F.struct(F.col("valid_to").cast("string").alias("valid_to"), hidden.CHANGE)
         stored = tables.read(new.sparkSession, job.target).withColumn("_was", was)
         stored = stored.join(new.select(*scope), scope, "left_semi").join(new.select(*keys), keys, "left_anti")
-        stored = stored.withColumn("_deleted", F.col("_change") == "delete")
+        stored = stored.withColumn(hidden.DELETED, F.col(hidden.CHANGE) == "delete")
         present = [name for name in records.columns if name in stored.columns]
         records = records.unionByName(stored.select(*present), allowMissingColumns=True)
     made = with_versions(job, records)
-    became = F.struct(F.col("valid_to").cast("string").alias("valid_to"), "_change")
+    became = F.struct(F.col("valid_to").cast("string").alias("valid_to"), hidden.CHANGE)
     changes = made.where(F.col("_was").isNull() | ~F.col("_was").eqNullSafe(became)).drop("_was")
     job.persisted.append(changes.persist())
-    return changes.withColumn("_op", F.lit("upsert"))
+    return changes.withColumn(hidden.OP, F.lit("upsert"))
 
 
 def _tracked(job: Job, records: DataFrame) -> list[str]:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.advice import Edit
 from tidegate.checkpoints import refusal
 from tidegate.errors import GateRefusedError, SpecError
@@ -23,16 +24,16 @@ def flag(job: Job, output: DataFrame, batch_id: int, decision: Decision) -> tupl
     """Add ``_errors array<string>``, the rules that refuse a row; a split that an earlier attempt decided is kept."""
     if decision.quarantined:
         refused = F.broadcast(
-            job.work.refused_ids(job, output.sparkSession, batch_id).withColumnRenamed("rules", "_errors")
+            job.work.refused_ids(job, output.sparkSession, batch_id).withColumnRenamed("rules", hidden.ERRORS)
         )
-        decided = output.join(refused, "_row_id", "left").withColumn(
-            "_errors", F.coalesce("_errors", F.array().cast("array<string>"))
+        decided = output.join(refused, hidden.ROW_ID, "left").withColumn(
+            hidden.ERRORS, F.coalesce(hidden.ERRORS, F.array().cast("array<string>"))
         )
         if not job.work.split_is_final:
             return decided.withColumn(
-                "_errors", F.when(F.size("_errors") > 0, F.col("_errors")).otherwise(F.col("_broken"))
+                hidden.ERRORS, F.when(F.size(hidden.ERRORS) > 0, F.col(hidden.ERRORS)).otherwise(F.col(hidden.BROKEN))
             ), None
-        changed = decided.where((F.size("_errors") == 0) & (F.size("_broken") > 0)).limit(1).count()
+        changed = decided.where((F.size(hidden.ERRORS) == 0) & (F.size(hidden.BROKEN) > 0)).limit(1).count()
         if changed:
             raise SpecError(
                 f"flow {job.flow.name!r}: batch {batch_id} was split by an earlier attempt, and rows that "
@@ -42,22 +43,22 @@ def flag(job: Job, output: DataFrame, batch_id: int, decision: Decision) -> tupl
         return decided, None
     taken_out = job.work.decision(job, batch_id, "take") is not None
     # Not judged: deletes, which may have only their key, and rows that are broken or filtered.
-    judged = (F.size("_broken") == 0) & F.col("_filtered").isNull() & ~F.col("_deleted")
+    judged = (F.size(hidden.BROKEN) == 0) & F.col(hidden.FILTERED).isNull() & ~F.col(hidden.DELETED)
     measured = statistics.measure(job, output.where(judged), batch_id)
     dropping = statistics.dropping(measured)
     if job.gate is None or dropping:
         of_batch = F.array(*map(F.lit, (refusal.RULE,) if taken_out else dropping)).cast("array<string>")
         verdict = statistics.judged(job, None, measured, batch_id)
-        return output.withColumn("_errors", F.array_union(of_batch, "_broken")), verdict
+        return output.withColumn(hidden.ERRORS, F.array_union(of_batch, hidden.BROKEN)), verdict
     flagged = job.gate.flag(output, judged)
-    errors = F.when(F.size("_broken") > 0, F.col("_broken")).otherwise(F.col("_errors"))
-    decided = flagged.withColumn("_errors", errors).drop("_notes")
+    errors = F.when(F.size(hidden.BROKEN) > 0, F.col(hidden.BROKEN)).otherwise(F.col(hidden.ERRORS))
+    decided = flagged.withColumn(hidden.ERRORS, errors).drop(hidden.NOTES)
     if job.work.of_entries:
         # Replayed entries are no sample of a batch: `mostly` and rules about the table do not apply to them.
         return decided, None
     verdict = job.gate.judge(flagged.where(judged), flow=job.flow.name, app_id=job.app_id, batch_id=batch_id)
     if taken_out:
-        return decided.withColumn("_errors", F.array_union(F.array(F.lit(refusal.RULE)), "_errors")), verdict
+        return decided.withColumn(hidden.ERRORS, F.array_union(F.array(F.lit(refusal.RULE)), hidden.ERRORS)), verdict
     if verdict.outcome == "refused":
         record(job, statistics.judged(job, verdict, measured, batch_id) or verdict)
         raise GateRefusedError(verdict)
@@ -73,9 +74,9 @@ def record(job: Job, verdict: Verdict) -> None:
 def refuse_whole_rows(flagged: DataFrame) -> DataFrame:
     """Refuse all output rows of a source row if one of them is refused."""
     reasons = (
-        flagged.where(F.size("_errors") > 0)
-        .groupBy("_row_id")
-        .agg(F.array_distinct(F.flatten(F.collect_list("_errors"))).alias("_all"))
+        flagged.where(F.size(hidden.ERRORS) > 0)
+        .groupBy(hidden.ROW_ID)
+        .agg(F.array_distinct(F.flatten(F.collect_list(hidden.ERRORS))).alias("_all"))
     )
-    joined = flagged.join(reasons, "_row_id", "left")
-    return joined.withColumn("_errors", F.coalesce("_all", "_errors")).drop("_all")
+    joined = flagged.join(reasons, hidden.ROW_ID, "left")
+    return joined.withColumn(hidden.ERRORS, F.coalesce("_all", hidden.ERRORS)).drop("_all")

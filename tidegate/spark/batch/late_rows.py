@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from tidegate import lateness
+from tidegate import hidden, lateness
 from tidegate.advice import Edit
 from tidegate.errors import SpecError
 from tidegate.lateness import Arrival
@@ -99,22 +99,22 @@ def judge(job: Job, rows: DataFrame, batch_id: int, decision: Decision, *, one_t
     steps = [(each, start if job.work.of_entries else marks.before.get(each.version)) for each in measured]
     reached = [(each, mark) for each, mark in steps if mark is not None]
     if decision.late:
-        ids = job.work.late_ids(job, rows.sparkSession, batch_id).withColumn("_late", F.lit(True))
+        ids = job.work.late_ids(job, rows.sparkSession, batch_id).withColumn(hidden.LATE, F.lit(True))
         if job.work.split_is_final and not job.work.of_entries:
             _check_decided(job, _with_watermark(job, rows, reached), ids, batch_id)
-        return JudgedLateness(rows=_marked(rows.withColumn("_watermark", _none("timestamp")), ids), watermark=after)
+        return JudgedLateness(rows=_marked(rows.withColumn(hidden.WATERMARK, _none("timestamp")), ids), watermark=after)
     if not any(each.oldest < mark for each, mark in reached):
         return JudgedLateness(rows=rows, watermark=after)
     known = _with_watermark(job, rows, reached)
     if not one_to_one:
-        known = _marked(known.drop("_late"), known.where("_late").select("_row_id", "_late").distinct())
+        known = _marked(known.drop(hidden.LATE), known.where(hidden.LATE).select(hidden.ROW_ID, hidden.LATE).distinct())
     return JudgedLateness(rows=known, watermark=after)
 
 
 def _check_decided(job: Job, known: DataFrame, ids: DataFrame, batch_id: int) -> None:
     """Check that no row enters the table that Spark would drop behind it: the late table cannot get the rest of a batch."""
-    passed = known.where("_late AND size(_errors) = 0 AND _filtered IS NULL")
-    if passed.join(ids, "_row_id", "left_anti").limit(1).count():
+    passed = known.where(f"{hidden.LATE} AND size({hidden.ERRORS}) = 0 AND {hidden.FILTERED} IS NULL")
+    if passed.join(ids, hidden.ROW_ID, "left_anti").limit(1).count():
         raise SpecError(
             f"flow {job.flow.name!r}: batch {batch_id} was split by an earlier attempt, and rows that "
             "were not late then are with today's transform.",
@@ -124,7 +124,7 @@ def _check_decided(job: Job, known: DataFrame, ids: DataFrame, batch_id: int) ->
 
 def is_late(rows: DataFrame) -> Column:
     """Whether a row that `judge` has seen is late."""
-    return F.col("_late") if "_late" in rows.columns else F.lit(False)
+    return F.col(hidden.LATE) if hidden.LATE in rows.columns else F.lit(False)
 
 
 def of_batch(job: Job, assigned: DataFrame, columns: Sequence[str | Column], batch_id: int) -> DataFrame:
@@ -135,40 +135,40 @@ def of_batch(job: Job, assigned: DataFrame, columns: Sequence[str | Column], bat
         columns: The columns of the target.
     """
     event_time = F.unix_micros(F.col(f"`{job.flow.target.event_time}`"))
-    return assigned.where(f"_disposition = {LATE}").select(
+    return assigned.where(f"{hidden.DISPOSITION} = {LATE}").select(
         *columns,
-        "_watermark",
+        hidden.WATERMARK,
         # Another output row of the same source row may be the late one.
-        F.greatest((F.unix_micros("_watermark") - event_time) / _SECOND, F.lit(0.0)).alias("_late_seconds"),
-        F.lit(job.app_id).alias("_app_id"),
-        F.lit(job.place.version).alias("_checkpoint_version"),
-        F.lit(job.place.refresh).alias("_refresh"),
-        F.lit(batch_id).cast("bigint").alias("_batch_id"),
+        F.greatest((F.unix_micros(hidden.WATERMARK) - event_time) / _SECOND, F.lit(0.0)).alias(hidden.LATE_SECONDS),
+        F.lit(job.app_id).alias(hidden.APP_ID),
+        F.lit(job.place.version).alias(hidden.CHECKPOINT_VERSION),
+        F.lit(job.place.refresh).alias(hidden.REFRESH),
+        F.lit(batch_id).cast("bigint").alias(hidden.BATCH_ID),
     )
 
 
 def in_batch(job: Job, spark: SparkSession, batch_id: int) -> DataFrame:
     """The late rows of a batch: ``_row_id string``."""
     if not tables.exists(job.place.late):
-        return local.from_rows(spark, [], "_row_id string")
+        return local.from_rows(spark, [], f"{hidden.ROW_ID} string")
     rows = tables.read(spark, job.place.late)
-    written = (F.col("_app_id") == job.app_id) & (F.col("_batch_id") == batch_id)
-    return rows.where(written).select("_row_id").distinct()
+    written = (F.col(hidden.APP_ID) == job.app_id) & (F.col(hidden.BATCH_ID) == batch_id)
+    return rows.where(written).select(hidden.ROW_ID).distinct()
 
 
 def of_checkpoint(job: Job, spark: SparkSession) -> DataFrame:
     """The late rows of all batches of a checkpoint, and of replays into its table: ``_row_id string``."""
     if not tables.exists(job.place.late):
-        return local.from_rows(spark, [], "_row_id string")
-    own = (F.col("_checkpoint_version") == job.place.version) & (F.col("_refresh") == job.place.refresh)
-    return tables.read(spark, job.place.late).where(own).select("_row_id").distinct()
+        return local.from_rows(spark, [], f"{hidden.ROW_ID} string")
+    own = (F.col(hidden.CHECKPOINT_VERSION) == job.place.version) & (F.col(hidden.REFRESH) == job.place.refresh)
+    return tables.read(spark, job.place.late).where(own).select(hidden.ROW_ID).distinct()
 
 
 def _ahead(job: Job) -> Column:
     """Whether the event time is further ahead of the ingestion than the declared skew."""
     declared = job.flow.watermark
     assert declared is not None
-    ingested = F.unix_micros("_origin.ingested_at")
+    ingested = F.unix_micros(f"{hidden.ORIGIN}.ingested_at")
     return F.unix_micros(F.col(f"`{job.flow.target.event_time}`")) > ingested + F.lit(declared.skew_seconds * _SECOND)
 
 
@@ -194,7 +194,7 @@ def _measured(job: Job, rows: DataFrame, batch_id: int) -> list[_Measured]:
     """
     event_time = F.unix_micros(F.col(f"`{job.flow.target.event_time}`"))
     measured = (
-        rows.where(~_ahead(job) & (F.size("_errors") == 0))
+        rows.where(~_ahead(job) & (F.size(hidden.ERRORS) == 0))
         .groupBy(*[column.alias(name) for name, column in zip(_BATCH, _batch(), strict=True)])
         .agg(F.max(event_time).alias("newest"), F.min(event_time).alias("oldest"))
         .collect()
@@ -254,9 +254,9 @@ def _newest_before(beat: Heartbeat, measured: Sequence[_Measured]) -> int:
 def _batch() -> list[Column]:
     """The values of `_BATCH` of a row."""
     return [
-        F.unix_micros("_origin.ingested_at"),
-        F.col("_origin.arrival.batch"),
-        F.col("_origin.arrival.version"),
+        F.unix_micros(f"{hidden.ORIGIN}.ingested_at"),
+        F.col(f"{hidden.ORIGIN}.arrival.batch"),
+        F.col(f"{hidden.ORIGIN}.arrival.version"),
     ]
 
 
@@ -273,12 +273,14 @@ def _with_watermark(job: Job, rows: DataFrame, steps: Sequence[tuple[_Measured, 
     is_of_batch = [own.eqNullSafe(F.col(f"known.{name}")) for name, own in zip(_BATCH, _batch(), strict=True)]
     joined = rows.join(F.broadcast(known.alias("known")), is_of_batch, "left")
     late = F.coalesce(event_time < F.col("_mark"), F.lit(False))
-    return joined.withColumns({"_late": late, "_watermark": F.timestamp_micros("_mark")}).drop(*_BATCH, "_mark")
+    return joined.withColumns({hidden.LATE: late, hidden.WATERMARK: F.timestamp_micros("_mark")}).drop(*_BATCH, "_mark")
 
 
 def _marked(rows: DataFrame, ids: DataFrame) -> DataFrame:
     """Add ``_late`` for all output rows of these source rows."""
-    return rows.join(F.broadcast(ids), "_row_id", "left").withColumn("_late", F.coalesce("_late", F.lit(False)))
+    return rows.join(F.broadcast(ids), hidden.ROW_ID, "left").withColumn(
+        hidden.LATE, F.coalesce(hidden.LATE, F.lit(False))
+    )
 
 
 def _none(kind: str) -> Column:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 from pyspark.sql import types
 
+from tidegate import hidden
 from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import SpecError
@@ -22,8 +23,7 @@ if TYPE_CHECKING:
 
     from tidegate.spark.job import Job
 
-_PATH = "_path"
-"""The only text among the coordinates of a source (`tidegate.spark.intake.bronze_files`)."""
+
 _ORDERED = (types.NumericType, types.BooleanType, types.DateType, types.TimestampType, types.TimestampNTZType)
 _PARTS = r"'([0-9]+|[^0-9]+)'"
 _SIGNIFICANT = "trim(LEADING '0' FROM part)"
@@ -70,11 +70,13 @@ def of_rows(job: Job, rows: DataFrame) -> Column:
         by_numbers(f"`{name}`").alias(name) if target.text_order.get(name) == "numbers" else F.col(name)
         for name in target.sequence_by
     ]
-    coordinates = rows.schema["_origin"].dataType["at"].dataType.names  # type: ignore[index]  # a struct of structs
-    if _PATH not in coordinates or not _orders_paths_by_numbers(job):
-        return F.struct(*declared, F.col("_origin.at.*"))
-    path = by_numbers(f"_origin.at.{_PATH}").alias(_PATH)
-    return F.struct(*declared, *[path if name == _PATH else F.col(f"_origin.at.{name}") for name in coordinates])
+    coordinates = rows.schema[hidden.ORIGIN].dataType["at"].dataType.names  # type: ignore[index]  # a struct of structs
+    if hidden.PATH not in coordinates or not _orders_paths_by_numbers(job):
+        return F.struct(*declared, F.col(f"{hidden.ORIGIN}.at.*"))
+    path = by_numbers(f"{hidden.ORIGIN}.at.{hidden.PATH}").alias(hidden.PATH)
+    return F.struct(
+        *declared, *[path if name == hidden.PATH else F.col(f"{hidden.ORIGIN}.at.{name}") for name in coordinates]
+    )
 
 
 def by_numbers(text: str) -> Column:

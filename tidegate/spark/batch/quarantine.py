@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow
 from pyspark.sql import functions as F
 
-from tidegate import identity
+from tidegate import hidden, identity
 from tidegate.quarantine import claims
 from tidegate.spark.batch import statistics
 from tidegate.spark.lake import local, tables, writes
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
 
     from tidegate.spark.job import Job
 
-REFUSED = "_row_id string, level string, rules array<string>, record string, source string"
+REFUSED = f"{hidden.ROW_ID} string, level string, rules array<string>, record string, source string"
 """Schema of refused rows: ``level`` is ``row``, ``file`` or ``message``, ``record`` the raw text, ``source`` the coordinates as JSON."""
 
 LIFECYCLE_COLUMNS = {
     "changed_by": "string",
     "changed_at": "timestamp",
     "reason": "string",
-    "_replay": "bigint",
-    "_in_hand": "string",
+    hidden.REPLAY: "bigint",
+    hidden.IN_HAND: "string",
 }
 """Columns that stay NULL while an entry is open and unclaimed (`tidegate.quarantine.lifecycle`)."""
 
@@ -44,17 +44,18 @@ def from_rows(refused: DataFrame, *, one_to_one: bool) -> DataFrame:
         one_to_one: Whether the transform returns one row per source row.
     """
     if one_to_one:
-        by_source = refused.withColumn("rules", F.array_distinct("_errors"))
+        by_source = refused.withColumn("rules", F.array_distinct(hidden.ERRORS))
     else:
-        by_source = refused.groupBy("_row_id").agg(
-            F.array_distinct(F.flatten(F.collect_list("_errors"))).alias("rules"), F.first("_origin").alias("_origin")
+        by_source = refused.groupBy(hidden.ROW_ID).agg(
+            F.array_distinct(F.flatten(F.collect_list(hidden.ERRORS))).alias("rules"),
+            F.first(hidden.ORIGIN).alias(hidden.ORIGIN),
         )
     return by_source.select(
-        "_row_id",
+        hidden.ROW_ID,
         F.lit("row").alias("level"),
         "rules",
-        F.col("_origin.raw").alias("record"),
-        F.col("_origin.source").alias("source"),
+        F.col(f"{hidden.ORIGIN}.raw").alias("record"),
+        F.col(f"{hidden.ORIGIN}.source").alias("source"),
     )
 
 
@@ -87,10 +88,10 @@ def apply_backfill(
         planned_ms: When it was planned, in milliseconds since 1970.
     """
     entries = _entries(job, refused, batch_id, planned_ms)
-    existing = _entries_of_checkpoint(job, passed.sparkSession).select("_row_id").distinct()
-    replayed = passed.join(existing, "_row_id", "left_semi").withColumn("_passed", F.lit(True))
+    existing = _entries_of_checkpoint(job, passed.sparkSession).select(hidden.ROW_ID).distinct()
+    replayed = passed.join(existing, hidden.ROW_ID, "left_semi").withColumn("_passed", F.lit(True))
     judged = entries.withColumn("_passed", F.lit(False)).unionByName(replayed, allowMissingColumns=True)
-    own = f"t._checkpoint_version = {job.place.version} AND t._refresh = {job.place.refresh}"
+    own = f"t.{hidden.CHECKPOINT_VERSION} = {job.place.version} AND t.{hidden.REFRESH} = {job.place.refresh}"
     changed_at = F.timestamp_millis(F.lit(planned_ms))
     reason = f"backfill {batch_id}"
     # An earlier replay may have claimed and returned it: the undo of that replay must not open it again.
@@ -98,7 +99,7 @@ def apply_backfill(
     writes.merge(
         judged,
         job.place.quarantine,
-        f"t._row_id = s._row_id AND t.level = 'row' AND t.state NOT IN ('replayed', 'withdrawn') AND {own}",
+        f"t.{hidden.ROW_ID} = s.{hidden.ROW_ID} AND t.level = 'row' AND t.state NOT IN ('replayed', 'withdrawn') AND {own}",
         txn,
         updates={
             "s._passed AND t.state = 'open'": {
@@ -106,12 +107,12 @@ def apply_backfill(
                 "changed_by": F.lit(job.run.request.requested_by),
                 "changed_at": changed_at,
                 "reason": F.lit(reason),
-                "_replay": no_replay,
-                "_in_hand": F.lit(None).cast("string"),
+                hidden.REPLAY: no_replay,
+                hidden.IN_HAND: F.lit(None).cast("string"),
             },
             "s._passed": {
                 "state": F.lit("replayed"),
-                "_replay": no_replay,
+                hidden.REPLAY: no_replay,
                 "reason": F.concat_ws("; ", F.col("t.reason"), F.lit(f"passed in {reason}")),
             },
             "t.state = 'open'": {
@@ -147,10 +148,10 @@ def _entries(job: Job, refused: DataFrame, batch_id: int, planned_ms: int) -> Da
             F.when(dropped, closed.get(name)).otherwise(F.lit(lifecycle.get(name))).cast(kind).alias(name)
             for name, kind in LIFECYCLE_COLUMNS.items()
         ],
-        F.lit(job.app_id).alias("_app_id"),
-        F.lit(job.place.version).alias("_checkpoint_version"),
-        F.lit(job.place.refresh).alias("_refresh"),
-        F.lit(batch_id).cast("bigint").alias("_batch_id"),
+        F.lit(job.app_id).alias(hidden.APP_ID),
+        F.lit(job.place.version).alias(hidden.CHECKPOINT_VERSION),
+        F.lit(job.place.refresh).alias(hidden.REFRESH),
+        F.lit(batch_id).cast("bigint").alias(hidden.BATCH_ID),
     )
 
 
@@ -161,11 +162,11 @@ def return_entries(job: Job, refused: DataFrame, entries: Sequence[Mapping[str, 
         refused: `REFUSED` rows.
         entries: The claimed entries.
     """
-    refused_rules = {row["_row_id"]: row["rules"] for row in refused.select("_row_id", "rules").collect()}
+    refused_rules = {row[hidden.ROW_ID]: row["rules"] for row in refused.select(hidden.ROW_ID, "rules").collect()}
     rules_by_id = job.kind.returned(job, refused_rules, entries)
     string = pyarrow.string()
     rows = {
-        "_row_id": pyarrow.array(list(rules_by_id), string),
+        hidden.ROW_ID: pyarrow.array(list(rules_by_id), string),
         "rules": pyarrow.array(list(rules_by_id.values()), pyarrow.list_(string)),
     }
     claims.mark_returned(
@@ -181,16 +182,16 @@ def return_entries(job: Job, refused: DataFrame, entries: Sequence[Mapping[str, 
 def refused_in_batch(job: Job, spark: SparkSession, batch_id: int) -> DataFrame:
     """The entries that a batch wrote: ``_row_id string, rules array<string>``."""
     if not tables.exists(job.place.quarantine):
-        return local.from_rows(spark, [], "_row_id string, rules array<string>")
+        return local.from_rows(spark, [], f"{hidden.ROW_ID} string, rules array<string>")
     entries = tables.read(spark, job.place.quarantine)
-    written = (F.col("_app_id") == job.app_id) & (F.col("_batch_id") == batch_id)
-    return entries.where(written).select("_row_id", "rules")
+    written = (F.col(hidden.APP_ID) == job.app_id) & (F.col(hidden.BATCH_ID) == batch_id)
+    return entries.where(written).select(hidden.ROW_ID, "rules")
 
 
 def refused_in_replay(job: Job, spark: SparkSession, number: int) -> DataFrame:
     """The claimed entries that a replay returned, as in `refused_in_batch`."""
     entries = tables.read(spark, job.place.quarantine)
-    return entries.where(f"_replay = {number} AND _in_hand = 'returned'").select("_row_id", "rules")
+    return entries.where(f"{hidden.REPLAY} = {number} AND {hidden.IN_HAND} = 'returned'").select(hidden.ROW_ID, "rules")
 
 
 def refused_in_backfill(job: Job, spark: SparkSession, version: int | None = None) -> DataFrame:
@@ -199,13 +200,13 @@ def refused_in_backfill(job: Job, spark: SparkSession, version: int | None = Non
     Args:
         version: The version of the quarantine; the newest by default.
     """
-    return _entries_of_checkpoint(job, spark, version).groupBy("_row_id").agg(F.first("rules").alias("rules"))
+    return _entries_of_checkpoint(job, spark, version).groupBy(hidden.ROW_ID).agg(F.first("rules").alias("rules"))
 
 
 def refused_by(job: Job, spark: SparkSession, app_id: str) -> DataFrame:
     """The open entries of rows that a transaction id wrote: ``_row_id string``."""
     entries = tables.read(spark, job.place.quarantine).where("level = 'row' AND state = 'open'")
-    return entries.where(F.col("_app_id") == app_id).select("_row_id")
+    return entries.where(F.col(hidden.APP_ID) == app_id).select(hidden.ROW_ID)
 
 
 def without_entries(job: Job, rows: DataFrame) -> DataFrame:
@@ -220,14 +221,14 @@ def without_entries(job: Job, rows: DataFrame) -> DataFrame:
     if not tables.exists(job.place.quarantine):
         return rows
     prefix = f"{job.place.pipeline}/{job.flow.name}/v"
-    checkpoint = F.concat(F.lit(prefix), F.col("_checkpoint_version"), F.lit("/"), F.col("_refresh"))
+    checkpoint = F.concat(F.lit(prefix), F.col(hidden.CHECKPOINT_VERSION), F.lit("/"), F.col(hidden.REFRESH))
     live = [app_id for app_id in tables.transactions(job.spark, job.live) if identity.is_stream(app_id)]
     entries = (
         tables.read(rows.sparkSession, job.place.quarantine)
         .where("level = 'row' AND (state IN ('open', 'waived') OR (state = 'expired' AND changed_by <> 'tidegate'))")
         .where(checkpoint.isin(live))
     )
-    return rows.join(entries.select("_row_id").distinct(), "_row_id", "left_anti")
+    return rows.join(entries.select(hidden.ROW_ID).distinct(), hidden.ROW_ID, "left_anti")
 
 
 def file_ids(job: Job, version: int | None) -> set[str]:
@@ -236,11 +237,13 @@ def file_ids(job: Job, version: int | None) -> set[str]:
         return set()
     entries = tables.read(job.spark, job.place.quarantine, version)
     kept = entries.where("level = 'file' AND state NOT IN ('replayed', 'withdrawn')")
-    return {row["_row_id"] for row in kept.select("_row_id").distinct().collect()}
+    return {row[hidden.ROW_ID] for row in kept.select(hidden.ROW_ID).distinct().collect()}
 
 
 def _entries_of_checkpoint(job: Job, spark: SparkSession, version: int | None = None) -> DataFrame:
     """Row entries written by this checkpoint or its backfills that are not replayed."""
     entries = tables.read(spark, job.place.quarantine, version)
     entries = entries.where("level = 'row' AND state NOT IN ('replayed', 'withdrawn')")
-    return entries.where((F.col("_checkpoint_version") == job.place.version) & (F.col("_refresh") == job.place.refresh))
+    return entries.where(
+        (F.col(hidden.CHECKPOINT_VERSION) == job.place.version) & (F.col(hidden.REFRESH) == job.place.refresh)
+    )

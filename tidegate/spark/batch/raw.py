@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from tidegate import dates, file_id
+from tidegate import dates, file_id, hidden
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints import landing_folder, overrides, topic
 from tidegate.errors import CheckpointCorruptError
@@ -149,12 +149,12 @@ def _returned_messages(job: Job, entries: DataFrame, batch_id: int) -> Split:
 def _of_batch(job: Job, rows: DataFrame, batch_id: int) -> DataFrame:
     """Rows of bronze with the columns about their batch."""
     planned = F.timestamp_millis(F.lit(job.work.planned_ms(job, batch_id)))
-    return rows.select("*", planned.alias("_ingested_at"), F.lit(batch_id).cast("bigint").alias("_batch_id"))
+    return rows.select("*", planned.alias(hidden.INGESTED_AT), F.lit(batch_id).cast("bigint").alias(hidden.BATCH_ID))
 
 
 def _refused_messages(refused: DataFrame, topic_id: str) -> DataFrame:
     """Messages with a timestamp out of range, as `tidegate.spark.batch.quarantine.REFUSED` rows."""
-    row_id = _message_id(topic_id).alias("_row_id")
+    row_id = _message_id(topic_id).alias(hidden.ROW_ID)
     return refused.select(row_id, F.lit("message").alias("level"), "rules", "record", "source")
 
 
@@ -166,15 +166,15 @@ def message_rows(messages: DataFrame, topic_id: str) -> DataFrame:
     """Messages, with the connector's columns, as rows of bronze without those about their batch."""
     known_id = F.lit(topic_id or None).cast("string")
     return messages.select(
-        _message_id(topic_id).alias("_row_id"),
+        _message_id(topic_id).alias(hidden.ROW_ID),
         "key",
         "value",
         "headers",
-        F.col("topic").alias("_topic"),
-        known_id.alias("_topic_id"),
-        F.col("partition").alias("_partition"),
-        F.col("offset").alias("_offset"),
-        F.col("timestamp").alias("_timestamp"),
+        F.col("topic").alias(hidden.TOPIC),
+        known_id.alias(hidden.TOPIC_ID),
+        F.col("partition").alias(hidden.PARTITION),
+        F.col("offset").alias(hidden.OFFSET),
+        F.col("timestamp").alias(hidden.TIMESTAMP),
     )
 
 
@@ -204,7 +204,7 @@ def _failed_files(
     if not decision.quarantined:
         return {}
     refused = job.work.refused_ids(job, spark, batch_id).where(F.array_contains("rules", landed_files.RULE))
-    paths = {FileId.parse(row["_row_id"]).path for row in refused.collect()} & unread.keys()
+    paths = {FileId.parse(row[hidden.ROW_ID]).path for row in refused.collect()} & unread.keys()
     return {
         path: landing.unread_file(job.place.layout.landing_root, FileId(path, unread[path]), landed_files.RULE)
         for path in paths
@@ -215,14 +215,16 @@ def _unread_messages(job: Job, rows: DataFrame, recorded: topic.CheckpointTopic 
     """Without the messages of this topic that bronze has from an earlier checkpoint version or refresh."""
     if job.work.is_first_read(job) or not tables.exists(job.target):
         return rows
-    bounds = rows.agg(F.min("_offset"), F.max("_offset"), F.first("_topic")).first()
+    bounds = rows.agg(F.min(hidden.OFFSET), F.max(hidden.OFFSET), F.first(hidden.TOPIC)).first()
     assert bounds is not None
     existing = tables.read(rows.sparkSession, job.target).where(
-        F.col("_offset").between(bounds[0], bounds[1]) & (F.col("_topic") == bounds[2])
+        F.col(hidden.OFFSET).between(bounds[0], bounds[1]) & (F.col(hidden.TOPIC) == bounds[2])
     )
     if recorded is not None:
-        existing = existing.where(F.coalesce("_topic_id", F.lit("")) == recorded.topic_id)
-    unread = rows.join(existing.select("_partition", "_offset"), ["_partition", "_offset"], "left_anti").persist()
+        existing = existing.where(F.coalesce(hidden.TOPIC_ID, F.lit("")) == recorded.topic_id)
+    unread = rows.join(
+        existing.select(hidden.PARTITION, hidden.OFFSET), [hidden.PARTITION, hidden.OFFSET], "left_anti"
+    ).persist()
     job.persisted.append(unread)
     return unread.select(*rows.columns)
 
@@ -231,9 +233,9 @@ def _unread_refused(job: Job, refused: DataFrame, batch_id: int) -> DataFrame:
     """Without the messages that quarantine has from an earlier checkpoint version or refresh."""
     if job.work.is_first_read(job) or not tables.exists(job.place.quarantine):
         return refused
-    own = (F.col("_app_id") == job.app_id) & (F.col("_batch_id") == batch_id)
-    earlier = tables.read(refused.sparkSession, job.place.quarantine).where(~own).select("_row_id").distinct()
-    return refused.join(earlier, "_row_id", "left_anti").select(*refused.columns)
+    own = (F.col(hidden.APP_ID) == job.app_id) & (F.col(hidden.BATCH_ID) == batch_id)
+    earlier = tables.read(refused.sparkSession, job.place.quarantine).where(~own).select(hidden.ROW_ID).distinct()
+    return refused.join(earlier, hidden.ROW_ID, "left_anti").select(*refused.columns)
 
 
 def _unread_files(job: Job, spark: SparkSession, listed: dict[str, int], batch_id: int) -> dict[str, int]:
@@ -246,19 +248,23 @@ def _unread_files(job: Job, spark: SparkSession, listed: dict[str, int], batch_i
     assert isinstance(job.flow.source, FileSource)
     source_folder = landing_folder.of(job.place, job.flow.source)
     names = [(str(name),) for file in file_id.of_paths(listed) for name in source_folder.names(file)]
-    candidates = local.from_rows(spark, names, "_file_id string")
+    candidates = local.from_rows(spark, names, f"{hidden.FILE_ID} string")
     existing: set[str] = set()
     if tables.exists(job.target):
-        ids = tables.read(spark, job.target).select(F.expr(file_id.OF_BRONZE).alias("_file_id")).distinct()
-        existing |= {row["_file_id"] for row in ids.join(F.broadcast(candidates), "_file_id", "left_semi").collect()}
+        ids = tables.read(spark, job.target).select(F.expr(file_id.OF_BRONZE).alias(hidden.FILE_ID)).distinct()
+        existing |= {
+            row[hidden.FILE_ID] for row in ids.join(F.broadcast(candidates), hidden.FILE_ID, "left_semi").collect()
+        }
     if not job.work.of_entries and tables.exists(job.place.quarantine):
         entries = tables.read(spark, job.place.quarantine).where(
             (F.col("level") == "file")
             # Except entries that an earlier attempt at this batch wrote.
-            & ~((F.col("_app_id") == job.app_id) & (F.col("_batch_id") == batch_id))
+            & ~((F.col(hidden.APP_ID) == job.app_id) & (F.col(hidden.BATCH_ID) == batch_id))
         )
-        ids = entries.select(F.col("_row_id").alias("_file_id"))
-        existing |= {row["_file_id"] for row in ids.join(F.broadcast(candidates), "_file_id", "left_semi").collect()}
+        ids = entries.select(F.col(hidden.ROW_ID).alias(hidden.FILE_ID))
+        existing |= {
+            row[hidden.FILE_ID] for row in ids.join(F.broadcast(candidates), hidden.FILE_ID, "left_semi").collect()
+        }
     return dict(file for file in file_id.of_paths(listed) if existing.isdisjoint(map(str, source_folder.names(file))))
 
 
@@ -267,7 +273,7 @@ def _apply_earlier_split(
 ) -> tuple[list[CheckedFile], list[CheckedFile]]:
     # By path: a replayed file may have another modification time than its entry.
     refused = {
-        FileId.parse(row["_row_id"]).path: row["rules"][0]
+        FileId.parse(row[hidden.ROW_ID]).path: row["rules"][0]
         for row in job.work.refused_ids(job, spark, batch_id).collect()
     }
     good = [file for file in checked if file.path not in refused]

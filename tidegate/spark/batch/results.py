@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from tidegate import lateness
+from tidegate import hidden, lateness
 from tidegate.advice import Edit, Either
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.errors import SpecError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tidegate.spark.driver.execution import StateMetrics
     from tidegate.spark.job import Job
 
-_ALLOWED = ("_row_id",)
+_ALLOWED = (hidden.ROW_ID,)
 
 
 def split_results(job: Job, batch: DataFrame, batch_id: int, state: StateMetrics) -> Split | None:
@@ -132,14 +132,14 @@ def _check_keys(job: Job, batch: DataFrame, number: int) -> None:
 def _appended(job: Job, batch: DataFrame, batch_id: int) -> DataFrame:
     """The rows with the columns that tables without keys have; ``_row_id`` identifies a result to flows that read the table."""
     names = [name for name in batch.columns if not name.startswith("_")]
-    if "_row_id" not in batch.columns:
+    if hidden.ROW_ID not in batch.columns:
         options = tables.JSON if _has_exact_ids(job) else {}
         content = F.sha2(F.to_json(F.struct(*[F.col(f"`{name}`") for name in names]), options), 256)
         copy = F.row_number().over(Window.partitionBy("_content").orderBy("_content"))
-        batch = batch.withColumn("_content", content).withColumn("_row_id", F.concat_ws("-", "_content", copy))
+        batch = batch.withColumn("_content", content).withColumn(hidden.ROW_ID, F.concat_ws("-", "_content", copy))
     planned = F.timestamp_millis(F.lit(job.work.planned_ms(job, batch_id)))
     return batch.select(
-        *names, "_row_id", planned.alias("_ingested_at"), F.lit(batch_id).cast("bigint").alias("_batch_id")
+        *names, hidden.ROW_ID, planned.alias(hidden.INGESTED_AT), F.lit(batch_id).cast("bigint").alias(hidden.BATCH_ID)
     )
 
 
@@ -149,4 +149,4 @@ def _has_exact_ids(job: Job) -> bool:
 
 
 def _upserts(rows: DataFrame) -> DataFrame:
-    return rows.withColumn("_op", F.lit("upsert"))
+    return rows.withColumn(hidden.OP, F.lit("upsert"))

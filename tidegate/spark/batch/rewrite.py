@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from tidegate import json_codec
+from tidegate import hidden, json_codec
 from tidegate.advice import Advice, Command, OutsideAct
 from tidegate.checkpoints import checkpoint, rewrite
 from tidegate.checkpoints.rewrite import JudgedRewrite
@@ -72,11 +72,11 @@ def measure(
     kept = changed + counts.get("unchanged", 0)
     quarantined = 0
     if refused is not None:
-        ids = quarantine.without_entries(job, refused.select("_row_id").distinct()).persist()
+        ids = quarantine.without_entries(job, refused.select(hidden.ROW_ID).distinct()).persist()
         job.persisted.append(ids)
         quarantined = ids.count()
         if quarantined:
-            sample["quarantined"] = [row["_row_id"] for row in ids.orderBy("_row_id").take(_SAMPLE)]
+            sample["quarantined"] = [row[hidden.ROW_ID] for row in ids.orderBy(hidden.ROW_ID).take(_SAMPLE)]
     impact = Impact(
         before=kept + deleted,
         after=kept + added,
@@ -164,7 +164,7 @@ def _accepting(job: Job, accept: tuple[str, ...], *, is_begun: bool) -> Command:
 
 
 def _without_tombstones(rows: DataFrame) -> DataFrame:
-    return rows.where("NOT coalesce(_deleted, false)") if "_deleted" in rows.columns else rows
+    return rows.where(f"NOT coalesce({hidden.DELETED}, false)") if hidden.DELETED in rows.columns else rows
 
 
 def _type_of(rows: DataFrame, column: str) -> str | None:

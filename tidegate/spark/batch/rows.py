@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from tidegate import report
+from tidegate import hidden, report
 from tidegate.spark.batch import groups, histories, judgement, late_rows, order, quarantine, scopes, transform_output
 from tidegate.spark.batch.dispositions import DEDUPLICATED, FILTERED, LATE, NAMES, QUARANTINED, SUPERSEDED, WRITTEN
 from tidegate.spark.batch.split import Decision, Settled, Split
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tidegate.spark.job import Job
 
-BOOKKEEPING = ("_batch_id", "_ingested_at", "_row_id")
+BOOKKEEPING = (hidden.BATCH_ID, hidden.INGESTED_AT, hidden.ROW_ID)
 """Columns of a keyed table that are not compared: a row in which only they differ is unchanged."""
 
 
@@ -56,7 +56,7 @@ def split_rows(job: Job, batch: DataFrame, batch_id: int, decision: Decision) ->
         changes = (
             histories.merge_source(job, judged.written)
             if target.history
-            else scopes.merge_source(job, judged.written, judged.assigned.where("_disposition IS NULL"))
+            else scopes.merge_source(job, judged.written, judged.assigned.where(f"{hidden.DISPOSITION} IS NULL"))
         )
         return Split(
             prepared=judged.prepared,
@@ -100,7 +100,7 @@ def replace_rows(job: Job, batch: DataFrame, keys: DataFrame, batch_id: int, dec
         changes = scopes.merge_source(job, written, scopes.stored_rows(job, keys, written))
     else:
         changes = groups.merge_source(job, judged.written, keys)
-    counts = {row["_op"]: row["count"] for row in changes.groupBy("_op").count().collect()}
+    counts = {row[hidden.OP]: row["count"] for row in changes.groupBy(hidden.OP).count().collect()}
     upserted, deleted = counts.get("upsert", 0), counts.get("delete", 0)
     line = dataclasses.replace(
         judged.prepared, kind="backfill", groups=upserted + deleted, upserted=upserted, deleted=deleted
@@ -109,7 +109,7 @@ def replace_rows(job: Job, batch: DataFrame, keys: DataFrame, batch_id: int, dec
     return Split(
         prepared=line,
         refused=judged.refused if line.quarantined or tables.exists(job.place.quarantine) else None,
-        passed=judged.assigned.where(f"_disposition <> {QUARANTINED}").select("_row_id").distinct(),
+        passed=judged.assigned.where(f"{hidden.DISPOSITION} <> {QUARANTINED}").select(hidden.ROW_ID).distinct(),
         changes=changes,
         write=lambda txn: writes.replace_groups(changes, job.target, names, txn, ignored=BOOKKEEPING),
         expected_rows=upserted + deleted if tables.exists(job.target) else upserted,
@@ -175,7 +175,7 @@ def judge_rows(
     return JudgedRows(
         prepared=prepared,
         assigned=assigned,
-        refused=quarantine.from_rows(assigned.where(f"_disposition = {QUARANTINED}"), one_to_one=one_to_one),
+        refused=quarantine.from_rows(assigned.where(f"{hidden.DISPOSITION} = {QUARANTINED}"), one_to_one=one_to_one),
         late=late_rows.of_batch(job, assigned, _columns(job, assigned), batch_id) if prepared.late else None,
         written=_target_rows(job, assigned, batch_id),
         expected_rows=expected_rows,
@@ -186,29 +186,29 @@ def judge_rows(
 def _with_dispositions(job: Job, flagged: DataFrame, *, against_table: bool) -> DataFrame:
     """Add ``_order`` and ``_disposition`` (an index into `tidegate.spark.batch.dispositions.NAMES`)."""
     target = job.flow.target
-    is_candidate = (F.size("_errors") == 0) & F.col("_filtered").isNull()
-    disposition = F.when(F.size("_errors") > 0, F.lit(QUARANTINED)).when(
-        F.col("_filtered").isNotNull(), F.lit(FILTERED)
+    is_candidate = (F.size(hidden.ERRORS) == 0) & F.col(hidden.FILTERED).isNull()
+    disposition = F.when(F.size(hidden.ERRORS) > 0, F.lit(QUARANTINED)).when(
+        F.col(hidden.FILTERED).isNotNull(), F.lit(FILTERED)
     )
     if target.write_mode == "append":
         disposition = disposition.when(late_rows.is_late(flagged), F.lit(LATE)).otherwise(F.lit(WRITTEN))
-        return _without_records(flagged).withColumn("_disposition", disposition)
-    ordered = _without_records(flagged.withColumn("_order", order.of_rows(job, flagged)))
+        return _without_records(flagged).withColumn(hidden.DISPOSITION, disposition)
+    ordered = _without_records(flagged.withColumn(hidden.ORDER, order.of_rows(job, flagged)))
     if target.replace_by:
         return scopes.with_dispositions(job, ordered, against_table=against_table)
     ordered = ordered.withColumn("_candidate", is_candidate)
-    latest_first = Window.partitionBy("_candidate", *target.keys).orderBy(F.col("_order").desc())
-    ranked = ordered.withColumn("_rank", F.row_number().over(latest_first))
+    latest_first = Window.partitionBy("_candidate", *target.keys).orderBy(F.col(hidden.ORDER).desc())
+    ranked = ordered.withColumn(hidden.RANK, F.row_number().over(latest_first))
     older: Column = F.lit(False)
     if against_table and tables.exists(job.target):
         existing = tables.read(ranked.sparkSession, job.target).select(
-            *target.keys, F.col("_order").alias("_table_order")
+            *target.keys, F.col(hidden.ORDER).alias(hidden.TABLE_ORDER)
         )
         ranked = ranked.join(existing, list(target.keys), "left")
-        older = F.coalesce(F.col("_table_order") >= F.col("_order"), F.lit(False))
-    disposition = disposition.when(F.col("_rank") > 1, F.lit(DEDUPLICATED)).when(older, F.lit(SUPERSEDED))
+        older = F.coalesce(F.col(hidden.TABLE_ORDER) >= F.col(hidden.ORDER), F.lit(False))
+    disposition = disposition.when(F.col(hidden.RANK) > 1, F.lit(DEDUPLICATED)).when(older, F.lit(SUPERSEDED))
     disposition = disposition.otherwise(F.lit(WRITTEN))
-    return ranked.withColumn("_disposition", disposition).drop("_rank", "_candidate", "_table_order")
+    return ranked.withColumn(hidden.DISPOSITION, disposition).drop(hidden.RANK, "_candidate", hidden.TABLE_ORDER)
 
 
 def _without_records(flagged: DataFrame) -> DataFrame:
@@ -216,31 +216,35 @@ def _without_records(flagged: DataFrame) -> DataFrame:
 
     The rows are sorted, and persisted once more: the records would be most of their bytes.
     """
-    values = {"raw": F.col("_origin.raw"), "source": F.to_json("_origin.source")}
-    of_refused = [F.when(F.size("_errors") > 0, value).alias(name) for name, value in values.items()]
-    return flagged.withColumn("_origin", F.struct("_origin.ingested_at", *of_refused)).drop("_broken")
+    values = {"raw": F.col(f"{hidden.ORIGIN}.raw"), "source": F.to_json(f"{hidden.ORIGIN}.source")}
+    of_refused = [F.when(F.size(hidden.ERRORS) > 0, value).alias(name) for name, value in values.items()]
+    return flagged.withColumn(hidden.ORIGIN, F.struct(f"{hidden.ORIGIN}.ingested_at", *of_refused)).drop(hidden.BROKEN)
 
 
 def _count(job: Job, assigned: DataFrame, batch_id: int, read: int, one_to_one: bool) -> tuple[report.BatchRecord, int]:
-    source_rows = assigned.where("_disposition IS NOT NULL").select("_row_id", "_disposition", "_filtered", "_errors")
+    source_rows = assigned.where(f"{hidden.DISPOSITION} IS NOT NULL").select(
+        hidden.ROW_ID, hidden.DISPOSITION, hidden.FILTERED, hidden.ERRORS
+    )
     expected_rows = None
     if not one_to_one:
         # Where whole scopes are replaced, the rows of the MERGE are counted: it also deletes.
         if not job.flow.target.replace_by:
-            expected_rows = source_rows.where(f"_disposition = {WRITTEN}").count()
-        first = source_rows.groupBy("_row_id").agg(F.min(F.struct("_disposition", "_filtered", "_errors")).alias("f"))
+            expected_rows = source_rows.where(f"{hidden.DISPOSITION} = {WRITTEN}").count()
+        first = source_rows.groupBy(hidden.ROW_ID).agg(
+            F.min(F.struct(hidden.DISPOSITION, hidden.FILTERED, hidden.ERRORS)).alias("f")
+        )
         source_rows = first.select("f.*")
         read = source_rows.count()
     counts = dict.fromkeys(NAMES, 0)
     filtered: dict[str, int] = {}
     rules: dict[str, int] = {}
-    for row in source_rows.groupBy("_disposition", "_filtered", "_errors").count().collect():
-        number, disposition = row["count"], NAMES[row["_disposition"]]
+    for row in source_rows.groupBy(hidden.DISPOSITION, hidden.FILTERED, hidden.ERRORS).count().collect():
+        number, disposition = row["count"], NAMES[row[hidden.DISPOSITION]]
         counts[disposition] += number
         if disposition == "filtered":
-            filtered[row["_filtered"]] = filtered.get(row["_filtered"], 0) + number
+            filtered[row[hidden.FILTERED]] = filtered.get(row[hidden.FILTERED], 0) + number
         if disposition == "quarantined":
-            for rule in row["_errors"]:
+            for rule in row[hidden.ERRORS]:
                 rules[rule] = rules.get(rule, 0) + number
     record = report.BatchRecord(
         flow=job.flow.name,
@@ -261,13 +265,13 @@ def _count(job: Job, assigned: DataFrame, batch_id: int, read: int, one_to_one: 
 
 def _target_rows(job: Job, assigned: DataFrame, batch_id: int) -> DataFrame:
     """The rows to write, with the columns of the target."""
-    return assigned.where(f"_disposition = {WRITTEN}").select(
-        *_columns(job, assigned), F.lit(batch_id).cast("bigint").alias("_batch_id")
+    return assigned.where(f"{hidden.DISPOSITION} = {WRITTEN}").select(
+        *_columns(job, assigned), F.lit(batch_id).cast("bigint").alias(hidden.BATCH_ID)
     )
 
 
 def _columns(job: Job, assigned: DataFrame) -> list[str | Column]:
     """The columns of the target but for the number of the batch."""
-    columns = [column for column in assigned.columns if not column.startswith("_") or column == "_rescued"]
-    order = ["_order", "_deleted"] if job.flow.target.keys else []
-    return [*columns, *order, "_row_id", F.col("_origin.ingested_at").alias("_ingested_at")]
+    columns = [column for column in assigned.columns if not column.startswith("_") or column == hidden.RESCUED]
+    order = [hidden.ORDER, hidden.DELETED] if job.flow.target.keys else []
+    return [*columns, *order, hidden.ROW_ID, F.col(f"{hidden.ORIGIN}.ingested_at").alias(hidden.INGESTED_AT)]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.spark.batch.dispositions import DEDUPLICATED, FILTERED, QUARANTINED, SUPERSEDED, WRITTEN
 from tidegate.spark.lake import tables
 
@@ -55,31 +56,31 @@ def with_dispositions(job: Job, ordered: DataFrame, *, against_table: bool) -> D
         against_table: Whether rows are compared with the order of their scope in the table.
     """
     target = job.flow.target
-    refused, filtered = F.size("_errors") > 0, F.col("_filtered").isNotNull()
+    refused, filtered = F.size(hidden.ERRORS) > 0, F.col(hidden.FILTERED).isNotNull()
     known = reduce(lambda left, key: left & F.col(key).isNotNull(), (*target.scope, *target.sequence_by), ~refused)
     rows = _as_tombstones(ordered.withColumn("_known", known), target)
-    of_scope, of_record = Window.partitionBy(*target.scope), Window.partitionBy(*target.scope, "_row_id")
-    newest = F.max(F.when(F.col("_known"), F.col("_order"))).over(of_scope)
+    of_scope, of_record = Window.partitionBy(*target.scope), Window.partitionBy(*target.scope, hidden.ROW_ID)
+    newest = F.max(F.when(F.col("_known"), F.col(hidden.ORDER))).over(of_scope)
     older: Column = F.lit(False)
     if against_table and tables.exists(job.target):
-        stored = stored_rows(job, rows, rows).withColumnRenamed("_order", "_table_order")
+        stored = stored_rows(job, rows, rows).withColumnRenamed(hidden.ORDER, hidden.TABLE_ORDER)
         rows = rows.unionByName(stored, allowMissingColumns=True)
-        older = F.coalesce(F.max("_table_order").over(of_scope) >= newest, F.lit(False))
+        older = F.coalesce(F.max(hidden.TABLE_ORDER).over(of_scope) >= newest, F.lit(False))
     makes_row = F.col("_known") & ~filtered & has_child_key(target)
     # All windows begin with the scope, so that one shuffle serves them. If rows of one record differ in sequence, the highest
     # is that of the record.
-    latest_first = Window.partitionBy(*target.keys).orderBy(F.desc("_known"), F.desc("_order"), "_filtered")
+    latest_first = Window.partitionBy(*target.keys).orderBy(F.desc("_known"), F.desc(hidden.ORDER), hidden.FILTERED)
     rows = rows.withColumns(
         {
             "_newest": newest,
             "_older": older,
-            "_order": F.max("_order").over(of_record),
+            hidden.ORDER: F.max(hidden.ORDER).over(of_record),
         }
     )
-    rows = rows.withColumn("_latest", F.col("_known") & (F.col("_order") == F.col("_newest")))
+    rows = rows.withColumn("_latest", F.col("_known") & (F.col(hidden.ORDER) == F.col("_newest")))
     filled = F.coalesce(F.max(F.col("_latest") & makes_row).over(of_scope), F.lit(False))
-    rows = rows.withColumns({"_filled": filled, "_rank": F.row_number().over(latest_first)})
-    is_state = F.col("_latest") & (F.col("_rank") == 1) & (makes_row | ~F.col("_filled"))
+    rows = rows.withColumns({"_filled": filled, hidden.RANK: F.row_number().over(latest_first)})
+    is_state = F.col("_latest") & (F.col(hidden.RANK) == 1) & (makes_row | ~F.col("_filled"))
     disposition = (
         F.when(refused, F.lit(QUARANTINED))
         .when(is_state & ~F.col("_older"), F.lit(WRITTEN))
@@ -87,12 +88,12 @@ def with_dispositions(job: Job, ordered: DataFrame, *, against_table: bool) -> D
         .when(is_state, F.lit(SUPERSEDED))
         .otherwise(F.lit(DEDUPLICATED))
     )
-    of_source = F.col("_row_id").isNotNull()
-    rows = rows.withColumn("_disposition", F.when(of_source, disposition))
-    rows = rows.withColumn("_replaced", F.max(F.col("_disposition") == WRITTEN).over(of_scope)).where(
+    of_source = F.col(hidden.ROW_ID).isNotNull()
+    rows = rows.withColumn(hidden.DISPOSITION, F.when(of_source, disposition))
+    rows = rows.withColumn("_replaced", F.max(F.col(hidden.DISPOSITION) == WRITTEN).over(of_scope)).where(
         of_source | F.col("_replaced")
     )
-    return rows.drop("_known", "_table_order", "_newest", "_older", "_latest", "_filled", "_rank", "_replaced")
+    return rows.drop("_known", hidden.TABLE_ORDER, "_newest", "_older", "_latest", "_filled", hidden.RANK, "_replaced")
 
 
 def stored_rows(job: Job, scopes: DataFrame, rows: DataFrame) -> DataFrame:
@@ -100,10 +101,10 @@ def stored_rows(job: Job, scopes: DataFrame, rows: DataFrame) -> DataFrame:
     keys, scope = job.flow.target.keys, list(job.flow.target.scope)
     table = tables.read(rows.sparkSession, job.target) if tables.exists(job.target) else None
     # A dry run of a new version compares with the table of the previous one, which may have other keys.
-    if table is None or not {*keys, "_order"} <= set(table.columns):
-        return rows.select(*keys, "_order").limit(0)
+    if table is None or not {*keys, hidden.ORDER} <= set(table.columns):
+        return rows.select(*keys, hidden.ORDER).limit(0)
     stored = table.join(scopes.select(*scope), scope, "left_semi")
-    return stored.select(*[F.col(key).cast(rows.schema[key].dataType).alias(key) for key in keys], "_order")
+    return stored.select(*[F.col(key).cast(rows.schema[key].dataType).alias(key) for key in keys], hidden.ORDER)
 
 
 def merge_source(job: Job, rows: DataFrame, stored: DataFrame) -> DataFrame:
@@ -114,17 +115,17 @@ def merge_source(job: Job, rows: DataFrame, stored: DataFrame) -> DataFrame:
         stored: The keys that the table has in the scopes; those without a new row are deleted.
     """
     keys = job.flow.target.keys
-    deletes = stored.select(*keys, F.lit("delete").alias("_op"))
-    both = rows.withColumn("_op", F.lit("upsert")).unionByName(deletes, allowMissingColumns=True)
-    new_first = Window.partitionBy(*keys).orderBy(F.desc("_op"))
-    changes = both.withColumn("_rank", F.row_number().over(new_first)).where("_rank = 1").drop("_rank")
+    deletes = stored.select(*keys, F.lit("delete").alias(hidden.OP))
+    both = rows.withColumn(hidden.OP, F.lit("upsert")).unionByName(deletes, allowMissingColumns=True)
+    new_first = Window.partitionBy(*keys).orderBy(F.desc(hidden.OP))
+    changes = both.withColumn(hidden.RANK, F.row_number().over(new_first)).where(f"{hidden.RANK} = 1").drop(hidden.RANK)
     job.persisted.append(changes.persist())
     return changes
 
 
 def _as_tombstones(rows: DataFrame, target: Target) -> DataFrame:
     """Filtered rows as tombstones of their scope, without any value of the record."""
-    kept = F.col("_filtered").isNull()
-    values = [name for name in rows.columns if not name.startswith("_") or name == "_rescued"]
+    kept = F.col(hidden.FILTERED).isNull()
+    values = [name for name in rows.columns if not name.startswith("_") or name == hidden.RESCUED]
     removed = {name: F.when(kept, F.col(name)) for name in values if name not in target.scope}
-    return rows.withColumns({**removed, "_deleted": ~kept | F.col("_deleted")})
+    return rows.withColumns({**removed, hidden.DELETED: ~kept | F.col(hidden.DELETED)})

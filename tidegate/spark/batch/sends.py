@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.report import BatchRecord
 from tidegate.spark.batch import function_sink, kafka_sink, scopes
 from tidegate.spark.batch.split import Split
@@ -78,17 +79,17 @@ def _changes(job: Job, batch: DataFrame) -> DataFrame:
         a key that the same commit inserts again, because both together are an update.
     """
     keys, table = job.resolved.source_keys, job.flow.source_tables[0]
-    feed = scopes.without_tombstones(job, batch).where("_change_type <> 'update_preimage'")
-    deleted = F.col("_change_type") == "delete"
-    if "_deleted" in feed.columns:
-        deleted = deleted | F.coalesce("_deleted", F.lit(False))
-    in_order = Window.partitionBy(*[f"`{key}`" for key in keys]).orderBy("_commit_version", (~deleted).cast("int"))
+    feed = scopes.without_tombstones(job, batch).where(f"{hidden.CHANGE_TYPE} <> 'update_preimage'")
+    deleted = F.col(hidden.CHANGE_TYPE) == "delete"
+    if hidden.DELETED in feed.columns:
+        deleted = deleted | F.coalesce(hidden.DELETED, F.lit(False))
+    in_order = Window.partitionBy(*[f"`{key}`" for key in keys]).orderBy(hidden.COMMIT_VERSION, (~deleted).cast("int"))
 
     def same_commit(other: int) -> Column:
-        return F.lag("_commit_version", other).over(in_order).eqNullSafe(F.col("_commit_version"))
+        return F.lag(hidden.COMMIT_VERSION, other).over(in_order).eqNullSafe(F.col(hidden.COMMIT_VERSION))
 
     kind = F.when(deleted, "delete").when(
-        same_commit(1) | F.col("_change_type").eqNullSafe("update_postimage"), "update"
+        same_commit(1) | F.col(hidden.CHANGE_TYPE).eqNullSafe("update_postimage"), "update"
     )
     key = F.struct(*[f"`{name}`" for name in keys])
     row = F.struct(*[f"`{name}`" for name in feed.columns if not name.startswith("_")])
@@ -96,9 +97,9 @@ def _changes(job: Job, batch: DataFrame) -> DataFrame:
     content = F.concat_ws(" ", F.to_json(key, JSON), F.to_json(F.when(~deleted, row), _CONTENT))
     content_hash = F.left(F.sha2(content, 256), F.lit(32))
     return feed.select(
-        F.concat_ws("/", F.lit(table), "_commit_version", content_hash).alias("id"),
+        F.concat_ws("/", F.lit(table), hidden.COMMIT_VERSION, content_hash).alias("id"),
         kind.otherwise("insert").alias("type"),
-        F.col("_commit_version").alias("version"),
+        F.col(hidden.COMMIT_VERSION).alias("version"),
         key.alias("key"),
         F.when(~deleted, row).alias("row"),
         (~same_commit(-1)).alias("last"),

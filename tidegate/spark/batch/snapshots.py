@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from tidegate import file_id
+from tidegate import file_id, hidden
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints import landing_folder, snapshots
 from tidegate.formatting import count
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoints.snapshots import Snapshot
     from tidegate.spark.job import Job
 
-_NOT_OF_RECORDS = ("_order", "_deleted")
+_NOT_OF_RECORDS = (hidden.ORDER, hidden.DELETED)
 """Columns that order the records of a key: a table that follows snapshots has one row per key, and no tombstones."""
 
 
@@ -87,7 +87,7 @@ def compare(job: Job, snapshot: Snapshot, batch_id: int, decision: Decision) -> 
         kept, unknown = kept_rows(job, missing, refused)
         affected = affected.unionByName(groups.join_on_keys(missing, kept, keys, "left_anti"))
     merged = groups.merge_source(job, written, affected)
-    counts = {row["_op"]: row["count"] for row in merged.groupBy("_op").count().collect()}
+    counts = {row[hidden.OP]: row["count"] for row in merged.groupBy(hidden.OP).count().collect()}
     upserted, deleted = counts.get("upsert", 0), counts.get("delete", 0)
     return Changes(
         merged=merged,
@@ -106,7 +106,7 @@ def compare(job: Job, snapshot: Snapshot, batch_id: int, decision: Decision) -> 
 
 def written_rows(judged: rows.JudgedRows) -> DataFrame:
     """The rows that the table has after a snapshot, besides those that are kept."""
-    return judged.written.where("NOT _deleted").drop(*_NOT_OF_RECORDS)
+    return judged.written.where(f"NOT {hidden.DELETED}").drop(*_NOT_OF_RECORDS)
 
 
 def refused_keys(
@@ -119,7 +119,7 @@ def refused_keys(
         judged: The same, judged.
     """
     keys = job.flow.target.keys
-    quarantined = judged.assigned.where(f"_disposition = {QUARANTINED}")
+    quarantined = judged.assigned.where(f"{hidden.DISPOSITION} = {QUARANTINED}")
     if not judged.prepared.quarantined:
         return None
     if not decision.quarantined:
@@ -127,7 +127,7 @@ def refused_keys(
     # What an earlier attempt refused has bypassed the transform, so that `judged` has no key of it.
     entries = F.broadcast(job.work.refused_ids(job, own.sparkSession, batch_id))
     raising = F.exists("rules", lambda rule: rule.startswith(f"{transform_errors.RULE}("))
-    refused = own.join(entries, "_row_id")
+    refused = own.join(entries, hidden.ROW_ID)
     readable = (
         transform_output.transform_records(job, refused.where(~raising).select(*own.columns)).select(*keys).persist()
     )
@@ -136,7 +136,7 @@ def refused_keys(
     if transform_errors.raised_by(readable.count) is not None:
         # It was edited since: no key is known, and so no row is deleted.
         return refused.select(*no_keys)
-    others = quarantined.join(entries, "_row_id", "left_anti").select(*keys)
+    others = quarantined.join(entries, hidden.ROW_ID, "left_anti").select(*keys)
     return readable.unionByName(refused.where(raising).select(*no_keys)).unionByName(others)
 
 
@@ -187,15 +187,15 @@ def records(job: Job, snapshot: Snapshot, batch_id: int) -> DataFrame:
     bronze = tables.read(job.spark, job.source_table)
     # By the statistics of this column, Delta reads only files that may have the snapshot.
     own = bronze.where(
-        (F.col("_modified_at") >= F.timestamp_millis(F.lit(times[0])))
-        & (F.col("_modified_at") < F.timestamp_millis(F.lit(times[-1] + 1)))
+        (F.col(hidden.MODIFIED_AT) >= F.timestamp_millis(F.lit(times[0])))
+        & (F.col(hidden.MODIFIED_AT) < F.timestamp_millis(F.lit(times[-1] + 1)))
     )
-    is_of_file = (F.col("_path") == F.col("_of_path")) & (F.unix_millis("_modified_at") == F.col("_of_ms"))
+    is_of_file = (F.col(hidden.PATH) == F.col("_of_path")) & (F.unix_millis(hidden.MODIFIED_AT) == F.col("_of_ms"))
     return own.join(F.broadcast(files), is_of_file, "left_semi").withColumns(
         {
-            "_change_type": F.lit("insert"),
-            "_commit_version": F.lit(_version(job)).cast("bigint"),
-            "_commit_timestamp": F.timestamp_millis(F.lit(job.work.planned_ms(job, batch_id))),
+            hidden.CHANGE_TYPE: F.lit("insert"),
+            hidden.COMMIT_VERSION: F.lit(_version(job)).cast("bigint"),
+            hidden.COMMIT_TIMESTAMP: F.timestamp_millis(F.lit(job.work.planned_ms(job, batch_id))),
         }
     )
 
@@ -248,7 +248,7 @@ def _judge(job: Job, snapshot: Snapshot, changes: Changes, kept: DataFrame) -> N
     measured = rewrite.measure(
         job,
         groups.join_on_keys(stored, changes.merged, keys, "left_semi"),
-        changes.merged.where("_op = 'upsert'"),
+        changes.merged.where(f"{hidden.OP} = 'upsert'"),
         keys=keys,
         refused=None,
         read=line.read,

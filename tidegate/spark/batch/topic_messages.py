@@ -37,7 +37,7 @@ COLUMNS = ("key", "value", "headers", "topic", "partition", "offset", "timestamp
 """Those of the connector that bronze stores."""
 _READ = (
     "key binary, value binary, headers array<struct<key:string,value:binary>>, topic string, partition int, offset bigint, "
-    "timestamp timestamp, _sent_ms bigint, _record string, _problem binary"
+    "timestamp timestamp, _sent_ms bigint, _record string, _failure binary"
 )
 _ARROW = pa.schema(
     [
@@ -50,7 +50,7 @@ _ARROW = pa.schema(
         ("timestamp", pa.timestamp("us", tz="UTC")),
         ("_sent_ms", pa.int64()),
         ("_record", pa.string()),
-        ("_problem", pa.binary()),
+        ("_failure", pa.binary()),
     ]
 )
 _BATCH_BYTES, _BATCH_MESSAGES = 8 * 1024 * 1024, 10_000
@@ -155,9 +155,9 @@ def _read_singly(job: Job, session: Any, ranges: Ranges) -> Messages:
 
     frame = listed.mapInArrow(read_partitions, _READ).persist(StorageLevel.DISK_ONLY)
     job.persisted.append(frame)
-    problems = frame.where("_problem IS NOT NULL").select("_problem").collect()
+    problems = frame.where("_failure IS NOT NULL").select("_failure").collect()
     if problems:
-        error: TidegateError = pickle.loads(problems[0]["_problem"])  # from our own task
+        error: TidegateError = pickle.loads(problems[0]["_failure"])  # from our own task
         raise error
     counts = frame.agg(F.count("*").alias("read"), F.count("_record").alias("refused")).first()
     assert counts is not None
@@ -191,7 +191,7 @@ def arrow_batches(received: Iterable[Any]) -> Iterator[pa.RecordBatch]:
                 yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
                 rows, size = [], 0
     except TidegateError as error:
-        rows.append({"_problem": pickle.dumps(error)})
+        rows.append({"_failure": pickle.dumps(error)})
     if rows:
         yield pa.RecordBatch.from_pylist(rows, schema=_ARROW)
 

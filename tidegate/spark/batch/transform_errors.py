@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.advice import Advice, Command, Edit, Either
 from tidegate.checkpoints import refusal
 from tidegate.errors import TransformRefusedError
@@ -68,8 +69,8 @@ class Parted:
         """The output of the transform with the rows that bypass it."""
         if self.bypassing is None:
             return output
-        filtered, deleted = F.lit(None).cast("string").alias("_filtered"), F.lit(False).alias("_deleted")
-        bypassing = self.bypassing.select("_row_id", "_origin", filtered, deleted, "_broken")
+        filtered, deleted = F.lit(None).cast("string").alias(hidden.FILTERED), F.lit(False).alias(hidden.DELETED)
+        bypassing = self.bypassing.select(hidden.ROW_ID, hidden.ORIGIN, filtered, deleted, hidden.BROKEN)
         return output.unionByName(bypassing, allowMissingColumns=True)
 
 
@@ -77,8 +78,8 @@ def part_decided(job: Job, records: DataFrame, batch_id: int) -> Parted:
     """Part the records as an earlier attempt did: what it refused leaves before the transform, which would raise again."""
     refused = F.broadcast(job.work.refused_ids(job, records.sparkSession, batch_id))
     return Parted(
-        rows=records.join(refused, "_row_id", "left_anti").select(*records.columns),
-        bypassing=records.join(refused.withColumnRenamed("rules", "_broken"), "_row_id"),
+        rows=records.join(refused, hidden.ROW_ID, "left_anti").select(*records.columns),
+        bypassing=records.join(refused.withColumnRenamed("rules", hidden.BROKEN), hidden.ROW_ID),
     )
 
 
@@ -168,7 +169,7 @@ class _Search:
     """Searches the records of one batch."""
 
     def __init__(self, job: Job, numbered: DataFrame, transform: Transform) -> None:
-        sound = F.coalesce(F.size("_origin.broken"), F.lit(0)) <= 0
+        sound = F.coalesce(F.size(f"{hidden.ORIGIN}.broken"), F.lit(0)) <= 0
         self.sound, self.transform = numbered.where(sound), transform
         parts = numbered.groupBy(F.shiftright(_NUMBER, 33).alias("part")).agg(
             F.count("*").alias("rows"), F.count_if(~sound).alias("broken")
@@ -268,14 +269,14 @@ def _parted(numbered: DataFrame, raising: Mapping[int, str], *, remaining: str |
     numbers: dict[str, list[int]] = {}
     for number, name in raising.items():
         numbers.setdefault(name, []).append(number)
-    broken = F.when(F.size("_origin.broken") > 0, F.col("_origin.broken"))
+    broken = F.when(F.size(f"{hidden.ORIGIN}.broken") > 0, F.col(f"{hidden.ORIGIN}.broken"))
     for name, those in numbers.items():
         broken = broken.when(F.col(_NUMBER).isin(those), F.array(F.lit(f"{RULE}({name})")))
     otherwise = F.array() if remaining is None else F.array(F.lit(remaining))
-    marked = numbered.withColumn("_broken", broken.otherwise(otherwise.cast("array<string>"))).drop(_NUMBER)
+    marked = numbered.withColumn(hidden.BROKEN, broken.otherwise(otherwise.cast("array<string>"))).drop(_NUMBER)
     return Parted(
-        rows=marked.where(F.size("_broken") == 0).drop("_broken"),
-        bypassing=marked.where(F.size("_broken") > 0),
+        rows=marked.where(F.size(hidden.BROKEN) == 0).drop(hidden.BROKEN),
+        bypassing=marked.where(F.size(hidden.BROKEN) > 0),
         raised=Counter(raising.values()),
     )
 
@@ -285,7 +286,7 @@ def _examples(job: Job, numbered: DataFrame, numbers: Sequence[int]) -> str:
     landing = job.resolved.landing
     if landing is None:
         return ""
-    source = F.to_json("_origin.source").alias("source")
+    source = F.to_json(f"{hidden.ORIGIN}.source").alias("source")
     rows = numbered.where(F.col(_NUMBER).isin(list(numbers))).orderBy(_NUMBER).select(source).collect()
     place = bronze.load(landing).place
     places = [place(json.loads(row["source"]), job.place.layout.landing_root) for row in rows]

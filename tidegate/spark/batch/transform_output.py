@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from tidegate import dates, identity
+from tidegate import dates, hidden, identity
 from tidegate.advice import Edit
 from tidegate.errors import LedgerImbalanceError, SpecError
 from tidegate.formatting import count
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 Measured = tuple[dict[str, Any], dict[str, Any]]
 """What `measure` returns."""
-_ALLOWED = ("_row_id", "_origin", "_filtered", "_deleted")
+_ALLOWED = (hidden.ROW_ID, hidden.ORIGIN, hidden.FILTERED, hidden.DELETED)
 
 
 def transform_records(job: Job, batch: DataFrame) -> DataFrame:
@@ -71,7 +71,9 @@ def transform_parsed(job: Job, records: DataFrame, *, checked: bool = False) -> 
     name, target = job.flow.transform, job.flow.target
     output = _transformed(job, records, checked=checked)
     missing = [
-        column for column in ("_row_id", "_origin", *target.keys, *target.sequence_by) if column not in output.columns
+        column
+        for column in (hidden.ROW_ID, hidden.ORIGIN, *target.keys, *target.sequence_by)
+        if column not in output.columns
     ]
     if missing:
         raise SpecError(
@@ -79,7 +81,7 @@ def transform_parsed(job: Job, records: DataFrame, *, checked: bool = False) -> 
             Edit("it must return _row_id, _origin, the target's keys and its sequence columns", "transform"),
         )
     order.check(job, output)
-    known = {*_ALLOWED, "_rescued", *bronze.columns()}
+    known = {*_ALLOWED, hidden.RESCUED, *bronze.columns()}
     reserved = [column for column in output.columns if column.startswith("_") and column not in known]
     if reserved:
         raise SpecError(
@@ -88,30 +90,32 @@ def transform_parsed(job: Job, records: DataFrame, *, checked: bool = False) -> 
         )
     landing = job.resolved.landing
     are_changes = landing is not None and landing.changes is not None
-    if "_filtered" not in output.columns:
-        output = output.withColumn("_filtered", F.lit(None).cast("string"))
+    if hidden.FILTERED not in output.columns:
+        output = output.withColumn(hidden.FILTERED, F.lit(None).cast("string"))
     if are_changes:
-        output = output.withColumn("_filtered", F.coalesce("_origin.filters", "_filtered"))
-    if "_deleted" not in output.columns:
+        output = output.withColumn(hidden.FILTERED, F.coalesce(f"{hidden.ORIGIN}.filters", hidden.FILTERED))
+    if hidden.DELETED not in output.columns:
         # A transform that selects columns must not turn the delete of a change record into a row.
-        output = output.withColumn("_deleted", F.col("_origin.deletes") if are_changes else F.lit(False))
+        output = output.withColumn(hidden.DELETED, F.col(f"{hidden.ORIGIN}.deletes") if are_changes else F.lit(False))
     output = _limited_by_event_time(job, output)
     nulls = [F.when(F.col(key).isNull(), F.lit(f"null_key({key})")) for key in target.scope]
     # A delete of a whole scope has only the scope's key.
-    of_row = ~F.coalesce("_deleted", F.lit(False)) | scopes.has_child_key(target)
+    of_row = ~F.coalesce(hidden.DELETED, F.lit(False)) | scopes.has_child_key(target)
     nulls += [F.when(F.col(key).isNull() & of_row, F.lit(f"null_key({key})")) for key in target.child_keys]
     nulls += order.broken_rules(job, output)
     nulls += late_rows.broken_rules(job, output)
     if landing is not None and not are_changes:
         # Change records say themselves what a message without value means.
-        nulls.append(F.when(F.col("_origin.raw").isNull() & ~F.coalesce("_deleted", F.lit(False)), F.lit(NO_VALUE)))
+        nulls.append(
+            F.when(F.col(f"{hidden.ORIGIN}.raw").isNull() & ~F.coalesce(hidden.DELETED, F.lit(False)), F.lit(NO_VALUE))
+        )
     missing_keys = F.array_compact(F.array(*nulls)) if nulls else F.array().cast("array<string>")
     broken = (
-        F.when(F.size("_origin.broken") > 0, F.col("_origin.broken"))
-        .when(F.col("_filtered").isNull(), missing_keys)
+        F.when(F.size(f"{hidden.ORIGIN}.broken") > 0, F.col(f"{hidden.ORIGIN}.broken"))
+        .when(F.col(hidden.FILTERED).isNull(), missing_keys)
         .otherwise(F.array().cast("array<string>"))
     )
-    return output.withColumns({"_deleted": F.coalesce("_deleted", F.lit(False)), "_broken": broken})
+    return output.withColumns({hidden.DELETED: F.coalesce(hidden.DELETED, F.lit(False)), hidden.BROKEN: broken})
 
 
 def _transformed(job: Job, records: DataFrame, *, checked: bool) -> DataFrame:
@@ -134,21 +138,21 @@ def _limited_by_event_time(job: Job, output: DataFrame) -> DataFrame:
     within = tables.within(
         output, target.event_time, Window.of_dates(first, last, job.resolved.pipeline.timezone), target.name
     )
-    outside = ~within & ~F.coalesce("_deleted", F.lit(False))
+    outside = ~within & ~F.coalesce(hidden.DELETED, F.lit(False))
     # An end that is not declared is open, also for years that no declaration can name, as that of 9999-12-31.
     if not target.first_day:
         outside &= F.col(target.event_time) > F.lit(str(dates.FIRST)).cast("date")
     if not target.last_day:
         outside &= F.col(target.event_time) < F.lit(str(dates.LAST)).cast("date")
     rule = F.when(outside, F.lit(f"outside({target.event_time})"))
-    return output.withColumn("_filtered", F.coalesce("_filtered", rule))
+    return output.withColumn(hidden.FILTERED, F.coalesce(hidden.FILTERED, rule))
 
 
 def changed_rows(job: Job, batch: DataFrame) -> DataFrame:
     """The changes to process: of a bronze table the inserts, of a keyed table all but pre-images and tombstones of scopes."""
     if job.resolved.landing is not None:
-        return batch.where("_change_type = 'insert'")
-    return scopes.without_tombstones(job, batch).where("_change_type <> 'update_preimage'")
+        return batch.where(f"{hidden.CHANGE_TYPE} = 'insert'")
+    return scopes.without_tombstones(job, batch).where(f"{hidden.CHANGE_TYPE} <> 'update_preimage'")
 
 
 def evaluate(
@@ -214,7 +218,7 @@ def measure(records: DataFrame, output: DataFrame, schema_changes: contracts.Sch
         equal if the transform is one to one. Also what `contracts.SchemaChanges` measures.
     """
     # As two halves, which do not overflow: a sum of decimals takes ten times as long.
-    ids = F.xxhash64("_row_id")
+    ids = F.xxhash64(hidden.ROW_ID)
     halves = {"_high": F.shiftright(ids, 32), "_low": ids.bitwiseAND(F.lit((1 << 32) - 1))}
     counted = [F.count("*").alias("_rows"), *[F.sum(half).alias(name) for name, half in halves.items()]]
     headers = [] if schema_changes is None else schema_changes.header_of(records)
@@ -241,9 +245,9 @@ def check_ids(job: Job, batch_id: int, records: DataFrame, output: DataFrame) ->
     Raises:
         LedgerImbalanceError: The transform drops or adds records.
     """
-    before, after = records.select("_row_id").distinct(), output.select("_row_id").distinct()
-    dropped = before.join(after, "_row_id", "left_anti").count()
-    added = after.join(before, "_row_id", "left_anti").count()
+    before, after = records.select(hidden.ROW_ID).distinct(), output.select(hidden.ROW_ID).distinct()
+    dropped = before.join(after, hidden.ROW_ID, "left_anti").count()
+    added = after.join(before, hidden.ROW_ID, "left_anti").count()
     if dropped or added:
         raise LedgerImbalanceError(
             job.flow.name,

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
+from tidegate import hidden
 from tidegate.checkpoints import derivation
 from tidegate.checkpoints.derivation import Finding
 from tidegate.formatting import count
@@ -94,7 +95,7 @@ def sources_of(resolved: ResolvedFlow) -> tuple[Source, ...]:
     """What the flow declares about its sources."""
     flow = resolved.flow
     if not flow.kind.has_groups:
-        return (Source(table=flow.source_tables[0], scope=("_row_id",)),)
+        return (Source(table=flow.source_tables[0], scope=(hidden.ROW_ID,)),)
     pipelines = [resolved.pipeline, *(each for each in resolved.declared.values() if isinstance(each, Pipeline))]
     writers = {each.target.name: each.target for pipeline in reversed(pipelines) for each in pipeline.flows}
     made = []

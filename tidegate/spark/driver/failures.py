@@ -16,6 +16,7 @@ from pyspark import SparkContext
 from pyspark.errors import AnalysisException, ArithmeticException, DateTimeException, NumberFormatException
 from pyspark.errors.exceptions.captured import CapturedException
 
+from tidegate import hidden
 from tidegate.advice import Edit, Either, OutsideAct, Then, new_version
 from tidegate.errors import (
     CheckpointCorruptError,
@@ -192,7 +193,7 @@ def condition_of(error: BaseException) -> str:
 
 def _causes(error: BaseException) -> Iterator[Any]:
     """The exceptions of the JVM behind an exception, the outermost first."""
-    origin = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, "_origin", None)
+    origin = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, hidden.ORIGIN, None)
     for _ in range(_CAUSES):
         if origin is None:
             return

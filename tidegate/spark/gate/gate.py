@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.advice import Edit
 from tidegate.errors import SpecError
 from tidegate.formatting import count
@@ -26,9 +27,6 @@ if TYPE_CHECKING:
     from tidegate.spark.gate.lake_context import LakeContext
     from tidegate.spark.gate.rules import Rule
     from tidegate.spark.gate.suite import Suite
-
-ERRORS = "_errors"
-NOTES = "_notes"
 
 _ONE_AT_A_TIME = threading.Lock()
 """GX does not document its registries as thread-safe, and flows may run concurrently."""
@@ -87,13 +85,16 @@ class SuiteGate:
         errors = _names({rule.name: flag for rule, flag in broken if rule.severity != "info"})
         notes = _names({rule.name: flag for rule, flag in broken if rule.severity == "info"})
         if judged is None:
-            return rows.withColumns({ERRORS: errors, NOTES: notes})
+            return rows.withColumns({hidden.ERRORS: errors, hidden.NOTES: notes})
         if any(rule.type in OF_JUDGED_ROWS for rule in rules):
             # Such a rule must not see the other rows; this costs a second scan.
-            others = rows.where(~judged).withColumns({ERRORS: _names({}), NOTES: _names({})})
-            return in_scope.withColumns({ERRORS: errors, NOTES: notes}).unionByName(others)
+            others = rows.where(~judged).withColumns({hidden.ERRORS: _names({}), hidden.NOTES: _names({})})
+            return in_scope.withColumns({hidden.ERRORS: errors, hidden.NOTES: notes}).unionByName(others)
         return rows.withColumns(
-            {ERRORS: F.when(judged, errors).otherwise(_names({})), NOTES: F.when(judged, notes).otherwise(_names({}))}
+            {
+                hidden.ERRORS: F.when(judged, errors).otherwise(_names({})),
+                hidden.NOTES: F.when(judged, notes).otherwise(_names({})),
+            }
         )
 
     def judge(self, flagged: DataFrame, *, flow: str, app_id: str, batch_id: int, splits: bool = True) -> Verdict:
@@ -139,7 +140,7 @@ class SuiteGate:
 
     def _validate(self, flagged: DataFrame) -> list[ExpectationValidationResult]:
         rules = self.suite.expectations
-        rows = flagged.drop(ERRORS, NOTES)
+        rows = flagged.drop(hidden.ERRORS, hidden.NOTES)
         try:
             return conditions.validate(rules, conditions.build_engine(rows))
         except Exception as error:

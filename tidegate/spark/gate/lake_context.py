@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING
 
+from tidegate import hidden
 from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import SpecError
 from tidegate.place import FlowPlace
@@ -58,7 +59,9 @@ class LakeContext:
                 )
             # At a version: flags and counts of one batch must use the same rows.
             rows = tables.read(spark, path, tables.version(spark, path))
-            self._tables[name] = rows.where("NOT coalesce(_deleted, false)") if "_deleted" in rows.columns else rows
+            self._tables[name] = (
+                rows.where(f"NOT coalesce({hidden.DELETED}, false)") if hidden.DELETED in rows.columns else rows
+            )
         return self._tables[name]
 
     def earlier_values(self, rule: str, at_most: int) -> Sequence[float]:

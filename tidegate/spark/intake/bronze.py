@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.schema.ddl import Column
 from tidegate.spec import LandingSource
 from tidegate.spec.source_kinds import SOURCES
@@ -70,7 +71,7 @@ def arrival(feed: DataFrame) -> SparkColumn:
     return F.struct(
         *[
             (F.col(column) if column in feed.columns else F.lit(None)).cast("bigint").alias(name)
-            for name, column in (("version", "_commit_version"), ("batch", "_batch_id"))
+            for name, column in (("version", hidden.COMMIT_VERSION), ("batch", hidden.BATCH_ID))
         ]
     )
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from tidegate import file_id
+from tidegate import file_id, hidden
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spark.intake.bronze import HEADER, Bronze, Lookup, Records, arrival
 from tidegate.spark.intake.raw_fields import dialect_of, header_names, header_problem
@@ -25,24 +25,24 @@ _MAX_PATHS = 500
 
 
 def _records(feed: DataFrame, source: FileSource, _lookup: Lookup | None) -> Records:
-    at = F.struct(F.col("_modified_at"), F.col("_path"), F.col("_line_number"))
+    at = F.struct(F.col(hidden.MODIFIED_AT), F.col(hidden.PATH), F.col(hidden.LINE_NUMBER))
     coordinates = F.struct(
-        F.col("_path").alias("path"),
-        F.col("_line_number").alias("line"),
-        F.col("_modified_at").alias("modified_at"),
+        F.col(hidden.PATH).alias("path"),
+        F.col(hidden.LINE_NUMBER).alias("line"),
+        F.col(hidden.MODIFIED_AT).alias("modified_at"),
     )
     rows = feed.select(
-        "_row_id",
-        _writer(feed).alias("_writer"),
-        "_header",
-        _dialect(feed).alias("_dialect"),
-        F.col("line").alias("_raw"),
-        at.alias("_at"),
-        coordinates.alias("_source"),
-        "_ingested_at",
-        arrival(feed).alias("_arrival"),
-        F.regexp_replace("_path", f"^{file_id.SCHEME}", "").alias("_path"),
-        "_modified_at",
+        hidden.ROW_ID,
+        _writer(feed).alias(hidden.WRITER),
+        hidden.HEADER,
+        _dialect(feed).alias(hidden.DIALECT),
+        F.col("line").alias(hidden.RAW),
+        at.alias(hidden.AT),
+        coordinates.alias(hidden.SOURCE),
+        hidden.INGESTED_AT,
+        arrival(feed).alias(hidden.ARRIVAL),
+        F.regexp_replace(hidden.PATH, f"^{file_id.SCHEME}", "").alias(hidden.PATH),
+        hidden.MODIFIED_AT,
         _partitions().alias("_partitions"),
     )
     is_csv, covers_all = source.format == "csv", source.format != "json"
@@ -55,8 +55,8 @@ def _partitions() -> SparkColumn:
     Values are percent-decoded, where a plus sign is itself; Hive's name for NULL is NULL.
     """
     return F.expr(
-        """aggregate(
-            regexp_extract_all(_path, '([^/]+=[^/]*)/', 1),
+        f"""aggregate(
+            regexp_extract_all({hidden.PATH}, '([^/]+=[^/]*)/', 1),
             CAST(map() AS MAP<STRING, STRING>),
             (found, folder) -> map_concat(
                 map_filter(found, (name, value) -> name <> split_part(folder, '=', 1)),
@@ -75,7 +75,9 @@ def _partitions() -> SparkColumn:
 def _header_of(feed: DataFrame, source: FileSource) -> list[SparkColumn]:
     if source.format == "json":
         return []
-    header = F.struct(F.col("_header").alias("header"), _dialect(feed).alias("dialect"), _writer(feed).alias("writer"))
+    header = F.struct(
+        F.col(hidden.HEADER).alias("header"), _dialect(feed).alias("dialect"), _writer(feed).alias("writer")
+    )
     return [header.alias(HEADER)]
 
 
@@ -94,17 +96,17 @@ def _writers_in(headers: Iterable[Row], source: FileSource) -> dict[int, tuple[C
 
 def _dialect(feed: DataFrame) -> SparkColumn:
     """The dialect of a record's file; NULL where the feed has no such column."""
-    return F.col("_dialect") if "_dialect" in feed.columns else F.lit(None).cast("string")
+    return F.col(hidden.DIALECT) if hidden.DIALECT in feed.columns else F.lit(None).cast("string")
 
 
 def _writer(feed: DataFrame) -> SparkColumn:
     """The id of a record's header: a hash of header and dialect; NULL where the file has no header."""
-    return F.when(F.col("_header").isNotNull(), F.xxhash64("_header", _dialect(feed)))
+    return F.when(F.col(hidden.HEADER).isNotNull(), F.xxhash64(hidden.HEADER, _dialect(feed)))
 
 
 def _skipping(sources: Sequence[Mapping[str, Any]]) -> SparkColumn:
     paths = sorted({source["path"] for source in sources})
-    return F.col("_path").isin(paths) if len(paths) <= _MAX_PATHS else F.lit(True)
+    return F.col(hidden.PATH).isin(paths) if len(paths) <= _MAX_PATHS else F.lit(True)
 
 
 def _place(source: Mapping[str, Any], landing_zone: Address) -> str:
@@ -113,7 +115,7 @@ def _place(source: Mapping[str, Any], landing_zone: Address) -> str:
 
 
 BRONZE = Bronze(
-    columns=("_path", "_modified_at", "_partitions"),
+    columns=(hidden.PATH, hidden.MODIFIED_AT, "_partitions"),
     records=_records,
     header_of=_header_of,
     writers_in=_writers_in,

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.spark.intake import messages
 from tidegate.spark.intake.bronze import Bronze, Lookup, Records, arrival
 
@@ -19,24 +20,26 @@ if TYPE_CHECKING:
 
 
 def _records(feed: DataFrame, source: KafkaSource, lookup: Lookup | None) -> Records:
-    at = F.struct(F.col("_timestamp"), F.col("_partition"), F.col("_offset"))
+    at = F.struct(F.col(hidden.TIMESTAMP), F.col(hidden.PARTITION), F.col(hidden.OFFSET))
     coordinates = F.struct(
-        F.col("_topic").alias("topic"), F.col("_partition").alias("partition"), F.col("_offset").alias("offset")
+        F.col(hidden.TOPIC).alias("topic"),
+        F.col(hidden.PARTITION).alias("partition"),
+        F.col(hidden.OFFSET).alias("offset"),
     )
     schemas = messages.referenced_schemas(feed, source.format, lookup) if lookup is not None else {}
     text, problem = messages.as_text(source.format, schemas)
-    read = feed.withColumn("_text", text).withColumn("_problem", problem)
+    read = feed.withColumn(hidden.TEXT, text).withColumn(hidden.PROBLEM, problem)
     rows = read.select(
-        "_row_id",
-        messages.schema_id().alias("_writer"),
-        F.coalesce("_text", F.base64("value")).alias("_raw"),
-        at.alias("_at"),
-        coordinates.alias("_source"),
-        "_ingested_at",
-        arrival(feed).alias("_arrival"),
-        F.make_valid_utf8(F.col("key").cast("string")).alias("_key"),
-        "_timestamp",
-        "_problem",
+        hidden.ROW_ID,
+        messages.schema_id().alias(hidden.WRITER),
+        F.coalesce(hidden.TEXT, F.base64("value")).alias(hidden.RAW),
+        at.alias(hidden.AT),
+        coordinates.alias(hidden.SOURCE),
+        hidden.INGESTED_AT,
+        arrival(feed).alias(hidden.ARRIVAL),
+        F.make_valid_utf8(F.col("key").cast("string")).alias(hidden.KEY),
+        hidden.TIMESTAMP,
+        hidden.PROBLEM,
     )
     writers = messages.fields_of(schemas, source.changes)
     return Records(rows=rows, writers=writers, writers_cover_all=source.format == "avro")
@@ -44,7 +47,7 @@ def _records(feed: DataFrame, source: KafkaSource, lookup: Lookup | None) -> Rec
 
 def _skipping(sources: Sequence[Mapping[str, Any]]) -> SparkColumn:
     offsets = [source["offset"] for source in sources]
-    return F.col("_offset").between(min(offsets), max(offsets)) if offsets else F.lit(False)
+    return F.col(hidden.OFFSET).between(min(offsets), max(offsets)) if offsets else F.lit(False)
 
 
 def _place(source: Mapping[str, Any], _landing_zone: Address) -> str:
@@ -52,7 +55,7 @@ def _place(source: Mapping[str, Any], _landing_zone: Address) -> str:
 
 
 BRONZE = Bronze(
-    columns=("_key", "_timestamp"),
+    columns=(hidden.KEY, hidden.TIMESTAMP),
     records=_records,
     needs_registry=lambda source: source.format == "avro",
     skipping=_skipping,

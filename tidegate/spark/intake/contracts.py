@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from tidegate import identity
+from tidegate import hidden, identity
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import ContractRefusedError
 from tidegate.ops import evolution
@@ -104,12 +104,12 @@ class SchemaChanges:
         """Aggregates over the output of the transform for `apply_contract`: undeclared fields, and the masks of each field."""
         masks = []
         for word in range(self._words):
-            filled, unfit = (F.col(f"_origin.{name}")[word] for name in ("filled", "unfit"))
+            filled, unfit = (F.col(f"{hidden.ORIGIN}.{name}")[word] for name in ("filled", "unfit"))
             masks += [
                 F.bit_or(filled).alias(f"_filled_{word}"),
                 F.bit_or(filled.bitwiseAND(F.bitwise_not(unfit))).alias(f"_fitting_{word}"),
             ]
-        return [F.max(F.size("_origin.unknown")).alias("_most_unknown"), *masks]
+        return [F.max(F.size(f"{hidden.ORIGIN}.unknown")).alias("_most_unknown"), *masks]
 
     @property
     def _words(self) -> int:
@@ -234,7 +234,9 @@ class SchemaChanges:
     def _unknown_names(self, output: DataFrame) -> dict[str, list[str]]:
         """Undeclared field names, by the form in which they may be logged."""
         names = (
-            output.select(F.explode(F.map_keys("_origin.unknown")).alias("name")).distinct().limit(MAX_NEW_NAMES + 1)
+            output.select(F.explode(F.map_keys(f"{hidden.ORIGIN}.unknown")).alias("name"))
+            .distinct()
+            .limit(MAX_NEW_NAMES + 1)
         )
         raw = sorted(row["name"] for row in names.collect())
         if len(raw) > MAX_NEW_NAMES:
@@ -293,22 +295,24 @@ class SchemaChanges:
         if not refused:
             return output
         rules = [F.when(self._has(change), F.lit(f"schema_change({change.field})")) for change in refused]
-        return output.withColumn("_broken", F.array_union("_broken", F.array_compact(F.array(*rules))))
+        return output.withColumn(hidden.BROKEN, F.array_union(hidden.BROKEN, F.array_compact(F.array(*rules))))
 
     def _has(self, change: SchemaChange) -> SparkColumn:
         """Whether a row has a given change of its batch."""
         if change.field == MANY_NAMES:
-            return F.size("_origin.unknown") > 0
+            return F.size(f"{hidden.ORIGIN}.unknown") > 0
         if change.kind in ("addition", "rename_suspect", "case_clash"):
             if not (names := self.unknown.get(change.field)):
                 return F.lit(False)
-            has_name = F.arrays_overlap(F.map_keys("_origin.unknown"), F.array(*[F.lit(name) for name in names]))
+            has_name = F.arrays_overlap(
+                F.map_keys(f"{hidden.ORIGIN}.unknown"), F.array(*[F.lit(name) for name in names])
+            )
             return F.coalesce(has_name, F.lit(False))
         if writers := self.writers_by_change[change]:
-            return F.col("_origin.writer").isin(*writers)
+            return F.col(f"{hidden.ORIGIN}.writer").isin(*writers)
         index = [column.name for column in self.columns].index(change.field)
         word, bit = divmod(index, MASK_BITS)
-        return F.col("_origin.unfit")[word].bitwiseAND(F.lit(1 << bit).cast("bigint")) != 0
+        return F.col(f"{hidden.ORIGIN}.unfit")[word].bitwiseAND(F.lit(1 << bit).cast("bigint")) != 0
 
 
 def _judged_by_values(declared: str, written: str) -> bool:
@@ -318,7 +322,7 @@ def _judged_by_values(declared: str, written: str) -> bool:
 
 def _with_columns(output: DataFrame, evolved: dict[str, str], formats: Formats) -> DataFrame:
     """Add evolved fields as columns after those of the transform; a value that does not fit stays rescued, as JSON."""
-    unknown, rescued = F.col("_origin.unknown"), F.col("_origin.rescued")
+    unknown, rescued = F.col(f"{hidden.ORIGIN}.unknown"), F.col(f"{hidden.ORIGIN}.rescued")
     empty = F.create_map().cast("map<string,string>")
     names = [F.lit(name) for name in evolved]
     columns: dict[str, SparkColumn] = {
@@ -333,7 +337,7 @@ def _with_columns(output: DataFrame, evolved: dict[str, str], formats: Formats) 
             if evolved[name] != "string"
             else remaining
         )
-    return output.withColumns({**columns, "_rescued": F.when(F.size(remaining) > 0, F.to_json(remaining))})
+    return output.withColumns({**columns, hidden.RESCUED: F.when(F.size(remaining) > 0, F.to_json(remaining))})
 
 
 def _names(columns: tuple[Column, ...], words: tuple[Any, ...]) -> set[str]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.spec import ChangeRecords
 
 if TYPE_CHECKING:
@@ -90,9 +91,9 @@ def with_changes(texts: DataFrame, changes: ChangeRecords, operation: str) -> Da
         texts: One text per field, ``_raw`` and ``_malformed``.
         operation: The column with the text of the operation.
     """
-    readable, value = F.col("_malformed").isNull(), F.col(operation)
+    readable, value = F.col(hidden.MALFORMED).isNull(), F.col(operation)
     none = F.lit(None).cast("string")
-    has_none = F.col("_raw").isNull() | F.coalesce(F.col("_malformed") == NO_VALUE, F.lit(False))
+    has_none = F.col(hidden.RAW).isNull() | F.coalesce(F.col(hidden.MALFORMED) == NO_VALUE, F.lit(False))
     named = F.lit("operation(unknown)")
     for text, name in changes.refused.items():
         named = F.when(value == text, F.lit(f"operation({name})")).otherwise(named)
@@ -101,11 +102,11 @@ def with_changes(texts: DataFrame, changes: ChangeRecords, operation: str) -> Da
     malformed = (
         F.when(has_none, none if skips else F.lit(NO_VALUE))
         .when(readable & ~known, named)
-        .otherwise(F.col("_malformed"))
+        .otherwise(F.col(hidden.MALFORMED))
     )
     deletes = readable & F.coalesce(value.isin(*changes.deletes), F.lit(False))
     filters = F.when(has_none, F.lit(NO_VALUE)) if skips else none
-    return texts.withColumns({"_deletes": deletes, "_filters": filters, "_malformed": malformed})
+    return texts.withColumns({hidden.DELETES: deletes, hidden.FILTERS: filters, hidden.MALFORMED: malformed})
 
 
 def fields_of_row(definition: Any, changes: ChangeRecords) -> Any:

@@ -17,7 +17,7 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
-from tidegate import json_codec
+from tidegate import hidden, json_codec
 from tidegate.file_id import FileId
 from tidegate.spark.intake.reader import CheckedFile, FileReader
 from tidegate.spark.lake import local
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from tidegate.store import Address
 
 LINES = (
-    "_row_id string, line string, _header string, _dialect string, _path string, _size bigint, _modified_at timestamp, "
-    "_line_number bigint, _ingested_at timestamp, _batch_id bigint"
+    f"{hidden.ROW_ID} string, line string, {hidden.HEADER} string, {hidden.DIALECT} string, {hidden.PATH} string, "
+    f"_size bigint, {hidden.MODIFIED_AT} timestamp, {hidden.LINE_NUMBER} bigint, {hidden.INGESTED_AT} timestamp, {hidden.BATCH_ID} bigint"
 )
 """The columns of a bronze table of files."""
 
 _CONTENT_COLUMNS = (
-    "_file_id string, line string, _header string, _path string, _size bigint, _modified_ms bigint, _line_number bigint, "
-    "_ingested_ms bigint, _batch_id bigint, _checked string"
+    f"{hidden.FILE_ID} string, line string, {hidden.HEADER} string, {hidden.PATH} string, _size bigint, "
+    f"_modified_ms bigint, {hidden.LINE_NUMBER} bigint, _ingested_ms bigint, {hidden.BATCH_ID} bigint, _checked string"
 )
 _MAX_BATCH_CHARACTERS = 4 * 1024 * 1024
 _MAX_BATCH_RECORDS = 20_000
@@ -72,19 +72,19 @@ class FileBatch:
             return local.from_rows(spark, [], LINES)
         records = self.content.where("_checked IS NULL")
         if len(good) < len(self.files):
-            file_ids = local.from_rows(spark, [(str(file.id),) for file in good], "_file_id string")
-            records = records.join(F.broadcast(file_ids), "_file_id", "left_semi")
+            file_ids = local.from_rows(spark, [(str(file.id),) for file in good], f"{hidden.FILE_ID} string")
+            records = records.join(F.broadcast(file_ids), hidden.FILE_ID, "left_semi")
         return records.select(
-            F.concat_ws("#", "_file_id", "_line_number").alias("_row_id"),
+            F.concat_ws("#", hidden.FILE_ID, hidden.LINE_NUMBER).alias(hidden.ROW_ID),
             "line",
-            "_header",
-            F.lit(self.dialect).cast("string").alias("_dialect"),
-            "_path",
+            hidden.HEADER,
+            F.lit(self.dialect).cast("string").alias(hidden.DIALECT),
+            hidden.PATH,
             "_size",
-            F.timestamp_millis("_modified_ms").alias("_modified_at"),
-            "_line_number",
-            F.timestamp_millis("_ingested_ms").alias("_ingested_at"),
-            "_batch_id",
+            F.timestamp_millis("_modified_ms").alias(hidden.MODIFIED_AT),
+            hidden.LINE_NUMBER,
+            F.timestamp_millis("_ingested_ms").alias(hidden.INGESTED_AT),
+            hidden.BATCH_ID,
         )
 
 
@@ -136,15 +136,15 @@ def arrow_batches(reader: FileReader, batch: BatchValues) -> Iterator[pyarrow.Re
         # All rows are of one file. Dictionary arrays would be smaller, but Spark does not accept them from Python.
         file, count = reader.checked, len(texts)
         columns = {
-            "_file_id": pa.array([str(file.id)] * count, pa.string()),
+            hidden.FILE_ID: pa.array([str(file.id)] * count, pa.string()),
             "line": pa.array(texts, pa.string()),
-            "_header": pa.array([reader.header] * count, pa.string()),
-            "_path": pa.array([file.id.url] * count, pa.string()),
+            hidden.HEADER: pa.array([reader.header] * count, pa.string()),
+            hidden.PATH: pa.array([file.id.url] * count, pa.string()),
             "_size": pa.array([file.size] * count, pa.int64()),
             "_modified_ms": pa.array([file.modified_ms] * count, pa.int64()),
-            "_line_number": pa.array(numbers, pa.int64()),
+            hidden.LINE_NUMBER: pa.array(numbers, pa.int64()),
             "_ingested_ms": pa.array([batch.ingested_ms] * count, pa.int64()),
-            "_batch_id": pa.array([batch.number] * count, pa.int64()),
+            hidden.BATCH_ID: pa.array([batch.number] * count, pa.int64()),
             "_checked": pa.array([checked] * count, pa.string()),
         }
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
@@ -170,7 +170,7 @@ def glob_escaped(path: str) -> str:
 def quarantine_rows(failed: list[CheckedFile]) -> list[dict[str, Any]]:
     """Bad files as quarantine rows: one per file, without content."""
     return [
-        {"_row_id": str(file.id), "level": "file", "rules": [file.problem], "record": None, "source": file.source()}
+        {hidden.ROW_ID: str(file.id), "level": "file", "rules": [file.problem], "record": None, "source": file.source()}
         for file in failed
     ]
 

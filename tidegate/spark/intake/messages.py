@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.schema.ddl import Column
 from tidegate.schema.registry_schemas import HEADER_BYTES, WriterSchema
 from tidegate.spark.intake import envelopes, records
@@ -78,12 +79,12 @@ def as_text(kind: ValueFormat, schemas: Mapping[int, WriterSchema]) -> tuple[Spa
     if kind == "json":
         payload = F.when(schema_id().isNotNull(), F.substring(value, HEADER_BYTES + 1, 2**31 - 1)).otherwise(value)
         text = F.when(F.is_valid_utf8(payload.cast("string")), payload.cast("string"))
-        return text, F.when(value.isNotNull() & F.col("_text").isNull(), F.lit("malformed_json"))
+        return text, F.when(value.isNotNull() & F.col(hidden.TEXT).isNull(), F.lit("malformed_json"))
     definitions = {id: json.dumps(schema.definition) for id, schema in schemas.items()}
     decode = F.udf(lambda data: _decode(data, definitions), "string").asNondeterministic()
     has_schema = schema_id().isin(*definitions) if definitions else F.lit(False)
     unreadable = F.when(schema_id().isNull() | has_schema, F.lit("malformed_avro")).otherwise(F.lit("unknown_schema"))
-    return decode(value), F.when(value.isNotNull() & F.col("_text").isNull(), unreadable)
+    return decode(value), F.when(value.isNotNull() & F.col(hidden.TEXT).isNull(), unreadable)
 
 
 _PARSED_SCHEMAS: dict[str, Any] = {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.errors import SpecError
@@ -46,8 +47,8 @@ def rows_in_order(spark: SparkSession, place: Place, resolved: ResolvedFlow) -> 
             f"{kind or 'not among its columns'}",
             Edit(f"a watermark needs a TIMESTAMP: cast it in the transform of flow {writer.name!r}", "transform"),
         )
-    added = F.when(F.col("_change_type") == "insert", F.lit(True)).otherwise(F.raise_error(F.lit(NOT_ADDED)))
-    visible = [name for name in changes.columns if not name.startswith("_") or name in ("_row_id", "_rescued")]
+    added = F.when(F.col(hidden.CHANGE_TYPE) == "insert", F.lit(True)).otherwise(F.raise_error(F.lit(NOT_ADDED)))
+    visible = [name for name in changes.columns if not name.startswith("_") or name in (hidden.ROW_ID, hidden.RESCUED)]
     rows = changes.where(added).select(*visible, F.lit(False).alias(_BEAT))
     beats = _heartbeats(spark, place, resolved).select(F.col("event_time").alias(event_time), F.lit(True).alias(_BEAT))
     # Heartbeats first: Spark asks the sources for their newest versions in this order. So the rows that were added before a

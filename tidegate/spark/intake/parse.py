@@ -15,6 +15,7 @@ import pyarrow as pa
 from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
+from tidegate import hidden
 from tidegate.schema.changes import normal
 from tidegate.schema.contract import Terms
 from tidegate.schema.ddl import Column, parse_ddl
@@ -98,20 +99,22 @@ def _split_fields(records: Records, source: LandingSource, columns: Sequence[Col
 
     kinds = [*["string"] * len(fields), "map<string,string>", "string"]
     schema = ", ".join(f"_{index}: {kind}" for index, kind in enumerate(kinds))
-    file = [F.col(name) if name in rows.columns else F.lit(None).cast("string") for name in ("_header", "_dialect")]
+    file = [
+        F.col(name) if name in rows.columns else F.lit(None).cast("string") for name in (hidden.HEADER, hidden.DIALECT)
+    ]
     # arrow_udf infers from the annotations that the columns are Arrow arrays.
     read.__annotations__ = dict.fromkeys(("raw", "header", "dialect", "return"), pa.Array)
     split = arrow_udf(read, f"struct<{schema}>")  # type: ignore[call-overload]  # its stubs lack this form
-    texts = rows.withColumn("_texts", split("_raw", *file))
+    texts = rows.withColumn("_texts", split(hidden.RAW, *file))
     malformed = F.col(f"_texts._{len(fields) + 1}")
-    if "_problem" in rows.columns:
-        malformed = F.coalesce("_problem", malformed)
-    metadata = [name for name in rows.columns if name not in ("_problem", "_header", "_dialect")]
+    if hidden.PROBLEM in rows.columns:
+        malformed = F.coalesce(hidden.PROBLEM, malformed)
+    metadata = [name for name in rows.columns if name not in (hidden.PROBLEM, hidden.HEADER, hidden.DIALECT)]
     split_records = texts.select(
         *metadata,
         *[F.col(f"_texts._{index}").alias(text_column(column)) for index, column in enumerate(columns)],
-        F.col(f"_texts._{len(fields)}").alias("_unknown"),
-        malformed.alias("_malformed"),
+        F.col(f"_texts._{len(fields)}").alias(hidden.UNKNOWN),
+        malformed.alias(hidden.MALFORMED),
     )
     if changes is None:
         return split_records
@@ -131,39 +134,39 @@ def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:
     Returns:
         The table's data columns, ``_row_id``, ``_origin`` and ``_deleted``.
     """
-    rank = F.when(F.col("_change_type") == "delete", F.lit(0)).otherwise(F.lit(1))
+    rank = F.when(F.col(hidden.CHANGE_TYPE) == "delete", F.lit(0)).otherwise(F.lit(1))
     data = [name for name in feed.columns if not name.startswith("_")]
-    deleted = F.col("_change_type") == "delete"
-    if "_deleted" in feed.columns:
-        deleted = deleted | F.coalesce(F.col("_deleted"), F.lit(False))
+    deleted = F.col(hidden.CHANGE_TYPE) == "delete"
+    if hidden.DELETED in feed.columns:
+        deleted = deleted | F.coalesce(F.col(hidden.DELETED), F.lit(False))
     origin = F.struct(
-        F.struct(F.col("_commit_version"), rank.alias("_rank")).alias("at"),
+        F.struct(F.col(hidden.COMMIT_VERSION), rank.alias(hidden.RANK)).alias("at"),
         F.to_json(F.struct(*data)).alias("raw"),
-        F.struct(F.col("_commit_version").alias("version"), *[F.col(key) for key in keys]).alias("source"),
+        F.struct(F.col(hidden.COMMIT_VERSION).alias("version"), *[F.col(key) for key in keys]).alias("source"),
         F.array().cast("array<string>").alias("broken"),
-        F.col("_commit_timestamp").alias("ingested_at"),
+        F.col(hidden.COMMIT_TIMESTAMP).alias("ingested_at"),
     )
     # Rows that were found by the ids of their changes have them: the table may have a column `_row_id` of its own.
-    row_id = F.col("_change_id") if "_change_id" in feed.columns else change_id(keys)
-    return feed.select(row_id.alias("_row_id"), origin.alias("_origin"), deleted.alias("_deleted"), *data)
+    row_id = F.col(hidden.CHANGE_ID) if hidden.CHANGE_ID in feed.columns else change_id(keys)
+    return feed.select(row_id.alias(hidden.ROW_ID), origin.alias(hidden.ORIGIN), deleted.alias(hidden.DELETED), *data)
 
 
 def of_changes(
     feed: DataFrame, keys: tuple[str, ...], ids: DataFrame, how: Literal["left_semi", "left_anti"]
 ) -> DataFrame:
     """The rows of a change feed whose `change_id` is, or is not, among the ``_row_id`` of ``ids``; with it as ``_change_id``."""
-    named = ids.withColumnRenamed("_row_id", "_change_id")
-    return feed.withColumn("_change_id", change_id(keys)).join(named, "_change_id", how)
+    named = ids.withColumnRenamed(hidden.ROW_ID, hidden.CHANGE_ID)
+    return feed.withColumn(hidden.CHANGE_ID, change_id(keys)).join(named, hidden.CHANGE_ID, how)
 
 
 def changed_key() -> SparkColumn:
     """The part of a `change_id` that does not depend on when the change was read: the key of the source row."""
-    return F.regexp_replace("_row_id", r"\|[0-9]+\|(insert|update_postimage|delete)$", "")
+    return F.regexp_replace(hidden.ROW_ID, r"\|[0-9]+\|(insert|update_postimage|delete)$", "")
 
 
 def changed_version() -> SparkColumn:
     """The commit version in a `change_id`."""
-    return F.regexp_extract("_row_id", r"\|([0-9]+)\|(insert|update_postimage|delete)$", 1).try_cast("bigint")
+    return F.regexp_extract(hidden.ROW_ID, r"\|([0-9]+)\|(insert|update_postimage|delete)$", 1).try_cast("bigint")
 
 
 def change_id(keys: tuple[str, ...]) -> SparkColumn:
@@ -174,4 +177,4 @@ def change_id(keys: tuple[str, ...]) -> SparkColumn:
     texts = [F.col(key).cast("string") for key in keys]
     if len(keys) > 1:
         texts = [F.coalesce(F.regexp_replace(text, r"([\\|])", r"\\$1"), F.lit(r"\N")) for text in texts]
-    return F.concat_ws("|", *texts, F.col("_commit_version").cast("string"), F.col("_change_type"))
+    return F.concat_ws("|", *texts, F.col(hidden.COMMIT_VERSION).cast("string"), F.col(hidden.CHANGE_TYPE))

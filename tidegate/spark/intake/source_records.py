@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.probes import delta
 from tidegate.spark.intake import bronze, parse
 from tidegate.spark.lake import local, tables
@@ -35,7 +36,7 @@ def read(
     Returns:
         Rows of the flow's source table with ``_row_id``.
     """
-    ids = local.from_rows(session, [(entry["_row_id"],) for entry in entries], "_row_id string")
+    ids = local.from_rows(session, [(entry[hidden.ROW_ID],) for entry in entries], f"{hidden.ROW_ID} string")
     landing = resolved.landing
     if landing is None:
         rows = _changes(
@@ -44,7 +45,9 @@ def read(
     else:
         skipping = bronze.load(landing).skipping([json.loads(entry["source"]) for entry in entries])
         records = tables.read(session, source_table).where(skipping)
-        rows = records.join(F.broadcast(ids), "_row_id", "left_semi").withColumn("_change_type", F.lit("insert"))
+        rows = records.join(F.broadcast(ids), hidden.ROW_ID, "left_semi").withColumn(
+            hidden.CHANGE_TYPE, F.lit("insert")
+        )
     return rows
 
 
@@ -58,7 +61,7 @@ def _changes(
 
     def of_entries(rows: DataFrame) -> DataFrame:
         changes = parse.of_changes(rows, resolved.source_keys, ids, "left_semi")
-        return changes.withColumn("_row_id", F.col("_change_id"))
+        return changes.withColumn(hidden.ROW_ID, F.col(hidden.CHANGE_ID))
 
     def feed(first: int, last: int) -> DataFrame:
         return (
@@ -67,7 +70,7 @@ def _changes(
             .option("startingVersion", first)
             .option("endingVersion", last)
             .load(str(path))
-            .where("_change_type != 'update_preimage'")
+            .where(f"{hidden.CHANGE_TYPE} != 'update_preimage'")
         )
 
     # For one version before the retention of the log, Delta would reject the whole read.
@@ -76,19 +79,21 @@ def _changes(
     rows = of_entries(feed(*served[0]) if served else feed(newest, newest).limit(0))
     for part in served[1:]:
         rows = rows.unionByName(of_entries(feed(*part)), allowMissingColumns=True)
-    missing = ids.join(rows, "_row_id", "left_anti").select(F.element_at(F.split("_row_id", r"\|"), -2).alias("v"))
+    missing = ids.join(rows, hidden.ROW_ID, "left_anti").select(
+        F.element_at(F.split(hidden.ROW_ID, r"\|"), -2).alias("v")
+    )
     for row in missing.distinct().collect():
         if not delta.can_read_version(path, int(row["v"])):
             continue
         loaded = tables.read(session, path, int(row["v"])).withColumns(
             {
-                "_change_type": F.lit("insert"),
-                "_commit_version": F.lit(int(row["v"])).cast("bigint"),
-                "_commit_timestamp": F.current_timestamp(),
+                hidden.CHANGE_TYPE: F.lit("insert"),
+                hidden.COMMIT_VERSION: F.lit(int(row["v"])).cast("bigint"),
+                hidden.COMMIT_TIMESTAMP: F.current_timestamp(),
             }
         )
         rows = rows.unionByName(
-            of_entries(loaded).join(rows.select("_row_id"), "_row_id", "left_anti"), allowMissingColumns=True
+            of_entries(loaded).join(rows.select(hidden.ROW_ID), hidden.ROW_ID, "left_anti"), allowMissingColumns=True
         )
     return rows
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.schema.contract import Terms
 from tidegate.schema.ddl import Column
 from tidegate.spark.intake.casts import BLANKS, cast, trims
@@ -51,39 +52,39 @@ def cast_fields(
 
     def without_null_values(column: Column) -> SparkColumn:
         text = F.col(text_column(column))
-        has_value = F.col("_malformed").isNull()
+        has_value = F.col(hidden.MALFORMED).isNull()
         # The record's reader has decided about texts as they are: of a STRING field an empty one can be a value (quoted in CSV).
         if trims(column.type, formats):
             has_value &= ~F.trim(text, F.lit(BLANKS)).isin(*null_values)
         return F.when(has_value, text).alias(text_column(column))
 
-    of_change = ["_deletes", "_filters"] if changes is not None else []
+    of_change = [hidden.DELETES, hidden.FILTERS] if changes is not None else []
     metadata = [
-        "_row_id",
-        "_writer",
-        "_at",
-        "_raw",
-        "_source",
-        "_ingested_at",
-        "_arrival",
-        "_malformed",
+        hidden.ROW_ID,
+        hidden.WRITER,
+        hidden.AT,
+        hidden.RAW,
+        hidden.SOURCE,
+        hidden.INGESTED_AT,
+        hidden.ARRIVAL,
+        hidden.MALFORMED,
         *of_change,
         *extra,
     ]
-    raw = texts.select(*metadata, "_unknown", *[without_null_values(column) for column in columns])
+    raw = texts.select(*metadata, hidden.UNKNOWN, *[without_null_values(column) for column in columns])
     values = [cast(F.col(text_column(column)), column.type, formats).alias(column.name) for column in columns]
     typed = raw.select("*", *values)
-    readable = F.col("_malformed").isNull()
-    unknown = F.when(readable & (F.size("_unknown") > 0), F.col("_unknown"))
+    readable = F.col(hidden.MALFORMED).isNull()
+    unknown = F.when(readable & (F.size(hidden.UNKNOWN) > 0), F.col(hidden.UNKNOWN))
     rescued = _rescued(unknown, columns, terms)
     origin = F.struct(
-        F.col("_at").alias("at"),
-        F.col("_raw").alias("raw"),
-        F.col("_source").alias("source"),
+        F.col(hidden.AT).alias("at"),
+        F.col(hidden.RAW).alias("raw"),
+        F.col(hidden.SOURCE).alias("source"),
         F.array_compact(F.array(*_broken(columns, terms, changes))).alias("broken"),
-        F.col("_ingested_at").alias("ingested_at"),
-        F.col("_arrival").alias("arrival"),
-        F.col("_writer").alias("writer"),
+        F.col(hidden.INGESTED_AT).alias("ingested_at"),
+        F.col(hidden.ARRIVAL).alias("arrival"),
+        F.col(hidden.WRITER).alias("writer"),
         unknown.alias("unknown"),
         rescued.alias("rescued"),
         _mask([F.col(text_column(column)).isNotNull() for column in columns]).alias("filled"),
@@ -91,14 +92,16 @@ def cast_fields(
         *[F.col(name).alias(name.removeprefix("_")) for name in of_change],
     )
     names = [column.name for column in columns]
-    deleted = [F.col("_deletes").alias("_deleted")] if changes is not None else []
-    return typed.select("_row_id", origin.alias("_origin"), *names, rescued.alias("_rescued"), *deleted, *extra)
+    deleted = [F.col(hidden.DELETES).alias(hidden.DELETED)] if changes is not None else []
+    return typed.select(
+        hidden.ROW_ID, origin.alias(hidden.ORIGIN), *names, rescued.alias(hidden.RESCUED), *deleted, *extra
+    )
 
 
 def _broken(columns: Sequence[Column], terms: Terms, changes: ChangeRecords | None) -> list[SparkColumn]:
     """One column per built-in rule: its name where the record breaks it, else NULL."""
-    has_record = F.col("_malformed").isNull() & F.col("_raw").isNotNull()
-    broken = [F.col("_malformed")]
+    has_record = F.col(hidden.MALFORMED).isNull() & F.col(hidden.RAW).isNotNull()
+    broken = [F.col(hidden.MALFORMED)]
     for column in columns:
         if not column.is_text and terms.keeps_row(column.name) is None:
             broken.append(F.when(_unfit(column), F.lit(f"wrong_type({column.name})")))
@@ -106,8 +109,8 @@ def _broken(columns: Sequence[Column], terms: Terms, changes: ChangeRecords | No
             needs_value = has_record
             if changes is not None:
                 # A record that deletes has what is outside its row, and of the row perhaps only the key.
-                may_lack = F.lit(False) if column.name in changes.paths else F.col("_deletes")
-                needs_value &= F.col("_filters").isNull() & ~may_lack
+                may_lack = F.lit(False) if column.name in changes.paths else F.col(hidden.DELETES)
+                needs_value &= F.col(hidden.FILTERS).isNull() & ~may_lack
             broken.append(F.when(needs_value & F.col(text_column(column)).isNull(), F.lit(f"required({column.name})")))
     return broken
 

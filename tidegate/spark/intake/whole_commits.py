@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.checkpoints import progress
 from tidegate.probes import delta
 
@@ -54,7 +55,7 @@ def complete(place: Place, feed: ChangeFeed, batch: DataFrame, batch_id: int) ->
     path = place.layout.table(feed.table)
     ends = _cut_commit(path, progress.planned_batch(place.checkpoint, batch_id).delta)
     began = _cut_commit(path, progress.planned_batch(place.checkpoint, batch_id - 1).delta) if batch_id else None
-    version = F.col("_commit_version")
+    version = F.col(hidden.COMMIT_VERSION)
     if ends is not None:
         batch = batch.where(version != ends)
     if began is None or began == ends:

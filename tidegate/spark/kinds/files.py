@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pendulum
 from pyspark.sql import functions as F
 
-from tidegate import file_id
+from tidegate import file_id, hidden
 from tidegate.checkpoints import landing_folder, progress
 from tidegate.file_id import FileId
 from tidegate.formatting import count
@@ -61,7 +61,7 @@ def _returned(job: Job, rules: Mapping[str, Any], entries: Entries) -> Mapping[s
     """By path, because a corrected file has another modification time than its entry."""
     source_folder = landing_folder.of(job.place, _source(job))
     by_path = {FileId.parse(name).path: broken for name, broken in rules.items()}
-    paths = {entry["_row_id"]: source_folder.present(FileId.parse(entry["_row_id"])).path for entry in entries}
+    paths = {entry[hidden.ROW_ID]: source_folder.present(FileId.parse(entry[hidden.ROW_ID])).path for entry in entries}
     return {name: by_path[path] for name, path in paths.items() if path in by_path}
 
 
@@ -69,8 +69,8 @@ def _sides(job: Job, pins: Pinned) -> Sides:
     """The records of landed files that the flow has read, and that are still as they were. They are read once more."""
     source = _source(job)
     source_folder = landing_folder.of(job.place, source)
-    actual = tables.read(job.spark, job.live, pins.version).withColumn("_file_id", F.expr(file_id.OF_BRONZE))
-    rows_by_id = {row["_file_id"]: row["count"] for row in actual.groupBy("_file_id").count().collect()}
+    actual = tables.read(job.spark, job.live, pins.version).withColumn(hidden.FILE_ID, F.expr(file_id.OF_BRONZE))
+    rows_by_id = {row[hidden.FILE_ID]: row["count"] for row in actual.groupBy(hidden.FILE_ID).count().collect()}
     landed = files.list_files(job.place.layout.landing(source.path), source.glob).files
     by_id = {str(file.id): file.id for file in landed}
     refused = quarantine.file_ids(job, pins.entries_version)
@@ -84,7 +84,7 @@ def _sides(job: Job, pins: Pinned) -> Sides:
     content = landing.read_files(job.spark, expected, source, landing.BatchValues(0, 0), job.persisted)
     unreadable = {str(file.id) for file in content.files if file.problem is not None}
     compared -= unreadable
-    ids = local.from_rows(job.spark, [(each,) for each in sorted(compared)], "_file_id string")
+    ids = local.from_rows(job.spark, [(each,) for each in sorted(compared)], f"{hidden.FILE_ID} string")
     present = {file.path for file in landed}
     not_compared = Counter({"of files that are no longer landed": 0, "of files that were changed since": 0})
     not_compared["of files that cannot be read now"] = sum(rows_by_id.get(each, 0) for each in unreadable)
@@ -97,10 +97,10 @@ def _sides(job: Job, pins: Pinned) -> Sides:
         not_compared[why] += rows_by_id[each]
     return Sides(
         expected=content.rows(job.spark, [file for file in content.files if file.problem is None]),
-        actual=actual.join(F.broadcast(ids), "_file_id", "left_semi").drop("_file_id"),
-        keys=("_row_id",),
+        actual=actual.join(F.broadcast(ids), hidden.FILE_ID, "left_semi").drop(hidden.FILE_ID),
+        keys=(hidden.ROW_ID,),
         source=f"{count(len(compared), 'landed file')} of {source.path}",
-        ignored=("_ingested_at", "_batch_id"),
+        ignored=(hidden.INGESTED_AT, hidden.BATCH_ID),
         not_compared=not_compared,
     )
 

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.runs import event_time, event_time_table
 from tidegate.spark.batch import groups, scopes
 from tidegate.spark.batch.time_windows import with_windows
@@ -39,7 +40,7 @@ def keys_in_window(job: Job, window: Window | None, pending: PendingBackfill) ->
 def split_keys(job: Job, keys: DataFrame, pending: PendingBackfill, _decision: Decision) -> Split | None:
     """As a batch whose change feed names these groups."""
     version = F.lit(pending.source_version).cast("bigint")
-    feed = keys.withColumns({"_change_type": F.lit("insert"), "_commit_version": version})
+    feed = keys.withColumns({hidden.CHANGE_TYPE: F.lit("insert"), hidden.COMMIT_VERSION: version})
     changed = groups.changed_groups(job, scopes.without_tombstones(job, feed))
     if changed is None:
         return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.advice import Edit, Either
 from tidegate.checkpoints import vector
 from tidegate.errors import SpecError
@@ -45,7 +46,10 @@ def _read_stream(job: Job) -> DataFrame:
         rows = changes if number else scopes.without_tombstones(job, changes)
         parts.append(
             rows.select(
-                F.lit(number).alias("_source"), "_change_type", "_commit_version", values.alias(f"_of_{number}")
+                F.lit(number).alias("_feed"),
+                hidden.CHANGE_TYPE,
+                hidden.COMMIT_VERSION,
+                values.alias(f"_of_{number}"),
             )
         )
     return reduce(lambda left, right: left.unionByName(right, allowMissingColumns=True), parts)
@@ -80,8 +84,8 @@ def _split(job: Job, batch: DataFrame, batch_id: int, _decision: Decision) -> Sp
     """
     batch = batch.persist()
     job.persisted.append(batch)
-    read = F.count_if(F.col("_change_type") != "update_preimage").alias("read")
-    counts = {row["_source"]: row["read"] for row in batch.groupBy("_source").agg(read).collect()}
+    read = F.count_if(F.col(hidden.CHANGE_TYPE) != "update_preimage").alias("read")
+    counts = {row["_feed"]: row["read"] for row in batch.groupBy("_feed").agg(read).collect()}
     if not counts:
         return None
     at = groups.read_sources(job, batch.sparkSession, _versions(job, batch_id))
@@ -106,7 +110,7 @@ def _named_by(job: Job, batch: DataFrame, number: int, at: Sources) -> DataFrame
     groups of the first source's rows that they belong to, or belonged to. NULL equals NULL, because the transform may join so.
     """
     keys, feed = job.flow.target.scope, job.flow.feeds[number]
-    changes = batch.where(F.col("_source") == number).select("_change_type", "_commit_version", f"_of_{number}.*")
+    changes = batch.where(F.col("_feed") == number).select(hidden.CHANGE_TYPE, hidden.COMMIT_VERSION, f"_of_{number}.*")
     if not number:
         return changes
     values, rows = changes.select(*feed.on).distinct(), next(iter(at.rows.values()))
@@ -116,7 +120,7 @@ def _named_by(job: Job, batch: DataFrame, number: int, at: Sources) -> DataFrame
         rows = rows.where(groups.bounds_of(job, collected, tuple(feed.on)))
     belonging = groups.join_on_keys(rows, values, tuple(feed.on), "left_semi").select(*keys).distinct()
     return belonging.select(
-        F.lit(_NO_KEY_CHANGED).alias("_change_type"), F.lit(0).cast("bigint").alias("_commit_version"), *keys
+        F.lit(_NO_KEY_CHANGED).alias(hidden.CHANGE_TYPE), F.lit(0).cast("bigint").alias(hidden.COMMIT_VERSION), *keys
     )
 
 

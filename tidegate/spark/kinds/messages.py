@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.checkpoints import progress, topic
 from tidegate.ops import ledger
 from tidegate.probes import kafka
@@ -66,7 +67,7 @@ def _read_piece(job: Job, piece: PendingPiece) -> DataFrame:
 def _read_entries(_job: Job, spark: SparkSession, entries: Entries) -> DataFrame:
     """The entries themselves: a message and its timestamp never change, so that the topic need not have it any more."""
     return local.from_rows(
-        spark, [(each["_row_id"], each["source"]) for each in entries], "_row_id string, source string"
+        spark, [(each[hidden.ROW_ID], each["source"]) for each in entries], f"{hidden.ROW_ID} string, source string"
     )
 
 
@@ -89,10 +90,10 @@ def _sides(job: Job, pins: Pinned) -> Sides:
     within = F.lit(False)
     later = F.lit(False)
     for partition, (begin, end) in offsets.items():
-        within |= (F.col("_partition") == partition) & F.col("_offset").between(begin, end - 1)
+        within |= (F.col(hidden.PARTITION) == partition) & F.col(hidden.OFFSET).between(begin, end - 1)
     for partition, end in ends.items():
-        later |= (F.col("_partition") == partition) & (F.col("_offset") >= end)
-    of_topic = (F.col("_topic") == source.topic) & (F.coalesce("_topic_id", F.lit("")) == current.topic_id)
+        later |= (F.col(hidden.PARTITION) == partition) & (F.col(hidden.OFFSET) >= end)
+    of_topic = (F.col(hidden.TOPIC) == source.topic) & (F.coalesce(hidden.TOPIC_ID, F.lit("")) == current.topic_id)
     place = F.when(of_topic & within, "compared").when(of_topic & later, "later").otherwise("gone")
     placed = table.withColumn("_place", place)
     rows_by_place = {row["_place"]: row["count"] for row in placed.groupBy("_place").count().collect()}
@@ -105,15 +106,15 @@ def _sides(job: Job, pins: Pinned) -> Sides:
         "of messages after the position of the stream": rows_by_place.get("later", 0),
     }
     if kafka.is_compacted(bootstrap, source.topic, sources.PROBE_SECONDS):
-        compacted = actual.join(expected, "_row_id", "left_anti").count()
+        compacted = actual.join(expected, hidden.ROW_ID, "left_anti").count()
         not_compared["of messages that compaction may have removed"] = compacted
-        actual = actual.join(expected.select("_row_id"), "_row_id", "left_semi")
+        actual = actual.join(expected.select(hidden.ROW_ID), hidden.ROW_ID, "left_semi")
     return Sides(
         expected=expected,
         actual=actual,
-        keys=("_row_id",),
+        keys=(hidden.ROW_ID,),
         source=f"offsets {format_offsets(offsets) or 'none'} of topic {source.topic}",
-        ignored=("_ingested_at", "_batch_id"),
+        ignored=(hidden.INGESTED_AT, hidden.BATCH_ID),
         not_compared=not_compared,
     )
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pendulum
 from pyspark.sql import functions as F
 
-from tidegate import lateness
+from tidegate import hidden, lateness
 from tidegate.advice import Edit
 from tidegate.checkpoints.lease import checkpoint_resource
 from tidegate.checkpoints.pending_jobs import WINDOWS
@@ -71,7 +71,7 @@ def _store_raising(job: Job, window: Window | None, pending: PendingBackfill, ra
     records = transform_output.parse_records(job, _whole_feed(job, pending.source_version, pending.planned_at_ms))
     parted = transform_errors.part(job, records, searched, raised, pending.number)
     assert parted.bypassing is not None
-    parted.bypassing.select("_row_id").write.parquet(str(_raising_path(job, pending)))
+    parted.bypassing.select(hidden.ROW_ID).write.parquet(str(_raising_path(job, pending)))
     if window is None:
         return
     job.run.report.notes.append(
@@ -94,13 +94,13 @@ def source_rows(job: Job, keys: DataFrame, pending: PendingBackfill) -> DataFram
     feed = _whole_feed(job, pending.source_version, pending.planned_at_ms)
     names, raising = list(job.flow.target.scope), _raising(job, pending)
     known = transform_output.transform_records(job, _without_raising(job, feed, pending))
-    ids = known.join(keys, names, "left_semi").select("_row_id").distinct()
+    ids = known.join(keys, names, "left_semi").select(hidden.ROW_ID).distinct()
     if raising is not None:
         ids = ids.union(_in_table(job, raising, keys))
     ids = ids.persist()
     job.persisted.append(ids)
     if job.resolved.landing is not None:
-        return feed.join(ids, "_row_id", "left_semi")
+        return feed.join(ids, hidden.ROW_ID, "left_semi")
     # A row of a table gets its `_row_id` only when it is parsed.
     return parse.of_changes(feed, job.resolved.source_keys, ids, "left_semi")
 
@@ -122,7 +122,7 @@ def _without_raising(job: Job, feed: DataFrame, pending: PendingBackfill) -> Dat
     if job.resolved.landing is None:
         left = parse.of_changes(feed, job.resolved.source_keys, raising, "left_anti")
     else:
-        left = feed.join(raising, "_row_id", "left_anti")
+        left = feed.join(raising, hidden.ROW_ID, "left_anti")
     # Otherwise Spark may move a filter on the transform's output below the join, where it meets the rows that raise.
     left = left.persist()
     job.persisted.append(left)
@@ -131,9 +131,13 @@ def _without_raising(job: Job, feed: DataFrame, pending: PendingBackfill) -> Dat
 
 def _in_table(job: Job, raising: DataFrame, keys: DataFrame) -> DataFrame:
     """The rows without a key today from which rows of the keys in the table were made: they leave the table for quarantine."""
-    source = parse.changed_key().alias("_source")
+    source = parse.changed_key().alias("_changed_key")
     made = tables.read(job.spark, job.live).join(keys, list(job.flow.target.scope), "left_semi")
-    return raising.withColumn("_source", source).join(made.select(source), "_source", "left_semi").select("_row_id")
+    return (
+        raising.withColumn("_changed_key", source)
+        .join(made.select(source), "_changed_key", "left_semi")
+        .select(hidden.ROW_ID)
+    )
 
 
 def _whole_feed(job: Job, version: int, planned_at_ms: int) -> DataFrame:
@@ -142,9 +146,9 @@ def _whole_feed(job: Job, version: int, planned_at_ms: int) -> DataFrame:
     source = tables.read(job.spark, job.source_table, version)
     return source.withColumns(
         {
-            "_change_type": F.lit("insert"),
-            "_commit_version": F.lit(version).cast("bigint"),
-            "_commit_timestamp": F.timestamp_millis(F.lit(planned_at_ms)),
+            hidden.CHANGE_TYPE: F.lit("insert"),
+            hidden.COMMIT_VERSION: F.lit(version).cast("bigint"),
+            hidden.COMMIT_TIMESTAMP: F.timestamp_millis(F.lit(planned_at_ms)),
         }
     )
 
@@ -170,7 +174,7 @@ def _sides(job: Job, pins: Pinned) -> Sides:
     return Sides(
         expected=expected,
         actual=actual,
-        keys=target.keys or ("_row_id",),
+        keys=target.keys or (hidden.ROW_ID,),
         source=f"{_source_name(job)} at version {pins.source_version}",
         ignored=rows.BOOKKEEPING,
         not_compared=left,
@@ -185,20 +189,22 @@ def _of_present_rows(
     A row whose newest change is filtered or in quarantine left an earlier state in the table, if any: neither side keeps rows
     of it. Tombstones are left out, and of ``_order`` all but the declared columns.
     """
-    source = parse.changed_key().alias("_source")
+    source = parse.changed_key().alias("_changed_key")
     kept = job.work.refused_ids(job, job.spark, _NO_BATCH).select(source)
     if judged is not None:
-        kept = kept.union(judged.assigned.where(F.col("_disposition").isin(QUARANTINED, FILTERED)).select(source))
+        kept = kept.union(judged.assigned.where(F.col(hidden.DISPOSITION).isin(QUARANTINED, FILTERED)).select(source))
     kept = kept.distinct().persist()
     job.persisted.append(kept)
-    order = F.struct(*[F.col(f"_order.`{name}`").alias(name) for name in job.flow.target.sequence_by])
+    order = F.struct(*[F.col(f"{hidden.ORDER}.`{name}`").alias(name) for name in job.flow.target.sequence_by])
 
     def compared(side: DataFrame) -> DataFrame:
-        present = side.where("NOT coalesce(_deleted, false)").withColumn("_source", source)
-        return present.join(kept, "_source", "left_anti").drop("_source").withColumn("_order", order)
+        present = side.where(f"NOT coalesce({hidden.DELETED}, false)").withColumn("_changed_key", source)
+        return present.join(kept, "_changed_key", "left_anti").drop("_changed_key").withColumn(hidden.ORDER, order)
 
     earlier = (
-        actual.where("NOT coalesce(_deleted, false)").withColumn("_source", source).join(kept, "_source", "left_semi")
+        actual.where(f"NOT coalesce({hidden.DELETED}, false)")
+        .withColumn("_changed_key", source)
+        .join(kept, "_changed_key", "left_semi")
     )
     reason = "whose source row was filtered or quarantined since"
     return compared(expected), compared(actual), {reason: earlier.count()}

@@ -11,6 +11,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import Window as SparkWindow
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.advice import Edit, new_version
 from tidegate.errors import LedgerImbalanceError, SpecError
 from tidegate.probes import delta, delta_log
@@ -84,7 +85,7 @@ def net_changes(spark: SparkSession, address: Address, versions: Sequence[int], 
         for number in versions
     ]
     row = F.struct(*[F.col(f"`{column}`") for column in columns])
-    was, at = F.col("_change_type").isin("delete", "update_preimage"), "_commit_version"
+    was, at = F.col(hidden.CHANGE_TYPE).isin("delete", "update_preimage"), hidden.COMMIT_VERSION
     by_commit = (
         reduce(DataFrame.unionByName, feeds)
         .groupBy(*keys, at)
@@ -112,7 +113,7 @@ def changed_since(spark: SparkSession, address: Address, versions: Sequence[int]
     feed = (
         spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", first).load(str(address))
     )
-    return feed.where(~F.col("_commit_version").isin(list(versions)))
+    return feed.where(~F.col(hidden.COMMIT_VERSION).isin(list(versions)))
 
 
 def compare(changes: DataFrame, table: DataFrame, keys: tuple[str, ...]) -> DataFrame:
@@ -135,7 +136,7 @@ def compare(changes: DataFrame, table: DataFrame, keys: tuple[str, ...]) -> Data
         .when(F.col("before").isNull(), "delete")
         .otherwise("update")
     )
-    return joined.withColumn("_state", state)
+    return joined.withColumn(hidden.STATE, state)
 
 
 def _comparable(rows: DataFrame, column: str) -> Column:

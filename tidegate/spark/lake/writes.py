@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from delta.tables import DeltaTable
 from pyspark.sql import functions as F
 
-from tidegate import json_codec
+from tidegate import hidden, json_codec
 from tidegate.advice import Edit, Either, OutsideAct, new_version
 from tidegate.errors import DeclarationConflictError, LedgerImbalanceError
 from tidegate.spark.lake import column_types, comparable, tables
@@ -90,7 +90,7 @@ def upsert(rows: DataFrame, address: Address, keys: tuple[str, ...], txn: Transa
         .alias("t")
         .merge(rows.alias("s"), same_key)
         .withSchemaEvolution()
-        .whenMatchedUpdateAll("s._order > t._order")
+        .whenMatchedUpdateAll(f"s.{hidden.ORDER} > t.{hidden.ORDER}")
         .whenNotMatchedInsertAll()
         .execute()
     )
@@ -110,9 +110,9 @@ def replace_groups(
         DeclarationConflictError: The groups lack a column of the table or change its type.
     """
     spark = changes.sparkSession
-    groups = changes.drop("_op")
+    groups = changes.drop(hidden.OP)
     if not tables.exists(address):
-        return append(changes.where("_op = 'upsert'").drop("_op"), address, txn)
+        return append(changes.where(f"{hidden.OP} = 'upsert'").drop(hidden.OP), address, txn)
     _check_columns(spark, groups, address)
     column_types.admit(groups, address)
 
@@ -125,11 +125,11 @@ def replace_groups(
         .alias("t")
         .merge(changes.alias("s"), same_key)
         .withSchemaEvolution()
-        .whenMatchedDelete("s._op = 'delete'")
+        .whenMatchedDelete(f"s.{hidden.OP} = 'delete'")
     )
     if changed:
-        merger = merger.whenMatchedUpdate(f"s._op = 'upsert' AND ({changed})", set=values)
-    merger.whenNotMatchedInsert("s._op = 'upsert'", values=values).execute()
+        merger = merger.whenMatchedUpdate(f"s.{hidden.OP} = 'upsert' AND ({changed})", set=values)
+    merger.whenNotMatchedInsert(f"s.{hidden.OP} = 'upsert'", values=values).execute()
     return _committed(spark, address, txn)
 
 

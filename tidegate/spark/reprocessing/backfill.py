@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 import pendulum
 
-from tidegate import json_codec
+from tidegate import hidden, json_codec
 from tidegate.checkpoints import checkpoint
 from tidegate.checkpoints.pending_jobs import PendingBackfill, last_window
 from tidegate.impact import Impact
@@ -168,7 +168,7 @@ def _judge(job: Job, pending: Backfill, split: Split) -> Impact:
     measured = rewrite.measure(
         job,
         before,
-        split.changes.where("_op = 'upsert'"),
+        split.changes.where(f"{hidden.OP} = 'upsert'"),
         keys=() if pending.is_whole and swap.rekeyed(job) else keys,
         refused=split.refused,
         read=split.prepared.read,

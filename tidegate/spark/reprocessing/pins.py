@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pendulum
 from pyspark.sql import functions as F
 
-from tidegate import identity
+from tidegate import hidden, identity
 from tidegate.advice import Advice, Command, Either, OutsideAct, Then
 from tidegate.checkpoints import progress, vector
 from tidegate.errors import CheckpointCorruptError, RequestError, SourceError, WriteConflictError
@@ -60,20 +60,21 @@ class Pins(Pinned, BatchWork):
         flow that reads a keyed table get those of the rows that are derived now.
         """
         if self.entries_version is None:
-            return local.from_rows(spark, [], "_row_id string, rules array<string>")
+            return local.from_rows(spark, [], f"{hidden.ROW_ID} string, rules array<string>")
         entries = quarantine.refused_in_backfill(job, spark, self.entries_version)
         if job.resolved.landing is not None:
             return entries
-        key, changed = parse.changed_key().alias("_key"), parse.changed_version()
+        key, changed = parse.changed_key().alias("_changed_key"), parse.changed_version()
         made = tables.read(spark, job.live, self.version).select(key, changed.alias("_made"))
         newest = entries.groupBy(key).agg(F.first("rules").alias("rules"), F.max(changed).alias("_changed"))
-        passed = made.groupBy("_key").agg(F.max("_made").alias("_made"))
+        passed = made.groupBy("_changed_key").agg(F.max("_made").alias("_made"))
         # A later change of the row than the one in quarantine made what the table has.
-        refused = newest.join(passed.where("_made IS NOT NULL"), "_key", "left").where(
+        refused = newest.join(passed.where("_made IS NOT NULL"), "_changed_key", "left").where(
             "_made IS NULL OR _made < _changed"
         )
         return refused.select(
-            F.concat_ws("|", "_key", F.lit(str(self.source_version)), F.lit("insert")).alias("_row_id"), "rules"
+            F.concat_ws("|", "_changed_key", F.lit(str(self.source_version)), F.lit("insert")).alias(hidden.ROW_ID),
+            "rules",
         )
 
     def late_ids(self, job: Job, spark: SparkSession, batch_id: int) -> DataFrame:

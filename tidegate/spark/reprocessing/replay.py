@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Self
 import pendulum
 import pyarrow
 
-from tidegate import json_codec
+from tidegate import hidden, json_codec
 from tidegate.advice import Command, OutsideAct, Then
 from tidegate.checkpoints import checkpoint, landing_folder, progress
 from tidegate.checkpoints.pending_jobs import CLAIM, PendingReplay
@@ -256,7 +256,7 @@ def process_claim(job: Job, number: int) -> None:
     claim_job = job.doing(replay)
     try:
         if decide(claim_job, number).written:
-            batch = session.range(0).toDF("_row_id")
+            batch = session.range(0).toDF(hidden.ROW_ID)
         else:
             batch = job.kind.read_entries(claim_job, session, entries)
             _reopen_missing(claim_job, batch, number, entries)
@@ -309,8 +309,8 @@ def _reopen_missing(job: Job, batch: DataFrame, number: int, entries: list[dict[
     if job.source_table is None:
         return
 
-    present = {row["_row_id"] for row in batch.select("_row_id").collect()}
-    missing = [entry["_row_id"] for entry in entries if entry["_row_id"] not in present]
+    present = {row[hidden.ROW_ID] for row in batch.select(hidden.ROW_ID).collect()}
+    missing = [entry[hidden.ROW_ID] for entry in entries if entry[hidden.ROW_ID] not in present]
     if missing:
-        ids = pyarrow.table({"_row_id": pyarrow.array(missing, pyarrow.string())})
+        ids = pyarrow.table({hidden.ROW_ID: pyarrow.array(missing, pyarrow.string())})
         claims.reopen_missing(job.place.quarantine, number, ids)

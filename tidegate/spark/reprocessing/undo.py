@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Self
 import pendulum
 from pyspark.sql import functions as F
 
-from tidegate import identity, json_codec
+from tidegate import hidden, identity, json_codec
 from tidegate.advice import Command
 from tidegate.checkpoints.pending_jobs import UNDO, PendingUndo, Undone
 from tidegate.errors import RequestError
@@ -151,8 +151,8 @@ def split(job: Job, pending: Undo, decision: Decision | None) -> Split | None:
         UNDO.write(job.place, dataclasses.replace(pending, left=left))
     state = undo_entries.leave(job, state, left)
     if is_filtered := bool(job.flow.target.child_keys or left):
-        changes = state.where("_state NOT IN ('changed', 'kept')").select(*changes.columns)
-    counts = {row["_state"]: row["count"] for row in state.groupBy("_state").count().collect()}
+        changes = state.where(f"{hidden.STATE} NOT IN ('changed', 'kept')").select(*changes.columns)
+    counts = {row[hidden.STATE]: row["count"] for row in state.groupBy(hidden.STATE).count().collect()}
     total, put_back = sum(counts.values()), sum(counts.get(name, 0) for name in undo_entries.PUT_BACK)
     _report_rows(job, pending, state, counts)
     entries = None
@@ -206,16 +206,22 @@ def _without_replaced_scopes(job: Job, state: DataFrame, present: DataFrame, ver
             later.select(*[F.col(key).alias(f"_s_{key}") for key in scope]).distinct().withColumn("_later", F.lit(True))
         )
         same = [F.col(key).eqNullSafe(F.col(f"_s_{key}")) for key in scope]
-        is_left = F.col("_later") & (F.col("_state") != "as_before")
-        marked = F.when(is_left, "changed").otherwise(F.col("_state"))
-        return state.join(named, same, "left").withColumn("_state", marked).select(*state.columns)
-    made = F.coalesce(F.max("after._order"), F.max("before._order"))
+        is_left = F.col("_later") & (F.col(hidden.STATE) != "as_before")
+        marked = F.when(is_left, "changed").otherwise(F.col(hidden.STATE))
+        return state.join(named, same, "left").withColumn(hidden.STATE, marked).select(*state.columns)
+    made = F.coalesce(F.max(f"after.{hidden.ORDER}"), F.max(f"before.{hidden.ORDER}"))
     orders = state.groupBy(*scope).agg(made.alias("_made"))
-    newer = present.select(*scope, "_order").join(orders, scope).where("_order <> _made").select(*scope).distinct()
-    is_newer = F.col("_newer") & (F.col("_state") == "insert")
+    newer = (
+        present.select(*scope, hidden.ORDER)
+        .join(orders, scope)
+        .where(f"{hidden.ORDER} <> _made")
+        .select(*scope)
+        .distinct()
+    )
+    is_newer = F.col("_newer") & (F.col(hidden.STATE) == "insert")
     return (
         state.join(newer.withColumn("_newer", F.lit(True)), scope, "left")
-        .withColumn("_state", F.when(is_newer, "changed").otherwise(F.col("_state")))
+        .withColumn(hidden.STATE, F.when(is_newer, "changed").otherwise(F.col(hidden.STATE)))
         .drop("_newer")
     )
 
@@ -230,7 +236,7 @@ def _report_rows(job: Job, pending: Undo, state: DataFrame, counts: dict[str, in
     keys = job.flow.target.keys
     path = job.run.place.undone_keys(job.flow.name)
     listed = {
-        name: first_keys(state.where(F.col("_state").isin(*states)), keys)
+        name: first_keys(state.where(F.col(hidden.STATE).isin(*states)), keys)
         for name, states in (("put_back", undo_entries.PUT_BACK), ("left", ("changed", "kept")))
     }
     json_codec.write(path, {"undoes": pending.undoes, "table": job.flow.target.name, **listed})

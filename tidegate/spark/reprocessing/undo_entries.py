@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
+from tidegate import hidden
 from tidegate.advice import Edit
 from tidegate.errors import RequestError
 from tidegate.probes import delta
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoints.pending_jobs import PendingUndo
     from tidegate.spark.job import Job
 
-KEYS = ("_row_id", "_app_id", "_batch_id")
+KEYS = (hidden.ROW_ID, hidden.APP_ID, hidden.BATCH_ID)
 """The columns that identify an entry."""
 PUT_BACK = ("update", "insert", "delete")
 """The states (`tables.compare`) of what is put back."""
@@ -70,17 +71,17 @@ def left_together(job: Job, entries: DataFrame | None, state: DataFrame) -> tupl
         entries: From `changed`.
         state: The rows of the target, as from `tables.compare`.
     """
-    if entries is None or "_row_id" not in state.select("before.*").columns:
+    if entries is None or hidden.ROW_ID not in state.select("before.*").columns:
         return ()
-    ids = F.explode(F.array("before._row_id", "after._row_id")).alias("_row_id")
+    ids = F.explode(F.array(f"before.{hidden.ROW_ID}", f"after.{hidden.ROW_ID}")).alias(hidden.ROW_ID)
     scope = job.flow.target.scope
-    links = state.where(F.col("_state").isin(*PUT_BACK)).select(*scope, ids).distinct()
-    links = links.join(entries.select("_row_id").distinct(), "_row_id", "left_semi").persist()
+    links = state.where(F.col(hidden.STATE).isin(*PUT_BACK)).select(*scope, ids).distinct()
+    links = links.join(entries.select(hidden.ROW_ID).distinct(), hidden.ROW_ID, "left_semi").persist()
     job.persisted.append(links)
-    left = _ids_of_left(state).union(entries.where("_state = 'changed'").select("_row_id"))
-    records = _ids(links.join(left, "_row_id", "left_semi"))
+    left = _ids_of_left(state).union(entries.where(f"{hidden.STATE} = 'changed'").select(hidden.ROW_ID))
+    records = _ids(links.join(left, hidden.ROW_ID, "left_semi"))
     while records:
-        reached = links.join(_frame(job, records), "_row_id", "left_semi").select(*scope)
+        reached = links.join(_frame(job, records), hidden.ROW_ID, "left_semi").select(*scope)
         more = _ids(groups.join_on_keys(links, reached, scope, "left_semi"))
         if more == records:
             break
@@ -93,30 +94,30 @@ def leave(job: Job, state: DataFrame, records: Collection[str]) -> DataFrame:
     if not records:
         return state
     ids, scope = _frame(job, records), job.flow.target.scope
-    movable = F.col("_state").isin(*PUT_BACK)
+    movable = F.col(hidden.STATE).isin(*PUT_BACK)
     of_records = state.where(movable).select(
-        *scope, F.explode(F.array("before._row_id", "after._row_id")).alias("_row_id")
+        *scope, F.explode(F.array(f"before.{hidden.ROW_ID}", f"after.{hidden.ROW_ID}")).alias(hidden.ROW_ID)
     )
     named = (
-        of_records.join(ids, "_row_id", "left_semi")
+        of_records.join(ids, hidden.ROW_ID, "left_semi")
         .select(*[F.col(key).alias(f"_s_{key}") for key in scope])
         .distinct()
         .withColumn("_kept", F.lit(True))
     )
     same = [F.col(key).eqNullSafe(F.col(f"_s_{key}")) for key in scope]
-    marked = F.when(F.col("_kept") & movable, "kept").otherwise(F.col("_state"))
-    return state.join(named, same, "left").withColumn("_state", marked).select(*state.columns)
+    marked = F.when(F.col("_kept") & movable, "kept").otherwise(F.col(hidden.STATE))
+    return state.join(named, same, "left").withColumn(hidden.STATE, marked).select(*state.columns)
 
 
 def to_put_back(job: Job, entries: DataFrame | None, state: DataFrame) -> DataFrame | None:
     """The changes of entries that are put back, as `writes.put_back` takes them; None if there are none."""
     if entries is None:
         return None
-    entries = entries.where(F.col("_state") == "update")
-    if "_row_id" in state.select("before.*").columns:
+    entries = entries.where(F.col(hidden.STATE) == "update")
+    if hidden.ROW_ID in state.select("before.*").columns:
         # The entry of a record that made, or makes, a row that is left stays as it is.
-        kept = _ids_of_left(state).where("_row_id IS NOT NULL").distinct()
-        entries = entries.join(kept, "_row_id", "left_anti")
+        kept = _ids_of_left(state).where(f"{hidden.ROW_ID} IS NOT NULL").distinct()
+        entries = entries.join(kept, hidden.ROW_ID, "left_anti")
     entries = entries.select(*KEYS, "before", "after").persist()
     job.persisted.append(entries)
     return entries if entries.limit(1).count() else None
@@ -124,17 +125,19 @@ def to_put_back(job: Job, entries: DataFrame | None, state: DataFrame) -> DataFr
 
 def _ids_of_left(state: DataFrame) -> DataFrame:
     """The records that made the rows that are left: before the run, by it, and now."""
-    left = state.where("_state IN ('changed', 'kept')")
-    before, after, now = (left.select(F.col(f"{side}._row_id").alias("_row_id")) for side in ("before", "after", "now"))
+    left = state.where(f"{hidden.STATE} IN ('changed', 'kept')")
+    before, after, now = (
+        left.select(F.col(f"{side}.{hidden.ROW_ID}").alias(hidden.ROW_ID)) for side in ("before", "after", "now")
+    )
     return before.union(after).union(now)
 
 
 def _ids(rows: DataFrame) -> set[str]:
-    return {row["_row_id"] for row in rows.select("_row_id").distinct().collect()}
+    return {row[hidden.ROW_ID] for row in rows.select(hidden.ROW_ID).distinct().collect()}
 
 
 def _frame(job: Job, ids: Collection[str]) -> DataFrame:
-    return local.from_rows(job.spark, [(each,) for each in ids], "_row_id string")
+    return local.from_rows(job.spark, [(each,) for each in ids], f"{hidden.ROW_ID} string")
 
 
 def _withdrawn(pending: PendingUndo, changes: DataFrame) -> DataFrame:
@@ -151,7 +154,7 @@ def _withdrawn(pending: PendingUndo, changes: DataFrame) -> DataFrame:
 
 def _claimed(job: Job, number: int) -> DataFrame:
     """The entries that a replay closed, as open ones before and as they are after: several commits without an id made them."""
-    closed = tables.read(job.spark, job.place.quarantine).where(f"_replay = {number} AND state = 'replayed'")
+    closed = tables.read(job.spark, job.place.quarantine).where(f"{hidden.REPLAY} = {number} AND state = 'replayed'")
     rows = closed.select(*KEYS, F.struct(*[F.col(f"`{name}`") for name in closed.columns]).alias("after"))
     nothing = F.lit(None)
     opened = _with_fields(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import pendulum
 
+from tidegate import hidden
 from tidegate.checkpoints import landing_folder, progress
 from tidegate.errors import NotDeliveredError
 from tidegate.file_id import FileId
@@ -144,8 +145,8 @@ def _of_gaps(
 def _ingested_files(bronze: Address, quarantine: Address, window: Window | None) -> set[FileId]:
     """The files in bronze (of the window) and in its quarantine."""
     ingested = changed_files.stored(bronze, None if window is None else (window.since, window.until))
-    entries = store.select(quarantine, "SELECT _row_id FROM delta_table WHERE level = 'file'")
-    return ingested | {FileId.parse(row["_row_id"]) for row in entries}
+    entries = store.select(quarantine, f"SELECT {hidden.ROW_ID} FROM delta_table WHERE level = 'file'")
+    return ingested | {FileId.parse(row[hidden.ROW_ID]) for row in entries}
 
 
 def _source(flow: Flow) -> FileSource:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pendulum
 
-from tidegate import file_id
+from tidegate import file_id, hidden
 from tidegate.checkpoints import landing_folder, snapshots
 from tidegate.checkpoints.landing_folder import LandingFolder
 from tidegate.file_id import FileId
@@ -110,9 +110,9 @@ def _refused(place: FlowPlace, source_folder: LandingFolder, interval: Interval)
     """Whether a file of it went to quarantine, and was not replayed since."""
     entries = store.select(
         place.quarantine,
-        "SELECT _row_id FROM delta_table WHERE level = 'file' AND state <> 'replayed'",
+        f"SELECT {hidden.ROW_ID} FROM delta_table WHERE level = 'file' AND state <> 'replayed'",
     )
-    return not {str(source_folder.present(FileId.parse(row["_row_id"]))) for row in entries}.isdisjoint(
+    return not {str(source_folder.present(FileId.parse(row[hidden.ROW_ID]))) for row in entries}.isdisjoint(
         str(file.id) for file in interval.landed
     )
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidegate import hidden
 from tidegate.advice import Either, OutsideAct, new_version
 from tidegate.checkpoints import checkpoint, gap, topic
 from tidegate.errors import GapError, NotDeliveredError, OffsetsExpiredError
@@ -152,16 +153,16 @@ def unaccepted_gap(
 
 def next_offsets_in_table(target: Address, checkpoint_topic: topic.CheckpointTopic) -> dict[int, int]:
     """Partition to the offset after the highest one of a topic in a bronze table."""
-    if "_topic_id" not in query.columns(target):
+    if hidden.TOPIC_ID not in query.columns(target):
         return {}
-    sql = "SELECT _partition, max(_offset) + 1 AS next_offset FROM delta_table"
-    rows = store.select(target, f"{sql} WHERE {topic_condition(checkpoint_topic)} GROUP BY _partition")
-    return {int(row["_partition"]): int(row["next_offset"]) for row in rows}
+    sql = f"SELECT {hidden.PARTITION}, max({hidden.OFFSET}) + 1 AS next_offset FROM delta_table"
+    rows = store.select(target, f"{sql} WHERE {topic_condition(checkpoint_topic)} GROUP BY {hidden.PARTITION}")
+    return {int(row[hidden.PARTITION]): int(row["next_offset"]) for row in rows}
 
 
 def topic_condition(checkpoint_topic: topic.CheckpointTopic) -> str:
     """SQL condition for the rows of a bronze table that come from a topic. The id is NULL where the broker has none."""
-    return f"_topic = '{checkpoint_topic.topic}' AND coalesce(_topic_id, '') = '{checkpoint_topic.topic_id}'"
+    return f"{hidden.TOPIC} = '{checkpoint_topic.topic}' AND coalesce({hidden.TOPIC_ID}, '') = '{checkpoint_topic.topic_id}'"
 
 
 def check_not_truncated(name: str, read: Mapping[int, int], ends: Mapping[int, int]) -> None:
@@ -226,13 +227,13 @@ def _extent(environment: Environment, pipeline: Pipeline, flow: Flow, request: R
 def _ingested_messages(
     bronze: Address, name: str, ranges: dict[int, tuple[int, int]], recorded: topic.CheckpointTopic | None
 ) -> int:
-    if "_topic_id" not in query.columns(bronze) or not ranges:
+    if hidden.TOPIC_ID not in query.columns(bronze) or not ranges:
         return 0
     within = " OR ".join(
-        f"(_partition = {partition} AND _offset >= {begin} AND _offset < {end})"
+        f"({hidden.PARTITION} = {partition} AND {hidden.OFFSET} >= {begin} AND {hidden.OFFSET} < {end})"
         for partition, (begin, end) in ranges.items()
     )
-    of_topic = f"_topic = '{name}'" if recorded is None else topic_condition(recorded)
+    of_topic = f"{hidden.TOPIC} = '{name}'" if recorded is None else topic_condition(recorded)
     counts = store.select(bronze, f"SELECT count(*) AS messages FROM delta_table WHERE {of_topic} AND ({within})")
     return sum(int(row["messages"]) for row in counts)
 
