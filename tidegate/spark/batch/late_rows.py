@@ -20,6 +20,7 @@ from tidegate.advice import Edit
 from tidegate.errors import SpecError
 from tidegate.lateness import Arrival
 from tidegate.ops import arrivals, heartbeats
+from tidegate.spark.batch import batch_columns
 from tidegate.spark.batch.dispositions import LATE
 from tidegate.spark.lake import local, tables
 
@@ -140,10 +141,7 @@ def of_batch(job: Job, assigned: DataFrame, columns: Sequence[str | Column], bat
         hidden.WATERMARK,
         # Another output row of the same source row may be the late one.
         F.greatest((F.unix_micros(hidden.WATERMARK) - event_time) / _SECOND, F.lit(0.0)).alias(hidden.LATE_SECONDS),
-        F.lit(job.app_id).alias(hidden.APP_ID),
-        F.lit(job.place.version).alias(hidden.CHECKPOINT_VERSION),
-        F.lit(job.place.refresh).alias(hidden.REFRESH),
-        F.lit(batch_id).cast("bigint").alias(hidden.BATCH_ID),
+        *batch_columns.of_write(job, batch_id),
     )
 
 
@@ -152,16 +150,16 @@ def in_batch(job: Job, spark: SparkSession, batch_id: int) -> DataFrame:
     if not tables.exists(job.place.late):
         return local.from_rows(spark, [], f"{hidden.ROW_ID} string")
     rows = tables.read(spark, job.place.late)
-    written = (F.col(hidden.APP_ID) == job.app_id) & (F.col(hidden.BATCH_ID) == batch_id)
-    return rows.where(written).select(hidden.ROW_ID).distinct()
+    return rows.where(batch_columns.is_of_batch(job, batch_id)).select(hidden.ROW_ID).distinct()
 
 
 def of_checkpoint(job: Job, spark: SparkSession) -> DataFrame:
     """The late rows of all batches of a checkpoint, and of replays into its table: ``_row_id string``."""
     if not tables.exists(job.place.late):
         return local.from_rows(spark, [], f"{hidden.ROW_ID} string")
-    own = (F.col(hidden.CHECKPOINT_VERSION) == job.place.version) & (F.col(hidden.REFRESH) == job.place.refresh)
-    return tables.read(spark, job.place.late).where(own).select(hidden.ROW_ID).distinct()
+    return (
+        tables.read(spark, job.place.late).where(batch_columns.is_of_checkpoint(job)).select(hidden.ROW_ID).distinct()
+    )
 
 
 def _ahead(job: Job) -> Column:

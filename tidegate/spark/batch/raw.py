@@ -13,7 +13,7 @@ from tidegate.errors import CheckpointCorruptError
 from tidegate.file_id import FileId
 from tidegate.probes.messages import RULE
 from tidegate.report import BatchRecord
-from tidegate.spark.batch import landed_files, quarantine, topic_messages
+from tidegate.spark.batch import batch_columns, landed_files, quarantine, topic_messages
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.intake import landing
 from tidegate.spark.intake.reader import CheckedFile
@@ -233,7 +233,7 @@ def _unread_refused(job: Job, refused: DataFrame, batch_id: int) -> DataFrame:
     """Without the messages that quarantine has from an earlier checkpoint version or refresh."""
     if job.work.is_first_read(job) or not tables.exists(job.place.quarantine):
         return refused
-    own = (F.col(hidden.APP_ID) == job.app_id) & (F.col(hidden.BATCH_ID) == batch_id)
+    own = batch_columns.is_of_batch(job, batch_id)
     earlier = tables.read(refused.sparkSession, job.place.quarantine).where(~own).select(hidden.ROW_ID).distinct()
     return refused.join(earlier, hidden.ROW_ID, "left_anti").select(*refused.columns)
 
@@ -259,7 +259,7 @@ def _unread_files(job: Job, spark: SparkSession, listed: dict[str, int], batch_i
         entries = tables.read(spark, job.place.quarantine).where(
             (F.col("level") == "file")
             # Except entries that an earlier attempt at this batch wrote.
-            & ~((F.col(hidden.APP_ID) == job.app_id) & (F.col(hidden.BATCH_ID) == batch_id))
+            & ~batch_columns.is_of_batch(job, batch_id)
         )
         ids = entries.select(F.col(hidden.ROW_ID).alias(hidden.FILE_ID))
         existing |= {
