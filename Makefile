@@ -9,7 +9,7 @@ FAST_WORKERS ?= 3
 HEAVY := airflow chaos live status/test_states.py
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup setup-python demo up down status test test-fast test-nightly s3-server nightly-seconds faults benchmark-gate lint format lock clean
+.PHONY: help setup setup-python demo up down status test test-fast test-nightly s3-server jar nightly-seconds faults benchmark-gate lint format lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ NIGHTLY = files=$$($(BIN)/python -m tests.slices $(SLICE)) && $(BIN)/pytest $(PA
 
 test-nightly: setup ## Run the nightly tests; with SLICE=1 to 7 or SLICE=commit a part that takes ten minutes.
 	@$(NIGHTLY) $$files
+
+jar: setup ## Build the platform's own jar again, after a change of jvm/; needs a JDK.
+	@$(BIN)/python -m devstack.build_jar
 
 s3-server: ## Build the S3 server of the tests into the user's cache; needs Go. Without it those tests are skipped.
 	@scripts/s3_server.sh build

@@ -3,7 +3,7 @@
 jgo, a Maven client in Python, downloads them by their exact coordinates, without their dependencies: from Maven Central, or
 from the repository that ``TIDEGATE_MAVEN_REPOSITORY`` names. Proxies and passwords are those of the environment
 (``HTTPS_PROXY``, ``~/.netrc``). The jars are stored in a cache that all clones share and linked into the git-ignored
-``jars/spark`` and ``jars/broker``. Each fetch compares every jar with the sha256 in ``jars.lock.json``. On a machine without a
+``jars/spark``, ``jars/s3`` and ``jars/broker``. Each fetch compares every jar with the sha256 in ``jars.lock.json``. On a machine without a
 network, the jars can be copied into the cache by hand.
 
 Usable as ``python -m devstack.fetch_jars``.
@@ -40,7 +40,7 @@ _SILENCE_SECONDS = 60
 
 
 def fetch(project_root: Path) -> int:
-    """Fill ``jars/spark`` and ``jars/broker`` with exactly the pinned jars.
+    """Fill ``jars/spark``, ``jars/s3`` and ``jars/broker`` with exactly the pinned jars.
 
     All jars are verified before the first one is installed. Each file is installed atomically.
 

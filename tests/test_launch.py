@@ -60,3 +60,17 @@ def test_a_run_of_spark_in_a_bucket_is_refused(name: str) -> None:
     environment = Environment.read({name: "s3://bucket/lake"})
     with pytest.raises(SetupError, match=f"{name} is s3://bucket/lake: runs of Spark need a local folder"):
         submit_environment(environment)
+
+
+@pytest.mark.parametrize(("lake", "landing"), [("s3://bucket/lake", "/landing"), ("/lake", "s3://bucket/landing")])
+def test_a_job_with_a_bucket_commits_under_conditions_and_without_one_loads_nothing_for_it(
+    lake: str, landing: str
+) -> None:
+    located = {"TIDEGATE_PROJECT": str(HERE.project), "TIDEGATE_LAKE": lake, "TIDEGATE_LANDING": landing}
+    conf = submit_conf(Environment.read(located), small=True)
+    assert conf["spark.delta.logStore.s3.impl"] == conf["spark.delta.logStore.s3a.impl"]
+    assert all(Path(jar).exists() for jar in conf["spark.jars"].split(","))
+    assert ("spark.sql.streaming.checkpointFileManagerClass" in conf) == lake.startswith("s3:")
+    added = set(conf) - set(submit_conf(HERE, small=True))
+    assert {name for name in submit_conf(HERE, small=True) if "s3" in name} == set()
+    assert {"spark.jars", "spark.hadoop.fs.s3a.endpoint"} < added

@@ -14,11 +14,13 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tidegate.advice import Command, Edit
+from tidegate.advice import Edit
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
 from tidegate.request import RunRequest
-from tidegate.runtime import archive, jars
+from tidegate.runtime import archive, jars, s3a
+from tidegate.store import S3Server
+from tidegate.store.location import BucketFolder
 
 _LOOPBACK = "127.0.0.1"
 # Adaptive execution plans a query again after each shuffle. That takes a third of a small run's time and changes nothing
@@ -32,7 +34,7 @@ _QUICK = (ONLY_C1, "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
 
 
 def expect_local_folders(environment: Environment) -> None:
-    """Raise SetupError unless lake and landing zones are folders: Spark here has no log store that is safe in buckets."""
+    """Raise SetupError unless lake and landing zones are folders: not every kind of flow is proven in buckets yet."""
     for name, location in (("TIDEGATE_LAKE", environment.lake_at), ("TIDEGATE_LANDING", environment.landing_at)):
         if not isinstance(location, Path):
             raise SetupError(
@@ -51,11 +53,6 @@ def submit_conf(environment: Environment, *, small: bool, master: str | None = N
     Raises:
         SetupError: The jars are missing.
     """
-    if jars.missing(environment.project):
-        raise SetupError(
-            "the Spark jars are missing",
-            Command.make("setup", says="run `{}`, which downloads them once and checks their checksums"),
-        )
     options = [*archive.options(environment.project), *(_QUICK if small else ())]
     master = master or environment.master
     class_path = jars.class_path(environment.project, "spark")
@@ -74,6 +71,9 @@ def submit_conf(environment: Environment, *, small: bool, master: str | None = N
     if not master.startswith("local"):
         conf["spark.executor.extraClassPath"] = class_path
     conf |= _STATIC if small else _COMPILED
+    lake, landing = (isinstance(each, BucketFolder) for each in (environment.lake_at, environment.landing_at))
+    if lake or landing:
+        conf |= s3a.conf(environment.project, S3Server(os.environ), checkpoints=lake)
     if options:
         conf["spark.driver.extraJavaOptions"] = " ".join(options)
     return conf

@@ -92,7 +92,7 @@ def test_the_projects_own_lock_file_matches_the_installed_python_packages() -> N
     assert version("pyspark") == version("pyspark-client")
 
 
-@pytest.mark.parametrize("set_name", ["spark", "broker"])
+@pytest.mark.parametrize("set_name", ["spark", "s3", "broker"])
 def test_the_projects_own_lock_file_lists_each_jar_once_with_a_complete_checksum(set_name: str) -> None:
     pinned = jars.pinned(PROJECT)[set_name]
     artifacts = [jar.coordinate.rsplit(":", 1)[0] for jar in pinned]

@@ -10,8 +10,12 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
+
+PROTOCOL_FILE = re.compile(r"/_delta_log/\d{20}\.json$|/(offsets|commits)/\d+$|/sources/\d+/\d+(\.compact)?$")
+"""Commits of Delta and the logs of Spark's checkpoints: each is created once, by one writer."""
 
 
 @dataclass
@@ -33,7 +37,7 @@ class ServerFault:
 
 
 class S3Proxy:
-    """Passes requests on, except for faults.
+    """Passes requests on, except for faults, and for writes that the policy of a lake's bucket refuses (`docs/guides/buckets.md`).
 
     Args:
         endpoint: The server's URL.
@@ -46,6 +50,8 @@ class S3Proxy:
         """A header of requests: where the server refuses one because of it, the client learns that it was done."""
         self.requests: list[tuple[str, str]] = []
         """Method and path of each."""
+        self.refused: list[str] = []
+        """Paths of requests that would have written a file of a protocol without a condition; answered with 403."""
         self._faults: list[ServerFault] = []
         self._lock = threading.Lock()
 
@@ -76,6 +82,15 @@ class S3Proxy:
                     return fault
         return None
 
+    def _refuses(self, method: str, path: str, headers: Message) -> bool:
+        name, _, query = path.partition("?")
+        completes = (method == "PUT" and "partNumber=" not in query) or (method == "POST" and "uploadId=" in query)
+        refuses = bool(completes and PROTOCOL_FILE.search(name) and headers.get("If-None-Match") != "*")
+        if refuses:
+            with self._lock:
+                self.refused.append(path)
+        return refuses
+
     def _handler(self, endpoint: str) -> type[BaseHTTPRequestHandler]:
         proxy, upstream = self, urlsplit(endpoint).netloc
 
@@ -85,6 +100,8 @@ class S3Proxy:
             def handle_one(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 fault = proxy._fault_of(self.command, self.path)
+                if proxy._refuses(self.command, self.path, self.headers):
+                    fault = ServerFault(self.command, status=403, code="AccessDenied")
                 answer = None if fault is not None and not fault.after else self.passed_on(body)
                 if fault is not None:
                     fault.then()

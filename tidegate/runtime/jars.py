@@ -1,7 +1,7 @@
 """The pinned jars of a project, and class paths made of them.
 
-``jars.lock.json`` lists the jars with their checksums. Set-up fetches them into the git-ignored ``jars/spark`` and
-``jars/broker`` (``python -m devstack.fetch_jars``); jobs download nothing.
+``jars.lock.json`` lists the jars with their checksums. Set-up fetches them into the git-ignored ``jars/spark``, ``jars/s3`` and
+``jars/broker`` (``python -m devstack.fetch_jars``); jobs download nothing. The platform's own jar is kept in this package.
 """
 
 from __future__ import annotations
@@ -14,6 +14,9 @@ from pathlib import Path
 from tidegate.advice import Command, Edit, OutsideAct
 from tidegate.errors import SetupError
 from tidegate.runtime import paths
+
+OWN_JAR = Path(__file__).with_name("tidegate-s3.jar")
+"""The log store and the checkpoint files of buckets, from the sources in ``jvm/`` (``python -m devstack.build_jar``)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,7 +38,7 @@ class Jar:
 
 
 def pinned(project_root: Path) -> dict[str, tuple[Jar, ...]]:
-    """The sets of ``jars.lock.json``: ``spark`` and ``broker``, each sorted by file name.
+    """The sets of ``jars.lock.json``: ``spark``, ``s3`` and ``broker``, each sorted by file name.
 
     Raises:
         SetupError: The file is missing or cannot be parsed.
@@ -65,10 +68,15 @@ def _jar(entry: dict[str, object]) -> Jar:
 
 
 def class_path(project_root: Path, set_name: str) -> str:
-    """The jars of one set as a class path of absolute paths, sorted by name, so that it is the same in every process.
+    """The jars of one set as a class path; arguments and errors are those of `files`."""
+    return os.pathsep.join(map(str, files(project_root, set_name)))
+
+
+def files(project_root: Path, set_name: str) -> list[Path]:
+    """The absolute paths of the jars of one set, sorted by name, so that they are the same in every process.
 
     Args:
-        set_name: ``spark`` or ``broker``.
+        set_name: ``spark``, ``s3`` or ``broker``.
 
     Raises:
         SetupError: There is no such set, or one of its jars is missing.
@@ -86,7 +94,7 @@ def class_path(project_root: Path, set_name: str) -> str:
             Command.make("setup", says="run `{}`"),
         )
     folder = paths.jars_dir(project_root, set_name)
-    return os.pathsep.join(str(folder / jar.file_name) for jar in sets[set_name])
+    return [folder / jar.file_name for jar in sets[set_name]]
 
 
 def missing(project_root: Path) -> list[str]:

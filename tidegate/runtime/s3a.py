@@ -1,0 +1,43 @@
+"""Spark's settings for lakes and landing zones in buckets: S3A, the log store of Delta and the files of checkpoints.
+
+They are known before the JVM starts, because Delta reads those of its log stores from the settings of the application only.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tidegate.runtime import jars
+from tidegate.store import S3Server
+
+LOG_STORE = "io.tidegate.s3.ConditionalLogStore"
+"""Creates each commit of a table under a condition, so that of several writers one succeeds."""
+CHECKPOINT_FILES = "io.tidegate.s3.ConditionalCheckpointFileManager"
+"""The same for offsets, commits and source logs."""
+
+
+def conf(project_root: Path, server: S3Server, *, checkpoints: bool) -> dict[str, str]:
+    """Settings for ``spark-submit``, without credentials.
+
+    The jars are in ``spark.jars`` and not on the class path: the class data archive stays valid, and every executor gets them.
+
+    Args:
+        project_root: The project, which has the jars.
+        server: The server of the buckets.
+        checkpoints: Checkpoints are in a bucket, too.
+
+    Raises:
+        SetupError: A jar is missing.
+    """
+    hadoop = {
+        **server.hadoop_settings,
+        # Folders are the beginnings of keys: none is looked for or made around a deletion. With the flag `create` files would be
+        # created without a look at what is there: the log store refuses it.
+        "fs.s3a.performance.flags": "delete,mkdir",
+    }
+    return {
+        "spark.jars": ",".join(map(str, [*jars.files(project_root, "s3"), jars.OWN_JAR])),
+        **{f"spark.hadoop.{name}": value for name, value in hadoop.items()},
+        **{f"spark.delta.logStore.{scheme}.impl": LOG_STORE for scheme in ("s3", "s3a")},
+        **({"spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES} if checkpoints else {}),
+    }
