@@ -86,7 +86,7 @@ def _add(
 ) -> None:
     from tidegate.ops import ledger, store
 
-    schema = ledger.schema() if kind == "ledger" else ledger.verdict_schema()
+    schema = (ledger.LEDGER if kind == "ledger" else ledger.VERDICTS).schema()
     rows = [line(flow, batch, schema.names) for batch in batches for flow in flows]
     if rows:
         store.append(Address.local(path), schema, rows)
@@ -112,21 +112,23 @@ def _copy(layout: Any, first: str, names: list[str]) -> None:
 
 
 def _ledger_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:
-    from tidegate.ops.ledger import COUNTS
+    from tidegate.ops.ledger import RecordedLine
+    from tidegate.ops.table import row_of
 
-    counts = {**dict.fromkeys(COUNTS, 0), "read": 1000 + batch, "written": 990 + batch, "quarantined": 10}
-    fields = {
-        "flow": flow,
-        "kind": "append",
-        "app_id": f"p/{flow}/v1/0",
-        "batch_id": batch,
-        "target_version": batch,
-        "filtered": {},
-        "rules": {"required(a)": 10},
-        "seconds": 4.2,
+    line = RecordedLine(
+        flow=flow,
+        kind="append",
+        app_id=f"p/{flow}/v1/0",
+        batch_id=batch,
+        target_version=batch,
+        rules={"required(a)": 10},
+        seconds=4.2,
+        read=1000 + batch,
+        written=990 + batch,
+        quarantined=10,
         **_attempt(batch),
-    }
-    return {name: fields.get(name, counts.get(name)) for name in names}
+    )
+    return row_of(line)
 
 
 def _verdict_line(flow: str, batch: int, names: list[str]) -> dict[str, Any]:

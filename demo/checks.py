@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 from demo import recompute, recompute_payments
 from tidegate.formatting import count
 from tidegate.layout import Layout
+from tidegate.ledger_line import LedgerLine
+from tidegate.ops.table import line_of
 from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.probes import delta_table
 from tidegate.quarantine import lifecycle
-from tidegate.report import BatchRecord
 from tidegate.spec import Pipeline
 from tidegate.store import Address
 
@@ -63,7 +64,7 @@ def balance(layout: Layout, pipeline: Pipeline) -> Check:
     """Whether every line of the ledger balances: no row without a disposition, and none with two."""
     lines = table(Path(PipelinePlace(layout, pipeline.name).ops("ledger")))
     plain = [] if lines is None else lines.to_pylist()
-    records = [BatchRecord.of_line(line) for line in plain]
+    records = [line_of(LedgerLine, line) for line in plain]
     batches = [record for record in records if record.is_batch]
     read = sum(record.read for record in batches if record.kind not in ("recompute", "emit"))
     uneven = sum(record.imbalance() != 0 for record in records)

@@ -14,7 +14,9 @@ import pytest
 from tests.with_fields import with_fields
 from tidegate import json_codec
 from tidegate.errors import LakeVersionError
-from tidegate.report import FORMAT, BatchRecord, ExpectationResult, FlowReport, RunReport, Verdict, now
+from tidegate.ledger_line import LedgerLine
+from tidegate.ops.table import line_of
+from tidegate.report import FORMAT, ExpectationResult, FlowReport, RunReport, Verdict, now
 from tidegate.store import Address
 
 BROKEN = ExpectationResult(
@@ -36,7 +38,7 @@ VERDICT = Verdict(
     outcome="refused",
     results=(BROKEN, replace(BROKEN, severity="warning"), replace(BROKEN, success=True)),
 )
-ROWS = BatchRecord(
+ROWS = LedgerLine(
     flow="silver",
     batch_id=0,
     app_id="flights/silver/v1/0",
@@ -51,10 +53,10 @@ ROWS = BatchRecord(
     already_read=1,
     rules={"between(dep_delay)": 2},
 )
-GROUPS = BatchRecord(
+GROUPS = LedgerLine(
     flow="gold", batch_id=0, app_id="a", kind="recompute", read=99, groups=6, upserted=3, deleted=1, unchanged=2
 )
-FILES = BatchRecord(
+FILES = LedgerLine(
     flow="bronze",
     batch_id=0,
     app_id="a",
@@ -69,7 +71,7 @@ FILES = BatchRecord(
 
 
 @pytest.mark.parametrize("record", [ROWS, GROUPS, FILES, replace(GROUPS, kind="swap")])
-def test_a_line_balances_if_everything_has_one_disposition(record: BatchRecord) -> None:
+def test_a_line_balances_if_everything_has_one_disposition(record: LedgerLine) -> None:
     assert record.imbalance() == 0
 
 
@@ -86,7 +88,7 @@ FILE_COUNTS = ("read", "files_listed", "files_opened", "files_quarantined", "fil
         *(with_fields(FILES, **{name: 99}) for name in FILE_COUNTS),
     ],
 )
-def test_every_count_is_part_of_the_balance(record: BatchRecord) -> None:
+def test_every_count_is_part_of_the_balance(record: LedgerLine) -> None:
     assert record.imbalance() > 0
 
 
@@ -95,9 +97,9 @@ def test_opposite_imbalances_of_rows_and_files_do_not_cancel_out() -> None:
 
 
 @pytest.mark.parametrize("record", [ROWS, GROUPS, FILES])
-def test_a_ledger_line_survives_a_round_trip_and_a_newer_writer(record: BatchRecord) -> None:
+def test_a_ledger_line_survives_a_round_trip_and_a_newer_writer(record: LedgerLine) -> None:
     plain = json.loads(json_codec.encode(record))
-    assert BatchRecord.of_line({**plain, "added_later": 1}) == record
+    assert line_of(LedgerLine, {**plain, "added_later": 1}) == record
 
 
 def whole_report() -> RunReport:

@@ -6,7 +6,8 @@ from dataclasses import replace
 from typing import Any
 
 from tidegate.errors import SpecError
-from tidegate.report import BatchRecord, ExpectationResult, FlowReport, Verdict, describe_error
+from tidegate.ledger_line import LedgerLine
+from tidegate.report import ExpectationResult, FlowReport, Verdict, describe_error
 from tidegate.report_lines import flow_lines, log_lines
 from tidegate.verification import Verification
 
@@ -16,7 +17,7 @@ def flow(name: str, state: str, **more: Any) -> FlowReport:
 
 
 def test_the_lines_of_a_flow_show_counts_rules_and_lag() -> None:
-    batch = BatchRecord(
+    batch = LedgerLine(
         flow="silver",
         batch_id=4,
         app_id="orders/silver/v1/0",
@@ -43,7 +44,7 @@ def test_the_lines_of_a_flow_show_counts_rules_and_lag() -> None:
 
 
 def test_the_lines_of_a_group_flow_count_groups() -> None:
-    batch = BatchRecord(
+    batch = LedgerLine(
         flow="gold",
         batch_id=0,
         app_id="orders/gold/v1/0",
@@ -59,14 +60,14 @@ def test_the_lines_of_a_group_flow_count_groups() -> None:
 
 
 def test_the_lines_of_a_stateful_flow_count_results_and_the_rows_that_made_them() -> None:
-    batch = BatchRecord(flow="daily", batch_id=0, app_id="a", kind="emit", read=70, results=3, written=3)
+    batch = LedgerLine(flow="daily", batch_id=0, app_id="a", kind="emit", read=70, results=3, written=3)
     lines = dict(flow_lines(flow("daily", "done", batches=[batch])))
     assert lines["results"] == "3 made = 3 written, from 70 rows"
     assert "rows" not in lines
 
 
 def test_the_lines_of_a_backfill_of_rows_show_rows_and_keys() -> None:
-    batch = BatchRecord(
+    batch = LedgerLine(
         flow="silver", batch_id=0, app_id="a", kind="backfill", read=4, written=3, deduplicated=1, groups=3, upserted=3
     )
     lines = dict(flow_lines(flow("silver", "done", batches=[batch])))
@@ -80,7 +81,7 @@ def test_an_error_is_shown_below_its_flow() -> None:
 
 
 def test_the_lines_of_a_replay_show_what_passed_and_what_was_refused_again() -> None:
-    line = BatchRecord(flow="silver", batch_id=0, app_id="a", kind="replay", read=3, written=2, quarantined=1)
+    line = LedgerLine(flow="silver", batch_id=0, app_id="a", kind="replay", read=3, written=2, quarantined=1)
     lines = dict(flow_lines(flow("silver", "done", batches=[line])))
     assert lines["rows"] == "3 replayed = 2 written + 1 refused again"
     dry_run = dict(flow_lines(flow("silver", "done", batches=[line], dry_run=True)))
@@ -88,7 +89,7 @@ def test_the_lines_of_a_replay_show_what_passed_and_what_was_refused_again() -> 
 
 
 def test_the_log_of_a_task_has_the_version_and_the_verdicts_as_well() -> None:
-    batch = BatchRecord(flow="silver", batch_id=3, app_id="orders/silver/v1/0", kind="upsert", read=9, written=9)
+    batch = LedgerLine(flow="silver", batch_id=3, app_id="orders/silver/v1/0", kind="upsert", read=9, written=9)
     broken = ExpectationResult(
         expectation="e",
         rule="not_null(customer)",

@@ -11,7 +11,8 @@ import pytest
 from tidegate import run_result
 from tidegate.cli.progress_view import Lines
 from tidegate.errors import LeaseHeldError, OffsetsExpiredError, SpecError, TidegateError
-from tidegate.report import BatchRecord, FlowReport, RunReport, describe_error
+from tidegate.ledger_line import LedgerLine
+from tidegate.report import FlowReport, RunReport, describe_error
 
 TRANSIENT = LeaseHeldError("table silver.orders", "another run")
 LOST = OffsetsExpiredError("the topic no longer has the next messages")
@@ -64,7 +65,7 @@ def test_the_exit_code_follows_from_the_report(run_report: RunReport | None, ret
 
 
 def test_a_run_with_batches_names_the_commands_that_show_more() -> None:
-    batch = BatchRecord(
+    batch = LedgerLine(
         flow="silver", batch_id=0, app_id="orders/silver/v1/0", kind="upsert", read=3, written=2, quarantined=1
     )
     wrote = report(flow("bronze", "idle"), flow("silver", "done", batches=[batch]))
@@ -85,7 +86,7 @@ def test_the_log_tail_is_the_last_lines_of_the_log(tmp_path: Path) -> None:
 
 def test_each_change_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:
     show = Lines()
-    batch = BatchRecord(flow="bronze", batch_id=0, app_id="a", kind="append", read=1204, written=1204, seconds=2.5)
+    batch = LedgerLine(flow="bronze", batch_id=0, app_id="a", kind="append", read=1204, written=1204, seconds=2.5)
     for run_report in (
         None,
         report(flow("bronze", "waiting"), ended=False),

@@ -24,7 +24,7 @@ _DECISIONS = ("waive", "expire", "retire", "retire_waived")
 BATCHES = ("append", "upsert", "recompute", "snapshot", "send", "emit")
 """The kinds of ledger lines of batches of a stream."""
 IS_BATCH = f"kind IN {BATCHES} AND app_id NOT LIKE '%/{WINDOW}'"
-"""SQL condition on the ledger for lines of stream batches; the same as `tidegate.report.BatchRecord.is_batch`."""
+"""SQL condition on the ledger for lines of stream batches; the same as `tidegate.ledger_line.LedgerLine.is_batch`."""
 
 IS_STREAM = "regexp_matches(app_id, '/v[0-9]+/[0-9]+$')"
 """SQL condition of DuckDB for the transaction id of a checkpoint's streaming query; the same as `is_stream`."""

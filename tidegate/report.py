@@ -6,18 +6,16 @@ line and the pages read it. A missing report means that the job crashed, never "
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Literal, Self
 
 import pendulum
 
-from tidegate import balance, formatting, identity, json_codec
+from tidegate import formatting, identity, json_codec, ledger_line
 from tidegate.advice import OutsideAct
-from tidegate.balance import Balance, balances_of
 from tidegate.errors import EX_SOFTWARE, LakeVersionError, TidegateError, UnexpectedError, classify
 from tidegate.impact import Impact
+from tidegate.ledger_line import LedgerLine
 from tidegate.store import Address
 from tidegate.verification import Verification
 
@@ -68,7 +66,6 @@ class Verdict:
     """The gate's judgement of one batch; each attempt has its own."""
 
     flow: str
-    batch_id: int
     app_id: str
     """The transaction under which ``batch_id`` counts: the numbers of backfills and replays are not those of batches
     (`tidegate.identity`)."""
@@ -80,6 +77,7 @@ class Verdict:
     outcome: Literal["passed", "split", "refused", "dropped"]
     """``split``: some rows were quarantined, the rest passed. ``dropped``: all were, because of a statistic."""
     results: tuple[ExpectationResult, ...] = ()
+    batch_id: int
 
     @property
     def label(self) -> str:
@@ -104,115 +102,6 @@ class Verdict:
         return tuple(result for result in self.results if result.severity == "critical" and not result.success)
 
 
-@dataclass(frozen=True, kw_only=True)
-class BatchRecord:
-    """One micro-batch's line in the ledger. Counts are source rows (distinct ``_row_id``) unless they say otherwise.
-
-    Each kind has balances of its own (`tidegate.balance`): of rows, of groups, of files, or of the entries that a decision is
-    about. A backfill has one of rows and one of the groups of its keys.
-    """
-
-    flow: str
-    batch_id: int
-    app_id: str
-    kind: Literal[
-        "append",
-        "upsert",
-        "recompute",
-        "snapshot",
-        "swap",
-        "backfill",
-        "replay",
-        "undo",
-        "waive",
-        "expire",
-        "retire",
-        "retire_waived",
-        "gap",
-        "send",
-        "emit",
-    ]
-    """``send``: ``written`` counts the changes that a sink got, ``target_version`` is the newest version of the source that they are of.
-    ``emit``: ``results`` counts the results of a stateful operator, which are of all rows so far; ``read`` the rows since the last
-    batch with results.
-    ``snapshot``: ``written`` counts the rows of the snapshot that pass, and ``groups`` the keys that were compared, of its rows and
-    of those that it lacks. ``replay``: ``read`` counts the claimed entries, ``quarantined`` those that were refused again.
-    ``waive``, ``expire``, ``retire``: ``read`` counts the open entries that the decision is about, ``rules`` the rules that they
-    broke. ``gap``: ``read`` counts the lost messages that a person accepted, ``filtered`` names their offsets. ``undo``: ``groups``
-    counts the rows that the undone run changed: those put back are ``upserted`` and ``deleted``, ``unchanged`` those left;
-    ``quarantined`` and ``closed`` count the entries that are open again, and those that no longer are."""
-    read: int = 0
-    written: int = 0
-    quarantined: int = 0
-    late: int = 0
-    """Rows whose event time is before the flow's watermark."""
-    filtered: Mapping[str, int] = field(default_factory=dict)
-    """Rows by the name of the transform's rule that filtered them."""
-    deduplicated: int = 0
-    superseded: int = 0
-    already_read: int = 0
-    groups: int = 0
-    upserted: int = 0
-    deleted: int = 0
-    unchanged: int = 0
-    results: int = 0
-    """Rows that a stateful operator returned: windows that closed, or the present value of changed keys, or decisions."""
-    state_rows: int | None = None
-    """Rows of the state after the batch; None for a flow without state."""
-    state_memory_bytes: int | None = None
-    """Memory of the state in RocksDB after the batch."""
-    files_listed: int = 0
-    files_opened: int = 0
-    files_quarantined: int = 0
-    files_already_read: int = 0
-    closed: int = 0
-    """Quarantine entries that a decision closed, counted by the commit of the quarantine table; those that an undo closed."""
-    rules: Mapping[str, int] = field(default_factory=dict)
-    """Quarantined rows by the rule they broke; a row that broke two rules counts in both."""
-    target_version: int | None = None
-    """The Delta version that this batch committed, if any."""
-    source_versions: Mapping[str, int] = field(default_factory=dict)
-    """The version of each source table from which groups were computed."""
-    suite_fingerprint: str | None = None
-    """Of the flow's suite when the batch was split; None without a gate, and for a line that is not about rows of a batch."""
-    code_fingerprint: str | None = None
-    """Of the module of the flow's transform, likewise."""
-    watermark: datetime | None = None
-    """The watermark of the flow after this batch (`tidegate.lateness`), of results that of the batch; None without one."""
-    planned_at: datetime | None = None
-    """When the batch of a landing flow was planned: ``_ingested_at`` of its rows, which so belong to ``target_version``."""
-    undoes: str | None = None
-    """Of an undo: the key of the run whose commits it put back (`tidegate.layout.run_key`)."""
-    seconds: float = 0.0
-
-    def imbalance(self) -> int:
-        """How many rows, groups or files have no disposition, or more than one; 0 when the line balances."""
-        return sum(balance.imbalance(self) for balance in self.balances)
-
-    @property
-    def balances(self) -> tuple[Balance, ...]:
-        """The balances of its kind; the first is what the line is about."""
-        return balances_of(self.kind)
-
-    @property
-    def is_batch(self) -> bool:
-        """Whether it is a batch of the stream; a swap, a backfill, a replay and a decision are not."""
-        return self.kind in identity.BATCHES and identity.is_stream(self.app_id)
-
-    @property
-    def can_be_undone(self) -> bool:
-        """Whether it is a backfill, a replay of rows or an undo."""
-        derived = self.kind in ("backfill", "replay", identity.UNDO) or (self.kind == "recompute" and not self.is_batch)
-        return derived and not self.files_listed
-
-    @classmethod
-    def of_line(cls, line: Mapping[str, Any]) -> Self:
-        """The record in a line of the ledger table, whose maps Arrow returns as lists of pairs."""
-        values = {name: value for name, value in line.items() if value is not None}
-        maps = {name: dict(values.get(name, ())) for name in ("filtered", "rules", "source_versions")}
-        return json_codec.from_plain(values | maps, cls)
-
-
 @dataclass(kw_only=True)
 class FlowReport:
     """The result of one flow in one attempt."""
@@ -222,7 +111,7 @@ class FlowReport:
     checkpoint_version: int
     refresh: int = 0
     state: FlowState = "waiting"
-    batches: list[BatchRecord] = field(default_factory=list)
+    batches: list[LedgerLine] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     lag_before: dict[str, Any] | None = None
     """The flow's lag when it started (`tidegate.status.lag`), in rows and bytes."""
@@ -245,7 +134,7 @@ class FlowReport:
         """The sum of one of the ledger's counts over all batches of this attempt (``filtered`` over all rules), without undos."""
         own = (batch for batch in self.batches if batch.kind != identity.UNDO)
         counted = (batch for batch in own if batch.kind != "swap" or name in ("upserted", "deleted"))
-        return sum(balance.count(batch, name) for batch in counted)
+        return sum(ledger_line.count(batch, name) for batch in counted)
 
     def rules(self) -> dict[str, int]:
         """Quarantined rows by rule, summed over all batches of this attempt, without undos."""

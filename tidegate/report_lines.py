@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from tidegate import formatting, identity
-from tidegate.balance import FILES, GROUPS, RESULTS, ROWS, Balance
+from tidegate.ledger_line import FILES, GROUPS, RESULTS, ROWS, Balance
 from tidegate.report import FlowReport
 
 

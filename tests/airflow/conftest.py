@@ -96,7 +96,8 @@ from tidegate import registry
 from tidegate.environment import Environment
 from tidegate.layout import Layout
 from tidegate.place import AttemptPlace, PipelinePlace
-from tidegate.report import BatchRecord, FlowReport, RunReport, Verdict, now
+from tidegate.ledger_line import LedgerLine
+from tidegate.report import (FlowReport, RunReport, Verdict, now)
 
 arguments = dict(zip(sys.argv[-8::2], sys.argv[-7::2]))
 dag_id, run_key, attempt = arguments["--dag-id"], arguments["--run-key"], arguments["--attempt"]
@@ -116,7 +117,7 @@ def wrote(name, rows, version):
     from deltalake import write_deltalake
 
     counts = dict(read=rows, written=rows, target_version=version)
-    batch = BatchRecord(flow=name, batch_id=version, app_id=name, kind="append", **counts)
+    batch = LedgerLine(flow=name, batch_id=version, app_id=name, kind="append", **counts)
     flow = report.flow(name)
     flow.batches.append(batch)
     flow.state, flow.target_version = "done", version

@@ -6,19 +6,17 @@ import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from tests.cli.project import append, quarantined
 from tidegate import registry
 from tidegate.checkpoints import checkpoint
 from tidegate.layout import Layout, run_key
+from tidegate.ledger_line import LedgerLine
+from tidegate.ops import ledger
 from tidegate.place import AttemptPlace, FlowPlace, Place
-from tidegate.report import BatchRecord, ExpectationResult, FlowReport, RunReport, Verdict, now
+from tidegate.report import ExpectationResult, FlowReport, RunReport, Verdict, now
 from tidegate.request import RunRequest
-
-if TYPE_CHECKING:
-    from tidegate.spark.job import Job
 
 
 @dataclass(frozen=True)
@@ -37,15 +35,13 @@ class Lake:
         purpose: str = "",
         request: Mapping[str, Any] | None = None,
         **counts: Any,
-    ) -> BatchRecord:
+    ) -> LedgerLine:
         """Add a ledger line. ``purpose`` is ``window`` for a backfill; ``request`` holds fields of the run's request."""
-        from tidegate.spark.batch.ledger import record_batch
-
-        job = self._job(pipeline, flow, run_id, request)
+        place = Place(self.layout, pipeline, flow, 1, 0)
         kind = counts.pop("kind", registry.load(pipeline).flow(flow).target.write_mode)
-        record = BatchRecord(flow=flow, batch_id=batch_id, app_id=_app_id(job.place, purpose), kind=kind, **counts)
+        record = LedgerLine(flow=flow, batch_id=batch_id, app_id=_app_id(place, purpose), kind=kind, **counts)
         assert record.imbalance() == 0
-        record_batch(job, record)
+        ledger.record(place.of_pipeline, record, _origin(place, run_id, request))
         return record
 
     def verdict(
@@ -61,13 +57,11 @@ class Lake:
         request: Mapping[str, Any] | None = None,
     ) -> Verdict:
         """Add a verdict for a batch of flights."""
-        from tidegate.spark.batch.ledger import record_verdict
-
         results = [_result("not_null(flight_id)", True), *(_result(rule, False) for rule in unmet)]
-        job = self._job("flights", flow, run_id, request)
+        place = Place(self.layout, "flights", flow, 1, 0)
         verdict = Verdict(
             flow=flow,
-            app_id=_app_id(job.place, purpose),
+            app_id=_app_id(place, purpose),
             batch_id=batch_id,
             suite=f"flights/{flow}" if suite is None else suite,
             suite_fingerprint="s",
@@ -75,7 +69,7 @@ class Lake:
             outcome=outcome,
             results=tuple(results),
         )
-        record_verdict(job, verdict)
+        ledger.record_verdict(place.of_pipeline, verdict, _origin(place, run_id, request))
         return verdict
 
     def report(self, run_id: str, attempt: str = "a1", **changed: Any) -> RunReport:
@@ -107,17 +101,17 @@ class Lake:
         for flow in declared.flows:
             checkpoint.write_sidecar(self.layout, declared, flow)
 
-    def _job(self, pipeline: str, flow: str, run_id: str, request: Mapping[str, Any] | None = None) -> Job:
-        place = Place(self.layout, pipeline, flow, 1, 0)
-        job = SimpleNamespace(
-            layout=self.layout,
-            pipeline=registry.load(pipeline),
-            run_key=run_key(run_id),
-            request=RunRequest(dag_id=pipeline, run_id=run_id, **(request or {})),
-            attempt="a1",
-            place=place,
-        )
-        return cast("Job", job)
+
+def _origin(place: Place, run_id: str, of_request: Mapping[str, Any] | None) -> ledger.RunOrigin:
+    request = RunRequest(dag_id=place.pipeline, run_id=run_id, **(of_request or {}))
+    return ledger.RunOrigin(
+        run_key=request.run_key,
+        mode=request.mode,
+        requested_by=request.requested_by or None,
+        attempt="a1",
+        checkpoint_version=place.version,
+        refresh=place.refresh,
+    )
 
 
 def _app_id(place: Place, purpose: str) -> str:

@@ -12,9 +12,9 @@ from tests.airflow.lake import Lake
 from tests.cli.project import append, quarantined
 from tidegate.airflow.failure import CLEARING_HINT
 from tidegate.airflow.quarantine import build_quarantine_dag
-from tidegate.balance import ROWS
 from tidegate.checkpoints import lease, overrides
 from tidegate.layout import Layout, run_key
+from tidegate.ledger_line import ROWS
 from tidegate.place import FlowPlace
 from tidegate.quarantine import lifecycle
 from tidegate.report import FlowReport
@@ -98,7 +98,7 @@ def test_a_replay_runs_one_application_with_its_request(
 ) -> None:
     spark_submit(
         "flow = report.flow('silver')\n"
-        "flow.batches.append(BatchRecord(flow='silver', batch_id=0, app_id='a', kind='replay', read=3, written=2, quarantined=1))\n"
+        "flow.batches.append(LedgerLine(flow='silver', batch_id=0, app_id='a', kind='replay', read=3, written=2, quarantined=1))\n"
         "flow.state = 'done'\n"
         "report.application = 'local-17'\n"
         "report.write(path)\n"

@@ -21,9 +21,10 @@ from tidegate.checkpoints.checkpoint import write_sidecar
 from tidegate.errors import RequestError
 from tidegate.impact import Impact
 from tidegate.layout import Layout, run_key
+from tidegate.ledger_line import LedgerLine
 from tidegate.ops import plans
 from tidegate.place import FlowPlace, Place
-from tidegate.report import BatchRecord, FlowReport
+from tidegate.report import FlowReport
 from tidegate.request import RunRequest
 from tidegate.spec import FileSource, Flow, Gate, Intervals, KafkaSource, Pipeline, Table
 
@@ -72,7 +73,7 @@ def attempted(dag: Any, lake: Lake, events: EventsByAsset | None = None, **state
     return run
 
 
-def wrote(lake: Lake, flow: str, rows: int, version: int) -> BatchRecord:
+def wrote(lake: Lake, flow: str, rows: int, version: int) -> LedgerLine:
     """Add a batch of a flow to the ledger."""
     counts: dict[str, Any] = {"groups": rows, "upserted": rows} if flow == "gold" else {"read": rows, "written": rows}
     return lake.batch("flights", flow, version, target_version=version, **counts)
@@ -254,7 +255,7 @@ def test_the_application_gets_the_request_of_an_undo_also_if_it_is_a_dry_run(
     assert (request.mode, request.undoes, request.flows) == ("undo", run_key("manual__bad"), ("silver",))
     assert (request.dry_run, request.requested_by, request.small) == (dry_run, "ada", True)
     assert "silver: puts back backfill 0" in capsys.readouterr().out
-    undone = BatchRecord(
+    undone = LedgerLine(
         flow="silver", batch_id=0, app_id="u", kind="undo", groups=3, upserted=2, unchanged=1, undoes=request.undoes
     )
     report = FlowReport(

@@ -48,7 +48,7 @@ def sent(episode: Episode, kind: Kind, channel: str, at: datetime) -> Event:
         rule=episode.rule,
         opened_at=episode.opened_at,
         kind=kind,
-        at=at,
+        recorded_at=at,
         message="",
         channel=channel,
     )

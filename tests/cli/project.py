@@ -12,8 +12,7 @@ import tempfile
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import pyarrow
 
@@ -21,15 +20,16 @@ from tests.spark_files import address_of, leave_note
 from tidegate.checkpoints import checkpoint
 from tidegate.environment import Environment
 from tidegate.layout import Layout
+from tidegate.ledger_line import LedgerLine
+from tidegate.ops import ledger
 from tidegate.ops.metrics import QueryProgress
-from tidegate.place import Place
-from tidegate.report import BatchRecord
+from tidegate.place import PipelinePlace, Place
 from tidegate.request import RunRequest
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, State, Table, Watermark
 from tidegate.store import Address
 
 if TYPE_CHECKING:
-    from tidegate.spark.job import Job
+    pass
 
 ROOT = Path(__file__).parents[2]
 COMMAND = Path(sys.executable).parent / "tidegate"
@@ -199,19 +199,18 @@ class Project:
         Path(folder / "metadata").write_text('{"id":"0b7e6f0e-6d5a-4a55-9a35-0d8a9b5b6c11"}')
         return Checkpoint(Path(folder))
 
-    def record(self, pipeline: Pipeline, record: BatchRecord, **params: Any) -> None:
+    def record(self, pipeline: Pipeline, record: LedgerLine, **params: Any) -> None:
         """Add a ledger line as a job does; ``params`` are fields of the run's request if it is not an increment."""
-        from tidegate.spark.batch.ledger import record_batch
-
-        job = SimpleNamespace(
-            layout=self.layout,
-            pipeline=pipeline,
+        request = RunRequest(dag_id=pipeline.name, run_id="run-1", **params)
+        origin = ledger.RunOrigin(
             run_key="run-1",
-            request=RunRequest(dag_id=pipeline.name, run_id="run-1", **params),
+            mode=request.mode,
+            requested_by=request.requested_by or None,
             attempt="a1",
-            place=Place(self.layout, pipeline.name, record.flow, 1, 0),
+            checkpoint_version=1,
+            refresh=0,
         )
-        record_batch(cast("Job", job), record)
+        ledger.record(PipelinePlace(self.layout, pipeline.name), record, origin)
 
     def copy_of_real(self, name: str) -> None:
         """Copy one of the real project's pipelines."""

@@ -36,7 +36,7 @@ def test_open_alerts_are_shown_with_reasons_and_nothing_is_written(behind: Proje
 def test_recorded_alerts_show_since_when_they_are_open(behind: Project) -> None:
     since = pendulum.now("UTC") - timedelta(hours=3)
     lag, quarantine = (
-        Event(flow="bronze", rule=rule, opened_at=since, kind="opened", at=since, message=f"{rule} was odd")
+        Event(flow="bronze", rule=rule, opened_at=since, kind="opened", recorded_at=since, message=f"{rule} was odd")
         for rule in ("lag", "quarantine")
     )
     alert_history.append(PipelinePlace(behind.layout, "orders"), [lag, quarantine])

@@ -18,8 +18,8 @@ from tests.spark_files import delta_offset
 from tests.with_fields import with_fields
 from tidegate.errors import EX_CONFIG, EX_SOFTWARE
 from tidegate.errors.exit_codes import of_tidegate
+from tidegate.ledger_line import LedgerLine
 from tidegate.place import FlowPlace
-from tidegate.report import BatchRecord
 from tidegate.spec import ChangeFeed, Flow, Pipeline
 
 BRONZE, SILVER, GOLD = orders().flows
@@ -96,7 +96,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Path]:
     for flow in ORDERS.flows[1:]:
         (source,) = flow.source_tables
         project.checkpoint(ORDERS, flow).plan(0, delta_offset(2, table_id=ids[source])).commit(0)
-        line = BatchRecord(
+        line = LedgerLine(
             flow=flow.name, batch_id=0, app_id=f"orders/{flow.name}/v1/0", kind="upsert", read=1, written=1
         )
         project.record(ORDERS, line)

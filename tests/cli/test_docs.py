@@ -5,15 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from tests.cli.project import Project, orders
+from tidegate.ledger_line import LedgerLine
 from tidegate.place import PipelinePlace
-from tidegate.report import BatchRecord
 
 
 def test_pages_are_exported_and_the_index_path_is_printed(project: Project) -> None:
     pipeline = project.declare(orders())
     for number in (2, 3):
         line: dict[str, Any] = {"flow": "silver", "batch_id": number, "app_id": "orders/silver/v1/0", "kind": "upsert"}
-        project.record(pipeline, BatchRecord(**line, read=10, written=10))
+        project.record(pipeline, LedgerLine(**line, read=10, written=10))
     result = project.run("docs", "orders", JAVA_HOME="/nowhere")
 
     assert (result.code, result.err) == (0, "")

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.project import Project, append, orders, quarantined
+from tidegate.ledger_line import LedgerLine
 from tidegate.place import FlowPlace
-from tidegate.report import BatchRecord
 from tidegate.spec.thresholds import Thresholds
 
 SECRET = "ada@example.org"
@@ -91,7 +91,7 @@ def test_the_ledger_shows_the_last_lines_and_that_they_balance(project: Project)
     for batch_id in range(3):
         project.record(
             pipeline,
-            BatchRecord(
+            LedgerLine(
                 flow="silver",
                 batch_id=batch_id,
                 app_id="orders/silver/v1/0",
@@ -113,7 +113,7 @@ def test_the_ledger_distinguishes_backfills_and_decisions_from_batches_and_shows
     quarantine: Project,
 ) -> None:
     pipeline = orders()
-    batch = BatchRecord(flow="silver", batch_id=3, app_id="orders/silver/v1/0", kind="upsert", read=10, written=10)
+    batch = LedgerLine(flow="silver", batch_id=3, app_id="orders/silver/v1/0", kind="upsert", read=10, written=10)
     quarantine.record(pipeline, batch)
     window = dataclasses.replace(batch, app_id="orders/silver/v1/0/window", kind="backfill")
     quarantine.record(pipeline, window, mode="backfill", requested_by="ada")
@@ -141,7 +141,7 @@ def test_the_ledger_distinguishes_backfills_and_decisions_from_batches_and_shows
 def test_a_line_that_does_not_balance_is_shown_and_exits_with_70(project: Project) -> None:
     pipeline = project.declare(orders())
     project.record(
-        pipeline, BatchRecord(flow="silver", batch_id=0, app_id="orders/silver/v1/0", kind="upsert", read=10, written=7)
+        pipeline, LedgerLine(flow="silver", batch_id=0, app_id="orders/silver/v1/0", kind="upsert", read=10, written=7)
     )
     result = project.run("ledger", "orders")
     assert result.code == 70

@@ -21,8 +21,8 @@ from tests.refused_calls import ERRORS, Call, RefusedCalls
 from tests.slices import of_week
 from tests.spark_files import delta_offset
 from tidegate.errors import EX_CONFIG, EX_TEMPFAIL, EX_USAGE
+from tidegate.ledger_line import LedgerLine
 from tidegate.place import FlowPlace
-from tidegate.report import BatchRecord
 from tidegate.store import Address
 
 COMMANDS: dict[str, tuple[str, ...]] = {
@@ -92,7 +92,7 @@ def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Refusing]:
         project.checkpoint(pipeline, pipeline.flow(name)).plan(0, delta_offset(1, table_id=above)).commit(0)
         above = project.table(f"{name}.orders", [{"_row_id": "0.csv@1#2", "order_id": "A-1", "amount": 1.0}])
     for batch_id in range(2):
-        line = BatchRecord(
+        line = LedgerLine(
             flow="silver", batch_id=batch_id, app_id="orders/silver/v1/0", kind="upsert", read=1, written=1
         )
         project.record(pipeline, line)

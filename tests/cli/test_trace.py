@@ -18,9 +18,9 @@ from tests.cli.project import Project, append, orders, quarantined
 from tidegate import resolution
 from tidegate.errors import RequestError, SpecError
 from tidegate.layout import Layout
+from tidegate.ledger_line import LedgerLine
 from tidegate.ops import query
 from tidegate.place import FlowPlace, PipelinePlace
-from tidegate.report import BatchRecord
 from tidegate.spec import Pipeline
 from tidegate.trace.lineage import Lineage
 from tidegate.trace.records import Record, find
@@ -86,7 +86,7 @@ def write(project: Project, pipeline: Pipeline, flow: str, rows: list[dict[str, 
     """Commit rows as a batch of a flow, with its ledger line."""
     declared = pipeline.flow(flow)
     kind: Literal["append", "upsert"] = "append" if flow == "bronze" else "upsert"
-    line = BatchRecord(
+    line = LedgerLine(
         flow=flow, batch_id=batch_id, app_id=f"orders/{flow}/v1/0", kind=kind, read=len(rows), written=len(rows)
     )
     metadata = {"app_id": line.app_id, "batch_id": batch_id, "prepared": {"kind": kind}}
@@ -212,7 +212,7 @@ def test_a_record_that_is_not_read_yet_is_told_from_one_that_was_filtered(lake: 
         for number, a, b in offsets
     ]
     append(PipelinePlace(lake.layout, "orders").ops("progress"), lines)
-    line = BatchRecord(
+    line = LedgerLine(
         flow="silver",
         batch_id=1,
         app_id="orders/silver/v1/0",
@@ -255,7 +255,7 @@ def test_a_record_whose_row_a_later_record_replaced_names_that_record(made: Proj
     later = silver.changes[-1]
     assert (later.kind, later.row["_row_id"]) == ("update_postimage", "later.csv@1#2")
     assert later.batch is not None
-    assert (later.batch.run_key, later.batch.code_fingerprint) == (None, "c0de"), "its ledger line is missing"
+    assert (later.batch.line.run_key, later.batch.code_fingerprint) == (None, "c0de"), "its ledger line is missing"
     DeltaTable(str(lake.layout.table("silver.orders"))).delete("order_id = 'A-1'")
     (silver,) = follow(layout, "orders/1.csv", 2).next
     assert (silver.state, silver.changes[-1].batch) == ("removed", None), "by a commit that is not Tidegate's"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.cli.project import Project, orders
-from tidegate.report import BatchRecord
+from tidegate.ledger_line import LedgerLine
 from tidegate.spec import Pipeline
 
 
 def increment(project: Project, pipeline: Pipeline) -> None:
     app_id = f"{pipeline.name}/silver/v1/0"
-    line = BatchRecord(flow="silver", batch_id=3, app_id=app_id, kind="upsert", read=10, written=10)
+    line = LedgerLine(flow="silver", batch_id=3, app_id=app_id, kind="upsert", read=10, written=10)
     project.record(pipeline, line)
 
 

@@ -17,8 +17,8 @@ from demo.recompute import Message
 from tests.cli.project import append, quarantined
 from tidegate import registry
 from tidegate.layout import Layout
+from tidegate.ledger_line import LedgerLine
 from tidegate.place import FlowPlace, PipelinePlace
-from tidegate.report import BatchRecord
 from tidegate.store import Address
 
 CLICKS = registry.load("clickstream")
@@ -81,7 +81,7 @@ def test_a_missing_table_is_detected(lake: Layout) -> None:
     assert "clickstream: gold equals the recomputation" in failed(empty)
 
 
-def ledger(layout: Layout, *records: BatchRecord) -> None:
+def ledger(layout: Layout, *records: LedgerLine) -> None:
     maps = {"filtered": [("rule", 1)], "rules": None, "source_versions": None}
     plain = [vars(record) | maps for record in records]
     schema = pa.schema([(name, pa.map_(pa.string(), pa.int64())) for name in maps])
@@ -94,7 +94,7 @@ def ledger(layout: Layout, *records: BatchRecord) -> None:
 
 def test_a_ledger_line_that_does_not_balance_is_detected(tmp_path: Path) -> None:
     layout = Layout.local(tmp_path, tmp_path)
-    even = BatchRecord(flow="silver", batch_id=0, app_id="a", kind="upsert", read=3, written=2)
+    even = LedgerLine(flow="silver", batch_id=0, app_id="a", kind="upsert", read=3, written=2)
     ledger(layout, even)
     assert checks.balance(layout, CLICKS).passed
     ledger(layout, dataclasses.replace(even, batch_id=1, read=4))
@@ -107,11 +107,11 @@ def test_the_states_of_quarantine_entries_are_compared_with_the_ledger(tmp_path:
         quarantined(f"a#{number}", ["x"], {}, "", state) for number, state in enumerate(("open", "replayed", "waived"))
     ]
     append(FlowPlace(layout, "clickstream", "silver").quarantine, rows)
-    batch = BatchRecord(flow="silver", batch_id=0, app_id="a", kind="upsert", read=9, written=6, quarantined=3)
-    again = BatchRecord(flow="silver", batch_id=0, app_id="r", kind="replay", read=2, written=1, quarantined=1)
+    batch = LedgerLine(flow="silver", batch_id=0, app_id="a", kind="upsert", read=9, written=6, quarantined=3)
+    again = LedgerLine(flow="silver", batch_id=0, app_id="r", kind="replay", read=2, written=1, quarantined=1)
     ledger(layout, batch, again)
     assert not checks.quarantine_states(layout, CLICKS).passed, "the ledger has no line of the waived entry"
-    ledger(layout, BatchRecord(flow="silver", batch_id=0, app_id="d", kind="waive", read=1, closed=1))
+    ledger(layout, LedgerLine(flow="silver", batch_id=0, app_id="d", kind="waive", read=1, closed=1))
     check = checks.quarantine_states(layout, CLICKS)
     assert (check.passed, check.details) == (True, "1 open, 1 replayed, 1 waived")
     append(FlowPlace(layout, "clickstream", "silver").quarantine, [quarantined("a#9", ["x"], {}, "", "open")])

@@ -244,11 +244,11 @@ def columns_of(title: str) -> list[str]:
 def test_the_columns_of_the_platforms_own_tables_are_those_of_the_code() -> None:
     from tidegate.ops import alert_history, evolution, ledger, metrics
 
-    assert sorted(columns_of("Progress")) == sorted(metrics.schema().names)
-    assert sorted(columns_of("Alerts")) == sorted(alert_history.schema().names)
-    assert sorted(columns_of("Evolution")) == sorted(evolution.table_schema().names)
-    assert sorted(columns_of("Ledger")) == sorted(ledger.schema().names)
-    assert sorted(columns_of("Verdicts")) == sorted(ledger.verdict_schema().names)
+    assert sorted(columns_of("Progress")) == sorted(metrics.PROGRESS.columns)
+    assert sorted(columns_of("Alerts")) == sorted(alert_history.ALERTS.columns)
+    assert sorted(columns_of("Evolution")) == sorted(evolution.EVOLUTION.columns)
+    assert sorted(columns_of("Ledger")) == sorted(ledger.LEDGER.columns)
+    assert sorted(columns_of("Verdicts")) == sorted(ledger.VERDICTS.columns)
 
 
 def test_the_columns_of_bronze_and_quarantine_are_those_of_the_code() -> None:

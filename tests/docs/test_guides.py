@@ -26,8 +26,9 @@ from tests.docs.fork_server import ForkServer
 from tests.docs.guides import GuideRunner, StepResult
 from tidegate.environment import Environment
 from tidegate.layout import Layout
+from tidegate.ledger_line import LedgerLine
+from tidegate.ops.table import line_of
 from tidegate.place import FlowPlace, PipelinePlace
-from tidegate.report import BatchRecord
 from tidegate.store import Address
 
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
@@ -169,7 +170,7 @@ def check_no_value_leaves_the_tables(layout: Layout, results: Iterable[StepResul
 
 def check_every_batch_balances(layout: Layout) -> None:
     ledgers = [rows(PipelinePlace(layout, pipeline).ops("ledger")) for pipeline in pipelines_run(layout)]
-    batches = [BatchRecord.of_line(line) for ledger in ledgers for line in ledger]
+    batches = [line_of(LedgerLine, line) for ledger in ledgers for line in ledger]
     assert [batch for batch in batches if batch.imbalance()] == []
 
 

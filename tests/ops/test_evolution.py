@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -50,7 +51,7 @@ def layout(tmp_path: Path) -> Layout:
 
 
 def test_a_change_is_recorded_once(layout: Layout) -> None:
-    later = dataclasses.replace(LINE, version_before=2, version_after=2, recorded_at="2999-01-01T00:00:00Z")
+    later = dataclasses.replace(LINE, version_before=2, version_after=2, recorded_at=datetime(2999, 1, 1, tzinfo=UTC))
     assert evolution.read(PipelinePlace(layout, "orders")) == []
     assert evolution.record(PipelinePlace(layout, "orders"), [LINE, LINE]) == [LINE]
     assert evolution.record(PipelinePlace(layout, "orders"), [dataclasses.replace(LINE, run_key="run-2")]) == []

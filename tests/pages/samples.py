@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tidegate import json_codec, registry
+from tidegate import registry
 from tidegate.layout import Layout
-from tidegate.ops import evolution, ledger, store
+from tidegate.ledger_line import LedgerLine
+from tidegate.ops import evolution
 from tidegate.ops.evolution import SchemaHistoryLine
+from tidegate.ops.ledger import LEDGER, VERDICTS, RecordedLine, RecordedVerdict, RunOrigin
 from tidegate.place import PipelinePlace
-from tidegate.report import BatchRecord, ExpectationResult, Verdict
+from tidegate.report import ExpectationResult, Verdict
 from tidegate.schema.changes import SchemaChange
 from tidegate.spec import Pipeline
 
@@ -27,7 +29,7 @@ class Sample:
     batch_id: int
     run_key: str
     at: datetime
-    record: BatchRecord | None
+    record: LedgerLine | None
     """None if it was refused."""
     verdict: Verdict | None
     checkpoint_version: int = 1
@@ -36,15 +38,11 @@ class Sample:
 
 def fill(layout: Layout, *samples: Sample) -> None:
     """Append the verdicts and the ledger lines of batches, each table in one commit."""
-    tables = (
-        ("verdicts", ledger.verdict_schema(), [(each, _verdict_row(each.verdict)) for each in samples if each.verdict]),
-        ("ledger", ledger.schema(), [(each, json_codec.to_plain(each.record)) for each in samples if each.record]),
-    )
-    for name, schema, rows in tables:
-        if rows:
-            complete = [{**row, **_run_columns(each)} for each, row in rows]
-            plain = [{column: row[column] for column in schema.names} for row in complete]
-            store.append(PipelinePlace(layout, "flights").ops(name), schema, plain)
+    place = PipelinePlace(layout, "flights")
+    judged = [RecordedVerdict(**vars(each.verdict), **vars(_origin(each))) for each in samples if each.verdict]
+    lines = [RecordedLine(**vars(each.record), **vars(_origin(each))) for each in samples if each.record]
+    VERDICTS.append(place, judged)
+    LEDGER.append(place, lines)
 
 
 def change(layout: Layout, **fields: Any) -> None:
@@ -60,28 +58,22 @@ def change(layout: Layout, **fields: Any) -> None:
     evolution.record(PipelinePlace(layout, "flights"), [SchemaHistoryLine(change=own, **line)])
 
 
-def _verdict_row(verdict: Verdict) -> dict[str, Any]:
-    plain: dict[str, Any] = json_codec.to_plain(verdict)
-    return plain | {"results": json_codec.encode(verdict.results)}
-
-
-def _run_columns(sample: Sample) -> dict[str, Any]:
-    return {
-        **{
-            "run_key": sample.run_key,
-            "attempt": f"a-{sample.batch_id:05d}",
-            "mode": "incremental",
-            "requested_by": None,
-        },
-        **{"checkpoint_version": sample.checkpoint_version, "refresh": sample.refresh, "recorded_at": sample.at},
-    }
+def _origin(sample: Sample) -> RunOrigin:
+    return RunOrigin(
+        run_key=sample.run_key,
+        attempt=f"a-{sample.batch_id:05d}",
+        mode="incremental",
+        checkpoint_version=sample.checkpoint_version,
+        refresh=sample.refresh,
+        recorded_at=sample.at,
+    )
 
 
 def flights() -> Pipeline:
     return registry.load("flights")
 
 
-def record(number: int, flow: str = "silver", **counts: Any) -> BatchRecord:
+def record(number: int, flow: str = "silver", **counts: Any) -> LedgerLine:
     """A ledger line that balances; its counts depend on the number."""
     read = 9_600 + (number * 1_103) % 3_300
     quarantined = counts.pop("quarantined", _refused(number))
@@ -110,7 +102,7 @@ def record(number: int, flow: str = "silver", **counts: Any) -> BatchRecord:
         "target_version": number + 1,
         "seconds": 6.0 + number % 5,
     }
-    line = BatchRecord(**{**plain, **counts})
+    line = LedgerLine(**{**plain, **counts})
     assert line.imbalance() == 0
     return line
 
@@ -199,7 +191,7 @@ def bronze(number: int, **counts: Any) -> Sample:
 
 
 def gold(number: int) -> Sample:
-    line = BatchRecord(
+    line = LedgerLine(
         flow="gold",
         batch_id=number,
         app_id="flights/gold/v1/0",

@@ -41,7 +41,7 @@ def judged(layout: Layout, name: str) -> list[str]:
     """The outcomes of all judgements of a batch, the oldest first."""
     values = PageContent(layout).batch(FLIGHTS, "silver", name)
     assert values is not None
-    return [judgement.verdict.outcome for judgement in values["judgements"]]
+    return [judgement.outcome for judgement in values["judgements"]]
 
 
 def test_a_batch_is_read_as_it_was_recorded(layout: Layout) -> None:
@@ -50,8 +50,9 @@ def test_a_batch_is_read_as_it_was_recorded(layout: Layout) -> None:
     values = PageContent(layout).batch(FLIGHTS, "silver", "v1-0-batch-1")
     assert values is not None
     (judgement,) = values["judgements"]
-    assert (values["line"].record, judgement.verdict) == (recorded.record, recorded.verdict)
-    assert (values["line"].run_key, values["line"].at) == (recorded.run_key, recorded.at)
+    assert values["line"].record == recorded.record
+    assert vars(recorded.verdict).items() <= vars(judgement).items()
+    assert (values["line"].run_key, values["line"].recorded_at) == (recorded.run_key, recorded.at)
 
 
 @pytest.mark.parametrize("name", ["v1-0-batch-2", "v1-1-batch-1", "v1-0-swap-1", "1", "index", "v1-0-batch-1' OR true"])

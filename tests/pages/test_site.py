@@ -13,10 +13,10 @@ import pytest
 from tests.pages import samples
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
+from tidegate.ledger_line import LedgerLine
 from tidegate.pages.render import POLICY
 from tidegate.pages.site import export
 from tidegate.place import PipelinePlace
-from tidegate.report import BatchRecord
 
 FLIGHTS = samples.flights()
 
@@ -102,7 +102,7 @@ def test_a_page_shows_all_dispositions_rules_and_expectations(layout: Layout) ->
 
 
 def test_a_sent_batch_names_the_version_of_the_source_and_none_of_the_sink(layout: Layout) -> None:
-    line = BatchRecord(
+    line = LedgerLine(
         flow="gold", batch_id=4, app_id="flights/gold/v1/0", kind="send", read=3, written=3, target_version=8
     )
     folder = site(layout, dataclasses.replace(samples.gold(4), record=line))

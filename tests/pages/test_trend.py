@@ -29,7 +29,7 @@ def lines(*batches: Sample) -> list[Line]:
             batch_id=each.batch_id,
             checkpoint_version=1,
             refresh=0,
-            at=each.at,
+            recorded_at=each.at,
             run_key=each.run_key,
             attempt="a1",
             mode=None,

@@ -14,11 +14,11 @@ from tests.resolved import resolved_flow
 from tests.status.sample_project import BRONZE, SILVER, TRIPS
 from tidegate.errors import RequestError
 from tidegate.layout import Layout
+from tidegate.ledger_line import LedgerLine
 from tidegate.ops import ledger
 from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.planning import delay
 from tidegate.planning.delay import DelayProposal
-from tidegate.report import BatchRecord
 from tidegate.spec import Table
 from tidegate.store import Address
 
@@ -74,7 +74,7 @@ def test_rows_come_in_the_order_of_the_commits_whatever_the_clock_that_planned_t
         path.make_folder()
         transaction = CommitProperties(app_transactions=[Transaction(app_id, version)])
         write_deltalake(str(path), pa.table({"id": [version]}), mode="append", commit_properties=transaction)
-        batch = BatchRecord(
+        batch = LedgerLine(
             flow="bronze",
             batch_id=version,
             app_id=app_id,
@@ -84,7 +84,7 @@ def test_rows_come_in_the_order_of_the_commits_whatever_the_clock_that_planned_t
             target_version=version,
             planned_at=NOON + timedelta(minutes=minute),
         )
-        ledger.record(PipelinePlace(layout, "trips"), batch, {})
+        ledger.record(PipelinePlace(layout, "trips"), batch, ledger.RunOrigin())
 
     advice = measure(layout)
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.cli.project import Project, orders
+from tidegate.ledger_line import LedgerLine
 from tidegate.place import FlowPlace
 from tidegate.planning.estimate import Estimate, estimate
-from tidegate.report import BatchRecord
 
 
 @pytest.fixture
@@ -21,7 +21,7 @@ def project(tmp_path: Path) -> Project:
 def record(
     project: Project, batch: int, kind: Any, read: int, seconds: float, app_id: str = "orders/silver/v1/0"
 ) -> None:
-    line = BatchRecord(flow="silver", batch_id=batch, app_id=app_id, kind=kind, read=read, seconds=seconds)
+    line = LedgerLine(flow="silver", batch_id=batch, app_id=app_id, kind=kind, read=read, seconds=seconds)
     project.record(orders(), line)
 
 

@@ -15,8 +15,8 @@ import pytest
 from tests.cli.project import Project, append, orders
 from tidegate import dates
 from tidegate.checkpoints import lease
+from tidegate.ledger_line import LedgerLine
 from tidegate.place import FlowPlace
-from tidegate.report import BatchRecord
 from tidegate.spec import FileSource, Intervals, Pipeline, Table
 
 DAYS = [date(2026, 3, 1), date(2026, 3, 1), date(2026, 3, 2)]
@@ -54,7 +54,7 @@ def test_the_duration_is_estimated_from_earlier_batches_of_the_flow(filled: Proj
     window = ("--mode", "backfill", "--from", "2026-03-01", "--to", "2026-03-02")
     assert preview(filled, *window)["silver"]["seconds"] is None
     for batch, (read, seconds) in enumerate([(2, 3.0), (8, 3.6)]):
-        line = BatchRecord(
+        line = LedgerLine(
             flow="silver", batch_id=batch, app_id="a", kind="upsert", read=read, written=read, seconds=seconds
         )
         filled.record(orders(), line)

@@ -13,10 +13,11 @@ import pytest
 from tests.cli.project import Project, orders
 from tidegate.errors import RequestError
 from tidegate.layout import run_key
+from tidegate.ledger_line import LedgerLine
 from tidegate.ops import ledger
+from tidegate.ops.ledger import RunOrigin
 from tidegate.place import PipelinePlace, Place
 from tidegate.planning import undo
-from tidegate.report import BatchRecord
 from tidegate.request import RunRequest
 from tidegate.spec import ChangeFeed, Flow, KafkaSink
 
@@ -46,7 +47,7 @@ def commit(project: Project, table: str, app_id: str, batch_id: int, **prepared:
 
 
 def record(project: Project, flow: str, kind: Any, app_id: str, batch_id: int = 0, **counts: Any) -> None:
-    line = BatchRecord(flow=flow, kind=kind, app_id=app_id, batch_id=batch_id, **counts)
+    line = LedgerLine(flow=flow, kind=kind, app_id=app_id, batch_id=batch_id, **counts)
     project.record(orders(), line, mode="backfill")
 
 
@@ -119,7 +120,7 @@ def test_a_commit_that_the_table_no_longer_has_is_refused(project: Project) -> N
 
 def test_a_run_that_was_undone_is_refused_until_its_undo_is_undone(project: Project) -> None:
     def undone(number: int, run: str, undoes: str) -> None:
-        line = BatchRecord(
+        line = LedgerLine(
             flow="silver",
             kind="undo",
             app_id="orders/silver/undo",
@@ -129,7 +130,7 @@ def test_a_run_that_was_undone_is_refused_until_its_undo_is_undone(project: Proj
             undoes=undoes,
         )
         ledger.record(
-            PipelinePlace(project.layout, "orders"), line, {"run_key": run, "checkpoint_version": 1, "refresh": 0}
+            PipelinePlace(project.layout, "orders"), line, RunOrigin(run_key=run, checkpoint_version=1, refresh=0)
         )
 
     backfilled(project)
@@ -149,9 +150,9 @@ def test_an_undo_that_stopped_between_two_tables_goes_on_with_the_other(project:
     version = commit(project, "gold.orders", windows, 0)
     record(project, "gold", "recompute", windows, groups=2, upserted=2, target_version=version)
     assert plan(project)[0].flows == ("silver", "gold")
-    line = BatchRecord(flow="silver", kind="undo", app_id="orders/silver/undo", batch_id=0, undoes="run-1")
+    line = LedgerLine(flow="silver", kind="undo", app_id="orders/silver/undo", batch_id=0, undoes="run-1")
     ledger.record(
-        PipelinePlace(project.layout, "orders"), line, {"run_key": "u1", "checkpoint_version": 1, "refresh": 0}
+        PipelinePlace(project.layout, "orders"), line, RunOrigin(run_key="u1", checkpoint_version=1, refresh=0)
     )
 
     request, lines = plan(project)
@@ -161,11 +162,11 @@ def test_an_undo_that_stopped_between_two_tables_goes_on_with_the_other(project:
 
 
 def test_a_run_is_found_by_its_id_and_by_its_key_and_an_id_cannot_break_out_of_its_literal(project: Project) -> None:
-    line = BatchRecord(flow="silver", kind="upsert", app_id="orders/silver/v1/0", batch_id=0)
+    line = LedgerLine(flow="silver", kind="upsert", app_id="orders/silver/v1/0", batch_id=0)
     ledger.record(
         PipelinePlace(project.layout, "orders"),
         line,
-        {"run_key": run_key("manual__1"), "checkpoint_version": 1, "refresh": 0},
+        RunOrigin(run_key=run_key("manual__1"), checkpoint_version=1, refresh=0),
     )
     for run in ("manual__1", run_key("manual__1")):
         assert undo.find(undo.read(PipelinePlace(project.layout, "orders"), run), run) == run_key("manual__1")

@@ -14,11 +14,12 @@ from tests.cli.project import append, quarantined
 from tidegate.checkpoints import lease
 from tidegate.errors import LeaseHeldError, RequestError
 from tidegate.layout import Layout
+from tidegate.ledger_line import LedgerLine
 from tidegate.ops import ledger
+from tidegate.ops.table import line_of
 from tidegate.place import FlowPlace, PipelinePlace, Place
 from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.quarantine.selection import Selection
-from tidegate.report import BatchRecord
 
 EVERYTHING = Selection()
 
@@ -84,14 +85,14 @@ def test_the_ledger_line_of_a_decision_balances_and_does_not_contain_the_reason(
     waive(layout, "between(amount)")
     waive(layout, "malformed_line", by="ada")
     first, second = lines(layout)
-    record = BatchRecord.of_line(first)
+    record = line_of(LedgerLine, first)
     assert (record.kind, record.read, record.closed, record.imbalance()) == ("waive", 2, 2, 0)
     assert not record.is_batch
     assert record.rules == {"between(amount)": 2, "not_null(order_id)": 1}
     assert (first["mode"], first["requested_by"], second["requested_by"]) == ("waive", "o'hara", "ada")
     assert "own test" not in str(first)
     assert [line["batch_id"] for line in (first, second)] == [0, 1]
-    short = BatchRecord(flow="silver", batch_id=0, app_id="orders/silver/decision", kind="expire", read=3, closed=2)
+    short = LedgerLine(flow="silver", batch_id=0, app_id="orders/silver/decision", kind="expire", read=3, closed=2)
     assert short.imbalance() == 1
 
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.report import BatchRecord
+    from tidegate.ledger_line import LedgerLine
     from tidegate.spark.gate import SuiteGate
 
 SCHEMA = "id INT, at INT, amount INT"
@@ -198,7 +198,7 @@ def written(job: Job, name: str) -> Address:
     return address
 
 
-def transaction(job: Job, batch_id: int, prepared: BatchRecord | None = None) -> Transaction:
+def transaction(job: Job, batch_id: int, prepared: LedgerLine | None = None) -> Transaction:
     """The transaction of the writes of a micro-batch."""
     return Transaction(
         app_id=job.app_id, batch_id=batch_id, prepared=json_codec.to_plain(prepared) if prepared is not None else {}

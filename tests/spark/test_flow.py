@@ -29,10 +29,11 @@ from tidegate.errors import (
 from tidegate.errors.refused import ContractRefusal, GateRefusal
 from tidegate.impact import Impact
 from tidegate.layout import Layout
+from tidegate.ledger_line import LedgerLine
 from tidegate.ops import store
 from tidegate.place import FlowPlace, PipelinePlace, Place
 from tidegate.probes import delta
-from tidegate.report import BatchRecord, Verdict
+from tidegate.report import Verdict
 from tidegate.spark import flow, runs
 from tidegate.spark.batch import ledger
 from tidegate.spark.job import Job
@@ -264,7 +265,7 @@ def test_a_missing_target_with_an_existing_checkpoint_is_an_error(spark: SparkSe
     flow._prepare(job)
     commit(job, 0)
     flow._prepare(job)
-    ledger.record_batch(job, BatchRecord(flow="silver", batch_id=0, app_id=job.app_id, kind="upsert"))
+    ledger.record_batch(job, LedgerLine(flow="silver", batch_id=0, app_id=job.app_id, kind="upsert"))
 
     with pytest.raises(CheckpointCorruptError, match="missing or was replaced"):
         flow._prepare(job)
@@ -280,7 +281,7 @@ def test_staging_replaces_a_target_that_exists_and_not_one_that_was_removed(
     orders.plan_batch(job, 0)
     commit(job, 0)
     write_batch(job, swap.staging(job), 0)
-    ledger.record_batch(job, BatchRecord(flow="silver", batch_id=0, app_id=job.app_id, kind="upsert"))
+    ledger.record_batch(job, LedgerLine(flow="silver", batch_id=0, app_id=job.app_id, kind="upsert"))
 
     with pytest.raises(CheckpointCorruptError, match="missing or was replaced"):
         flow._prepare(job)

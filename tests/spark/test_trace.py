@@ -53,7 +53,9 @@ def order(number: int, at: str, amount: float) -> dict[str, Any]:
 
 
 def labels(step: Step) -> list[tuple[str, int, str]]:
-    return [(change.kind, change.version, change.batch.label) for change in step.changes if change.batch is not None]
+    return [
+        (change.kind, change.version, change.batch.line.label) for change in step.changes if change.batch is not None
+    ]
 
 
 def test_rows_are_followed_up_and_down_through_the_whole_history_of_a_lake(
@@ -79,7 +81,7 @@ def test_rows_are_followed_up_and_down_through_the_whole_history_of_a_lake(
     assert [(each.key, each.next[0].key["_line_number"]) for each in group.next] == [({"id": 1}, 1), ({"id": 2}, 2)]
     (written,) = group.changes
     assert written.batch is not None
-    assert (written.batch.label, written.batch.code_fingerprint) == ("batch 0", first_code)
+    assert (written.batch.line.label, written.batch.code_fingerprint) == ("batch 0", first_code)
     # A row of which there is only a quarantine entry.
     quarantined = row(orders, "silver.orders", id="9")
     assert (quarantined.state, [entry["rules"] for entry in quarantined.entries]) == ("quarantined", [["null_key(id)"]])
@@ -122,6 +124,6 @@ def test_rows_are_followed_up_and_down_through_the_whole_history_of_a_lake(
     orders.run("silver")
     (*_, swapped) = row(orders, "silver.orders", id="1").changes
     assert swapped.batch is not None and swapped.staged is not None
-    assert (swapped.batch.label, swapped.staged.label) == ("swap", "batch 0")
-    assert swapped.staged.app_id == "orders/silver/v2/0"
+    assert (swapped.batch.line.label, swapped.staged.line.label) == ("swap", "batch 0")
+    assert swapped.staged.line.app_id == "orders/silver/v2/0"
     assert swapped.staged.code_fingerprint == fingerprints.code_fingerprint(code)

@@ -15,11 +15,11 @@ from tests.spark_files import add, delta_offset
 from tests.status.sample_project import TRIPS, SampleProject
 from tidegate.checkpoints import checkpoint, history
 from tidegate.impact import accepting_flow
+from tidegate.ledger_line import LedgerLine
 from tidegate.ops import ledger
 from tidegate.place import PipelinePlace
 from tidegate.planning import losses, recovery
 from tidegate.probes import delta_history, delta_log
-from tidegate.report import BatchRecord
 from tidegate.spec import ChangeFeed, Flow, Table
 from tidegate.status import damage
 from tidegate.status.damage import Damage
@@ -219,8 +219,8 @@ def test_rows_of_earlier_changes_of_a_keyed_table_are_lost_with_the_table_that_h
     log = Flow(name="log", source=ChangeFeed("silver.trips"), transform="flights:clean", target=Table("silver.log"))
     pipeline = replace(TRIPS, flows=(*TRIPS.flows, log))
     write_deltalake(str(project.layout.table("silver.trips")), pyarrow.table({"id": [1, 2]}))
-    line = BatchRecord(flow="log", kind="append", app_id="trips/log/v1/0", batch_id=0, read=5, written=5)
-    ledger.record(PipelinePlace(project.layout, "trips"), line, {})
+    line = LedgerLine(flow="log", kind="append", app_id="trips/log/v1/0", batch_id=0, read=5, written=5)
+    ledger.record(PipelinePlace(project.layout, "trips"), line, ledger.RunOrigin())
     flow = resolved(pipeline, project.environment.project).flow("log")
     lost = Damage(kind="table", pipeline="trips", flow="log", what="silver.log", cause="is gone")
     loss = losses.of_flow(project.layout, "127.0.0.1:9", flow, (lost,))

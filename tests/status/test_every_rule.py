@@ -8,8 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pendulum
 import pytest
@@ -23,13 +22,13 @@ from tidegate.alerting.rules import RULES
 from tidegate.checkpoints import checkpoint, refusal, rewrite
 from tidegate.errors.refused import GateRefusal
 from tidegate.impact import Impact
-from tidegate.ops import metrics
+from tidegate.ledger_line import LedgerLine
+from tidegate.ops import ledger, metrics
 from tidegate.ops.metrics import QueryProgress
-from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace, Place
+from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
-from tidegate.report import BatchRecord, FlowReport, FlowState, RunReport, describe_error
-from tidegate.request import RunRequest
+from tidegate.report import FlowReport, FlowState, RunReport, describe_error
 from tidegate.spec import Pipeline
 from tidegate.spec.thresholds import Thresholds
 from tidegate.status import lag
@@ -80,24 +79,15 @@ def planned(project: Project, *lines: tuple[float, int], flow: str = "bronze", *
 
 def ran(project: Project, hours: float, rows: int, seconds: float, flow: str = "silver", **counts: Any) -> None:
     """One run of the flow with one batch: a ledger line and Spark's progress."""
-    from tidegate.spark.batch.ledger import record_batch
-    from tidegate.spark.job import Job
 
     number = round(1_000_000 - hours * 100)
     key = f"r{number}"
-    job = SimpleNamespace(
-        layout=project.layout,
-        pipeline=HOURLY,
-        run_key=key,
-        attempt="a1",
-        request=RunRequest(dag_id="orders", run_id=key),
-        place=Place(project.layout, HOURLY.name, flow, 1, 0),
-    )
     written = rows - sum(counts.values())
-    record = BatchRecord(
+    record = LedgerLine(
         flow=flow, batch_id=number, app_id=f"orders/{flow}/v1/0", kind="append", read=rows, written=written, **counts
     )
-    record_batch(cast(Job, job), record)
+    origin = ledger.RunOrigin(run_key=key, mode="incremental", attempt="a1", checkpoint_version=1, refresh=0)
+    ledger.record(PipelinePlace(project.layout, HOURLY.name), record, origin)
     progress = QueryProgress(
         flow=flow, app_id="a", batch_id=number, run_key=key, attempt="a1", mode="incremental",
         started_at=ago(hours), input_rows=rows, input_rows_per_second=None, processed_rows_per_second=None,

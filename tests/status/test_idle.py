@@ -15,11 +15,11 @@ from tests.spark_files import delta_offset
 from tests.status.sample_project import BRONZE, SILVER, TRIPS, SampleProject
 from tidegate import lateness
 from tidegate.checkpoints import checkpoint
+from tidegate.ledger_line import LedgerLine
 from tidegate.ops import heartbeats, ledger
 from tidegate.ops.heartbeats import Heartbeat
 from tidegate.place import PipelinePlace
 from tidegate.probes import delta
-from tidegate.report import BatchRecord
 from tidegate.spec import Table, Watermark
 from tidegate.status import idle
 
@@ -97,10 +97,10 @@ def test_a_longer_delay_does_not_move_the_watermark_of_a_heartbeat_back(quiet: S
 
 
 def test_no_heartbeat_is_due_that_would_not_move_the_watermark(quiet: SampleProject) -> None:
-    line = BatchRecord(
+    line = LedgerLine(
         flow="silver", batch_id=0, app_id="trips/silver/v1/0", kind="append", watermark=NOW - timedelta(minutes=70)
     )
-    run = {"checkpoint_version": 1, "refresh": 0}
+    run = ledger.RunOrigin(checkpoint_version=1, refresh=0)
     ledger.record(PipelinePlace(quiet.layout, "trips"), line, run)
 
     assert due_heartbeat(quiet) is None
@@ -132,8 +132,10 @@ def test_the_watermark_of_a_checkpoint_is_that_of_its_batches_its_heartbeats_and
 
     def record(app_id: str, batch_id: int, minutes: int | None, refresh: int = 0) -> None:
         mark = None if minutes is None else at(minutes)
-        line = BatchRecord(flow="silver", batch_id=batch_id, app_id=app_id, kind="append", watermark=mark)
-        ledger.record(PipelinePlace(project.layout, "trips"), line, {"checkpoint_version": 1, "refresh": refresh})
+        line = LedgerLine(flow="silver", batch_id=batch_id, app_id=app_id, kind="append", watermark=mark)
+        ledger.record(
+            PipelinePlace(project.layout, "trips"), line, ledger.RunOrigin(checkpoint_version=1, refresh=refresh)
+        )
 
     record("trips/silver/v1/0", 0, None)
     assert ledger.watermark(place) is None

@@ -7,8 +7,7 @@ import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
+from typing import Any
 
 import pendulum
 import pytest
@@ -18,11 +17,12 @@ from tests.resolved import resolved
 from tests.spark_files import delta_offset
 from tests.with_fields import with_fields
 from tidegate.checkpoints import lease, overrides
-from tidegate.ops import metrics, plans
+from tidegate.ledger_line import LedgerLine
+from tidegate.ops import ledger, metrics, plans
 from tidegate.ops.metrics import QueryProgress
-from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace, Place
-from tidegate.report import BatchRecord, FlowReport, RunReport, now
-from tidegate.request import RunRequest, fresh_id
+from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace
+from tidegate.report import FlowReport, RunReport, now
+from tidegate.request import fresh_id
 from tidegate.spec import AfterTables, ChangeFeed, Pipeline
 from tidegate.spec.thresholds import Thresholds
 from tidegate.status import evaluation
@@ -53,20 +53,11 @@ def rules(project: Project, pipeline: Pipeline, now: datetime = NOW) -> set[tupl
 
 
 def record(project: Project, pipeline: Pipeline, flow: str, batch_id: int, run: str, **counts: Any) -> None:
-    from tidegate.spark.batch.ledger import record_batch
-    from tidegate.spark.job import Job
 
-    job = SimpleNamespace(
-        layout=project.layout,
-        pipeline=pipeline,
-        run_key=run,
-        attempt="a1",
-        request=RunRequest(dag_id=pipeline.name, run_id=run),
-        place=Place(project.layout, pipeline.name, flow, 1, 0),
-    )
-    line = BatchRecord(flow=flow, batch_id=batch_id, app_id=f"orders/{flow}", kind="append", **counts)
+    line = LedgerLine(flow=flow, batch_id=batch_id, app_id=f"orders/{flow}", kind="append", **counts)
     assert line.imbalance() == 0
-    record_batch(cast(Job, job), line)
+    origin = ledger.RunOrigin(run_key=run, mode="incremental", attempt="a1", checkpoint_version=1, refresh=0)
+    ledger.record(PipelinePlace(project.layout, pipeline.name), line, origin)
 
 
 def test_an_empty_lake_has_no_alerts(project: Project) -> None:

@@ -526,7 +526,7 @@ def test_an_open_alert_makes_its_flow_one_that_needs_a_person(project: Project) 
     caught_up(project)
     at = datetime.now(UTC)
     for rule in ("lag", "slow"):
-        opened = Event(flow="silver", rule=rule, opened_at=at, kind="opened", at=at, message="too much")
+        opened = Event(flow="silver", rule=rule, opened_at=at, kind="opened", recorded_at=at, message="too much")
         alert_history.append(PipelinePlace(project.layout, "orders"), [opened])
     overview = Views(project.environment).overview({"orders"}, "", "")
     assert (overview["need_person"], overview["alerts"]) == (1, 1)
@@ -541,7 +541,9 @@ def test_the_alerts_of_a_pipeline_that_does_not_load_need_a_person_once(project:
     (project.folder / "pipelines/broken.py").write_text("pipeline = (")
     at = datetime.now(UTC)
     for flow in ("", "silver"):
-        opened = Event(flow=flow, rule="unreadable", opened_at=at, kind="opened", at=at, message="it does not load")
+        opened = Event(
+            flow=flow, rule="unreadable", opened_at=at, kind="opened", recorded_at=at, message="it does not load"
+        )
         alert_history.append(PipelinePlace(project.layout, "broken"), [opened])
     overview = Views(project.environment).overview({"broken"}, "", "")
     assert (overview["need_person"], overview["alerts"]) == (1, 2)

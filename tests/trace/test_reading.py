@@ -15,8 +15,8 @@ from tests.trace.test_lineage import PIPELINE
 from tidegate import json_codec, resolution
 from tidegate.checkpoints.vector import STARTS
 from tidegate.layout import Layout
+from tidegate.ledger_line import LedgerLine
 from tidegate.place import PipelinePlace, Place
-from tidegate.report import BatchRecord
 from tidegate.spec import ChangeFeed, Flow, Pipeline, State, Table
 from tidegate.trace.changes import Ledger
 from tidegate.trace.reading import SourcePosition
@@ -88,7 +88,7 @@ def test_the_batch_that_read_a_change_of_one_of_several_sources_is_named(project
         ],
     )
     for number in (0, 1):
-        line = BatchRecord(flow="pages", batch_id=number, app_id=app_id, kind="recompute")
+        line = LedgerLine(flow="pages", batch_id=number, app_id=app_id, kind="recompute")
         project.record(PIPELINE, line)
     ledger = Ledger(project.layout, "shop", "pages")
 

@@ -180,7 +180,7 @@ class EvaluateAlerts(BaseOperator):
             rule=episode.rule,
             opened_at=episode.opened_at,
             kind=notification.kind,
-            at=now,
+            recorded_at=now,
             message=episode.message,
             channel=str(connection.conn_type),
         )

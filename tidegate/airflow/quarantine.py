@@ -19,11 +19,11 @@ from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
 from tidegate.airflow.failure import CLEARING_HINT, TaskFailure, plain_failures
 from tidegate.airflow.retry import RETRIES, RETRY_DELAY, FailureRetryPolicy, ReportRetryPolicy
 from tidegate.airflow.submit import RunFlows
-from tidegate.balance import ROWS
 from tidegate.environment import Environment
 from tidegate.errors import RequestError
 from tidegate.formatting import count
 from tidegate.layout import Layout
+from tidegate.ledger_line import ROWS
 from tidegate.place import FlowPlace
 from tidegate.planning.extent import with_size
 from tidegate.quarantine import decision

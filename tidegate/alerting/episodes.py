@@ -27,7 +27,7 @@ class Event:
     opened_at: datetime
     """Identifies the episode, together with flow and rule."""
     kind: Kind
-    at: datetime
+    recorded_at: datetime
     message: str
     channel: str | None = None
     """None: the episode itself opened or was resolved. Otherwise: the channel that got the notification."""
@@ -50,13 +50,13 @@ class Episode:
 def episodes_of(history: Iterable[Event]) -> tuple[Episode, ...]:
     """Episodes, oldest first, from events in any order."""
     fields: dict[tuple[str, str, datetime], dict[str, Any]] = {}
-    for event in sorted(history, key=lambda event: (event.at, event.channel is not None, event.kind)):
+    for event in sorted(history, key=lambda event: (event.recorded_at, event.channel is not None, event.kind)):
         key = (event.flow, event.rule, event.opened_at)
         episode = fields.setdefault(key, {"message": event.message, "resolved_at": None, "notified": set()})
         if event.channel is not None:
             episode["notified"].add((event.kind, event.channel))
         elif event.kind == "resolved":
-            episode["resolved_at"] = event.at
+            episode["resolved_at"] = event.recorded_at
     return tuple(
         Episode(
             flow=flow,
@@ -82,7 +82,7 @@ def transitions(episodes: Iterable[Episode], findings: Sequence[Findings], now: 
     undecided = {(each.flow, rule) for each in findings for rule in each.undecided}
     flows = {each.flow for each in findings}
     events = [
-        Event(flow=flow, rule=rule, opened_at=now, kind="opened", at=now, message=alert.message)
+        Event(flow=flow, rule=rule, opened_at=now, kind="opened", recorded_at=now, message=alert.message)
         for (flow, rule), alert in alerts.items()
         if (flow, rule) not in open_episodes
     ]
@@ -93,7 +93,7 @@ def transitions(episodes: Iterable[Episode], findings: Sequence[Findings], now: 
             f"after {formatting.span(now - episode.opened_at)}" if flow in flows else "the flow is no longer declared"
         )
         events.append(
-            Event(flow=flow, rule=rule, opened_at=episode.opened_at, kind="resolved", at=now, message=message)
+            Event(flow=flow, rule=rule, opened_at=episode.opened_at, kind="resolved", recorded_at=now, message=message)
         )
     return tuple(events)
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
 from typing import Annotated, Literal
 
 import typer
 
+from tidegate import json_codec
 from tidegate.advice import Edit
 from tidegate.cli import console, project
 from tidegate.errors import RequestError
@@ -30,7 +30,7 @@ def show(
     layout, resolved = Layout.of(environment), project.resolve(environment, name)
     lines, waiting = evolution.read(resolved.place(layout)), evolution.open_schema_changes(layout, resolved)
     if as_json:
-        changes = [dataclasses.asdict(line) for line in lines]
+        changes = json_codec.to_plain(lines)
         console.print_json({"format": 1, "pipeline": name, "changes": changes, "waiting": list(waiting)})
         return
     if not lines:
@@ -38,7 +38,7 @@ def show(
         return
     rows = [
         (
-            line.recorded_at[:16].replace("T", " "),
+            f"{line.recorded_at:%Y-%m-%d %H:%M}",
             line.flow,
             line.event,
             line.change.summary(),

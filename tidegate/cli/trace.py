@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Annotated, Any
@@ -120,15 +119,16 @@ def _change_lines(change: RowChange, depth: int) -> Iterator[tuple[int, str, str
 
 
 def _batch(batch: Batch) -> str:
-    parts = [f"{batch.label} of {batch.app_id}"]
-    if batch.run_key:
-        by = f" by {batch.requested_by}" if batch.requested_by else ""
-        parts.append(f"run {batch.run_key} ({batch.mode}{by})")
+    line, verdict = batch.line, batch.verdict
+    parts = [f"{line.label} of {line.app_id}"]
+    if line.run_key:
+        by = f" by {line.requested_by}" if line.requested_by else ""
+        parts.append(f"run {line.run_key} ({line.mode}{by})")
     else:
         parts.append("without a line in the ledger")
     if batch.suite_fingerprint:
-        outcome = f" ({batch.outcome})" if batch.outcome else ""
-        parts.append(f"suite {batch.suite or ''} {batch.suite_fingerprint}{outcome}".replace("  ", " "))
+        outcome, suite = (f" ({verdict.outcome})", verdict.suite) if verdict else ("", "")
+        parts.append(f"suite {suite} {batch.suite_fingerprint}{outcome}".replace("  ", " "))
     if batch.code_fingerprint:
         parts.append(f"transform {batch.code_fingerprint}")
     return ", ".join(parts)
@@ -166,11 +166,12 @@ def _json(step: Step) -> dict[str, Any]:
         **{name: getattr(step, name) for name in ("table", "flow", "state", "notes")},
         "key": plain(dict(step.key)),
         "row": None if step.row is None else plain(dict(step.row)),
-        "changes": [plain(dataclasses.asdict(change)) for change in step.changes],
-        "entries": [
-            plain({**entry, "batch": dataclasses.asdict(entry["batch"]) if entry["batch"] else None})
-            for entry in step.entries
-        ],
+        "changes": [plain(_with_batches(vars(change))) for change in step.changes],
+        "entries": [plain(_with_batches(entry)) for entry in step.entries],
         "counts": dict(step.counts),
         "next": [_json(each) for each in step.next],
     }
+
+
+def _with_batches(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value.to_json() if isinstance(value, Batch) else value for name, value in values.items()}

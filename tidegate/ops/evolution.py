@@ -7,12 +7,10 @@ A Delta table per pipeline, ``_ops/<pipeline>/evolution``, written with delta-rs
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal, cast
-
-import pendulum
 
 from tidegate import json_codec
 from tidegate.advice import Edit
@@ -21,22 +19,17 @@ from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.errors import RequestError
 from tidegate.errors.refused import ContractRefusal
 from tidegate.fingerprints import fingerprint
-from tidegate.ops import store
+from tidegate.ops.table import OwnTable, Small
 from tidegate.place import FlowPlace, PipelinePlace
-from tidegate.report import now
 from tidegate.schema.changes import SchemaChange
 from tidegate.schema.contract import Action, Answer, Terms
 from tidegate.schema.ddl import parse_ddl
 
 if TYPE_CHECKING:
-    import pyarrow
-
     from tidegate.layout import Layout
     from tidegate.resolution import ResolvedFlow, ResolvedPipeline
     from tidegate.spec import LandingSource
-    from tidegate.store import Address
 
-_ANY_TIME = datetime(1970, 1, 1, tzinfo=UTC)
 Event = Literal["declared", "observed", "refused", "answered"]
 """``declared``: the declared schema changed. ``observed``: a batch has the change, and the contract decided. ``refused``: the
 contract refused a batch with the change, which waits for an answer. ``answered``: a person answered."""
@@ -55,33 +48,30 @@ class SchemaHistoryLine:
     """Id of the refused schema change that this change is part of (`tidegate.schema.changes.fingerprint`); else empty."""
     decided_by: str = ""
     """The person who answered; empty if the contract or the declaration decided."""
-    version_before: int
+    version_before: Small
     """Checkpoint version."""
-    version_after: int
+    version_after: Small
     breaks: tuple[str, ...] = ()
     """``<pipeline>/<flow>`` of the flows that read the flow's table and may depend on the changed field."""
     app_id: str | None = None
     """The transaction id that ``batch_id`` belongs to (`tidegate.identity`); None, like it, for a declared change."""
     batch_id: int | None = None
     run_key: str = ""
-    recorded_at: str = dataclasses.field(default_factory=now)
+    recorded_at: datetime = dataclasses.field(default_factory=lambda: datetime.now(UTC))
 
     def same_as(self, other: SchemaHistoryLine) -> bool:
         """Whether both describe the same change and decision, regardless of the time and, unless it was refused, of the batch.
 
         Each refused batch has lines of its own: they are all that is recorded about it.
         """
-        ignored: dict[str, Any] = {"run_key": "", "recorded_at": "", "breaks": ()}
+        ignored: dict[str, Any] = {"run_key": "", "recorded_at": other.recorded_at, "breaks": ()}
         if self.event != "refused":
             ignored |= {"app_id": None, "batch_id": None}
         return dataclasses.replace(self, **ignored) == dataclasses.replace(other, **ignored)
 
 
-def read(place: PipelinePlace) -> list[SchemaHistoryLine]:
-    """All lines, oldest first; none before the first change."""
-    rows = store.select(_path(place), "SELECT * FROM delta_table")
-    # Not in SQL: this sort is stable, so the lines of one commit keep the order in which they were written.
-    return [_line(row) for row in sorted(rows, key=_recorded)]
+EVOLUTION = OwnTable("evolution", SchemaHistoryLine)
+read = EVOLUTION.read
 
 
 def record(place: PipelinePlace, lines: Iterable[SchemaHistoryLine]) -> list[SchemaHistoryLine]:
@@ -92,8 +82,7 @@ def record(place: PipelinePlace, lines: Iterable[SchemaHistoryLine]) -> list[Sch
     for line in wanted:
         if not any(line.same_as(other) for other in [*existing, *new]):
             new.append(line)
-    if new:
-        store.append(_path(place), table_schema(), [_row(line) for line in new])
+    EVOLUTION.append(place, new)
     return new
 
 
@@ -175,7 +164,7 @@ def answer(place: PipelinePlace, schema_change_id: str, decision: Answer, by: st
     """
     earlier = answers(place, schema_change_id)
     if any(line.decision != decision for line in earlier):
-        decided_by, at = earlier[0].decided_by or "a person", earlier[0].recorded_at[:16]
+        decided_by, at = earlier[0].decided_by or "a person", f"{earlier[0].recorded_at:%Y-%m-%dT%H:%M}"
         raise RequestError(
             f"schema change {schema_change_id!r} of {place.pipeline!r} has been answered: {decided_by} answered "
             f"{earlier[0].decision!r} on {at}.",
@@ -184,7 +173,7 @@ def answer(place: PipelinePlace, schema_change_id: str, decision: Answer, by: st
     if earlier:
         return []
     refused = refusals(place, schema_change_id)
-    recorded_at = now()
+    recorded_at = datetime.now(UTC)
     return record(
         place,
         [
@@ -222,58 +211,3 @@ def declared_fingerprint(source: LandingSource) -> str:
     if source.changes is not None:
         parts["changes"] = json_codec.to_plain(source.changes)
     return fingerprint({"schema": source.schema, **parts})
-
-
-def table_schema() -> pyarrow.Schema:
-    """The columns of the table."""
-    import pyarrow as pa
-
-    texts = [
-        "flow",
-        "event",
-        "kind",
-        "field",
-        "formerly",
-        "before",
-        "after",
-        "decision",
-        "schema_change_id",
-        "decided_by",
-    ]
-    return pa.schema(
-        [
-            ("recorded_at", pa.timestamp("us", tz="UTC")),
-            *[(name, pa.string()) for name in texts],
-            ("version_before", pa.int32()),
-            ("version_after", pa.int32()),
-            ("breaks", pa.list_(pa.string())),
-            ("app_id", pa.string()),
-            ("batch_id", pa.int64()),
-            ("run_key", pa.string()),
-        ]
-    )
-
-
-def _path(place: PipelinePlace) -> Address:
-    return place.ops("evolution")
-
-
-def _row(line: SchemaHistoryLine) -> dict[str, Any]:
-    plain = {name: getattr(line, name) for name in (field.name for field in dataclasses.fields(line))}
-    del plain["change"]
-    recorded_at = pendulum.parse(line.recorded_at)
-    return {**plain, **json_codec.to_plain(line.change), "breaks": list(line.breaks), "recorded_at": recorded_at}
-
-
-def _recorded(row: Mapping[str, Any]) -> tuple[int, datetime]:
-    """What orders lines, as `store.oldest_first`."""
-    sequence = row.get(store.SEQUENCE)
-    return (-1, row["recorded_at"]) if sequence is None else (sequence, _ANY_TIME)
-
-
-def _line(row: dict[str, Any]) -> SchemaHistoryLine:
-    names = {field.name for field in dataclasses.fields(SchemaHistoryLine)} - {"change"}
-    plain: dict[str, Any] = {name: row[name] for name in names}
-    plain["breaks"] = tuple(row["breaks"] or ())
-    plain["recorded_at"] = pendulum.instance(row["recorded_at"]).to_iso8601_string()
-    return SchemaHistoryLine(change=json_codec.from_plain(row, SchemaChange), **plain)

@@ -12,15 +12,17 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from tidegate import formatting, identity
+from tidegate import identity
+from tidegate.ledger_line import LedgerLine
 from tidegate.ops import journal_tables, store
 from tidegate.ops.journal_tables import NEWEST_FIRST, TREND
-from tidegate.ops.ledger import COUNTS
+from tidegate.ops.ledger import RunOrigin
 from tidegate.ops.query import query
 from tidegate.ops.store import SEQUENCE
+from tidegate.ops.table import columns_of, line_of
 from tidegate.ops.table_cache import TableCache
 from tidegate.place import FlowPlace, PipelinePlace
-from tidegate.report import STATISTIC, BatchRecord
+from tidegate.report import STATISTIC
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
@@ -41,10 +43,11 @@ FROM newest GROUP BY ALL
 
 # A refused batch has no line in the ledger: only a verdict, or, if its contract refused it, a line in the schema history. A swap
 # has the transaction id and the number of the batch before it.
-_EITHER = ("flow", "app_id", "batch_id", "checkpoint_version", "refresh", "run_key", "attempt", "mode", "requested_by")
+_KEY = ("flow", "app_id", "batch_id")
+_EITHER = (*_KEY, *columns_of(RunOrigin))
 _LINES = f"""
 WITH judged AS (
-    SELECT {", ".join(_EITHER)}, {SEQUENCE}, recorded_at, suite, outcome, unmet, NULL AS schema_change_id
+    SELECT {", ".join(_EITHER)}, {SEQUENCE}, suite, outcome, unmet, NULL AS schema_change_id
     FROM verdicts WHERE pipeline = $pipeline
     UNION ALL BY NAME
     SELECT flow, app_id, batch_id, run_key, {SEQUENCE}, recorded_at, schema_change_id, 'refused' AS outcome,
@@ -57,8 +60,7 @@ WITH judged AS (
         PARTITION BY app_id, batch_id ORDER BY schema_change_id IS NULL DESC, {NEWEST_FIRST}) = 1
 ), lines AS (
     SELECT {", ".join(f"coalesce(l.{name}, v.{name}) AS {name}" for name in _EITHER)},
-        coalesce(l.recorded_at, v.recorded_at) AS "at",
-        l.kind, l.filtered, l.rules, l.target_version, l.seconds, {", ".join(f"l.{name}" for name in COUNTS)},
+        {", ".join(f"l.{name}" for name in columns_of(LedgerLine) if name not in _KEY)},
         v.suite, v.outcome AS judged, v.unmet, v.schema_change_id
     FROM (FROM ledger WHERE pipeline = $pipeline) l
     FULL JOIN last v ON l.app_id = v.app_id AND l.batch_id = v.batch_id AND l.kind <> 'swap'
@@ -68,9 +70,9 @@ WHERE ($flow IS NULL OR flow = $flow)
     AND ($run_key IS NULL OR run_key = $run_key)
     AND ($page IS NULL OR ({identity.IS_STREAM} AND $page = format('v{{}}-{{}}-{{}}-{{}}',
         checkpoint_version, refresh, CASE WHEN kind = 'swap' THEN kind ELSE 'batch' END, batch_id)))
-    AND ($until IS NULL OR "at" <= $until)
+    AND ($until IS NULL OR recorded_at <= $until)
     AND (NOT $batches OR ({identity.IS_STREAM} AND kind IS DISTINCT FROM 'swap'))
-ORDER BY "at" DESC, batch_id DESC, flow
+ORDER BY recorded_at DESC, batch_id DESC, flow
 LIMIT $limit OFFSET $offset
 """
 
@@ -111,24 +113,14 @@ class Summary:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Line:
+class Line(RunOrigin):
     """A batch, swap, backfill, replay or decision: its ledger line, if any, and its last verdict, if any."""
 
     flow: str
     app_id: str
     """The transaction id that ``batch_id`` belongs to."""
     batch_id: int
-    checkpoint_version: int | None
-    """None, like ``refresh``, for what belongs to no checkpoint: a decision about entries, a replay that a contract refused."""
-    refresh: int | None
-    at: datetime
-    run_key: str | None
-    attempt: str | None
-    mode: str | None
-    """Mode of the request."""
-    requested_by: str | None
-    """None if a schedule requested it."""
-    record: BatchRecord | None
+    record: LedgerLine | None
     """None if a gate or a contract refused it, or if it is not recorded yet. A refused batch waits; a backfill does not."""
     suite: str | None
     """The suite that judged it last; None without a gate, and if its contract refused it before; empty if its transform raised, or
@@ -203,11 +195,6 @@ class Line:
         if not (self.is_batch or self.is_swap):
             return None
         return f"v{self.checkpoint_version}-{self.refresh}-{'swap' if self.is_swap else 'batch'}-{self.batch_id}"
-
-    @property
-    def request_label(self) -> str:
-        """Mode and author of the request; empty for an increment (`tidegate.formatting.request_label`)."""
-        return formatting.request_label(self.mode, self.requested_by)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -308,10 +295,6 @@ def open_entries(place: FlowPlace) -> int:
 
 
 def _line(row: dict[str, Any]) -> Line:
-    names = ("kind", "filtered", "rules", "target_version", "seconds", *COUNTS)
-    recorded = {name: row.pop(name) for name in names}
-    record = None
-    if recorded["kind"] is not None:
-        key = {name: row[name] for name in ("flow", "app_id", "batch_id")}
-        record = BatchRecord.of_line({**recorded, **key})
-    return Line(**row | {"unmet": tuple(row["unmet"] or ())}, record=record)
+    record = None if row["kind"] is None else line_of(LedgerLine, row)
+    names = (*_EITHER, "suite", "judged", "schema_change_id")
+    return Line(record=record, unmet=tuple(row["unmet"] or ()), **{name: row[name] for name in names})

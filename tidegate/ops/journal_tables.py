@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from tidegate import identity
-from tidegate.ops.ledger import COUNTS
+from tidegate.ops import evolution, ledger
 from tidegate.ops.store import SEQUENCE, SEQUENCED, newest_first
 from tidegate.ops.table_cache import CachedTable
 
@@ -12,30 +14,18 @@ TREND = 30
 NEWEST_FIRST = newest_first((*SEQUENCED, "batch_id"))
 """SQL after ORDER BY, of lines of one pipeline's table."""
 
-_ATTEMPT = {
-    **dict.fromkeys(("run_key", "mode", "requested_by", "attempt"), "VARCHAR"),
-    "checkpoint_version": "INTEGER",
-    "refresh": "INTEGER",
-    SEQUENCE: "BIGINT",
-    "recorded_at": "TIMESTAMPTZ",
-}
-LEDGER = CachedTable(
-    name="ledger",
-    columns={
-        **dict.fromkeys(("flow", "kind", "app_id"), "VARCHAR"),
-        **dict.fromkeys(("batch_id", *COUNTS, "target_version"), "BIGINT"),
-        **dict.fromkeys(("filtered", "rules"), "MAP(VARCHAR, BIGINT)"),
-        "seconds": "DOUBLE",
-        **_ATTEMPT,
-    },
-)
+
+def _chosen(columns: Mapping[str, str], *names: str) -> dict[str, str]:
+    return {name: columns[name] for name in names} | {SEQUENCE: "BIGINT"}
+
+
+LEDGER = CachedTable(name="ledger", columns={**ledger.LEDGER.columns, SEQUENCE: "BIGINT"})
 RECENT = CachedTable(
     name="recent",
-    columns={
-        **dict.fromkeys(("flow", "kind", "app_id"), "VARCHAR"),
-        **dict.fromkeys(("batch_id", "checkpoint_version", "refresh", "read", "quarantined", SEQUENCE), "BIGINT"),
-        "recorded_at": "TIMESTAMPTZ",
-    },
+    columns=_chosen(
+        ledger.LEDGER.columns,
+        *("flow", "kind", "app_id", "batch_id", "checkpoint_version", "refresh", "read", "quarantined", "recorded_at"),
+    ),
     # The newest batches of all files are among the newest batches of each set of files.
     only=f"WHERE {identity.IS_BATCH} QUALIFY recorded_at > now() - INTERVAL 1 DAY "
     f"OR row_number() OVER (PARTITION BY flow ORDER BY {NEWEST_FIRST}) <= {TREND}",
@@ -45,20 +35,18 @@ _RESULTS = """from_json(results, '[{"rule": "VARCHAR", "success": "BOOLEAN"}]')"
 VERDICTS = CachedTable(
     name="verdicts",
     columns={
-        **dict.fromkeys(("flow", "app_id", "suite", "outcome"), "VARCHAR"),
-        "batch_id": "BIGINT",
-        **_ATTEMPT,
+        **{name: kind for name, kind in ledger.VERDICTS.columns.items() if name != "results"},
+        SEQUENCE: "BIGINT",
         "unmet": "VARCHAR[]",
     },
     derived={"unmet": f"list_transform(list_filter({_RESULTS}, lambda x: NOT x.success), lambda x: x.rule)"},
 )
 EVOLUTION = CachedTable(
     name="evolution",
-    columns={
-        **dict.fromkeys(("flow", "event", "app_id", "run_key", "schema_change_id"), "VARCHAR"),
-        **dict.fromkeys(("batch_id", SEQUENCE), "BIGINT"),
-        "recorded_at": "TIMESTAMPTZ",
-    },
+    columns=_chosen(
+        evolution.EVOLUTION.columns,
+        *("flow", "event", "app_id", "run_key", "schema_change_id", "batch_id", "recorded_at"),
+    ),
 )
 
 ALL = (RECENT, LEDGER, VERDICTS, EVOLUTION)

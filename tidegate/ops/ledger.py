@@ -6,48 +6,72 @@ fails if the name exists, so of two concurrent drivers of one pipeline only one 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+import dataclasses
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
-import pendulum
-
-from tidegate import identity, json_codec
+from tidegate import formatting, identity
 from tidegate.checkpoints import overrides
+from tidegate.ledger_line import LedgerLine
 from tidegate.ops import store
+from tidegate.ops.table import OwnTable, Small
 from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.probes import delta_table
-from tidegate.report import BatchRecord, Verdict, now
+from tidegate.report import ExpectationResult, Verdict
 
 if TYPE_CHECKING:
-    from datetime import datetime
-
-    import pyarrow
-
     from tidegate.place import Place
-    from tidegate.store import Address
-
-COUNTS = (
-    *("read", "written", "quarantined", "late", "deduplicated", "superseded", "already_read"),
-    *("groups", "upserted", "deleted", "unchanged", "results"),
-    *("files_listed", "files_opened", "files_quarantined", "files_already_read", "closed"),
-)
-"""The columns of a line that are counts, in the order of the table."""
-
-NO_RUN: dict[str, Any] = dict.fromkeys(("run_key", "mode", "requested_by", "attempt", "checkpoint_version", "refresh"))
-"""The columns about the run and the checkpoint of a line, all None; a decision has neither."""
 
 
-def record(place: PipelinePlace, batch: BatchRecord, run_columns: Mapping[str, Any]) -> None:
-    """Append a line; recording the same line again has no effect.
+@dataclass(frozen=True, kw_only=True)
+class RunOrigin:
+    """The run and the checkpoint of a line or a verdict. A decision has neither, and is of a mode of its own."""
 
-    Args:
-        batch: A line that balances.
-        run_columns: Values of the columns in `NO_RUN`.
-    """
-    app_id = f"{batch.app_id}/swap" if batch.kind == "swap" else batch.app_id
-    times = {"watermark": batch.watermark, "planned_at": batch.planned_at}
-    line = {**json_codec.to_plain(batch), **times, **NO_RUN, **run_columns}
-    _append(place.ops("ledger"), schema(), line, (app_id, batch.batch_id))
+    run_key: str | None = None
+    mode: str | None = None
+    """Of the request."""
+    requested_by: str | None = None
+    """None if a schedule requested it."""
+    attempt: str | None = None
+    checkpoint_version: Small | None = None
+    """None, like ``refresh``, for what belongs to no checkpoint: a decision about entries, a replay that a contract refused."""
+    refresh: Small | None = None
+    recorded_at: datetime = dataclasses.field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def request_label(self) -> str:
+        """Mode and author of the request; empty for an increment (`tidegate.formatting.request_label`)."""
+        return formatting.request_label(self.mode, self.requested_by)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedLine(RunOrigin, LedgerLine):
+    """A line of the ledger."""
+
+    def prepared(self) -> LedgerLine:
+        """The line as the commit and the report have it."""
+        return LedgerLine(**{each.name: getattr(self, each.name) for each in dataclasses.fields(LedgerLine)})
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordedVerdict(RunOrigin, Verdict):
+    """A verdict in one attempt."""
+
+    @property
+    def unmet(self) -> tuple[ExpectationResult, ...]:
+        """The expectations that were not met."""
+        return tuple(result for result in self.results if not result.success)
+
+
+LEDGER = OwnTable("ledger", RecordedLine)
+VERDICTS = OwnTable("verdicts", RecordedVerdict)
+
+
+def record(place: PipelinePlace, line: LedgerLine, origin: RunOrigin) -> None:
+    """Append a line, which balances; recording the same line again has no effect."""
+    app_id = f"{line.app_id}/swap" if line.kind == "swap" else line.app_id
+    LEDGER.append(place, [RecordedLine(**vars(line), **vars(origin))], (app_id, line.batch_id))
 
 
 def record_gaps(place: FlowPlace) -> None:
@@ -64,7 +88,7 @@ def record_gaps(place: FlowPlace) -> None:
         }
         if decision.lost is not None:
             lost = {f"{identity.GAP}({decision.what})": decision.lost}
-        line = BatchRecord(
+        line = LedgerLine(
             flow=place.flow,
             batch_id=number,
             app_id=f"{place.pipeline}/{place.flow}/{identity.GAP}",
@@ -72,17 +96,15 @@ def record_gaps(place: FlowPlace) -> None:
             read=sum(lost.values()),
             filtered=lost,
         )
-        record(place.of_pipeline, line, {"mode": line.kind, "requested_by": decision.by})
+        record(place.of_pipeline, line, RunOrigin(mode=line.kind, requested_by=decision.by))
 
 
-def record_verdict(place: PipelinePlace, verdict: Verdict, run_columns: Mapping[str, Any]) -> None:
+def record_verdict(place: PipelinePlace, verdict: Verdict, origin: RunOrigin) -> None:
     """Append a verdict. Every attempt at a batch has its own, so the commit carries no transaction id.
 
     With the batch's id, a recorded refusal would suppress the verdict of a later attempt at the same batch.
     """
-    results = json_codec.encode(verdict.results)
-    line = {**json_codec.to_plain(verdict), "results": results, **NO_RUN, **run_columns}
-    _append(place.ops("verdicts"), verdict_schema(), line)
+    VERDICTS.append(place, [RecordedVerdict(**vars(verdict), **vars(origin))])
 
 
 def rows_read(place: PipelinePlace, app_id: str) -> int:
@@ -110,60 +132,3 @@ def watermark(place: Place, before: int | None = None) -> datetime | None:
     )
     recorded: datetime | None = line["watermark"]
     return recorded
-
-
-def schema() -> pyarrow.Schema:
-    """The columns of the ledger."""
-    import pyarrow as pa
-
-    return pa.schema(
-        [
-            ("flow", pa.string()),
-            ("kind", pa.string()),
-            ("app_id", pa.string()),
-            ("batch_id", pa.int64()),
-            *[(name, pa.int64()) for name in COUNTS],
-            ("filtered", pa.map_(pa.string(), pa.int64())),
-            ("rules", pa.map_(pa.string(), pa.int64())),
-            ("state_rows", pa.int64()),
-            ("state_memory_bytes", pa.int64()),
-            ("target_version", pa.int64()),
-            ("source_versions", pa.map_(pa.string(), pa.int64())),
-            ("suite_fingerprint", pa.string()),
-            ("code_fingerprint", pa.string()),
-            ("watermark", pa.timestamp("us", tz="UTC")),
-            ("planned_at", pa.timestamp("us", tz="UTC")),
-            ("undoes", pa.string()),
-            ("seconds", pa.float64()),
-            *_run_columns(),
-        ]
-    )
-
-
-def verdict_schema() -> pyarrow.Schema:
-    """The columns of the verdicts."""
-    import pyarrow as pa
-
-    texts = ["flow", "app_id", "suite", "suite_fingerprint", "code_fingerprint", "outcome", "results"]
-    return pa.schema([*[(name, pa.string()) for name in texts], ("batch_id", pa.int64()), *_run_columns()])
-
-
-def _append(
-    address: Address, columns: pyarrow.Schema, line: Mapping[str, Any], transaction: tuple[str, int] | None = None
-) -> None:
-    row = {**line, "recorded_at": pendulum.parse(now())}
-    store.append(address, columns, [{name: row[name] for name in columns.names}], transaction)
-
-
-def _run_columns() -> list[tuple[str, pyarrow.DataType]]:
-    import pyarrow as pa
-
-    return [
-        ("run_key", pa.string()),
-        ("mode", pa.string()),
-        ("requested_by", pa.string()),
-        ("attempt", pa.string()),
-        ("checkpoint_version", pa.int32()),
-        ("refresh", pa.int32()),
-        ("recorded_at", pa.timestamp("us", tz="UTC")),
-    ]

@@ -7,21 +7,18 @@ counts a row as often as the batch scans it.
 from __future__ import annotations
 
 import contextlib
-import dataclasses
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import pendulum
 
 from tidegate import formatting
 from tidegate.ops import store
+from tidegate.ops.table import OwnTable, columns_of, row_of
 from tidegate.store import Address
-
-if TYPE_CHECKING:
-    import pyarrow
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -95,6 +92,9 @@ class QueryProgress:
         )
 
 
+PROGRESS = OwnTable("progress", QueryProgress)
+
+
 @dataclass(frozen=True, kw_only=True)
 class StateFigures:
     """What Spark reported about the state of a stateful flow in one batch; the fields are columns of the table."""
@@ -135,9 +135,7 @@ class StateFigures:
 
 def append(address: Address, lines: Iterable[QueryProgress]) -> None:
     """Append lines to a pipeline's table ``progress``, in one commit."""
-    store.append(
-        address, schema(), [{**dataclasses.asdict(line), "duration_ms": dict(line.duration_ms)} for line in lines]
-    )
+    store.append(address, PROGRESS.schema(), [row_of(line) for line in lines])
 
 
 def read(address: Address, flow: str, attempt: str) -> list[dict[str, Any]]:
@@ -150,10 +148,9 @@ def read(address: Address, flow: str, attempt: str) -> list[dict[str, Any]]:
 
 def state_figures(address: Address, flow: str, limit: int = 1) -> list[StateFigures]:
     """The state after a flow's last batches, the newest first; none for a flow without state, or before its first batch."""
-    names = [field.name for field in dataclasses.fields(StateFigures)]
     lines = store.select(
         address,
-        f"SELECT {', '.join(names)} FROM delta_table WHERE flow = '{flow}' AND state_rows IS NOT NULL "
+        f"SELECT {', '.join(columns_of(StateFigures))} FROM delta_table WHERE flow = '{flow}' AND state_rows IS NOT NULL "
         f"ORDER BY started_at DESC, batch_id DESC LIMIT {limit}",
     )
     return [StateFigures(**line) for line in lines]
@@ -162,24 +159,6 @@ def state_figures(address: Address, flow: str, limit: int = 1) -> list[StateFigu
 def now() -> datetime:
     """The current time in UTC."""
     return pendulum.now("UTC")
-
-
-def schema() -> pyarrow.Schema:
-    """The columns of the table, in the order of `QueryProgress`."""
-    import pyarrow as pa
-
-    instant = pa.timestamp("us", tz="UTC")
-    types = {
-        "int": pa.int64(),
-        "int | None": pa.int64(),
-        "float | None": pa.float64(),
-        "str": pa.string(),
-        "str | None": pa.string(),
-        "datetime": instant,
-        "datetime | None": instant,
-        "Mapping[str, int]": pa.map_(pa.string(), pa.int64()),
-    }
-    return pa.schema([(field.name, types[str(field.type)]) for field in dataclasses.fields(QueryProgress)])
 
 
 def _instant(text: str) -> datetime:

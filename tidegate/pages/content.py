@@ -12,7 +12,7 @@ from tidegate.layout import Layout
 from tidegate.ops import alert_history, evolution, journal, judgements, metrics
 from tidegate.ops.journal import Journal, Line, Summary
 from tidegate.ops.journal_tables import TREND
-from tidegate.ops.judgements import Judgement
+from tidegate.ops.ledger import RecordedVerdict
 from tidegate.pages import shares, state_trend, trend
 from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.spec import Flow, Pipeline
@@ -109,7 +109,7 @@ class PageContent:
         if not matching:
             return None
         (line,) = matching
-        recent = self.journal.lines(pipeline.name, flow=flow, batches=True, until=line.at, limit=TREND)
+        recent = self.journal.lines(pipeline.name, flow=flow, batches=True, until=line.recorded_at, limit=TREND)
         place = PipelinePlace(self.layout, pipeline.name)
         return batch(pipeline, line, recent, judgements.read(place, matching), evolution.read(place))
 
@@ -143,7 +143,7 @@ def batch(
     pipeline: Pipeline,
     line: Line,
     recent: Sequence[Line],
-    judged: Mapping[tuple[str, int], Sequence[Judgement]],
+    judged: Mapping[tuple[str, int], Sequence[RecordedVerdict]],
     history: Iterable[evolution.SchemaHistoryLine],
 ) -> Values:
     """One batch or swap.
@@ -172,7 +172,7 @@ def changes(lines: Iterable[evolution.SchemaHistoryLine]) -> list[dict[str, str]
     """Schema changes, the newest first, as column title to text; columns that are empty in all of them are left out."""
     rows = [
         {
-            "Recorded": line.recorded_at[:19].replace("T", " "),
+            "Recorded": f"{line.recorded_at:%Y-%m-%d %H:%M:%S}",
             "Batch": "" if line.batch_id is None else str(line.batch_id),
             "Field": line.change.field,
             "Formerly": line.change.formerly or "",

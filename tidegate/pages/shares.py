@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tidegate import formatting
-from tidegate.balance import Balance, count, label
-from tidegate.report import BatchRecord
+from tidegate.ledger_line import PARTS, Balance, LedgerLine, count, label
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,33 +56,7 @@ def percent(count: int, of: int) -> str:
     return "< 0.1 %" if share < 0.1 else "> 99.9 %" if share > 99.9 else f"{share:.1f} %"
 
 
-_PARTS = {
-    "written": ("written", "in the target"),
-    "quarantined": ("quarantined", "broke a rule; see the quarantine table"),
-    "late": ("other", "the event time is before the watermark; see the late table"),
-    "filtered": ("other", "excluded by a rule of the transform"),
-    "deduplicated": ("other", "another row of the batch has the same key and a higher order"),
-    "superseded": ("other", "the table has a newer row with the key"),
-    "already_read": ("other", "by an earlier version"),
-    "upserted": ("written", "new or changed"),
-    "deleted": ("quarantined", "no longer have rows"),
-    "unchanged": ("other", "computed with the same result, not written"),
-    "files_opened": ("written", ""),
-    "files_quarantined": ("quarantined", "could not be read completely; the other files were processed"),
-    "files_already_read": ("other", "by an earlier version"),
-    "closed": ("written", "closed by the decision"),
-}
-"""Class of the bar and explanation, for each part of a balance."""
-_RARE = ("late", "filtered", "deduplicated", "superseded", "already_read", "files_already_read")
-"""Parts that are shown only in batches that have them."""
-
-
-def part_class(part: str) -> str:
-    """The class of a part of a balance in the style sheet."""
-    return _PARTS[part][0]
-
-
-def dispositions(record: BatchRecord) -> Iterator[Shares]:
+def dispositions(record: LedgerLine) -> Iterator[Shares]:
     """The tables of a batch, one per balance."""
     for balance in record.balances:
         total = balance.amount(record)
@@ -92,7 +65,7 @@ def dispositions(record: BatchRecord) -> Iterator[Shares]:
             yield Shares(heading, heading, balance.verb, total, tuple(_lines(record, balance)))
 
 
-def sentence(record: BatchRecord) -> str:
+def sentence(record: LedgerLine) -> str:
     """What became of what a batch read, listed or computed."""
     sentences = [each.sentence(record) for each in record.balances if each.amount(record) or each is record.balances[0]]
     if record.read and record.balances[0].unit == "group":
@@ -102,18 +75,18 @@ def sentence(record: BatchRecord) -> str:
     return "; ".join(sentences) + "."
 
 
-def by_rule(record: BatchRecord) -> list[Share]:
+def by_rule(record: LedgerLine) -> list[Share]:
     """Quarantined rows by rule as shares of the rows read, or files as shares of the files listed."""
     of = record.read if record.quarantined else record.files_listed
     return [Share(label=rule, count=count, of=of, kind="quarantined") for rule, count in _highest_first(record.rules)]
 
 
-def _lines(record: BatchRecord, balance: Balance) -> Iterator[Share]:
+def _lines(record: LedgerLine, balance: Balance) -> Iterator[Share]:
     of = balance.amount(record)
     for part in balance.parts:
-        number, (kind, note) = count(record, part), _PARTS[part]
-        if number or part not in _RARE:
-            yield Share(label=label(part), count=number, of=of, kind=kind, note=note)
+        number, shown = count(record, part), PARTS[part]
+        if number or not shown.rare:
+            yield Share(label=label(part), count=number, of=of, kind=shown.look, note=shown.note)
         if part == "filtered":
             for rule, rows in _highest_first(record.filtered):
                 yield Share(label=rule, count=rows, of=of, kind="other", inner=True)

@@ -14,11 +14,10 @@ from typing import Any, Protocol
 
 from markupsafe import Markup, escape
 
-from tidegate import balance, formatting
+from tidegate import formatting
+from tidegate.ledger_line import PARTS, ROWS, LedgerLine, count, label
 from tidegate.ops.journal import Line, Summary
 from tidegate.ops.journal_tables import TREND
-from tidegate.pages.shares import part_class
-from tidegate.report import BatchRecord
 
 FILLS = {"written": "#0f766e", "other": "#a3adb8", "quarantined": "#d97706", "refused": "#b42318", "time": "#64748b"}
 """Colours by class, used without the style sheet; they contrast with white and with black."""
@@ -157,12 +156,10 @@ def small(summary: Summary | None) -> Markup:
     )
 
 
-def _panels(records: Sequence[BatchRecord]) -> tuple[Panel, Panel]:
+def _panels(records: Sequence[LedgerLine]) -> tuple[Panel, Panel]:
     about = records[-1].balances[0]
     if "quarantined" not in about.parts:
-        layers = tuple(
-            Layer(balance.label(part), part_class(part), partial(balance.count, name=part)) for part in about.parts
-        )
+        layers = tuple(Layer(label(part), PARTS[part].look, partial(count, name=part)) for part in about.parts)
         seconds = Layer("seconds", "time", lambda record: record.seconds)
         return Panel(f"{about.units.capitalize()} {about.verb}", layers), Panel("Seconds", (seconds,), " s")
     rows = (
@@ -177,11 +174,11 @@ def _panels(records: Sequence[BatchRecord]) -> tuple[Panel, Panel]:
     return Panel("Rows read", rows), Panel("In quarantine, share of rows read", (share,), " %")
 
 
-def _not_written(record: BatchRecord) -> float:
-    return record.late + sum(record.filtered.values()) + record.deduplicated + record.superseded + record.already_read
+def _not_written(record: LedgerLine) -> float:
+    return sum(count(record, part) for part in ROWS.parts if PARTS[part].look == "other")
 
 
-def _quarantined_share(record: BatchRecord) -> float:
+def _quarantined_share(record: LedgerLine) -> float:
     return 100 * record.quarantined / record.read if record.read else 0.0
 
 

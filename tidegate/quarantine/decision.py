@@ -16,11 +16,11 @@ from tidegate import hidden, identity, json_codec
 from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint, lease, overrides, refusal
 from tidegate.errors import RequestError
+from tidegate.ledger_line import LedgerLine
 from tidegate.ops import ledger, store
 from tidegate.place import FlowPlace
 from tidegate.probes import delta, delta_table
 from tidegate.quarantine import claims, lifecycle
-from tidegate.report import BatchRecord
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
@@ -215,7 +215,7 @@ class _Decisions:
         if not counts or not counts[0]["entries"]:
             return 0
         previous = delta.transaction_version(self.entries, self.app_id)
-        prepared = BatchRecord(
+        prepared = LedgerLine(
             flow=self.place.flow,
             batch_id=0 if previous is None else previous + 1,
             app_id=self.app_id,
@@ -241,13 +241,13 @@ class _Decisions:
         for info in delta_table.open_table(self.entries).history():
             metadata = delta.user_metadata(info)
             if (metadata.get("app_id"), metadata.get("batch_id")) == (self.app_id, number):
-                prepared = json_codec.from_plain(metadata["prepared"], BatchRecord)
+                prepared = json_codec.from_plain(metadata["prepared"], LedgerLine)
                 self._record(prepared, int(info["operationMetrics"]["num_updated_rows"]), metadata["by"])
                 return
 
-    def _record(self, prepared: BatchRecord, closed: int, by: str) -> None:
+    def _record(self, prepared: LedgerLine, closed: int, by: str) -> None:
         line = dataclasses.replace(prepared, closed=closed)
-        ledger.record(self.place.of_pipeline, line, {"mode": prepared.kind, "requested_by": by})
+        ledger.record(self.place.of_pipeline, line, ledger.RunOrigin(mode=prepared.kind, requested_by=by))
 
 
 def _by_rule(entries: Address, where: str) -> dict[str, int]:

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidegate import hidden
+from tidegate.ledger_line import LedgerLine
 from tidegate.place import Place
-from tidegate.report import BatchRecord
 from tidegate.resolution import ResolvedFlow
 from tidegate.spark.run import Run
 from tidegate.spec import Flow
@@ -102,7 +102,7 @@ class Job:
         beats = self.resolved.heartbeats(self.place.layout)
         return (*(() if beats is None else (beats,)), *self.source_tables)
 
-    def with_fingerprints(self, record: BatchRecord) -> BatchRecord:
+    def with_fingerprints(self, record: LedgerLine) -> LedgerLine:
         """The record with the fingerprints of today's suite and transform."""
         suite = None if self.gate is None else self.gate.suite.fingerprint
         return replace(record, suite_fingerprint=suite, code_fingerprint=self.resolved.code_fingerprint() or None)
@@ -200,7 +200,7 @@ class Kind:
     evaluate: Callable[[Job, DataFrame, int], DataFrame] = lambda _job, batch, _number: batch
     """What every attempt at a batch does before step 0, also for an empty batch and for one that the target has. Returns the rows
     for ``split``."""
-    check_written: Callable[[Job, BatchRecord], None] = lambda *_: None
+    check_written: Callable[[Job, LedgerLine], None] = lambda *_: None
     """Raises if the attempt cannot complete a batch that the target has with this ledger line."""
     bookkeeping: tuple[str, ...] = ()
     """Columns of the table that are not compared: a row in which only they differ is unchanged."""

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tidegate.ledger_line import LedgerLine
 from tidegate.place import AttemptPlace
-from tidegate.report import BatchRecord, FlowReport, Verdict
+from tidegate.report import FlowReport, Verdict
 from tidegate.request import RunRequest
 
 
@@ -21,7 +22,7 @@ class Run:
     publish: Callable[[], None]
     """Writes the run report to the lake; called after each change of ``report``."""
 
-    def record_batch(self, record: BatchRecord) -> None:
+    def record_batch(self, record: LedgerLine) -> None:
         """Add a finished batch to the report."""
         self.report.batches.append(record)
         self.publish()

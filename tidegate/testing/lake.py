@@ -12,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Self
 from tidegate import registry
 from tidegate.environment import Environment
 from tidegate.layout import Layout
+from tidegate.ledger_line import LedgerLine
+from tidegate.ops.table import line_of
 from tidegate.place import FlowPlace, PipelinePlace
-from tidegate.report import BatchRecord, RunReport
+from tidegate.report import RunReport
 from tidegate.request import RunRequest, fresh_id
 from tidegate.spark.application import run_application
 from tidegate.testing.session import session
@@ -103,7 +105,7 @@ class Lake:
         """
         lines = self.ledger(pipeline)
         for line in lines:
-            if BatchRecord.of_line(line).imbalance():
+            if line_of(LedgerLine, line).imbalance():
                 raise AssertionError(f"the ledger line does not balance: {line}")
         batches = [(line["app_id"], line["kind"] == "swap", line["batch_id"]) for line in lines]
         if repeated := {batch for batch in batches if batches.count(batch) > 1}:

@@ -6,9 +6,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegate import dates, identity
+from tidegate import dates
 from tidegate.errors.classification import raise_machine
-from tidegate.ops import query, store
+from tidegate.ops import query
+from tidegate.ops.ledger import LEDGER, VERDICTS, RecordedLine, RecordedVerdict
 from tidegate.place import PipelinePlace
 from tidegate.probes import delta, delta_log, delta_table
 from tidegate.store import Address
@@ -17,35 +18,41 @@ from tidegate.trace import feed
 if TYPE_CHECKING:
     from tidegate.layout import Layout
 
-_LINE = (
-    *("kind", "run_key", "mode", "requested_by", "suite_fingerprint", "code_fingerprint"),
-    *("read", "late", "deduplicated", "superseded", "filtered"),
-)
-_VERDICT = ("app_id", "batch_id", "suite", "suite_fingerprint", "code_fingerprint", "outcome")
-
 
 @dataclass(frozen=True, kw_only=True)
 class Batch:
-    """A line of the ledger, as far as it says who made a row and how."""
+    """A line of the ledger, which says who made a row and how, with the gate's last verdict."""
 
-    flow: str
-    app_id: str
-    batch_id: int
-    kind: str
-    at: str | None = None
-    run_key: str | None = None
-    mode: str | None = None
-    requested_by: str | None = None
-    suite: str | None = None
-    suite_fingerprint: str | None = None
-    code_fingerprint: str | None = None
-    outcome: str | None = None
-    """The gate's last verdict."""
+    line: RecordedLine
+    verdict: RecordedVerdict | None = None
+    is_recorded: bool = True
+    """False for the batch of a commit whose ledger line is missing."""
 
     @property
-    def label(self) -> str:
-        """``batch 3``, ``backfill 1``, ``replay 2``, ``swap``."""
-        return identity.label(self.app_id, self.batch_id, self.kind)
+    def suite_fingerprint(self) -> str | None:
+        """That of its line, or of its verdict."""
+        judged = self.verdict.suite_fingerprint if self.verdict else None
+        return self.line.suite_fingerprint or judged or None
+
+    @property
+    def code_fingerprint(self) -> str | None:
+        """Likewise."""
+        judged = self.verdict.code_fingerprint if self.verdict else None
+        return self.line.code_fingerprint or judged or None
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values."""
+        line = {name: getattr(self.line, name) for name in ("flow", "app_id", "batch_id", "kind")}
+        run = {name: getattr(self.line, name) for name in ("run_key", "mode", "requested_by")}
+        return {
+            **line,
+            "at": _instant(self.line.recorded_at) if self.is_recorded else None,
+            **run,
+            "suite": (self.verdict and self.verdict.suite) or None,
+            "suite_fingerprint": self.suite_fingerprint,
+            "code_fingerprint": self.code_fingerprint,
+            "outcome": self.verdict and self.verdict.outcome,
+        }
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,13 +84,10 @@ class Ledger:
     """The batches of a flow by their transactions."""
 
     def __init__(self, layout: Layout, pipeline: str, flow: str) -> None:
-        self._flow = flow
         self._served: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        self._lines = self._read(PipelinePlace(layout, pipeline).ops("ledger"), ("app_id", "batch_id", *_LINE))
-        self._verdicts = {
-            (line["app_id"], line["batch_id"]): line
-            for line in self._read(PipelinePlace(layout, pipeline).ops("verdicts"), _VERDICT)
-        }
+        place, of_flow = PipelinePlace(layout, pipeline), f"flow = '{flow}'"
+        self._lines = LEDGER.read(place, of_flow)
+        self._verdicts = {(each.app_id, each.batch_id): each for each in VERDICTS.read(place, of_flow)}
 
     def served(self, address: Address, first: int, last: int) -> list[tuple[int, int]]:
         """`delta.served_ranges` of the flow's table, which opens the log of each version, once."""
@@ -94,45 +98,24 @@ class Ledger:
 
     def batch(self, app_id: str, batch_id: int, kind: str | None = None) -> Batch | None:
         """The batch with this number; of one that was swapped in, the line of that kind."""
-        lines = [line for line in self._lines if (line["app_id"], line["batch_id"]) == (app_id, batch_id)]
-        chosen = [line for line in lines if (line["kind"] == "swap") == (kind == "swap")]
-        if not chosen:
+        lines = self._of_batch(app_id, batch_id, swap=kind == "swap")
+        if not lines:
             return None
-        line, verdict = chosen[-1], self._verdicts.get((app_id, batch_id), {})
-        own = {} if line["kind"] == "swap" else verdict
-        return Batch(
-            flow=self._flow,
-            app_id=app_id,
-            batch_id=batch_id,
-            kind=line["kind"],
-            at=_instant(line["recorded_at"]),
-            run_key=line["run_key"],
-            mode=line["mode"],
-            requested_by=line["requested_by"],
-            suite=own.get("suite") or None,
-            suite_fingerprint=line["suite_fingerprint"] or own.get("suite_fingerprint") or None,
-            code_fingerprint=line["code_fingerprint"] or own.get("code_fingerprint") or None,
-            outcome=own.get("outcome"),
-        )
+        return Batch(line=lines[-1], verdict=None if kind == "swap" else self._verdicts.get((app_id, batch_id)))
 
-    def lines(self, app_id: str, batch_id: int) -> list[dict[str, Any]]:
+    def lines(self, app_id: str, batch_id: int) -> list[RecordedLine]:
         """The line of a batch with its counts; none if it is not recorded, or was empty."""
-        return [
-            line
-            for line in self._lines
-            if (line["app_id"], line["batch_id"]) == (app_id, batch_id) and line["kind"] != "swap"
-        ]
+        return self._of_batch(app_id, batch_id, swap=False)
 
     def staged_in(self, app_id: str, batch_id: int) -> Batch | None:
         """The last batch of a transaction id up to this one: of a swap, one that built the table."""
-        numbers = [line["batch_id"] for line in self._lines if line["app_id"] == app_id and line["kind"] != "swap"]
+        numbers = [line.batch_id for line in self._lines if line.app_id == app_id and line.kind != "swap"]
         earlier = [number for number in numbers if number <= batch_id]
         return self.batch(app_id, max(earlier)) if earlier else None
 
-    def _read(self, address: Address, names: Sequence[str]) -> list[dict[str, Any]]:
-        ordering = store.ordering(address)
-        sql = f"FROM delta_table ORDER BY {store.oldest_first(ordering)}"
-        return query.query(address, ("flow", *names, *ordering), sql, where=f"flow = '{self._flow}'")
+    def _of_batch(self, app_id: str, batch_id: int, *, swap: bool) -> list[RecordedLine]:
+        own = (line for line in self._lines if (line.app_id, line.batch_id) == (app_id, batch_id))
+        return [line for line in own if (line.kind == "swap") == swap]
 
 
 def history(address: Address, where: str, columns: Sequence[str], ledger: Ledger, *, since: int = 0) -> RowHistory:
@@ -189,7 +172,7 @@ def _change(address: Address, row: dict[str, Any], columns: Sequence[str], ledge
         prepared = metadata.get("prepared") or {}
         app_id, number = str(metadata["app_id"]), int(metadata["batch_id"])
         batch = ledger.batch(app_id, number, prepared.get("kind")) or _unrecorded(app_id, number, prepared)
-        if batch.kind == "swap":
+        if batch.line.kind == "swap":
             of_row = row.get("_batch_id")
             staged = ledger.batch(app_id, of_row) if of_row is not None else ledger.staged_in(app_id, number)
     return RowChange(
@@ -204,14 +187,16 @@ def _change(address: Address, row: dict[str, Any], columns: Sequence[str], ledge
 
 def _unrecorded(app_id: str, number: int, prepared: dict[str, Any]) -> Batch:
     """The batch of a commit whose ledger line is missing, because its run ended in between: from the commit itself."""
-    return Batch(
+    kind = prepared.get("kind", "")
+    line = RecordedLine(
         flow=str(prepared.get("flow", "")),
+        kind=kind,
         app_id=app_id,
         batch_id=number,
-        kind=str(prepared.get("kind", "")),
         suite_fingerprint=prepared.get("suite_fingerprint"),
         code_fingerprint=prepared.get("code_fingerprint"),
     )
+    return Batch(line=line, is_recorded=False)
 
 
 def _instant(value: Any) -> str | None:

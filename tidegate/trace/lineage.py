@@ -393,7 +393,7 @@ class Lineage:
 
     def _label(self, flow: ResolvedFlow, row: Mapping[str, Any]) -> str:
         batch = self._ledger(flow).batch(row["_app_id"], row["_batch_id"])
-        return batch.label if batch is not None else identity.label(row["_app_id"], row["_batch_id"])
+        return batch.line.label if batch is not None else identity.label(row["_app_id"], row["_batch_id"])
 
     def _select_entries(self, flow: ResolvedFlow, where: str) -> Iterator[dict[str, Any]]:
         path = flow.place(self.layout).quarantine
@@ -416,7 +416,7 @@ def _name(flow: ResolvedFlow) -> str:
 
 
 def _is_upsert(change: RowChange) -> bool:
-    return change.batch is not None and change.batch.kind == "upsert"
+    return change.batch is not None and change.batch.line.kind == "upsert"
 
 
 def _first_of(flow: ResolvedFlow, count: int) -> str:

@@ -13,6 +13,7 @@ from tidegate.ops import query
 
 if TYPE_CHECKING:
     from tidegate.layout import Layout
+    from tidegate.ledger_line import LedgerLine
     from tidegate.place import Place
     from tidegate.resolution import ResolvedFlow
     from tidegate.trace.changes import Ledger
@@ -61,7 +62,7 @@ class SourcePosition:
         if not lines:
             return (f"{self._name} has read version {version}, and which batch did is no longer known",)
         if self.flow.flow.kind.has_groups:
-            last = lines[-1]["batch_id"]
+            last = lines[-1].batch_id
             return (f"batch {last} read it; the transform made no row of its group, or a later change removed it",)
         return tuple(_dispositions(line) for line in lines)
 
@@ -119,10 +120,10 @@ def _of_source(offset: Any, number: int) -> Any:
     return json.loads(value) if isinstance(value, str) else value
 
 
-def _dispositions(line: dict[str, Any]) -> str:
-    parts = [f"{rows:,} filtered by {rule}" for rule, rows in sorted(dict(line["filtered"] or {}).items())]
-    parts += [f"{line[name]:,} {name}" for name in ("deduplicated", "superseded") if line[name]]
-    read = f"batch {line['batch_id']} read it, among {count(line['read'], 'row')}"
+def _dispositions(line: LedgerLine) -> str:
+    parts = [f"{rows:,} filtered by {rule}" for rule, rows in sorted(line.filtered.items())]
+    parts += [f"{getattr(line, name):,} {name}" for name in ("deduplicated", "superseded") if getattr(line, name)]
+    read = f"batch {line.batch_id} read it, among {count(line.read, 'row')}"
     if not parts:
         return f"{read}, and all of them were written or quarantined"
     if len(parts) == 1:

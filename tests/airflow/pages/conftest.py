@@ -169,7 +169,7 @@ def _set_status(lake: Lake) -> None:
     ids = {name: append(lake.layout.table(name), [row]) for name in ("bronze.flights", "silver.flights")}
     for name, flow, rule in (("flights", "silver", "refused"), ("clickstream", "bronze", "unreadable")):
         moment = datetime.now(UTC) - timedelta(minutes=4)
-        event = Event(flow=flow, rule=rule, opened_at=moment, kind="opened", at=moment, message="an example")
+        event = Event(flow=flow, rule=rule, opened_at=moment, kind="opened", recorded_at=moment, message="an example")
         alert_history.append(PipelinePlace(lake.layout, name), [event])
     lines = "flight,origin\n" * 700
     read = lake.land("flights/2026-11-15.csv", lines)

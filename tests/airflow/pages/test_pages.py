@@ -333,7 +333,7 @@ def test_schema_changes_and_alerts_are_shown_for_their_flow(client: Client, lake
         ("silver", "slow", "resolved"),
     ]
     for flow, rule, kind in events:
-        event = Event(flow=flow, rule=rule, opened_at=moment, kind=kind, at=moment, message=f"too much {rule}")
+        event = Event(flow=flow, rule=rule, opened_at=moment, kind=kind, recorded_at=moment, message=f"too much {rule}")
         alert_history.append(PipelinePlace(lake.layout, "flights"), [event])
     viewer = client()
     flow = text(viewer.get("/tidegate/pipelines/flights/flows/silver").text)
@@ -360,7 +360,7 @@ def test_each_row_shows_its_open_alerts_and_the_tile_counts_all(client: Client, 
         ("clickstream", "bronze", "unreadable", "opened"),
     ]
     for pipeline, flow, rule, kind in events:
-        event = Event(flow=flow, rule=rule, opened_at=moment, kind=kind, at=moment, message="an example")
+        event = Event(flow=flow, rule=rule, opened_at=moment, kind=kind, recorded_at=moment, message="an example")
         alert_history.append(PipelinePlace(lake.layout, pipeline), [event])
     viewer = client()
     page = viewer.get("/tidegate/").text

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tests.spark.job import changes, table, transaction
-from tidegate.report import BatchRecord
+from tidegate.ledger_line import LedgerLine
 from tidegate.spark.batch.checks import check_commit
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spark.batch.split import Decision, Split, settle
@@ -28,7 +28,7 @@ def split(job: Job, *rows: tuple[Any, ...], batch_id: int = 0) -> Split:
     return result
 
 
-def write(job: Job, result: Split) -> BatchRecord:
+def write(job: Job, result: Split) -> LedgerLine:
     """Write the target as the micro-batch does, and return the ledger line."""
     commit = result.write(transaction(job, result.prepared.batch_id, result.prepared))
     check_commit(job, result, commit)
@@ -37,7 +37,7 @@ def write(job: Job, result: Split) -> BatchRecord:
     return record
 
 
-def counts(record: BatchRecord) -> dict[str, int]:
+def counts(record: LedgerLine) -> dict[str, int]:
     """All counts of rows that are not 0."""
     names = ("read", "written", "quarantined", "late", "deduplicated", "superseded", "already_read")
     numbers = {name: getattr(record, name) for name in names} | {"filtered": sum(record.filtered.values())}

@@ -15,11 +15,11 @@ import pytest
 from tests.spark.job import job_of, plan_batch, reading, table
 from tidegate import lateness
 from tidegate.errors import CheckpointCorruptError, RequestError, SpecError
+from tidegate.ledger_line import LedgerLine
 from tidegate.ops import heartbeats
 from tidegate.ops.heartbeats import Heartbeat
 from tidegate.place import PipelinePlace
 from tidegate.quarantine.selection import Selection
-from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spark.reprocessing.replay import Replay, replay_entries
@@ -86,7 +86,7 @@ def timed(spark: SparkSession, tmp_path: Path) -> Callable[..., Job]:
     return make
 
 
-def run(job: Job, batch_id: int, *batches: tuple[float, list[str]]) -> BatchRecord:
+def run(job: Job, batch_id: int, *batches: tuple[float, list[str]]) -> LedgerLine:
     """Run a micro-batch with these batches of bronze and return its ledger line."""
     plan_batch(job, batch_id)
     rows = feed(job.spark, *batches)

@@ -24,8 +24,8 @@ from tidegate import json_codec
 from tidegate.checkpoints import refusal
 from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
 from tidegate.errors.refused import GateRefusal
+from tidegate.ledger_line import LedgerLine
 from tidegate.place import PipelinePlace
-from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch, quarantine
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.lake import tables, writes
@@ -63,7 +63,7 @@ class Batch:
         self.job, self.batch_id = job, batch_id
         counts: dict[str, Any] = {"read": 3, "written": 2, "quarantined": 1} | line
         self.expected_rows = counts.pop("expected_rows", 2)
-        self.prepared = BatchRecord(
+        self.prepared = LedgerLine(
             flow=job.flow.name,
             batch_id=batch_id,
             app_id=job.app_id,

@@ -12,9 +12,9 @@ import pytest
 from tests.spark.job import BRONZE, LATEST, PLANNED_MS, backfill, job_of, plan_batch, table, transaction
 from tidegate.checkpoints import refusal
 from tidegate.errors.refused import GateRefusal
+from tidegate.ledger_line import LedgerLine
 from tidegate.quarantine import claims
 from tidegate.quarantine.selection import Selection
-from tidegate.report import BatchRecord
 from tidegate.spark.batch import quarantine
 from tidegate.spark.batch.quarantine import REFUSED
 from tidegate.spark.batch.split import Split
@@ -238,7 +238,7 @@ def claim(job: Job, number: int = 3) -> Job:
 
 
 def return_entries(job: Job, refused: DataFrame) -> None:
-    line = BatchRecord(flow="", batch_id=3, app_id="", kind="replay")
+    line = LedgerLine(flow="", batch_id=3, app_id="", kind="replay")
     split = Split(prepared=line, refused=refused, write=lambda _: pytest.fail("only step 3"), expected_rows=0)
     job.work.write_refused(job, split, 3, transaction(job, 3))
 

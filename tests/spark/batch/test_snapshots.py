@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.report import BatchRecord
+    from tidegate.ledger_line import LedgerLine
     from tidegate.spark.job import Job
 
 pytestmark = pytest.mark.jvm
@@ -70,7 +70,7 @@ class Snapshots:
         name, files = f"2026-01-{self.days:02}", {path: int(modified.timestamp() * 1000)}
         snapshots.announce(job.place, name, files)
 
-    def process(self, batch_id: int, **options: Any) -> BatchRecord | None:
+    def process(self, batch_id: int, **options: Any) -> LedgerLine | None:
         """The ledger line of a batch; None if it writes nothing."""
         job = self.job(**options)
         plan_batch(job, batch_id)
@@ -90,7 +90,7 @@ def lines(orders: dict[int, int]) -> list[str]:
     return [f'{{"id": {order}, "at": 1, "amount": {amount}}}' for order, amount in orders.items()]
 
 
-def keys(line: BatchRecord | None) -> tuple[int, int, int, int]:
+def keys(line: LedgerLine | None) -> tuple[int, int, int, int]:
     assert line is not None
     assert line.imbalance() == 0
     return line.groups, line.upserted, line.deleted, line.unchanged

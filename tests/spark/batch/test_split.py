@@ -10,7 +10,7 @@ import pytest
 
 from tests.spark.job import LATEST, job_of
 from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
-from tidegate.report import BatchRecord
+from tidegate.ledger_line import LedgerLine
 from tidegate.spark.batch.checks import check_balance, check_commit, decide
 from tidegate.spark.batch.split import Decision, Split, changed_rows, settle
 from tidegate.spark.lake import writes
@@ -72,8 +72,8 @@ def test_a_table_with_a_later_batch_than_the_checkpoint_is_an_error_that_names_t
     assert caught.value.path == str(latest.place.checkpoint)
 
 
-def record(**counts: Any) -> BatchRecord:
-    return BatchRecord(flow="latest", batch_id=3, app_id="orders/latest/v1/0", kind="upsert", **counts)
+def record(**counts: Any) -> LedgerLine:
+    return LedgerLine(flow="latest", batch_id=3, app_id="orders/latest/v1/0", kind="upsert", **counts)
 
 
 @pytest.mark.jvm

@@ -17,9 +17,9 @@ from tests.spark.kinds.payments import WINDOWS
 from tidegate import lateness
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.lease import checkpoint_resource
+from tidegate.ledger_line import LedgerLine
 from tidegate.ops import heartbeats, ledger
 from tidegate.place import FlowPlace, PipelinePlace
-from tidegate.report import BatchRecord
 from tidegate.spark import flow as flows
 from tidegate.spark.driver import lease
 from tidegate.spark.lake import writes
@@ -51,7 +51,7 @@ def ingest(
         empty.save(str(path))
     txn = Transaction(app_id=app_id, batch_id=int(at * 10), prepared={})
     commit = writes.append(rows.repartition(files), path, txn)
-    line = BatchRecord(
+    line = LedgerLine(
         flow="bronze",
         batch_id=int(at * 10),
         app_id=app_id,
@@ -61,7 +61,7 @@ def ingest(
         target_version=commit.version,
         planned_at=planned_at,
     )
-    ledger.record(PipelinePlace(job.place.layout, "orders"), line, {})
+    ledger.record(PipelinePlace(job.place.layout, "orders"), line, ledger.RunOrigin())
 
 
 def opened(

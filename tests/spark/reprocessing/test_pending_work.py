@@ -13,8 +13,8 @@ from tidegate.checkpoints import pending_jobs
 from tidegate.checkpoints.pending_jobs import UNDO, WINDOWS, PendingReplay, PendingUndo, PendingWindow
 from tidegate.errors import CheckpointCorruptError
 from tidegate.layout import Layout
+from tidegate.ledger_line import LedgerLine
 from tidegate.place import FlowPlace
-from tidegate.report import BatchRecord
 from tidegate.spark import flow
 from tidegate.spark.batch import ledger, micro_batch
 from tidegate.spark.job import Job
@@ -85,8 +85,8 @@ def test_a_new_version_drops_a_half_written_backfill_records_what_the_table_has_
     has_written(monkeypatch, orders.written(newer, table))
     recorded = []
 
-    def from_commit(job: Job, number: int) -> BatchRecord:
-        return BatchRecord(flow="silver", batch_id=number, app_id=job.app_id, kind="backfill")
+    def from_commit(job: Job, number: int) -> LedgerLine:
+        return LedgerLine(flow="silver", batch_id=number, app_id=job.app_id, kind="backfill")
 
     monkeypatch.setattr(tables, "version", lambda *_: 7)
     monkeypatch.setattr(tables, "version_of", lambda *_: 5)

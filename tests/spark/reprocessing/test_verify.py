@@ -32,9 +32,10 @@ from tests.spark.test_topics import Clicks
 from tidegate import json_codec
 from tidegate.checkpoints.pending_jobs import UNDO, PendingUndo
 from tidegate.errors import RequestError, SourceError, WriteConflictError
+from tidegate.ledger_line import LedgerLine
 from tidegate.place import FlowPlace
 from tidegate.quarantine.selection import Selection
-from tidegate.report import BatchRecord, FlowReport
+from tidegate.report import FlowReport
 from tidegate.spark.batch import ledger
 from tidegate.spark.flow import refresh_once, run_flow
 from tidegate.spark.job import Job
@@ -192,7 +193,7 @@ def test_other_code_that_made_rows_of_the_present_checkpoint_is_named(place: Pat
     by_hand(job).delete("id = 2")
 
     def notes(app_id: str) -> list[str]:
-        line = BatchRecord(flow="silver", batch_id=9, app_id=app_id, kind="upsert", read=1, written=1)
+        line = LedgerLine(flow="silver", batch_id=9, app_id=app_id, kind="upsert", read=1, written=1)
         ledger.record_batch(job, dataclasses.replace(line, code_fingerprint="earlier"))
         job.run.report.notes.clear()
         verified(job)

@@ -186,7 +186,7 @@ def test_a_refused_backfill_changes_neither_the_table_nor_the_next_increment(fli
     ]
     page = PageContent(flights.layout).batch(registry.load("flights"), "silver", "v1-0-batch-0")
     assert page is not None
-    assert [judgement.verdict.outcome for judgement in page["judgements"]] == ["passed"]
+    assert [judgement.outcome for judgement in page["judgements"]] == ["passed"]
     error = report.flow("silver").error
     assert error is not None and error["message"].startswith("flow 'silver': backfill 0 refused by suite")
     assert flights.table("silver.flights").sort_by("flight_id").equals(before.sort_by("flight_id"))

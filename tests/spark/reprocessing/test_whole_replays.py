@@ -15,9 +15,10 @@ import pytest
 from demo import checks, flights_feed
 from tests.deployment import Deployment
 from tidegate import registry
+from tidegate.ledger_line import LedgerLine
+from tidegate.ops.table import line_of
 from tidegate.pages.site import export
 from tidegate.place import PipelinePlace
-from tidegate.report import BatchRecord
 
 pytestmark = pytest.mark.jvm
 
@@ -61,10 +62,10 @@ def pages(flights: Deployment) -> dict[str, bytes]:
     return contents
 
 
-def replays(flights: Deployment) -> list[BatchRecord]:
+def replays(flights: Deployment) -> list[LedgerLine]:
     lines = [line for line in flights.ledger() if line["kind"] == "replay"]
     assert {line["requested_by"] for line in lines} <= {"ada"}
-    return [BatchRecord.of_line(line) for line in lines]
+    return [line_of(LedgerLine, line) for line in lines]
 
 
 def expect_every_row_in_one_place(flights: Deployment) -> None:

@@ -8,7 +8,7 @@ from tidegate import json_codec
 from tidegate.advice import Edit, Either, OutsideAct, Then, new_version, recover_command
 from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
 from tidegate.formatting import count
-from tidegate.report import BatchRecord
+from tidegate.ledger_line import LedgerLine
 from tidegate.spark.batch.split import Decision, Split, changed_rows
 from tidegate.spark.lake import tables
 
@@ -60,7 +60,7 @@ def check_not_ahead(job: Job, written: dict[str, int], planned: int) -> None:
             )
 
 
-def check_balance(job: Job, record: BatchRecord) -> None:
+def check_balance(job: Job, record: LedgerLine) -> None:
     """Check that every row read has exactly one disposition.
 
     Raises:
@@ -97,7 +97,7 @@ def check_commit(job: Job, split: Split, commit: tables.Commit) -> None:
         )
 
 
-def _describe_counts(record: BatchRecord) -> str:
+def _describe_counts(record: LedgerLine) -> str:
     counted = [
         [(balance.total.replace("_", " "), balance.amount(record)), *balance.lines(record)]
         for balance in record.balances

@@ -17,7 +17,7 @@ from tidegate.advice import Edit, Either
 from tidegate.checkpoints.progress import decoded
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.formatting import count
-from tidegate.report import BatchRecord
+from tidegate.ledger_line import LedgerLine
 from tidegate.spark.batch import ledger, scopes, statistics, time_windows, transform_errors
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.derivation.check import derive_checked
@@ -105,7 +105,7 @@ def recompute(job: Job, changed: ChangedGroups, sources: Sources, batch_id: int)
     else:
         changes = merge_source(job, groups, changed.keys, rows, changed.rows)
     upserted = groups.count() if rows is None else rows.num_rows
-    record = BatchRecord(
+    record = LedgerLine(
         flow=job.flow.name,
         batch_id=batch_id,
         app_id=job.app_id,

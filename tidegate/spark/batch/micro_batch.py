@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from tidegate import json_codec
 from tidegate.checkpoints import refusal
-from tidegate.report import BatchRecord
+from tidegate.ledger_line import LedgerLine
 from tidegate.spark.batch import ledger, proofs
 from tidegate.spark.batch.checks import check_balance, check_commit, decide
 from tidegate.spark.batch.split import Decision, Split, settle
@@ -119,14 +119,14 @@ def write_late(job: Job, split: Split, txn: Transaction) -> None:
         writes.append(split.late, job.place.late, txn)
 
 
-def write_target(job: Job, split: Split, txn: Transaction) -> BatchRecord:
+def write_target(job: Job, split: Split, txn: Transaction) -> LedgerLine:
     """Step 4: write the target in one DML, whose commit carries the batch's ids and its prepared ledger line."""
     commit = split.write(txn)
     check_commit(job, split, commit)
     return settle(split.prepared, commit, split.settled)
 
 
-def record_batch(job: Job, record: BatchRecord) -> None:
+def record_batch(job: Job, record: LedgerLine) -> None:
     """Step 5: record the ledger line, once."""
     ledger.record_batch(job, record)
     if job.work.decision(job, record.batch_id) is not None:
@@ -134,9 +134,9 @@ def record_batch(job: Job, record: BatchRecord) -> None:
     job.run.record_batch(record)
 
 
-def recorded_in_target(job: Job, batch_id: int) -> BatchRecord:
+def recorded_in_target(job: Job, batch_id: int) -> LedgerLine:
     """The ledger line of a batch that the target has, from its commit."""
     newest = tables.version(job.spark, job.target)
     commit = tables.find_commit(job.target, job.app_id, batch_id, newest)
     prepared = commit.metadata["prepared"]
-    return settle(json_codec.from_plain(prepared, BatchRecord), commit, prepared.get("settled", ""))
+    return settle(json_codec.from_plain(prepared, LedgerLine), commit, prepared.get("settled", ""))

@@ -11,8 +11,8 @@ from tidegate.advice import OutsideAct
 from tidegate.checkpoints import landing_folder, overrides, topic
 from tidegate.errors import CheckpointCorruptError
 from tidegate.file_id import FileId
+from tidegate.ledger_line import LedgerLine
 from tidegate.probes.messages import RULE
-from tidegate.report import BatchRecord
 from tidegate.spark.batch import batch_columns, landed_files, quarantine, topic_messages
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.intake import landing
@@ -117,9 +117,9 @@ def split_messages(job: Job, batch: DataFrame, batch_id: int, decision: Decision
     )
 
 
-def _record(job: Job, batch_id: int, **counts: Any) -> BatchRecord:
+def _record(job: Job, batch_id: int, **counts: Any) -> LedgerLine:
     """The ledger line of a batch."""
-    return BatchRecord(
+    return LedgerLine(
         flow=job.flow.name,
         batch_id=batch_id,
         app_id=job.app_id,

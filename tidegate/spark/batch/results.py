@@ -16,8 +16,8 @@ from tidegate.advice import Edit, Either
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.errors import SpecError
 from tidegate.formatting import count
+from tidegate.ledger_line import LedgerLine
 from tidegate.probes import delta
-from tidegate.report import BatchRecord
 from tidegate.spark.batch import groups
 from tidegate.spark.batch.split import Split
 from tidegate.spark.lake import tables, writes
@@ -53,7 +53,7 @@ def split_results(job: Job, batch: DataFrame, batch_id: int, state: StateMetrics
         _check_keys(job, batch, number)
     groups.judge(job, batch, batch_id)
     rows = batch if keys else _appended(job, batch, batch_id)
-    record = BatchRecord(
+    record = LedgerLine(
         flow=job.flow.name,
         batch_id=batch_id,
         app_id=job.app_id,

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from tidegate import hidden, report
+from tidegate import hidden
+from tidegate.ledger_line import LedgerLine
 from tidegate.spark.batch import groups, histories, judgement, late_rows, order, quarantine, scopes, transform_output
 from tidegate.spark.batch.dispositions import DEDUPLICATED, FILTERED, LATE, NAMES, QUARANTINED, SUPERSEDED, WRITTEN
 from tidegate.spark.batch.split import Decision, Settled, Split
@@ -30,7 +31,7 @@ BOOKKEEPING = (hidden.BATCH_ID, hidden.INGESTED_AT, hidden.ROW_ID)
 class JudgedRows:
     """Rows with their dispositions, counted."""
 
-    prepared: report.BatchRecord
+    prepared: LedgerLine
     """The prepared ledger line."""
     assigned: DataFrame
     """All output rows with ``_disposition``, and without one what `tidegate.spark.batch.scopes.with_dispositions` adds."""
@@ -221,7 +222,7 @@ def _without_records(flagged: DataFrame) -> DataFrame:
     return flagged.withColumn(hidden.ORIGIN, F.struct(f"{hidden.ORIGIN}.ingested_at", *of_refused)).drop(hidden.BROKEN)
 
 
-def _count(job: Job, assigned: DataFrame, batch_id: int, read: int, one_to_one: bool) -> tuple[report.BatchRecord, int]:
+def _count(job: Job, assigned: DataFrame, batch_id: int, read: int, one_to_one: bool) -> tuple[LedgerLine, int]:
     source_rows = assigned.where(f"{hidden.DISPOSITION} IS NOT NULL").select(
         hidden.ROW_ID, hidden.DISPOSITION, hidden.FILTERED, hidden.ERRORS
     )
@@ -246,7 +247,7 @@ def _count(job: Job, assigned: DataFrame, batch_id: int, read: int, one_to_one: 
         if disposition == "quarantined":
             for rule in row[hidden.ERRORS]:
                 rules[rule] = rules.get(rule, 0) + number
-    record = report.BatchRecord(
+    record = LedgerLine(
         flow=job.flow.name,
         batch_id=batch_id,
         app_id=job.app_id,

@@ -12,7 +12,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from tidegate import hidden
-from tidegate.report import BatchRecord
+from tidegate.ledger_line import LedgerLine
 from tidegate.spark.batch import function_sink, kafka_sink, scopes
 from tidegate.spark.batch.split import Split
 from tidegate.spark.lake.tables import JSON, Commit
@@ -51,7 +51,7 @@ def split_changes(job: Job, batch: DataFrame, batch_id: int) -> Split | None:
         return Commit(version=counted["newest"], metrics={"numOutputRows": number}, metadata={})
 
     return Split(
-        prepared=BatchRecord(
+        prepared=LedgerLine(
             flow=job.flow.name,
             batch_id=batch_id,
             app_id=job.app_id,

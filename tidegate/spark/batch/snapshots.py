@@ -12,7 +12,7 @@ from tidegate.advice import OutsideAct
 from tidegate.checkpoints import landing_folder, snapshots
 from tidegate.formatting import count
 from tidegate.impact import Impact
-from tidegate.report import BatchRecord
+from tidegate.ledger_line import LedgerLine
 from tidegate.spark.batch import groups, rewrite, rows, transform_errors, transform_output
 from tidegate.spark.batch.dispositions import QUARANTINED
 from tidegate.spark.batch.split import Decision, Split
@@ -35,7 +35,7 @@ class Changes:
 
     merged: DataFrame
     """The source of the MERGE: the rows of the snapshot, and the keys that it does not have, with ``_op``."""
-    prepared: BatchRecord
+    prepared: LedgerLine
     refused: DataFrame | None
     kept: DataFrame | None
     """The keys of the rows that the snapshot lacks and that stay; None for a table that does not exist yet."""
@@ -76,7 +76,7 @@ def compare(job: Job, snapshot: Snapshot, batch_id: int, decision: Decision) -> 
         prepared = dataclasses.replace(judged.prepared, kind="snapshot")
         written = written_rows(judged)
     elif stored is not None and not stored.isEmpty():
-        prepared = BatchRecord(flow=job.flow.name, batch_id=batch_id, app_id=job.app_id, kind="snapshot")
+        prepared = LedgerLine(flow=job.flow.name, batch_id=batch_id, app_id=job.app_id, kind="snapshot")
         written = stored.limit(0)
     else:
         return None

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from tidegate import json_codec
-from tidegate.report import BatchRecord
+from tidegate.ledger_line import LedgerLine
 from tidegate.spark.lake import tables
 from tidegate.spark.lake.writes import Transaction
 
@@ -37,7 +37,7 @@ Settled = Literal["", "rows", "groups", "results"]
 class Split:
     """The disposition of every row of a batch, and the write of the target."""
 
-    prepared: BatchRecord
+    prepared: LedgerLine
     """The prepared ledger line; it must balance before the first write."""
     refused: DataFrame | None
     """Rows for the quarantine (`tidegate.spark.batch.quarantine.REFUSED`); None when there is nothing to write."""
@@ -65,7 +65,7 @@ class Split:
         )
 
 
-def settle(prepared: BatchRecord, commit: tables.Commit, settled: Settled) -> BatchRecord:
+def settle(prepared: LedgerLine, commit: tables.Commit, settled: Settled) -> LedgerLine:
     """The ledger line of a written batch: the prepared line with the counts of its MERGE.
 
     Args:

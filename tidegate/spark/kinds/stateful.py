@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from tidegate.report import BatchRecord
+    from tidegate.ledger_line import LedgerLine
     from tidegate.spark.batch.split import Decision, Split
     from tidegate.spark.job import Job
 
@@ -111,7 +111,7 @@ def _evaluate(job: Job, batch: DataFrame, batch_id: int) -> DataFrame:
     return rows
 
 
-def _check_written(job: Job, record: BatchRecord) -> None:
+def _check_written(job: Job, record: LedgerLine) -> None:
     """The state that this attempt made must be that of the results which the target has."""
     if record.code_fingerprint != job.with_fingerprints(record).code_fingerprint:
         raise StateCodeChangedError(job.flow.name, record.batch_id, job.place.version, str(job.flow.transform))

@@ -31,10 +31,9 @@ from tidegate.checkpoints import checkpoint, landing_folder, progress
 from tidegate.checkpoints.pending_jobs import CLAIM, PendingReplay
 from tidegate.errors import RequestError
 from tidegate.formatting import count
-from tidegate.ops import store
+from tidegate.ops.ledger import LEDGER
 from tidegate.place import RunPlace
 from tidegate.quarantine import claims, decision, lifecycle
-from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch, quarantine
 from tidegate.spark.batch.checks import check_balance, decide, last_batches
 from tidegate.spark.batch.split import Decision
@@ -238,11 +237,9 @@ def _report_earlier(job: Job, numbers: Sequence[int]) -> None:
     missing = ", ".join(str(number) for number in numbers if number not in reported)
     if not missing:
         return
-    lines = store.select(
-        job.place.of_pipeline.ops("ledger"),
-        f"SELECT * FROM delta_table WHERE app_id = '{job.place.replays_app_id}' AND batch_id IN ({missing}) ORDER BY batch_id",
-    )
-    job.run.report.batches[:0] = [BatchRecord.of_line(line) for line in lines]
+    where = f"app_id = '{job.place.replays_app_id}' AND batch_id IN ({missing})"
+    earlier = sorted(LEDGER.read(job.place.of_pipeline, where), key=lambda line: line.batch_id)
+    job.run.report.batches[:0] = [line.prepared() for line in earlier]
 
 
 def process_claim(job: Job, number: int) -> None:

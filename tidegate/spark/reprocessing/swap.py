@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from tidegate.advice import Command
 from tidegate.checkpoints import checkpoint, progress, vector
+from tidegate.ledger_line import LedgerLine
 from tidegate.ops.ledger import rows_read
-from tidegate.report import BatchRecord
 from tidegate.spark.batch import ledger, proofs, quarantine, rewrite
 from tidegate.spark.batch.work import Staged, Stream
 from tidegate.spark.driver.leased import leased_flow
@@ -164,7 +164,7 @@ def _judge(job: Job, rows: DataFrame, old: DataFrame) -> None:
     rewrite.check(job, measured, what, instead=Command.tidegate(*redo, says="derive the table again: {}"))
 
 
-def _record(job: Job, commit: tables.Commit, staged: int) -> BatchRecord:
+def _record(job: Job, commit: tables.Commit, staged: int) -> LedgerLine:
     prepared = commit.metadata["prepared"]
     rows = int(prepared["rows"])
     if prepared["replaced"]:
@@ -172,7 +172,7 @@ def _record(job: Job, commit: tables.Commit, staged: int) -> BatchRecord:
     else:
         upserted = commit.metrics["numTargetRowsInserted"] + commit.metrics["numTargetRowsUpdated"]
         deleted = commit.metrics["numTargetRowsDeleted"]
-    return BatchRecord(
+    return LedgerLine(
         flow=job.flow.name,
         batch_id=staged,
         app_id=job.app_id,

@@ -24,9 +24,9 @@ from tidegate.advice import Command
 from tidegate.checkpoints.pending_jobs import UNDO, PendingUndo, Undone
 from tidegate.errors import RequestError
 from tidegate.formatting import count
+from tidegate.ledger_line import LedgerLine
 from tidegate.planning import undo as planning
 from tidegate.quarantine import claims
-from tidegate.report import BatchRecord
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.split import Split
 from tidegate.spark.driver.leased import leased_flow
@@ -100,7 +100,7 @@ def undo_run(job: Job) -> None:
         pending = Undo(
             number=_highest_number(job) + 1,
             undoes=key,
-            commits=tuple(_commit(line.record) for line in own),
+            commits=tuple(_commit(line) for line in own),
             planned_at_ms=int(pendulum.now("UTC").timestamp() * 1000),
             run_id=job.run.request.run_id,
             requested_by=job.run.request.requested_by,
@@ -159,11 +159,11 @@ def split(job: Job, pending: Undo, decision: Decision | None) -> Split | None:
     if is_decided:
         newest = tables.version(spark, job.place.quarantine)
         commit = tables.find_commit(job.place.quarantine, job.app_id, pending.number, newest)
-        prepared = json_codec.from_plain(commit.metadata["prepared"], BatchRecord)
+        prepared = json_codec.from_plain(commit.metadata["prepared"], LedgerLine)
     else:
         entries = undo_entries.to_put_back(job, changed_entries, state)
         deleted = changes.where("before IS NULL").count() if decision is not None else counts.get("delete", 0)
-        prepared = BatchRecord(
+        prepared = LedgerLine(
             flow=job.flow.name,
             batch_id=pending.number,
             app_id=job.app_id,
@@ -281,7 +281,7 @@ def _check_ready(job: Job) -> None:
         )
 
 
-def _commit(record: BatchRecord) -> Undone:
+def _commit(record: LedgerLine) -> Undone:
     assert record.target_version is not None
     return Undone(kind=record.kind, app_id=record.app_id, number=record.batch_id, version=record.target_version)
 

@@ -21,7 +21,7 @@ from tidegate import json_codec
 from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError, TidegateError
-from tidegate.ops import store
+from tidegate.ops.ledger import LEDGER
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.lake import comparable, tables
 from tidegate.spark.reprocessing.pins import Pins, pin
@@ -179,6 +179,5 @@ def _has_other_code(job: Job) -> bool:
     """Whether the present checkpoint, or a backfill of it, wrote rows with another fingerprint of the transform's module."""
     present = job.resolved.code_fingerprint()
     ids = f"'{job.place.app_id}', '{job.place.windows_app_id}'"
-    sql = f"SELECT * FROM delta_table WHERE app_id IN ({ids}) AND written + upserted > 0"
-    lines = store.select(job.place.of_pipeline.ops("ledger"), sql)
-    return any(line["code_fingerprint"] not in (None, present) for line in lines)
+    lines = LEDGER.read(job.place.of_pipeline, f"app_id IN ({ids}) AND written + upserted > 0")
+    return any(line.code_fingerprint not in (None, present) for line in lines)

@@ -7,17 +7,16 @@ from typing import Any, get_args, get_type_hints
 
 import pytest
 
-from tidegate.balance import DECISION, FILES, GROUPS, ROWS, SWAPPED, Balance, balances_of
-from tidegate.report import BatchRecord
+from tidegate.ledger_line import DECISION, FILES, GROUPS, ROWS, SWAPPED, Balance, LedgerLine
 
 
-def record(kind: Any, **counts: Any) -> BatchRecord:
-    return BatchRecord(flow="silver", batch_id=0, app_id="orders/silver/v1/0", kind=kind, **counts)
+def record(kind: Any, **counts: Any) -> LedgerLine:
+    return LedgerLine(flow="silver", batch_id=0, app_id="orders/silver/v1/0", kind=kind, **counts)
 
 
-@pytest.mark.parametrize("kind", get_args(get_type_hints(BatchRecord)["kind"]))
+@pytest.mark.parametrize("kind", get_args(get_type_hints(LedgerLine)["kind"]))
 def test_every_count_of_a_balance_is_a_count_of_the_ledger_line(kind: Any) -> None:
-    for balance in balances_of(kind):
+    for balance in record(kind).balances:
         assert balance.amount(record(kind)) == 0
         assert list(balance.lines(record(kind))) == []
 
