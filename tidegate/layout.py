@@ -12,7 +12,8 @@
            checkpoints/<dag_id>/<flow>/v<N>/<refresh>/          Spark's: offsets, commits, sources, state
            aside/<time>/<folder of a table>/                    what a recovery could not read of a table
            .locks/                                              one empty file per key that is updated by its tag
-           leases/                                              per lease one empty file, and one that names its holder
+           leases/                                              per lease one empty file, and one that names its holder; in a
+                                                                bucket one object
            reports/<dag_id>/<run_key>/<id>.request.json         the request of a run
            reports/<dag_id>/<run_key>/<attempt>/                report.json; sample-<flow>.json, undo-<flow>.json: keys of rows
            docs/<pipeline>/                                     pages that `tidegate docs` exported (HTML)
@@ -108,6 +109,10 @@ class Layout:
     def lease(self, resource: str) -> Path:
         """The empty file that is locked. Only the lock may open it in the committing process: closing it would release the lock."""
         return Path(self.root / "leases" / f"{quote(resource, safe='')}.lock")
+
+    def lease_record(self, resource: str) -> Address:
+        """The lease of a lake that is not in a local folder, which has no locks (`tidegate.checkpoints.object_lease`)."""
+        return self.root / "leases" / f"{quote(resource, safe='')}.json"
 
     def lease_owner(self, resource: str) -> Path:
         """The last holder of a lease, as JSON, beside the locked file."""

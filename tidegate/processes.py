@@ -8,6 +8,7 @@ unrelated process.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import os
 import signal
 import sys
@@ -35,6 +36,19 @@ class Process:
     pid: int
     started: str
     """Its start time, in a format of the operating system; only for comparison."""
+    namespace: str = ""
+    """In which the process id means it: the machine's boot and the process namespace; empty where the system does not say."""
+
+    @classmethod
+    def named(cls, pid: int) -> Self | None:
+        """As `of`, with its namespace, for readers on other machines and in other containers."""
+        process = cls.of(pid)
+        return None if process is None else dataclasses.replace(process, namespace=_namespace())
+
+    @property
+    def is_of_this_namespace(self) -> bool:
+        """Whether this process can tell if it runs: its id means it here, too."""
+        return bool(self.namespace) and self.namespace == _namespace()
 
     @classmethod
     def of(cls, pid: int) -> Self | None:
@@ -57,7 +71,8 @@ class Process:
     @property
     def alive(self) -> bool:
         """Whether this very process still runs."""
-        return Process.of(self.pid) == self
+        process = Process.of(self.pid)
+        return process is not None and process.started == self.started
 
     def stop_group(self, grace: float) -> None:
         """Stop its process group, see `end_group`; do nothing when it has ended.
@@ -151,6 +166,14 @@ def living(matches: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
             if matches(process) and process.status() != psutil.STATUS_ZOMBIE:
                 processes.append(process)
     return processes
+
+
+def _namespace() -> str:
+    try:
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="utf-8").strip()
+        return f"{boot} {Path('/proc/self/ns/pid').readlink()}"
+    except OSError:
+        return ""
 
 
 def _started_linux(pid: int) -> str | None:

@@ -1,5 +1,7 @@
 """Probes leases without acquiring them, and acquires them in processes without a JVM.
 
+In a lake that is not in a local folder, where there are no locks, a lease is an object (`tidegate.checkpoints.object_lease`).
+
 `tidegate.spark.driver.lease` acquires the leases of a job, in the JVM that commits. The lock is a POSIX lock, which ``flock``
 does not detect. It is probed with ``F_GETLK`` where that is available, because a probe that locked the file for an instant
 could make a starting job fail.
@@ -23,6 +25,7 @@ from pathlib import Path
 import pendulum
 
 from tidegate import json_codec
+from tidegate.checkpoints import object_lease
 from tidegate.errors import LeaseHeldError
 from tidegate.layout import Layout
 from tidegate.report import now
@@ -64,6 +67,9 @@ def holder(layout: Layout, resource: str) -> str | None:
     Args:
         resource: For example ``checkpoint:flights/silver`` or ``table:silver.flights``.
     """
+    if not layout.root.store.is_local:
+        record = object_lease.holder(layout, resource)
+        return None if record is None else record.describe()
     try:
         descriptor = os.open(layout.lease(resource), os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -88,6 +94,10 @@ def hold(layout: Layout, resources: tuple[str, ...], *, what: str) -> Iterator[N
     Raises:
         LeaseHeldError: Another process or thread holds one of them. Transient.
     """
+    if not layout.root.store.is_local:
+        with object_lease.hold(layout, resources, what=what):
+            yield
+        return
     locked: list[tuple[str, int]] = []
     try:
         for resource in sorted(resources):
@@ -100,6 +110,14 @@ def hold(layout: Layout, resources: tuple[str, ...], *, what: str) -> Iterator[N
             os.close(descriptor)
             with _ours_guard:
                 _ours.discard(layout.lease(resource))
+
+
+def expect_certain() -> None:
+    """Call before a write: raises LeaseLostError unless this process is certain of all leases that it holds.
+
+    A file lock cannot be lost.
+    """
+    object_lease.expect_certain()
 
 
 def write_owner(layout: Layout, resource: str, *, what: str, pid: int) -> None:
@@ -119,7 +137,11 @@ def describe_holder(layout: Layout, resource: str, pid: int = 0) -> str:
 
 def last_acquired(layout: Layout, resource: str) -> datetime | None:
     """When a lease was acquired last by a process that holds it or was killed; None if that is unknown."""
-    owner = json_codec.read(Address.local(layout.lease_owner(resource)), _Owner)
+    owner: _Owner | object_lease.Record | None
+    if layout.root.store.is_local:
+        owner = json_codec.read(Address.local(layout.lease_owner(resource)), _Owner)
+    else:
+        owner = object_lease.last(layout, resource)
     acquired = None if owner is None else pendulum.parse(owner.since)
     return acquired if isinstance(acquired, datetime) else None
 

@@ -33,6 +33,7 @@ from tidegate.errors.lake import DamagedFileError as DamagedFileError
 from tidegate.errors.lake import LakeVersionError as LakeVersionError
 from tidegate.errors.lake import LateRowsDroppedError as LateRowsDroppedError
 from tidegate.errors.lake import LeaseHeldError as LeaseHeldError
+from tidegate.errors.lake import LeaseLostError as LeaseLostError
 from tidegate.errors.lake import LedgerImbalanceError as LedgerImbalanceError
 from tidegate.errors.lake import LossNotAcceptedError as LossNotAcceptedError
 from tidegate.errors.lake import NotRecoveredError as NotRecoveredError

@@ -229,6 +229,32 @@ class WriteConflictError(TidegateError):
     exit_code = EX_TEMPFAIL
 
 
+class LeaseLostError(TidegateError):
+    """A process cannot be certain any more that it holds a lease, so it stops before its next write. What was committed stays.
+
+    Args:
+        resource: The leased resource.
+        seconds: How long ago its last renewal began.
+        is_taken: Whether another process is known to have taken it.
+    """
+
+    transient = True
+    exit_code = EX_TEMPFAIL
+
+    def __init__(self, resource: str, seconds: int, is_taken: bool) -> None:
+        why = "another process has taken it" if is_taken else f"it was last renewed {seconds} seconds ago"
+        super().__init__(
+            f"the lease of {resource} is lost: {why}. The process stops before its next write.",
+            Then(
+                OutsideAct("see whether the process was paused, or the storage did not answer"),
+                OutsideAct("try again"),
+            ),
+        )
+        self.resource = resource
+        self.seconds = seconds
+        self.is_taken = is_taken
+
+
 class LeaseHeldError(TidegateError):
     """Another driver, command or maintenance run holds the lease of this checkpoint or table.
 

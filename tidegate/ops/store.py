@@ -10,6 +10,7 @@ import logging
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from tidegate.checkpoints import lease
 from tidegate.errors import TableUnreadableError
 from tidegate.probes import delta_table
 
@@ -50,6 +51,7 @@ def append(
 
     Raises:
         MachineError: The operating system does not let them be written.
+        LeaseLostError: The process holds leases, and is not certain of them any more.
     """
     import pyarrow
     from deltalake import CommitProperties, Transaction, write_deltalake
@@ -65,6 +67,7 @@ def append(
     if "recorded_at" in schema.names:
         sequence = 0 if table is None else table.version() + 1
         lines = lines.append_column(SEQUENCE, pyarrow.array([sequence] * len(lines), pyarrow.int64()))
+    lease.expect_certain()
     with delta_table.writing(address):
         write_deltalake(
             address.uri if table is None else table,

@@ -53,6 +53,11 @@ class LocalStore(Store):
     def __repr__(self) -> str:
         return f"LocalStore({str(self.root)!r})"
 
+    @property
+    def is_local(self) -> bool:
+        """It is."""
+        return True
+
     def path(self, key: str) -> Path:
         """The file of a key, or the folder."""
         return self.root / checked(key, of_folder=True)

@@ -218,6 +218,11 @@ class Store(ABC):
         return nullcontext(False)
 
     @property
+    def is_local(self) -> bool:
+        """Whether keys are files of this machine, or of a file system that it has mounted."""
+        return False
+
+    @property
     def options(self) -> Mapping[str, str]:
         """What delta-rs needs beside an address (``storage_options``); empty for a local store."""
         return {}

@@ -28,6 +28,11 @@ class StoreWrapper(Store):
         return self.store.path(key)
 
     @property
+    def is_local(self) -> bool:
+        """As the other store."""
+        return self.store.is_local
+
+    @property
     def options(self) -> Mapping[str, str]:
         """Those of the other store."""
         return self.store.options

@@ -12,6 +12,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from tidegate import hidden
+from tidegate.checkpoints import lease
 from tidegate.ledger_line import LedgerLine
 from tidegate.spark.batch import function_sink, kafka_sink, scopes
 from tidegate.spark.batch.split import Split
@@ -47,6 +48,7 @@ def split_changes(job: Job, batch: DataFrame, batch_id: int) -> Split | None:
     sent = changes.where("last").drop("last")
 
     def write(_: object) -> Commit:
+        lease.expect_certain()
         number = _SENDERS[type(job.flow.target)](job, sent)
         return Commit(version=counted["newest"], metrics={"numOutputRows": number}, metadata={})
 

@@ -1,4 +1,4 @@
-"""One writer per checkpoint and per table: file locks that are held by the JVM that commits.
+"""One writer per checkpoint and per table: file locks that are held by the JVM that commits, or objects that its driver renews.
 
 The lock is a ``FileChannel.tryLock`` in that JVM: an orphaned driver keeps it, a killed one frees it. A process loses
 its POSIX locks on a file when it opens and closes that file again, so nothing else in the JVM may open it; the holder's
@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
+from tidegate.checkpoints import object_lease
 from tidegate.checkpoints.lease import describe_holder, write_owner
 from tidegate.errors import LeaseHeldError
+from tidegate.processes import Process
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,6 +37,11 @@ def hold(spark: SparkSession, layout: Layout, resources: tuple[str, ...], *, wha
         LeaseHeldError: Another process, or another thread of this one, holds one of them. Transient.
     """
     jvm: Any = spark._jvm
+    if not layout.root.store.is_local:
+        writer = Process.named(int(jvm.java.lang.ProcessHandle.current().pid()))
+        with object_lease.hold(layout, resources, what=what, process=writer):
+            yield
+        return
     locks: list[tuple[str, Any, Any]] = []
     try:
         for resource in sorted(resources):

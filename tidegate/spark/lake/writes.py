@@ -16,6 +16,7 @@ from pyspark.sql import functions as F
 
 from tidegate import hidden, json_codec
 from tidegate.advice import Edit, Either, OutsideAct, new_version
+from tidegate.checkpoints import lease
 from tidegate.errors import DeclarationConflictError, LedgerImbalanceError
 from tidegate.spark.lake import column_types, comparable, tables
 from tidegate.store import Address
@@ -60,6 +61,7 @@ def append(rows: DataFrame, address: Address, txn: Transaction) -> tables.Commit
     spark = rows.sparkSession
     _check_columns(spark, rows, address)
     column_types.admit(rows, address)
+    lease.expect_certain()
     (
         rows.write.format("delta")
         .mode("append")
@@ -223,6 +225,7 @@ def swap(
 def replace_table(rows: DataFrame, address: Address, txn: Transaction) -> tables.Commit:
     """Replace all rows and the schema of a table in one commit. The change feed cannot be read across that commit."""
     column_types.admit(rows, address)
+    lease.expect_certain()
     (
         rows.write.format("delta")
         .mode("overwrite")
@@ -272,6 +275,7 @@ def _open(spark: SparkSession, address: Address, txn: Transaction) -> DeltaTable
     for name, value in settings.items():
         session.conf().set(name, value)
     jvm: Any = spark._jvm
+    lease.expect_certain()
     return DeltaTable(spark, jvm.io.delta.tables.DeltaTable.forPath(session, str(address)))
 
 
