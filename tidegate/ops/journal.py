@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from tidegate import identity
+from tidegate import hidden, identity
 from tidegate.ledger_line import LedgerLine
 from tidegate.ops import journal_tables, store
 from tidegate.ops.journal_tables import NEWEST_FIRST, TREND
@@ -81,10 +81,10 @@ SELECT checkpoint_version, refresh, count(*) AS batches, min(recorded_at) AS fir
 FROM ledger WHERE pipeline = ? AND flow = ? AND {identity.IS_BATCH} GROUP BY ALL ORDER BY ALL DESC
 """
 
-_OPEN = """SELECT count(DISTINCT "_row_id") AS entries FROM delta_table WHERE state = 'open'"""
-_BY_RULE = """
-SELECT rule, level, state, count(DISTINCT _row_id) AS entries
-FROM (SELECT level, state, _row_id, unnest(rules) AS rule FROM delta_table)
+_OPEN = f"""SELECT count(DISTINCT "{hidden.ROW_ID}") AS entries FROM delta_table WHERE state = 'open'"""
+_BY_RULE = f"""
+SELECT rule, level, state, count(DISTINCT {hidden.ROW_ID}) AS entries
+FROM (SELECT level, state, {hidden.ROW_ID}, unnest(rules) AS rule FROM delta_table)
 GROUP BY ALL ORDER BY entries DESC, rule, state
 """
 
@@ -284,7 +284,7 @@ class Journal:
 
 def quarantine_counts(place: FlowPlace) -> list[QuarantineCount]:
     """A flow's quarantine entries by rule and state, the highest count first."""
-    columns = ("_row_id", "level", "rules", "state")
+    columns = (hidden.ROW_ID, "level", "rules", "state")
     return [QuarantineCount(**row) for row in query(place.quarantine, columns, _BY_RULE)]
 
 

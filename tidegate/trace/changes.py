@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegate import dates
+from tidegate import dates, hidden
 from tidegate.errors.classification import raise_machine
 from tidegate.ops import query
 from tidegate.ops.ledger import LEDGER, VERDICTS, RecordedLine, RecordedVerdict
@@ -165,7 +165,7 @@ def _feeds(
 
 
 def _change(address: Address, row: dict[str, Any], columns: Sequence[str], ledger: Ledger) -> RowChange:
-    info = delta_log.commit_info(address, row["_commit_version"]) or {}
+    info = delta_log.commit_info(address, row[hidden.COMMIT_VERSION]) or {}
     metadata = delta.user_metadata(info)
     batch = staged = None
     if "app_id" in metadata:
@@ -173,11 +173,11 @@ def _change(address: Address, row: dict[str, Any], columns: Sequence[str], ledge
         app_id, number = str(metadata["app_id"]), int(metadata["batch_id"])
         batch = ledger.batch(app_id, number, prepared.get("kind")) or _unrecorded(app_id, number, prepared)
         if batch.line.kind == "swap":
-            of_row = row.get("_batch_id")
+            of_row = row.get(hidden.BATCH_ID)
             staged = ledger.batch(app_id, of_row) if of_row is not None else ledger.staged_in(app_id, number)
     return RowChange(
-        version=row["_commit_version"],
-        kind=row["_change_type"],
+        version=row[hidden.COMMIT_VERSION],
+        kind=row[hidden.CHANGE_TYPE],
         at=_instant(dates.moment(info.get("timestamp"))) or "",
         row={name: row[name] for name in columns},
         batch=batch,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from tidegate import formatting, identity
+from tidegate import formatting, hidden, identity
 from tidegate.advice import Command, Edit
 from tidegate.errors import MachineError, RequestError, TidegateError
 from tidegate.errors.classification import raise_machine
@@ -28,10 +28,18 @@ if TYPE_CHECKING:
     from tidegate.spec import ChangeFeed
 
 _ENTRY = (
-    *("_row_id", "source", "level", "rules", "state", "suite", "suite_fingerprint", "quarantined_at", "attempts"),
-    *("changed_by", "changed_at", "reason", "_replay", "_app_id", "_batch_id"),
+    *(hidden.ROW_ID, "source", "level", "rules", "state", "suite", "suite_fingerprint", "quarantined_at", "attempts"),
+    *("changed_by", "changed_at", "reason", hidden.REPLAY, hidden.APP_ID, hidden.BATCH_ID),
 )
-_RECORD = ("_path", "_line_number", "_modified_at", "_topic", "_partition", "_offset", "_timestamp")
+_RECORD = (
+    hidden.PATH,
+    hidden.LINE_NUMBER,
+    hidden.MODIFIED_AT,
+    hidden.TOPIC,
+    hidden.PARTITION,
+    hidden.OFFSET,
+    hidden.TIMESTAMP,
+)
 """The coordinates of a record in bronze."""
 _MAX_ENTRIES = 20
 """Quarantine entries of one row; it has more only if something is wrong."""
@@ -83,7 +91,7 @@ class Lineage:
         """The rows of a flow's table that match a condition of delta-rs, the newest first; none without a table."""
         path = self.layout.table(flow.flow.target.name)
         names = query.columns(path)
-        return query.query(path, names, "FROM delta_table ORDER BY _ingested_at DESC LIMIT 100", where=where)
+        return query.query(path, names, f"FROM delta_table ORDER BY {hidden.INGESTED_AT} DESC LIMIT 100", where=where)
 
     def _up(self, flow: ResolvedFlow, table: DeltaTable, row: Mapping[str, Any]) -> Step:
         """A row, with the rows that it was made of."""
@@ -140,10 +148,10 @@ class Lineage:
         """A row of a table, with its changes and its quarantine entries."""
         name = flow.flow.target.name
         key = self._key(flow, row)
-        identity = key if flow.flow.target.keys else {"_row_id": row["_row_id"]}
+        identity = key if flow.flow.target.keys else {hidden.ROW_ID: row[hidden.ROW_ID]}
         past = self._history(flow, conditions.where(table, name, identity))
         changes = tuple(change for change in past.changes if change.kind != "update_preimage")
-        ids = {row.get("_row_id"), *(change.row.get("_row_id") for change in changes)}
+        ids = {row.get(hidden.ROW_ID), *(change.row.get(hidden.ROW_ID) for change in changes)}
         return Step(
             table=name,
             flow=_name(flow),
@@ -218,13 +226,13 @@ class Lineage:
                 if own:
                     return self._replaced(flow, table, own[-1])
         if flow.landing is not None:
-            entries = tuple(self._entries(flow, [source["_row_id"]]))
+            entries = tuple(self._entries(flow, [source[hidden.ROW_ID]]))
         elif not flow.flow.kind.has_groups:
             of_key = conditions.of_key(self._table(source_name), source, flow.source_keys)
             entries = tuple(self._select_entries(flow, f"level = 'row' AND {of_key}"))
         if entries:
             return Step(state="quarantined", entries=entries, **shared)
-        if late := self._late(flow, {"_row_id": str(source.get("_row_id"))}):
+        if late := self._late(flow, {hidden.ROW_ID: str(source.get(hidden.ROW_ID))}):
             return late[0]
         if flow.flow.kind.snapshots:
             note = (
@@ -262,7 +270,9 @@ class Lineage:
         except RequestError:
             return ()
         shown = ", ".join(f"{column}={value}" for column, value in key.items())
-        return tuple(f"{name} has {shown}, as this record, of {row['_row_id']}" for row in rows[:1] if "_row_id" in row)
+        return tuple(
+            f"{name} has {shown}, as this record, of {row[hidden.ROW_ID]}" for row in rows[:1] if hidden.ROW_ID in row
+        )
 
     def _replaced(self, flow: ResolvedFlow, table: DeltaTable, last: RowChange) -> Step:
         """A row that was in the table; the later changes of its key say what took its place."""
@@ -275,11 +285,11 @@ class Lineage:
         later = [change for change in changes if change.version > last.version]
         # A batch of the stream deletes a row only if a newer record of its scope lacks it.
         by_record = bool(later) and later[-1].kind == "delete" and _is_upsert(later[-1])
-        ids = sorted({change.row["_row_id"] for change in changes})
+        ids = sorted({change.row[hidden.ROW_ID] for change in changes})
         return Step(
             table=name,
             flow=_name(flow),
-            key=key or {"_row_id": last.row["_row_id"]},
+            key=key or {hidden.ROW_ID: last.row[hidden.ROW_ID]},
             state="replaced" if later and (later[-1].kind != "delete" or by_record) else "removed",
             changes=changes,
             entries=tuple(self._entries(flow, ids)),
@@ -336,7 +346,7 @@ class Lineage:
         """The first rows that match, by key, and how many there are."""
         import duckdb
 
-        order = ", ".join(map(query.quoted, flow.flow.target.keys or ("_row_id",)))
+        order = ", ".join(map(query.quoted, flow.flow.target.keys or (hidden.ROW_ID,)))
         with query.connect() as connection:
             try:
                 connection.register("matching", query.Scan(table, where=where))
@@ -357,17 +367,17 @@ class Lineage:
         if keys := flow.flow.target.keys:
             return {key: row[key] for key in keys}
         coordinates = {name: row[name] for name in _RECORD if name in row}
-        return coordinates or {"_row_id": row["_row_id"]}
+        return coordinates or {hidden.ROW_ID: row[hidden.ROW_ID]}
 
     def _history(self, flow: ResolvedFlow, where: str, more: Sequence[str] = ()) -> RowHistory:
         path = self.layout.table(flow.flow.target.name)
-        return history(path, where, (*more, "_row_id", "_batch_id", "_deleted"), self._ledger(flow))
+        return history(path, where, (*more, hidden.ROW_ID, hidden.BATCH_ID, hidden.DELETED), self._ledger(flow))
 
     def _entries(self, flow: ResolvedFlow, ids: Sequence[str]) -> Iterator[dict[str, Any]]:
         """The quarantine entries of rows by their ids."""
         if ids:
             listed = ", ".join(map(conditions.literal, ids))
-            yield from self._select_entries(flow, f"level = 'row' AND _row_id IN ({listed})")
+            yield from self._select_entries(flow, f"level = 'row' AND {hidden.ROW_ID} IN ({listed})")
 
     def _late(self, flow: ResolvedFlow, values: Mapping[str, str | None]) -> list[Step]:
         """The late rows of a flow that have these values, the first of them; none for a flow without a watermark."""
@@ -380,11 +390,11 @@ class Lineage:
             Step(
                 table=name,
                 flow=_name(flow),
-                key={"_row_id": row["_row_id"]},
+                key={hidden.ROW_ID: row[hidden.ROW_ID]},
                 state="late",
                 row=row,
                 notes=(
-                    f"its {event_time} was {formatting.span(timedelta(seconds=row['_late_seconds']))} before the watermark when "
+                    f"its {event_time} was {formatting.span(timedelta(seconds=row[hidden.LATE_SECONDS]))} before the watermark when "
                     f"{self._label(flow, row)} read it: it is in late.{flow.pipeline.name}.{flow.flow.name}",
                 ),
             )
@@ -392,8 +402,8 @@ class Lineage:
         ]
 
     def _label(self, flow: ResolvedFlow, row: Mapping[str, Any]) -> str:
-        batch = self._ledger(flow).batch(row["_app_id"], row["_batch_id"])
-        return batch.line.label if batch is not None else identity.label(row["_app_id"], row["_batch_id"])
+        batch = self._ledger(flow).batch(row[hidden.APP_ID], row[hidden.BATCH_ID])
+        return batch.line.label if batch is not None else identity.label(row[hidden.APP_ID], row[hidden.BATCH_ID])
 
     def _select_entries(self, flow: ResolvedFlow, where: str) -> Iterator[dict[str, Any]]:
         path = flow.place(self.layout).quarantine
@@ -402,7 +412,7 @@ class Lineage:
         sql = f"FROM delta_table ORDER BY quarantined_at LIMIT {_MAX_ENTRIES}"
         ledger = self._ledger(flow)
         for entry in query.query(path, names, sql, where=where):
-            yield {**entry, "batch": ledger.batch(entry["_app_id"], entry["_batch_id"])}
+            yield {**entry, "batch": ledger.batch(entry[hidden.APP_ID], entry[hidden.BATCH_ID])}
 
     def _ledger(self, flow: ResolvedFlow) -> Ledger:
         key = (flow.pipeline.name, flow.flow.name)
