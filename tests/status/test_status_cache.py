@@ -15,6 +15,7 @@ from tidegate import registry
 from tidegate.errors import SpecError
 from tidegate.resolution import ResolvedPipeline
 from tidegate.status import freshness
+from tidegate.status.reading import Reading
 from tidegate.status.status_cache import FRESH, STALE, StatusCache, declarations
 from tidegate.store import Address
 
@@ -30,8 +31,8 @@ def test_a_fresh_reading_is_reused_and_an_old_one_is_refreshed_in_the_background
     now = 1000.0
     cache = StatusCache(project.environment, clock=lambda: now)
     first = cache.statuses()
-    assert first.of("orders")[0].reading.label == "orders/bronze"
-    assert first.of("orders")[0].reading.status.name == "behind"
+    assert first.of("orders")[0].label == "orders/bronze"
+    assert first.of("orders")[0].status.name == "behind"
     now += FRESH / 2
     assert cache.statuses() is first
     now += FRESH
@@ -76,9 +77,9 @@ def test_freshness_is_only_read_again_after_the_table_has_changed(
     project.table("silver.orders", [{"order_id": "A", "day": date(2026, 1, 3)}])
     cache = StatusCache(project.environment)
     bronze, silver, gold = cache._read(TIMEOUT_SECONDS).of("orders")
-    assert (bronze.newest, bronze.newest_is_event) == (moment, False)
-    assert (silver.newest, silver.newest_is_event) == (datetime(2026, 1, 3, tzinfo=UTC), True)
-    assert (gold.newest, gold.newest_is_event) == (None, False), "there is no table yet"
+    assert bronze.known(Reading.newest) == moment
+    assert silver.known(Reading.newest) == datetime(2026, 1, 3, tzinfo=UTC)
+    assert gold.known(Reading.newest) is None, "there is no table yet"
     read_paths: list[Address] = []
     newest = freshness.newest
 
@@ -87,10 +88,10 @@ def test_freshness_is_only_read_again_after_the_table_has_changed(
         return newest(path, *rest)
 
     monkeypatch.setattr(freshness, "newest", read)
-    assert cache._read(TIMEOUT_SECONDS).of("orders")[0].newest == moment
+    assert cache._read(TIMEOUT_SECONDS).of("orders")[0].known(Reading.newest) == moment
     assert read_paths == []
     project.table("silver.orders", [{"order_id": "B", "day": date(2026, 1, 5)}])
-    assert cache._read(TIMEOUT_SECONDS).of("orders")[1].newest == datetime(2026, 1, 5, tzinfo=UTC)
+    assert cache._read(TIMEOUT_SECONDS).of("orders")[1].known(Reading.newest) == datetime(2026, 1, 5, tzinfo=UTC)
     assert [path.name for path in read_paths] == ["orders"]
 
 
@@ -110,8 +111,5 @@ def test_a_declaration_that_does_not_load_hides_no_other_pipeline(project: Proje
     assert isinstance(declared["broken"], SpecError)
     assert isinstance(declared["orders"], ResolvedPipeline)
     assert declared["orders"].pipeline == registry.load("orders")
-    states = {
-        snapshot.reading.pipeline: snapshot.reading.status.name
-        for snapshot in StatusCache(project.environment).statuses().flows
-    }
+    states = {each.pipeline: each.status.name for each in StatusCache(project.environment).statuses().readings}
     assert states["broken"] == "error"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pendulum
 
-from tidegate import dates, states
+from tidegate import dates, hidden, states
 from tidegate.alerting import expiry
 from tidegate.checkpoints import checkpoint, derivation, lease, overrides, progress, refusal, rewrite
 from tidegate.layout import Layout
@@ -384,13 +384,17 @@ class Reading:
         return flow_runs.began(self.place, state.pending_batch)
 
     @part
+    def newest(self) -> datetime | None:
+        """The newest event time in the target, not counting values in the future; if none is declared, the newest ingestion time."""
+        table = self.layout.table(self.target)
+        return freshness.newest(table, self.resolved.flow.target.event_time or hidden.INGESTED_AT, self.at)
+
+    @part
     def newest_event(self) -> datetime | None:
-        """The newest event time in the target, not counting values in the future; None also if the freshness rule is off."""
+        """The newest event time; None also if the freshness rule is off."""
         pipeline, flow = self.resolved.pipeline, self.resolved.flow
-        column = flow.target.event_time
-        if column is None or pipeline.thresholds_of(flow).freshness_hours is None:
-            return None
-        return freshness.newest(self.layout.table(self.target), column, self.at)
+        is_timed = flow.target.event_time is not None and pipeline.thresholds_of(flow).freshness_hours is not None
+        return self.newest if is_timed else None
 
     @property
     def expires_in(self) -> timedelta | None:

@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from tidegate import hidden, registry, resolution, states
+from tidegate import registry, resolution, states
 from tidegate.errors import TidegateError
-from tidegate.status import evaluation, flow_status, freshness
+from tidegate.status import evaluation, flow_status
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
@@ -39,16 +39,6 @@ PATIENCE = 10.0
 
 
 @dataclass(frozen=True)
-class FlowSnapshot:
-    """One flow at the time of a reading."""
-
-    reading: Reading
-    newest: datetime | None = None
-    """The newest event time in its target. If no event time is declared: the newest ingestion time, if it has that column."""
-    newest_is_event: bool = False
-
-
-@dataclass(frozen=True)
 class Statuses:
     """Readings of all flows at one time."""
 
@@ -56,14 +46,14 @@ class Statuses:
     """When it began, in seconds since 1970."""
     declared: Mapping[str, ResolvedPipeline | TidegateError] = field(default_factory=dict)
     """Each pipeline by name, or the error of its declaration."""
-    flows: tuple[FlowSnapshot, ...] = ()
+    readings: tuple[Reading, ...] = ()
     """Ordered by pipeline, then in graph order."""
     surroundings: tuple[str, ...] = ()
     """Sentences about what runs the flows, if it does not."""
 
-    def of(self, pipeline: str) -> tuple[FlowSnapshot, ...]:
+    def of(self, pipeline: str) -> tuple[Reading, ...]:
         """The flows of one pipeline."""
-        return tuple(snapshot for snapshot in self.flows if snapshot.reading.pipeline == pipeline)
+        return tuple(each for each in self.readings if each.pipeline == pipeline)
 
 
 class StatusCache:
@@ -115,27 +105,22 @@ class StatusCache:
         at = self._clock()
         declared, environment = declarations(self._environment), self._environment.reading()
 
-        def snapshot(reading: Reading) -> FlowSnapshot:
-            newest, is_event = self._newest_of(reading)
-            return FlowSnapshot(reading, newest, is_event)
-
         began = datetime.fromtimestamp(at, UTC)
         pipelines = list(declared.items())
         gathered = flow_status.gather(environment, pipelines, patience, began)
         readings = evaluation.with_alerts(environment, pipelines, gathered)
         with ThreadPoolExecutor(2) as threads:
-            statuses = Statuses(at, declared, tuple(threads.map(snapshot, readings)), self._surroundings())
+            statuses = Statuses(at, declared, tuple(threads.map(self._with_newest, readings)), self._surroundings())
         environment.forget()
         return statuses
 
-    def _newest_of(self, reading: Reading) -> tuple[datetime | None, bool]:
-        """The newest time in a flow's table, and whether it is an event time."""
+    def _with_newest(self, reading: Reading) -> Reading:
+        """A reading that knows the newest time in its table."""
         if isinstance(reading.declared, str):
-            return None, False
-        target = reading.declared.flow.target
-        path, column = reading.layout.table(target.name), target.event_time or hidden.INGESTED_AT
-        newest = self._unless_unchanged(path, column, lambda: freshness.newest(path, column, reading.at))
-        return newest, newest is not None and target.event_time is not None
+            return reading
+        table = reading.layout.table(reading.target)
+        column = reading.declared.flow.target.event_time or ""
+        return reading.given(newest=self._unless_unchanged(table, column, lambda: reading.newest))
 
     def _unless_unchanged(self, table: Address, what: str, read: Callable[[], T]) -> T | None:
         """What ``read`` returns about a table, from the last reading if the table has not changed; None if it fails."""

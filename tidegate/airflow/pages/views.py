@@ -18,7 +18,7 @@ from tidegate.spec import Pipeline
 from tidegate.states import STALE, STATES
 from tidegate.status import run_ends
 from tidegate.status.reading import Reading
-from tidegate.status.status_cache import FlowSnapshot, StatusCache, Statuses
+from tidegate.status.status_cache import StatusCache, Statuses
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment
@@ -63,7 +63,7 @@ class Views:
         statuses = self._statuses.statuses()
         names = [name for name in statuses.declared if name in permitted]
         summaries = self._content.journal.summaries(names)
-        rows = [self._row(snapshot, summaries) for name in names for snapshot in statuses.of(name)]
+        rows = [self._row(each, summaries) for name in names for each in statuses.of(name)]
         matching = [row for row in rows if _matches(row, text, state)]
         groups = [
             {"name": name, "declared": _loaded(statuses.declared[name]), "rows": own}
@@ -95,7 +95,7 @@ class Views:
         """One pipeline: its flows, its newest batches, its alerts."""
         statuses = self._statuses.statuses()
         summaries = self._content.journal.summaries([dag_id])
-        rows = [self._row(snapshot, summaries) for snapshot in statuses.of(dag_id)]
+        rows = [self._row(each, summaries) for each in statuses.of(dag_id)]
         return self._content.pipeline(dag_id, _present_alerts(statuses.of(dag_id))) | {
             **_age(statuses),
             "declared": _loaded(statuses.declared[dag_id]),
@@ -111,11 +111,11 @@ class Views:
         """
         statuses = self._statuses.statuses()
         declared = self._declared(statuses, dag_id, name)
-        [snapshot] = [each for each in statuses.of(dag_id) if each.reading.flow == name]
-        return self._content.flow(declared, name, page, _present_alerts([snapshot])) | {
+        [reading] = [each for each in statuses.of(dag_id) if each.flow == name]
+        return self._content.flow(declared, name, page, _present_alerts([reading])) | {
             **_age(statuses),
-            "row": self._row(snapshot, self._content.journal.summaries([dag_id])),
-            "refused_page": self._refused_page(snapshot.reading),
+            "row": self._row(reading, self._content.journal.summaries([dag_id])),
+            "refused_page": self._refused_page(reading),
         }
 
     def batch(self, dag_id: str, flow: str, page: str) -> Values:
@@ -146,18 +146,17 @@ class Views:
             "history": self._environment.spark_history,
         }
 
-    def _row(self, snapshot: FlowSnapshot, summaries: Mapping[tuple[str, str], Summary]) -> Values:
-        reading = snapshot.reading
+    def _row(self, reading: Reading, summaries: Mapping[tuple[str, str], Summary]) -> Values:
         summary = summaries.get((reading.pipeline, reading.flow))
-        entries = reading.known(Reading.quarantine)
+        entries, newest = reading.known(Reading.quarantine), reading.known(Reading.newest)
         open_entries = None if entries is None else entries.open
         return flow_row(reading.pipeline, reading.flow, reading.target, summary, open_entries) | {
             "lag": reading.lag,
             "lease": reading.known(Reading.holder),
             "completeness": reading.known(Reading.completeness),
             "state": reading.status,
-            "newest": snapshot.newest or (summary.at if summary else None),
-            "newest_is": "event" if snapshot.newest_is_event and snapshot.newest else "ingested",
+            "newest": newest or (summary.at if summary else None),
+            "newest_is": "event" if newest and reading.resolved.flow.target.event_time else "ingested",
         }
 
     def _declared(self, statuses: Statuses, dag_id: str, flow: str) -> Pipeline:
@@ -180,9 +179,9 @@ def _loaded(declared: ResolvedPipeline | TidegateError | None) -> Pipeline | Non
     return declared.pipeline if isinstance(declared, ResolvedPipeline) else None
 
 
-def _present_alerts(snapshots: Iterable[FlowSnapshot]) -> frozenset[tuple[str, str]]:
+def _present_alerts(readings: Iterable[Reading]) -> frozenset[tuple[str, str]]:
     """Flow and rule of the recorded alerts whose cause is there, or unknown, in a reading."""
-    return frozenset((each.reading.flow, rule) for each in snapshots for rule in each.reading.alerts)
+    return frozenset((each.flow, rule) for each in readings for rule in each.alerts)
 
 
 def _matches(row: Values, text: str, state: str) -> bool:
