@@ -179,8 +179,9 @@ def txn(app_id: str, version: int) -> dict[str, Any]:
 
 
 def encoded(path: str) -> str:
-    """A local path as a URI of Java's ``Path.toUri``, which quotes only characters that are not allowed in a URI."""
-    return "file://" + re.sub(r"""[\x00-\x20"#%<>?\[\\\]^`{|}\x7f]""", lambda match: f"%{ord(match[0]):02X}", path)
+    """A local path, or an address in a bucket, as a URI of Java's ``Path.toUri``, which quotes only what is not allowed in a URI."""
+    scheme = "" if path.startswith("s3://") else "file://"
+    return scheme + re.sub(r"""[\x00-\x20"#%<>?\[\\\]^`{|}\x7f]""", lambda match: f"%{ord(match[0]):02X}", path)
 
 
 def _entry(path: str, modified_ms: int, batch_id: int) -> str:

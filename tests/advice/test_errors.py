@@ -78,7 +78,7 @@ def test_every_class_with_a_command_or_an_edit_has_a_case_or_a_reason() -> None:
 @pytest.mark.parametrize(
     ("kind", "wrong", "right", "read"),
     [
-        (errors.SetupError, {"TIDEGATE_LAKE": "s3://lake"}, {"TIDEGATE_LAKE": "/lake"}, Environment.read),
+        (errors.SetupError, {"TIDEGATE_LAKE": "hdfs://lake"}, {"TIDEGATE_LAKE": "/lake"}, Environment.read),
         (errors.MissingJavaError, {"JAVA_HOME": "/nowhere"}, {"PATH": os.environ["PATH"]}, java.find),
     ],
 )

@@ -17,8 +17,9 @@ from tidegate.probes import delta_table
 from tidegate.store import Address
 
 OTHER_READERS = re.compile(
-    r"\.(?:load_cdf|scan|to_pyarrow_\w+|to_pandas|is_deltatable)\(|\bDeltaTable\(|\bQueryBuilder\("
+    r"\.(?:load_cdf|scan|to_pyarrow_\w+|to_pandas|is_deltatable)\(|\bDeltaTable\((?!spark\b)|\bQueryBuilder\("
 )
+"""Of delta-rs; Spark's class of the same name takes a session first."""
 COMPARISONS = {"=": operator.eq, "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge}
 
 

@@ -44,12 +44,13 @@ CLICKS = Pipeline(
 class SampleProject:
     """A temporary lake, landing folder and project with a suite."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **variables: str) -> None:
         self.environment = Environment.read(
             {
                 "TIDEGATE_PROJECT": str(folder / "project"),
                 "TIDEGATE_LAKE": str(folder / "lake"),
                 "TIDEGATE_LANDING": str(folder / "landing"),
+                **variables,
             }
         )
         self.layout = Layout.of(self.environment)
@@ -72,7 +73,7 @@ class SampleProject:
 
     def read_everything(self, checkpoint: Checkpoint, batch_id: int = 0) -> None:
         """List, plan and commit all landed files, as a job would."""
-        files = {str(path): path.stat().st_mtime_ns // 1_000_000 for path in Path(self.landing).iterdir()}
+        files = {self.landing.at(entry).uri: entry.modified_ns // 1_000_000 for entry in self.landing.list()}
         checkpoint.list_files(batch_id, files)
         checkpoint.run(batch_id, {"logOffset": batch_id})
 
@@ -90,7 +91,7 @@ class SampleProject:
             "code_fingerprint": fingerprints.code_fingerprint(PROJECT / "spark_jobs" / "flights.py"),
             **(waits_for or {"suite_fingerprint": fingerprints.suite_fingerprint(self.suite)}),
         }
-        Path(path).write_text(json.dumps(note))
+        path.put(json.dumps(note).encode())
 
     def refuse_silver(self) -> None:
         """Silver's first batch was written; the gate refused the second."""
