@@ -1,7 +1,8 @@
 """One reading of a flow: all that can be known of it without a JVM. Takes no lock.
 
 State, plan, preview, alerts, lag and pages are functions of a reading. It is safe to make while a job runs: nothing is written, and
-files are read in an order that tolerates a commit in between.
+files are read in an order that tolerates a commit in between. It is one class and so one module: a part is a few lines, and how something
+is read stands in the modules below.
 """
 
 from __future__ import annotations
