@@ -223,3 +223,19 @@ def test_nothing_of_the_credentials_is_in_a_text(s3_server: S3Process) -> None:
             texts += [str(error), repr(error), str(classify(error))]
             error = error.__cause__ or error.__context__
     assert [text for text in texts if "canary" in text] == []
+
+
+@pytest.mark.parametrize("size", [0, 5, 9 * 1024 * 1024])
+def test_a_move_writes_over_nothing(store: ObjectStore, proxy: S3Proxy, s3_server: S3Process, size: int) -> None:
+    """Also what another process makes between the look at the target and the copy."""
+    other = directly(store, s3_server)
+    store.put("a/b", b"1" * size)
+    store.move("a", "c")
+    assert content(store) == {"c/b": b"1" * size}
+    fault = proxy.fail(
+        ServerFault("PUT" if size < 10 else "POST", "d/b", status=503, then=lambda: other.put("d/b", b"x"))
+    )
+    with pytest.raises((OSError, WriteConflictError)):
+        store.move("c", "d")
+    assert fault.fired
+    assert content(other) == {"c/b": b"1" * size, "d/b": b"x"}

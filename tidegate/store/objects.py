@@ -186,18 +186,27 @@ class ObjectStore(Store):
         self.put(below(checked(key, of_folder=True), _FOLDER), b"")
 
     def move(self, source: str, target: str) -> None:
-        """Copies, then deletes."""
+        """Copies under the condition that there is nothing, then deletes."""
         checked_move(source, target)
         if self.exists(target):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.uri(target))
-        before, after = self._path(source), self._path(target)
-        paths = [before] if self.stat(source).kind == "content" else [each["path"] for each in self._list_all(source)]
-        for path in paths:
-            copied = after + path[len(before) :]
-            # What S3A left as a sign of a folder is listed and cannot be read.
-            with contextlib.suppress(FileNotFoundError):
-                self._ask("move", source, lambda client, path=path, copied=copied: client.copy(path, copied))  # type: ignore[misc]
+        if self.stat(source).kind == "content":
+            sizes = {source: self.stat(source).size}
+        else:
+            sizes = {self._key(each["path"]): each["size"] for each in self._list_all(source)}
+        for key, size in sizes.items():
+            self._copy(key, target + key[len(source) :], size)
+        paths = [self._path(key) for key in sizes]
         self._ask("delete", source, lambda client: client.delete(paths))
+
+    def _copy(self, key: str, target: str, size: int) -> None:
+        """Copy an object to a key that nobody else has made, on the server if it is large."""
+        if size > _PART:
+            before, after = self._path(key), self._path(target)
+            return self._ask("move", key, lambda client: client.copy(before, after, overwrite=False))
+        # What S3A left as a sign of a folder is listed and cannot be read.
+        with contextlib.suppress(FileNotFoundError):
+            self.put_if(target, self.read(key).data, None)
 
     def list(self, key: str = "") -> list[Entry]:
         """LISTs of a thousand keys, all of them below the key."""

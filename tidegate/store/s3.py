@@ -84,6 +84,7 @@ class S3Server:
                 "aws_endpoint_url_s3": self.endpoint,
                 "region": self.region,
                 "virtual_hosted_style_request": False,
+                "copy_if_not_exists": "multipart",
             }
             client = S3Store(
                 bucket,
