@@ -84,6 +84,14 @@ def test_the_policy_of_a_bucket_refuses_writers_without_the_jar(
     assert len(proxy.refused) == 2
 
 
+@pytest.mark.parametrize("setting", [("fs.s3a.performance.flags", "delete,create"), ("fs.s3a.performance.flags", "*")])
+def test_s3a_that_creates_files_without_a_look_is_refused(
+    setting: tuple[str, str], writers: Writers, s3_server: S3Process
+) -> None:
+    race = writers.race("commits", LOG_STORE, s3_server, processes=1, threads=1, each=1, settings=dict([setting]))
+    assert (race.acknowledged, race.failed, race.present) == ((), 1, {})
+
+
 @pytest.mark.nightly
 def test_2000_commits_of_four_processes_are_all_there(writers: Writers, s3_server: S3Process) -> None:
     race = writers.race("commits", LOG_STORE, s3_server, processes=4, threads=1, each=500)

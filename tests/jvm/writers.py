@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -73,6 +73,7 @@ class Writers:
         processes: int,
         threads: int,
         each: int,
+        settings: Mapping[str, str] | None = None,
     ) -> Race:
         """Let writers race in a new bucket, and wait for all of them.
 
@@ -82,12 +83,13 @@ class Writers:
             server: The server.
             endpoint: The address of something in front of the server.
             each: Writes of each writer.
+            settings: Hadoop's, beside those of the server.
         """
         bucket = server.new_bucket()
-        settings = self._folder / f"{bucket}.settings"
+        file = self._folder / f"{bucket}.settings"
         variables = {**server.variables, "AWS_ENDPOINT_URL_S3": endpoint or server.endpoint}
-        hadoop = S3Server(variables).hadoop_settings
-        settings.write_text("".join(f"{name}={value}\n" for name, value in hadoop.items()))
+        hadoop = S3Server(variables).hadoop_settings | dict(settings or {})
+        file.write_text("".join(f"{name}={value}\n" for name, value in hadoop.items()))
         options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp", self._class_path]
         command = [
             str(java.find().executable),
@@ -99,7 +101,7 @@ class Writers:
         ]
         started = [
             subprocess.Popen(
-                [*command, f"w{number}", str(threads), str(each), str(settings)],
+                [*command, f"w{number}", str(threads), str(each), str(file)],
                 stdout=subprocess.PIPE,
                 text=True,
                 env={**os.environ, **variables},
