@@ -96,6 +96,7 @@ RAISED: dict[str, TidegateError] = {
     "OtherClusterError": errors.OtherClusterError("bronze", 1, "clicks", bootstrap="h:1", expected="A", actual="B"),
     "LedgerImbalanceError": errors.LedgerImbalanceError("silver", 3, {"read": 1}, "one row has no disposition"),
     "LeaseHeldError": errors.LeaseHeldError("table:silver.flights", "attempt a1"),
+    "LeaseLostError": errors.LeaseLostError("table:silver.flights", 31, is_taken=False),
     "SinkError": errors.SinkError("sent", "kafka.alerts", "Kafka has no such topic"),
     "SinkUnavailableError": errors.SinkUnavailableError("sent", "kafka.alerts", "no Kafka broker answers"),
     "StoppedError": errors.StoppedError(15),
@@ -125,6 +126,7 @@ TRANSIENT = {
     "WriteConflictError",
     "SinkUnavailableError",
     "LeaseHeldError",
+    "LeaseLostError",
     "AirflowUnavailableError",
 }
 EXIT_CODES = {

@@ -26,7 +26,7 @@ from tests.s3_server import S3Process
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate import json_codec
 from tidegate.checkpoints import lease, object_lease
-from tidegate.checkpoints.object_lease import Contender, ObjectLease, Record
+from tidegate.checkpoints.object_lease import Contender, ObjectLease, LeaseRecord
 from tidegate.environment import Environment
 from tidegate.errors import LeaseHeldError, LeaseLostError
 from tidegate.layout import Layout
@@ -179,7 +179,7 @@ class LeaseMachine(RuleBasedStateMachine):
         self.store.step = lambda number: self.actors[number].step()
         self.store.observe = self.observe
         self.tokens: dict[str, int] = {}
-        self.patches = patch.object(Record, "has_ended", lambda record: record.nonce in self.world.ended)
+        self.patches = patch.object(LeaseRecord, "has_ended", lambda record: record.nonce in self.world.ended)
         self.patches.start()
 
     def observe(self) -> None:
@@ -191,9 +191,9 @@ class LeaseMachine(RuleBasedStateMachine):
             newest = max(self.tokens.values(), default=0)
             assert self.tokens.setdefault(stored.nonce, newest + 1) == stored.token
 
-    def stored(self) -> Record | None:
+    def stored(self) -> LeaseRecord | None:
         try:
-            return json_codec.decode(self.store.store.read("leases/a.json").data, Record)
+            return json_codec.decode(self.store.store.read("leases/a.json").data, LeaseRecord)
         except FileNotFoundError:
             return None
 
@@ -391,7 +391,7 @@ def layout(monkeypatch: pytest.MonkeyPatch) -> Layout:
 def test_the_leases_of_a_lake_without_files_are_objects_that_a_thread_renews(layout: Layout) -> None:
     names = ("table:silver.flights", NAME)
 
-    def last(name: str) -> Record:
+    def last(name: str) -> LeaseRecord:
         record = object_lease.last(layout, name)
         assert record is not None
         return record

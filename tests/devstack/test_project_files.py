@@ -56,7 +56,7 @@ def test_every_folder_with_code_is_a_root_package_of_the_import_linter() -> None
 
 
 def test_every_make_target_has_a_description() -> None:
-    targets = re.findall(r"^([a-z-]+):(.*)$", _read("Makefile"), re.MULTILINE)
+    targets = re.findall(r"^([a-z0-9-]+):(.*)$", _read("Makefile"), re.MULTILINE)
     without = [name for name, rest in targets if not re.search(r"## [A-Z].*\.$", rest)]
     assert without == ["setup-python"], "only other targets use it"
     (phony,) = re.findall(r"^\.PHONY: (.*)$", _read("Makefile"), re.MULTILINE)

@@ -14,6 +14,8 @@ from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
+from tests.waiting import TIMEOUT_SECONDS
+
 PROTOCOL_FILE = re.compile(r"/_delta_log/\d{20}\.json$|/(offsets|commits)/\d+$|/sources/\d+/\d+(\.compact)?$")
 """Commits of Delta and the logs of Spark's checkpoints: each is created once, by one writer."""
 
@@ -131,7 +133,7 @@ class S3Proxy:
             do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = handle_one  # noqa: N815
 
             def passed_on(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-                connection = http.client.HTTPConnection(upstream, timeout=30)
+                connection = http.client.HTTPConnection(upstream, timeout=TIMEOUT_SECONDS)
                 try:
                     # The signature is of the Host that the client knows.
                     connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)

@@ -66,7 +66,7 @@ class BootClock:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Record:
+class LeaseRecord:
     """The content of a lease."""
 
     what: str
@@ -100,7 +100,7 @@ class Record:
 
 @dataclass(frozen=True)
 class _Stored:
-    record: Record | None
+    record: LeaseRecord | None
     """None if the content is none of this version."""
     tag: str
 
@@ -117,7 +117,7 @@ class ObjectLease:
         clock: The clock of this process.
     """
 
-    def __init__(self, address: Address, resource: str, record: Record, tag: str, begun: float, clock: Clock) -> None:
+    def __init__(self, address: Address, resource: str, record: LeaseRecord, tag: str, begun: float, clock: Clock) -> None:
         self.resource = resource
         self.record = record
         self._address, self._tag, self._clock = address, tag, clock
@@ -170,7 +170,7 @@ class ObjectLease:
         else:
             self._accept(record, stored.tag)
 
-    def _accept(self, record: Record, tag: str) -> None:
+    def _accept(self, record: LeaseRecord, tag: str) -> None:
         self.record, self._tag = record, tag
         self._renewed = max(self._renewed, self._begun[record.beat])
 
@@ -192,7 +192,7 @@ class Contender:
     ) -> None:
         self._address, self._resource, self._clock, self._ttl = address, resource, clock, ttl
         since = now()
-        self._record = Record(
+        self._record = LeaseRecord(
             what=what,
             host=socket.gethostname(),
             process=process,
@@ -245,7 +245,7 @@ class Contender:
                 raise self._conflict(None if stored is None else stored.record) from None
         return ObjectLease(self._address, self._resource, record, new_tag, begun, self._clock)
 
-    def _conflict(self, record: Record | None) -> LeaseHeldError:
+    def _conflict(self, record: LeaseRecord | None) -> LeaseHeldError:
         if record is None:
             return LeaseHeldError(self._resource, "another process")
         wait = f"{record.ttl:g} seconds after the last renewal another process may take it"
@@ -306,7 +306,7 @@ def expect_certain() -> None:
         each.expect_certain()
 
 
-def holder(layout: Layout, resource: str) -> Record | None:
+def holder(layout: Layout, resource: str) -> LeaseRecord | None:
     """The holder of a lease; None if it is free, or seems to be.
 
     It seems to be free if it was not renewed for twice its TTL, by the clocks of holder and reader: that is only shown.
@@ -320,7 +320,7 @@ def holder(layout: Layout, resource: str) -> Record | None:
     return None if is_old else record
 
 
-def last(layout: Layout, resource: str) -> Record | None:
+def last(layout: Layout, resource: str) -> LeaseRecord | None:
     """The holder of a lease, or the last one if it did not release it."""
     stored = _read(layout.lease_record(resource))
     record = None if stored is None else stored.record
@@ -335,7 +335,7 @@ def _renew(leases: list[ObjectLease], ttl: float, ended: threading.Event) -> Non
         pause = ttl / 3 if all(renewed) else ttl / 12
 
 
-def _encoded(record: Record) -> bytes:
+def _encoded(record: LeaseRecord) -> bytes:
     return (json_codec.encode(record, indent=1) + "\n").encode()
 
 
@@ -345,6 +345,6 @@ def _read(address: Address) -> _Stored | None:
     except FileNotFoundError:
         return None
     try:
-        return _Stored(json_codec.decode(content.data, Record), content.tag)
+        return _Stored(json_codec.decode(content.data, LeaseRecord), content.tag)
     except ValueError:
         return _Stored(None, content.tag)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark.job import table, write_table
+from tests.waiting import TIMEOUT_SECONDS
 from tidegate.errors import DeclarationConflictError, LedgerImbalanceError, SpecError
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.lake.writes import Transaction
@@ -163,7 +164,7 @@ def test_two_merges_at_once_have_their_own_transactions(
     paths = {number: folder / f"table{number}" for number in (1, 2)}
     for path in paths.values():
         write_table(path, ORDERS, (1, 10, 0))
-    both_are_prepared = Barrier(2, timeout=60)
+    both_are_prepared = Barrier(2, timeout=TIMEOUT_SECONDS)
     at_merge.append(both_are_prepared.wait)
 
     def merge(number: int) -> tables.Commit:
