@@ -26,7 +26,7 @@ from tests.s3_server import S3Process
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate import json_codec
 from tidegate.checkpoints import lease, object_lease
-from tidegate.checkpoints.object_lease import Contender, ObjectLease, LeaseRecord
+from tidegate.checkpoints.object_lease import Contender, LeaseRecord, ObjectLease
 from tidegate.environment import Environment
 from tidegate.errors import LeaseHeldError, LeaseLostError
 from tidegate.layout import Layout

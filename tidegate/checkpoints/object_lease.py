@@ -117,7 +117,9 @@ class ObjectLease:
         clock: The clock of this process.
     """
 
-    def __init__(self, address: Address, resource: str, record: LeaseRecord, tag: str, begun: float, clock: Clock) -> None:
+    def __init__(
+        self, address: Address, resource: str, record: LeaseRecord, tag: str, begun: float, clock: Clock
+    ) -> None:
         self.resource = resource
         self.record = record
         self._address, self._tag, self._clock = address, tag, clock
