@@ -137,7 +137,7 @@ def describe_holder(layout: Layout, resource: str, pid: int = 0) -> str:
 
 def last_acquired(layout: Layout, resource: str) -> datetime | None:
     """When a lease was acquired last by a process that holds it or was killed; None if that is unknown."""
-    owner: _Owner | object_lease.Record | None
+    owner: _Owner | object_lease.LeaseRecord | None
     if layout.root.store.is_local:
         owner = json_codec.read(Address.local(layout.lease_owner(resource)), _Owner)
     else:
