@@ -70,7 +70,9 @@ class Odd(Clicks):
 
     def entries(self) -> list[dict[str, Any]]:
         """The entries in quarantine, with their sources, by partition and offset."""
-        entries = [{**entry, "source": json.loads(entry["source"])} for entry in orders.table(self.job().quarantine)]
+        entries = [
+            {**entry, "source": json.loads(entry["source"])} for entry in orders.table(self.job().place.quarantine)
+        ]
         assert {(entry["level"], *entry["rules"]) for entry in entries} <= {("message", messages.RULE)}
         return sorted(entries, key=lambda each: (each["source"]["partition"], each["source"]["offset"]))
 
