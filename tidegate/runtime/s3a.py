@@ -15,6 +15,13 @@ LOG_STORE = "io.tidegate.s3.ConditionalLogStore"
 CHECKPOINT_FILES = "io.tidegate.s3.ConditionalCheckpointFileManager"
 """The same for offsets, commits and source logs."""
 
+_CHECKPOINTS = {
+    "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
+    # Files of state are replaced without a condition. In version 1 two drivers give them the same names, in version 2 names of their
+    # own, and the commit says which belong to it.
+    "spark.sql.streaming.stateStore.checkpointFormatVersion": "2",
+}
+
 
 def conf(project_root: Path, server: S3Server, *, checkpoints: bool) -> dict[str, str]:
     """Settings for ``spark-submit``, without credentials.
@@ -39,5 +46,5 @@ def conf(project_root: Path, server: S3Server, *, checkpoints: bool) -> dict[str
         "spark.jars": ",".join(map(str, [*jars.files(project_root, "s3"), jars.OWN_JAR])),
         **{f"spark.hadoop.{name}": value for name, value in hadoop.items()},
         **{f"spark.delta.logStore.{scheme}.impl": LOG_STORE for scheme in ("s3", "s3a")},
-        **({"spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES} if checkpoints else {}),
+        **(_CHECKPOINTS if checkpoints else {}),
     }
