@@ -122,9 +122,9 @@ def _measure(folder: Path, rows: int, pairs: int, bad: float) -> None:
 
 def _run(name: str) -> tuple[float, float]:
     """Run a pipeline; returns the seconds of its flow and the processor seconds."""
-    from tidegate import registry
     from tidegate.environment import Environment
-    from tidegate.request import RunRequest, fresh_id
+    from tidegate.project import registry
+    from tidegate.requests.request import RunRequest, fresh_id
     from tidegate.spark.application import run_application
 
     request = RunRequest.check(registry.load(name), fresh_id("benchmark"), {"flows": []})

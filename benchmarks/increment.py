@@ -31,11 +31,11 @@ from benchmarks import cost
 from benchmarks.cost import ROLES, Cost
 from demo import flights_feed, recompute
 from tidegate.environment import Environment
-from tidegate.launch import submit_conf, submit_environment
-from tidegate.layout import Layout
-from tidegate.place import FlowPlace, PipelinePlace, Place
-from tidegate.process_exit import exit_now
-from tidegate.report import RunReport
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, PipelinePlace, Place
+from tidegate.reports.report import RunReport
+from tidegate.requests.launch import submit_conf, submit_environment
+from tidegate.runtime.process_exit import exit_now
 from tidegate.spark.driver.session import SETTINGS
 from tidegate.store import Address
 

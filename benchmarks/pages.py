@@ -20,7 +20,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace, Place
+from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace, Place
 from tidegate.store import Address
 
 DECLARATION = """
@@ -196,7 +196,7 @@ def _fill(layout: Any, name: str) -> None:
 
 def _reports(layout: Any, name: str) -> None:
     """Create runs with one attempt each; their reports are hard links to one."""
-    from tidegate.report import FlowReport, RunReport, now
+    from tidegate.reports.report import FlowReport, RunReport, now
 
     flows = [
         FlowReport(flow=flow, target=f"{flow}.{name}", checkpoint_version=1, state="done")
@@ -213,7 +213,7 @@ def _reports(layout: Any, name: str) -> None:
 
 
 def _layout(folder: Path) -> Any:
-    from tidegate.layout import Layout
+    from tidegate.lake.layout import Layout
 
     return Layout.local(folder / "lake", folder / "landing")
 

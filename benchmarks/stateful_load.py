@@ -30,12 +30,12 @@ from demo import clicks_feed, payments_feed
 from devstack.broker import Broker
 from tidegate import formatting
 from tidegate.environment import Environment
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import store
-from tidegate.place import PipelinePlace
 from tidegate.probes import kafka
-from tidegate.process_exit import exit_now
 from tidegate.runtime import jars
+from tidegate.runtime.process_exit import exit_now
 
 PROJECT = Path(__file__).parents[1]
 FLOW = "decisions"

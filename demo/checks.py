@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any
 
 from demo import recompute, recompute_payments
 from tidegate.formatting import count
-from tidegate.layout import Layout
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops.table import line_of
-from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.probes import delta_table
 from tidegate.quarantine import lifecycle
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spec import Pipeline
 from tidegate.store import Address
 

@@ -20,7 +20,7 @@ from demo.flights_feed import Landed
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
 from tidegate.probes import kafka
-from tidegate.process_exit import exit_now
+from tidegate.runtime.process_exit import exit_now
 
 SECONDS_BETWEEN_MESSAGES = 5.0
 SECONDS_BETWEEN_FILES = 120.0

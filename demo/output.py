@@ -15,9 +15,9 @@ from demo.checks import Check, query, table
 from demo.flights_feed import Landed
 from demo.runs import DagRun
 from tidegate.formatting import count, size
-from tidegate.layout import Layout
-from tidegate.place import FlowPlace
-from tidegate.report import FlowReport, RunReport
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace
+from tidegate.reports.report import FlowReport, RunReport
 from tidegate.spec import Pipeline
 from tidegate.status.reading import Reading
 

@@ -12,9 +12,9 @@ from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn
 
 from demo.runs import PendingRun
 from tidegate.formatting import count
-from tidegate.layout import Layout
-from tidegate.place import PipelinePlace
-from tidegate.report import FlowReport, RunReport
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
+from tidegate.reports.report import FlowReport, RunReport
 from tidegate.store import Address
 
 POLL_SECONDS = 0.25

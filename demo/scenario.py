@@ -15,9 +15,9 @@ from demo import checks, clicks_feed, flights_feed, output, payments_feed, recom
 from demo.progress import WatchedRun, existing_reports, show_progress
 from demo.runs import RunCrashedError
 from demo.services import DemoServices, check_set_up, set_up
-from tidegate import registry, resolution
+from tidegate.lake.place import PipelinePlace
 from tidegate.pages import site
-from tidegate.place import PipelinePlace
+from tidegate.project import registry, resolution
 from tidegate.spec import Pipeline
 from tidegate.status import lag
 from tidegate.status.reading import Reading

@@ -23,7 +23,7 @@ from devstack.broker import Broker
 from tidegate.advice import Command, OutsideAct
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.processes import Process
 from tidegate.runtime import jars, java
 

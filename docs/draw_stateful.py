@@ -18,9 +18,9 @@ from xml.sax.saxutils import escape
 
 from tests.docs.guides import GUIDES, GuideRunner
 from tidegate.environment import Environment
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import query
-from tidegate.place import FlowPlace, PipelinePlace
 
 PICTURES = Path(__file__).parent / "pictures"
 PIPELINE, FLOW = "taps", "silver"

@@ -10,9 +10,9 @@ from pathlib import Path
 
 from tests.browser import launched, visit
 from tests.pages import samples
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 from tidegate.pages.site import export
-from tidegate.place import PipelinePlace
 
 PICTURES = Path(__file__).parent / "pictures"
 SCREENSHOTS = (

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from tidegate.layout import Layout
-from tidegate.place import PipelinePlace
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 
 
 def contains_any(content: bytes | str, texts: Iterable[str]) -> bool:

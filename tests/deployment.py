@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tests.waiting import TIMEOUT_SECONDS, wait_until
-from tidegate import registry
 from tidegate.environment import Environment
 from tidegate.processes import end_group
+from tidegate.project import registry
 from tidegate.quarantine.selection import Selection
-from tidegate.report import FlowReport
-from tidegate.request import RunRequest, fresh_id
+from tidegate.reports.report import FlowReport
+from tidegate.requests.request import RunRequest, fresh_id
 from tidegate.store import Address
 from tidegate.testing.lake import Lake, read
 

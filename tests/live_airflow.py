@@ -36,10 +36,10 @@ from tests.live.console import Console
 from tests.live.project import declare_people, land_day, make_project
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.errors import AirflowUnavailableError
-from tidegate.layout import Layout, run_key
-from tidegate.place import AttemptPlace
+from tidegate.lake.layout import Layout, run_key
+from tidegate.lake.place import AttemptPlace
 from tidegate.processes import end, living
-from tidegate.report import RunReport
+from tidegate.reports.report import RunReport
 
 
 class _Retries(Retry):

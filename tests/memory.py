@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.store import Address, InstrumentedStore, MemoryStore
 
 

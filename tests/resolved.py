@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from tidegate.errors import SpecError
-from tidegate.resolution import ResolvedFlow, ResolvedPipeline, resolve
+from tidegate.project.resolution import ResolvedFlow, ResolvedPipeline, resolve
 from tidegate.spec import Flow, Pipeline
 
 _UNKNOWN = {"unknown": SpecError("its file does not load, so any table may have a writer")}

@@ -14,12 +14,12 @@ from tests.resolved import resolved_flow
 from tidegate import json_codec
 from tidegate.checkpoints import checkpoint, history
 from tidegate.checkpoints.refusal import REFUSAL
+from tidegate.lake.place import Place
 from tidegate.ops import evolution
-from tidegate.place import Place
 from tidegate.store import Address
 
 if TYPE_CHECKING:
-    from tidegate.layout import Layout
+    from tidegate.lake.layout import Layout
     from tidegate.spec import Pipeline
 
 TABLE_ID = "2d387700-574d-43c5-aba8-d8192076f9c3"

@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 
 PROJECT = Path(__file__).parents[1]
 

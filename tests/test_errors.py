@@ -15,8 +15,8 @@ from tidegate import errors
 from tidegate.advice import Command, Edit, OutsideAct
 from tidegate.errors import TidegateError
 from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, TransformRefusal
-from tidegate.report import ExpectationResult, Verdict, describe_error
-from tidegate.table_history import Doubt
+from tidegate.lake.table_history import Doubt
+from tidegate.reports.report import ExpectationResult, Verdict, describe_error
 
 VERDICT = Verdict(
     flow="silver",

@@ -16,12 +16,12 @@ from tidegate.advice import OutsideAct
 from tidegate.checkpoints.overrides import Override
 from tidegate.checkpoints.progress import Progress
 from tidegate.errors import SourceError, SourceUnavailableError, TableInDoubtError
+from tidegate.lake.table_history import Doubt
 from tidegate.spec import Pipeline
 from tidegate.states import STATES, RefusedBy
 from tidegate.status.reading import Reading
 from tidegate.status.run_ends import RunEnds
 from tidegate.status.wait import Wait
-from tidegate.table_history import Doubt
 
 QUIET: dict[str, Any] = {
     "off": None,

@@ -22,7 +22,7 @@ from tidegate.errors import (
 )
 
 if TYPE_CHECKING:
-    from tidegate.report import FlowReport
+    from tidegate.reports.report import FlowReport
     from tidegate.status.reading import Reading
 
 Tone = Literal["good", "calm", "busy", "wait", "bad"]

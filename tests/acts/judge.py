@@ -13,8 +13,8 @@ from tests.acts.acts import Act, Acts
 from tests.acts.lake import Lake
 from tests.acts.oracle import differences
 from tests.acts.project import ABOVE, FLOWS, TARGETS
-from tidegate import resolution
-from tidegate.report import RunReport
+from tidegate.project import resolution
+from tidegate.reports.report import RunReport
 from tidegate.status import flow_status, plan
 from tidegate.status.reading import Reading
 

@@ -20,9 +20,9 @@ from tests.acts.oracle import differences
 from tests.acts.project import FLOWS
 from tests.fault_points import aborting, fault
 from tests.slices import of_week
-from tidegate import resolution
 from tidegate.planning import recovery
 from tidegate.planning.recovery import Recovery
+from tidegate.project import resolution
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos, pytest.mark.nightly, pytest.mark.timeout(900)]
 

@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from tests.advice.shop import Act, Shop
 from tidegate import errors
 from tidegate.errors import TidegateError
-from tidegate.place import Place
+from tidegate.lake.place import Place
 from tidegate.probes import delta_log
 
 D1, D2 = date(2026, 1, 5), date(2026, 1, 6)

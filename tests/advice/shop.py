@@ -19,9 +19,9 @@ from tidegate import cli
 from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then
 from tidegate.cli import run, state, verify
 from tidegate.errors import TidegateError
-from tidegate.layout import Layout
-from tidegate.report import RunReport
-from tidegate.request import RunRequest
+from tidegate.lake.layout import Layout
+from tidegate.reports.report import RunReport
+from tidegate.requests.request import RunRequest
 
 DECLARATION = """
 from tidegate.spec import *

@@ -92,12 +92,12 @@ def spark_submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[s
 
 _SCRIPT = """
 import os, pathlib, sys, time
-from tidegate import registry
+from tidegate.project import registry
 from tidegate.environment import Environment
-from tidegate.layout import Layout
-from tidegate.place import AttemptPlace, PipelinePlace
-from tidegate.ledger_line import LedgerLine
-from tidegate.report import (FlowReport, RunReport, Verdict, now)
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import AttemptPlace, PipelinePlace
+from tidegate.reports.ledger_line import LedgerLine
+from tidegate.reports.report import (FlowReport, RunReport, Verdict, now)
 
 arguments = dict(zip(sys.argv[-8::2], sys.argv[-7::2]))
 dag_id, run_key, attempt = arguments["--dag-id"], arguments["--run-key"], arguments["--attempt"]

@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import Any
 
 from tests.cli.project import append, quarantined
-from tidegate import registry
 from tidegate.checkpoints import checkpoint
-from tidegate.layout import Layout, run_key
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.layout import Layout, run_key
+from tidegate.lake.place import AttemptPlace, FlowPlace, Place
 from tidegate.ops import ledger
-from tidegate.place import AttemptPlace, FlowPlace, Place
-from tidegate.report import ExpectationResult, FlowReport, RunReport, Verdict, now
-from tidegate.request import RunRequest
+from tidegate.project import registry
+from tidegate.reports.ledger_line import LedgerLine
+from tidegate.reports.report import ExpectationResult, FlowReport, RunReport, Verdict, now
+from tidegate.requests.request import RunRequest
 
 
 @dataclass(frozen=True)

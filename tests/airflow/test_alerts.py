@@ -22,9 +22,9 @@ from tidegate.airflow import channels
 from tidegate.airflow.failure import TaskFailure
 from tidegate.alerting.episodes import Episode
 from tidegate.environment import Environment
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import alert_history, plans
-from tidegate.place import PipelinePlace
 
 pytestmark = pytest.mark.airflow
 

@@ -13,10 +13,10 @@ from tests.airflow.lake import Lake
 from tests.spark_files import write_refused_schema_change
 from tidegate.airflow.approval import question
 from tidegate.errors import ContractRefusedError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import evolution
-from tidegate.place import PipelinePlace
-from tidegate.report import FlowReport, describe_error
+from tidegate.reports.report import FlowReport, describe_error
 from tidegate.schema.changes import SchemaChange
 
 pytestmark = pytest.mark.airflow
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.airflow
 SCHEMA_CHANGE_ID = "0a1b2c3d4e5f"
 REFUSE = f"""
 from tidegate.errors import ContractRefusedError
-from tidegate.report import describe_error
+from tidegate.reports.report import describe_error
 
 error = ContractRefusedError(
     "flights", "silver", 3, schema_change_id="{SCHEMA_CHANGE_ID}", changes=["new field gate"], declared="x"

@@ -1,7 +1,7 @@
 """The same DAG on a real Spark standalone cluster: a master and two workers, all on loopback.
 
 Nightly, because it needs six JVMs. The settings and the command for a remote master are tested per merge in
-tests/test_launch.py and test_submit.py.
+tests/requests/test_launch.py and test_submit.py.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from demo import checks, flights_feed, recompute
 from devstack.ports import LOOPBACK, free_port, listens
 from pipelines.flights import pipeline
 from tests.waiting import TIMEOUT_SECONDS, wait_until
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.processes import end_group
 from tidegate.runtime import paths
 

@@ -14,7 +14,7 @@ from airflow.sdk.exceptions import ParamValidationError
 from pipelines.flights import pipeline
 from tests.airflow.entry_points import airflow_command
 from tidegate.planning.backfill import commands
-from tidegate.request import RunRequest
+from tidegate.requests.request import RunRequest
 
 pytestmark = pytest.mark.airflow
 

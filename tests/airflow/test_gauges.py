@@ -19,11 +19,11 @@ from airflow.sdk import BaseOperator, Context
 from tests.airflow.in_process import InProcessRun
 from tests.airflow.lake import Lake
 from tests.readings import reading_of
-from tidegate import registry
-from tidegate.layout import Layout, run_key
+from tidegate.lake.layout import Layout, run_key
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import metrics
-from tidegate.place import PipelinePlace
-from tidegate.report import FlowReport
+from tidegate.project import registry
+from tidegate.reports.report import FlowReport
 
 pytestmark = pytest.mark.airflow
 

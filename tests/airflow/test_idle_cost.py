@@ -14,8 +14,8 @@ from tests.airflow.in_process import EventsByAsset, InProcessRun
 from tests.airflow.lake import Lake
 from tests.cli.project import Checkpoint, append
 from tests.spark_files import delta_offset
-from tidegate.layout import Layout
-from tidegate.place import PipelinePlace, Place
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace, Place
 
 pytestmark = pytest.mark.airflow
 

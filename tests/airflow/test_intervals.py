@@ -10,9 +10,9 @@ import pytest
 from airflow.timetables.base import TimeRestriction
 from airflow.timetables.interval import CronDataIntervalTimetable
 
-from tidegate import registry
 from tidegate.planning.backfill import commands
-from tidegate.request import RunRequest
+from tidegate.project import registry
+from tidegate.requests.request import RunRequest
 
 SPRING, AUTUMN = ("2026-03-06", "2026-03-08"), ("2026-10-24", "2026-10-26")
 """In New York the clocks skip an hour of the last of these days; in Paris they repeat one on the second."""

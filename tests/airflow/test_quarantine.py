@@ -13,12 +13,12 @@ from tests.cli.project import append, quarantined
 from tidegate.airflow.failure import CLEARING_HINT
 from tidegate.airflow.quarantine import build_quarantine_dag
 from tidegate.checkpoints import lease, overrides
-from tidegate.layout import Layout, run_key
-from tidegate.ledger_line import ROWS
-from tidegate.place import FlowPlace
+from tidegate.lake.layout import Layout, run_key
+from tidegate.lake.place import FlowPlace
 from tidegate.quarantine import lifecycle
-from tidegate.report import FlowReport
-from tidegate.request import RunRequest
+from tidegate.reports.ledger_line import ROWS
+from tidegate.reports.report import FlowReport
+from tidegate.requests.request import RunRequest
 from tidegate.store import Address
 
 pytestmark = pytest.mark.airflow

@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from demo import flights_feed
-from tidegate.layout import Layout, run_key
-from tidegate.place import PipelinePlace
-from tidegate.report import RunReport
+from tidegate.lake.layout import Layout, run_key
+from tidegate.lake.place import PipelinePlace
+from tidegate.reports.report import RunReport
 from tidegate.store import Address
 
 pytestmark = [pytest.mark.nightly, pytest.mark.airflow, pytest.mark.jvm]

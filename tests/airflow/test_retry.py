@@ -10,7 +10,7 @@ from airflow.sdk import RetryAction
 
 from tidegate.airflow.retry import LONGEST_DELAY, FailureRetryPolicy, ReportRetryPolicy, decide
 from tidegate.errors import LeaseHeldError, SourceUnavailableError, SpecError
-from tidegate.report import FlowReport, RunReport, describe_error
+from tidegate.reports.report import FlowReport, RunReport, describe_error
 
 pytestmark = pytest.mark.airflow
 

@@ -19,13 +19,13 @@ from tests.with_fields import with_fields
 from tidegate.airflow.dag import build_dag
 from tidegate.checkpoints.checkpoint import write_sidecar
 from tidegate.errors import RequestError
-from tidegate.impact import Impact
-from tidegate.layout import Layout, run_key
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.layout import Layout, run_key
+from tidegate.lake.place import FlowPlace, Place
 from tidegate.ops import plans
-from tidegate.place import FlowPlace, Place
-from tidegate.report import FlowReport
-from tidegate.request import RunRequest
+from tidegate.reports.impact import Impact
+from tidegate.reports.ledger_line import LedgerLine
+from tidegate.reports.report import FlowReport
+from tidegate.requests.request import RunRequest
 from tidegate.spec import FileSource, Flow, Gate, Intervals, KafkaSource, Pipeline, Table
 
 pytestmark = pytest.mark.airflow

@@ -16,11 +16,11 @@ from pipelines.flights import pipeline
 from tests.airflow.lake import Lake
 from tests.spark_files import Checkpoint
 from tidegate.airflow import build_dag
-from tidegate.layout import Layout, run_key
+from tidegate.lake.layout import Layout, run_key
+from tidegate.lake.place import FlowPlace, PipelinePlace, Place
 from tidegate.ops import plans
-from tidegate.place import FlowPlace, PipelinePlace, Place
-from tidegate.report import RunReport
-from tidegate.request import RunRequest
+from tidegate.reports.report import RunReport
+from tidegate.requests.request import RunRequest
 from tidegate.spec import FileSource, Intervals
 from tidegate.store import Address
 

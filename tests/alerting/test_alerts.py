@@ -20,10 +20,10 @@ from tidegate.alerting.rules import RULES
 from tidegate.checkpoints.overrides import Override
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.errors import SourceUnavailableError
-from tidegate.impact import Impact
 from tidegate.ops.metrics import StateFigures
 from tidegate.ops.plans import PlannedLag
 from tidegate.quarantine.lifecycle import EntryCounts
+from tidegate.reports.impact import Impact
 from tidegate.spec import Pipeline
 from tidegate.spec.thresholds import Thresholds
 from tidegate.status.flow_runs import FlowRun

@@ -17,9 +17,9 @@ from typing import Any
 
 from tests.fault_points import fault
 from tidegate.environment import Environment
-from tidegate.launch import submit_conf
-from tidegate.layout import Layout
-from tidegate.request import RunRequest, fresh_id
+from tidegate.lake.layout import Layout
+from tidegate.requests.launch import submit_conf
+from tidegate.requests.request import RunRequest, fresh_id
 from tidegate.spark.application import run_application
 from tidegate.spark.driver.session import build_session
 from tidegate.testing.session import SMALL_DATA_CONF

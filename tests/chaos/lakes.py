@@ -13,7 +13,7 @@ from urllib.parse import unquote
 from deltalake import DeltaTable
 
 from tidegate.checkpoints.lease import holder
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.store import Address
 
 IDS = re.compile(

@@ -20,12 +20,13 @@ from tests.acts.lake import Lake, Prepared, land
 from tests.acts.oracle import World
 from tests.deployment import Deployment
 from tests.refused_calls import Call, RefusedCalls
-from tidegate import launch, run_result
 from tidegate.cli.run import print_report
-from tidegate.place import AttemptPlace
-from tidegate.process_exit import exit_now
-from tidegate.report import RunReport
-from tidegate.request import fresh_id
+from tidegate.lake.place import AttemptPlace
+from tidegate.reports import run_result
+from tidegate.reports.report import RunReport
+from tidegate.requests import launch
+from tidegate.requests.request import fresh_id
+from tidegate.runtime.process_exit import exit_now
 from tidegate.spark.driver.session import build_session
 from tidegate.testing.session import SMALL_DATA_CONF
 

@@ -13,8 +13,8 @@ from demo import flights_feed
 from tests.chaos.sample import StartState
 from tests.deployment import Deployment
 from tests.spark.reprocessing.test_whole_replays import expect_every_row_in_one_place, records, within
-from tidegate import resolution
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
+from tidegate.project import resolution
 from tidegate.quarantine import claims
 from tidegate.status.lag import measure
 from tidegate.status.reading import Reading

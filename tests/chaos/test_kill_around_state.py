@@ -20,7 +20,7 @@ from tests.deployment import Deployment
 from tests.pipelines.test_payments import expect_the_stream, produce, run
 from tests.slices import of_week
 from tidegate.checkpoints import progress
-from tidegate.place import Place
+from tidegate.lake.place import Place
 from tidegate.probes import delta
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import pytest
 from tests.chaos.sample import WAITING, StartState, expect_everything_once, in_bronze, landed
 from tests.deployment import Deployment
 from tidegate.checkpoints.lease import holder
-from tidegate.place import Place
+from tidegate.lake.place import Place
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 

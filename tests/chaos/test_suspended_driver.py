@@ -12,9 +12,10 @@ import pytest
 
 from tests.chaos.sample import StartState, expect_everything_once, landed
 from tests.waiting import TIMEOUT_SECONDS, wait_until
-from tidegate import launch, run_result
 from tidegate.checkpoints.lease import holder
 from tidegate.processes import end_group
+from tidegate.reports import run_result
+from tidegate.requests import launch
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos, pytest.mark.nightly]
 

@@ -14,8 +14,8 @@ from tidegate.checkpoints import checkpoint
 from tidegate.checkpoints.checkpoint import SCHEMA, SIDECAR
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.errors import CheckpointIncompatibleError, DamagedFileError, SchemaChangedError
-from tidegate.layout import Layout
-from tidegate.place import FlowPlace, Place
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, Place
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, Pipeline, Table, Watermark
 
 SILVER = Flow(

@@ -8,8 +8,8 @@ import pytest
 
 from tidegate.checkpoints import gap
 from tidegate.errors import RequestError
-from tidegate.layout import Layout
-from tidegate.place import FlowPlace
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace
 
 
 def test_offsets_are_parsed_and_formatted() -> None:

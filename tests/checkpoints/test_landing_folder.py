@@ -13,9 +13,9 @@ from tests.spark_files import Checkpoint
 from tidegate.checkpoints import landing_folder, overrides, progress
 from tidegate.checkpoints.landing_folder import LandingFolder
 from tidegate.errors import MovedLandingFolderError, RequestError
-from tidegate.file_id import FileId
-from tidegate.layout import Layout
-from tidegate.place import Place
+from tidegate.lake.file_id import FileId
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import Place
 from tidegate.spec import FileSource, Flow, Table
 
 SOURCE = FileSource(path="shop/orders", format="csv", schema="id INT")

@@ -15,7 +15,7 @@ import pytest
 
 from tidegate.checkpoints import lease
 from tidegate.errors import LeaseHeldError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 
 RESOURCE = "checkpoint:flights/silver"
 HOLD = """
@@ -119,7 +119,7 @@ def test_a_job_fails_while_another_process_holds_the_lease(
 
 
 def test_a_process_without_a_jvm_holds_a_lease_and_writes_its_owner_file(layout: Layout) -> None:
-    probe = "import sys; from pathlib import Path; from tidegate.layout import Layout; from tidegate.checkpoints import lease\n"
+    probe = "import sys; from pathlib import Path; from tidegate.lake.layout import Layout; from tidegate.checkpoints import lease\n"
     probe += f"print(lease.holder(Layout.local(Path({str(Path(layout.root))!r}), Path('/')), {RESOURCE!r}))"
     with lease.hold(layout, (RESOURCE,), what="quarantine waive of flights/silver"):
         holder = subprocess.run([sys.executable, "-c", probe], capture_output=True, text=True, check=True).stdout

@@ -13,8 +13,8 @@ from tidegate import json_codec
 from tidegate.checkpoints.note import AnyNote, Note, NoteLines, NumberedNotes
 from tidegate.checkpoints.notes import NOTES
 from tidegate.errors import DamagedFileError
-from tidegate.layout import Layout
-from tidegate.place import Place
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import Place
 
 KEPT = Path(__file__).parent / "notes"
 """A lake with one note of each kind, written before there was the table of notes."""

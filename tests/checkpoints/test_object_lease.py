@@ -29,7 +29,7 @@ from tidegate.checkpoints import lease, object_lease
 from tidegate.checkpoints.object_lease import Contender, LeaseRecord, ObjectLease
 from tidegate.environment import Environment
 from tidegate.errors import LeaseHeldError, LeaseLostError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.processes import Process
 from tidegate.store import Address, Content, MemoryStore
 from tidegate.store.wrapper import StoreWrapper
@@ -483,7 +483,7 @@ import sys, time
 from tidegate.checkpoints import lease, object_lease
 from tidegate.environment import Environment
 from tidegate.errors import LeaseLostError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 
 object_lease.TTL_SECONDS = 3.0
 with lease.hold(Layout.of(Environment.read()), ("checkpoint:flights/silver",), what="a process"):

@@ -11,7 +11,7 @@ from tests.resolved import resolved
 from tidegate.checkpoints import checkpoint, overrides
 from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.errors import DamagedFileError, RequestError
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
 from tidegate.spec import Pipeline
 from tidegate.status.lag import measure
 from tidegate.status.plan import decide

@@ -17,7 +17,7 @@ from tidegate.checkpoints import checkpoint, refusal
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.errors import RequestError
 from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, Refusal, TransformRefusal
-from tidegate.place import Place
+from tidegate.lake.place import Place
 from tidegate.spec import Flow, SnapshotFeed, Table
 
 SILVER = orders().flow("silver")

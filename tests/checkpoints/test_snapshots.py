@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tests.memory import MemoryLayout
 from tidegate.checkpoints import snapshots
-from tidegate.place import FlowPlace, Place
+from tidegate.lake.place import FlowPlace, Place
 
 
 def test_the_last_announced_snapshot_is_the_newest_of_many() -> None:

@@ -9,8 +9,8 @@ from tests.spark_files import Checkpoint
 from tidegate.checkpoints import topic
 from tidegate.checkpoints.topic import TOPIC
 from tidegate.errors import DamagedFileError, OtherClusterError, TopicReplacedError
-from tidegate.layout import Layout
-from tidegate.place import Place
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import Place
 
 
 @pytest.fixture

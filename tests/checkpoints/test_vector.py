@@ -8,7 +8,7 @@ from tests.memory import MemoryLayout
 from tests.spark_files import Checkpoint, delta_offset
 from tidegate.checkpoints import vector
 from tidegate.errors import CheckpointCorruptError
-from tidegate.place import Place
+from tidegate.lake.place import Place
 
 TABLES = ("silver.trips", "silver.weather")
 

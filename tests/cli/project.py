@@ -19,12 +19,12 @@ import pyarrow
 from tests.spark_files import address_of, leave_note
 from tidegate.checkpoints import checkpoint
 from tidegate.environment import Environment
-from tidegate.layout import Layout
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace, Place
 from tidegate.ops import ledger
 from tidegate.ops.metrics import QueryProgress
-from tidegate.place import PipelinePlace, Place
-from tidegate.request import RunRequest
+from tidegate.reports.ledger_line import LedgerLine
+from tidegate.requests.request import RunRequest
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, State, Table, Watermark
 from tidegate.store import Address
 

@@ -10,8 +10,8 @@ import pytest
 
 from tests.cli.project import Project, append, orders, quarantined
 from tidegate.alerting.episodes import Event
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import alert_history
-from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.spec.thresholds import Thresholds
 
 

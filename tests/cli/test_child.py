@@ -16,7 +16,7 @@ from tidegate import json_codec
 from tidegate.cli import child
 from tidegate.errors import StoppedError
 from tidegate.processes import Process
-from tidegate.report import FlowReport, RunReport
+from tidegate.reports.report import FlowReport, RunReport
 from tidegate.store import Address
 
 STUBBORN = "trap '' TERM; sleep 600 & echo $! >$0; wait"

@@ -6,8 +6,8 @@ import pytest
 
 from tests.cli.project import Project, orders
 from tests.spark_files import write_refused_schema_change
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import evolution
-from tidegate.place import PipelinePlace
 from tidegate.schema.changes import SchemaChange
 
 SCHEMA_CHANGE_ID = "0a1b2c3d4e5f"

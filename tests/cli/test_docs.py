@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tests.cli.project import Project, orders
-from tidegate.ledger_line import LedgerLine
-from tidegate.place import PipelinePlace
+from tidegate.lake.place import PipelinePlace
+from tidegate.reports.ledger_line import LedgerLine
 
 
 def test_pages_are_exported_and_the_index_path_is_printed(project: Project) -> None:

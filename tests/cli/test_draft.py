@@ -16,7 +16,7 @@ import pytest
 from tidegate.cli import sample, scaffold
 from tidegate.cli.draft import Draft
 from tidegate.errors import RequestError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 
 
 def draft(folder: Path, content: str | bytes, name: str = "x.csv") -> Draft:

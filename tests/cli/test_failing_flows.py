@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.project import Project, orders
-from tidegate.place import PipelinePlace
+from tidegate.lake.place import PipelinePlace
 from tidegate.spec import ChangeFeed, Flow, Pipeline, Table
 
 COMMANDS = (

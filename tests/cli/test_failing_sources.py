@@ -9,8 +9,8 @@ import pytest
 from deltalake import DeltaTable
 
 from tests.cli.project import Project, orders
-from tidegate.place import PipelinePlace
-from tidegate.report import RunReport
+from tidegate.lake.place import PipelinePlace
+from tidegate.reports.report import RunReport
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
 from tidegate.store import Address
 

@@ -11,7 +11,7 @@ from devstack.broker import Broker
 from tests import topics
 from tests.cli.project import Project
 from tests.spark_files import Checkpoint
-from tidegate.place import Place
+from tidegate.lake.place import Place
 
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
 

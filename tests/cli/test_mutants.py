@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.resolved import resolved
 from tidegate.cli.mutants import _mistyped
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.spec import ChangeFeed, Contract, FileSource, Flow, Gate, Pipeline, Table
 
 

@@ -19,8 +19,8 @@ from tests.canaries import contains_any, files_containing, tables_containing
 from tests.cli.project import Project, Result
 from tests.resolved import resolved
 from tidegate.alerting import episodes
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import alert_history
-from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.status.evaluation import evaluate_pipelines
 from tidegate.store import Address
 

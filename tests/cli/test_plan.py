@@ -13,7 +13,7 @@ from tests.cli.project import Project, orders
 from tests.resolved import resolved_flow
 from tidegate.checkpoints import derivation
 from tidegate.checkpoints.derivation import Finding
-from tidegate.place import PipelinePlace
+from tidegate.lake.place import PipelinePlace
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
 
 NO_JAVA = {"JAVA_HOME": "/nowhere"}

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.project import Project, append, orders, quarantined
-from tidegate.ledger_line import LedgerLine
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spec.thresholds import Thresholds
 
 SECRET = "ada@example.org"

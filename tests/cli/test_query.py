@@ -21,7 +21,7 @@ from tests.cli.project import Project, Result
 from tidegate.cli.query import query
 from tidegate.cli.values import plain, text
 from tidegate.errors import RequestError
-from tidegate.place import PipelinePlace
+from tidegate.lake.place import PipelinePlace
 
 Ask = Callable[..., Result]
 

@@ -11,8 +11,8 @@ from tests.cli.project import Project, orders
 from tests.spark_files import Checkpoint
 from tidegate.checkpoints import checkpoint, history
 from tidegate.checkpoints.overrides import OVERRIDES
-from tidegate.place import FlowPlace
-from tidegate.table_history import Position
+from tidegate.lake.place import FlowPlace
+from tidegate.lake.table_history import Position
 
 
 @pytest.fixture

@@ -21,8 +21,8 @@ from tests.refused_calls import ERRORS, Call, RefusedCalls
 from tests.slices import of_week
 from tests.spark_files import delta_offset
 from tidegate.errors import EX_CONFIG, EX_TEMPFAIL, EX_USAGE
-from tidegate.ledger_line import LedgerLine
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.store import Address
 
 COMMANDS: dict[str, tuple[str, ...]] = {

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from tests.cli.project import Checkpoint, Project, orders, state_progress, stateful_orders
+from tidegate.lake.place import PipelinePlace, Place
 from tidegate.ops import metrics
-from tidegate.place import PipelinePlace, Place
 from tidegate.spec import Pipeline
 
 HOLD = """

@@ -15,12 +15,12 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tests.cli.project import Project, append, orders, quarantined
-from tidegate import resolution
 from tidegate.errors import RequestError, SpecError
-from tidegate.layout import Layout
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import query
-from tidegate.place import FlowPlace, PipelinePlace
+from tidegate.project import resolution
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spec import Pipeline
 from tidegate.trace.lineage import Lineage
 from tidegate.trace.records import Record, find

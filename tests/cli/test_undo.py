@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.cli.project import Project, orders
-from tidegate.ledger_line import LedgerLine
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spec import Pipeline
 
 

@@ -15,10 +15,10 @@ from deltalake import DeltaTable, write_deltalake
 from demo import checks, recompute, recompute_payments
 from demo.recompute import Message
 from tests.cli.project import append, quarantined
-from tidegate import registry
-from tidegate.layout import Layout
-from tidegate.ledger_line import LedgerLine
-from tidegate.place import FlowPlace, PipelinePlace
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, PipelinePlace
+from tidegate.project import registry
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.store import Address
 
 CLICKS = registry.load("clickstream")

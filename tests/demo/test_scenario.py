@@ -17,8 +17,8 @@ import pytest
 from devstack import airflow_home
 from tests.airflow_database import migrated_database
 from tests.canaries import contains_any, files_containing, tables_containing
-from tidegate.layout import Layout
-from tidegate.place import FlowPlace
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace
 from tidegate.testing.lake import read
 
 PROJECT = Path(__file__).parents[2]

@@ -202,7 +202,7 @@ def _use_the_running_jvm() -> None:
 
 
 def _start_applications_with(submit: Path) -> None:
-    from tidegate import launch
+    from tidegate.requests import launch
 
     command = launch.command
 

@@ -186,7 +186,7 @@ def test_every_spark_setting_is_explained_with_its_value() -> None:
 
 
 def test_every_setting_before_the_jvm_is_explained() -> None:
-    launch = (ROOT / "tidegate" / "launch.py").read_text(encoding="utf-8")
+    launch = (ROOT / "tidegate" / "requests" / "launch.py").read_text(encoding="utf-8")
     names = set(re.findall(r'"(spark\.[\w.]+)"', launch))
 
     assert names

@@ -25,10 +25,10 @@ from tests.docs import fork_server, guides
 from tests.docs.fork_server import ForkServer
 from tests.docs.guides import GuideRunner, StepResult
 from tidegate.environment import Environment
-from tidegate.layout import Layout
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops.table import line_of
-from tidegate.place import FlowPlace, PipelinePlace
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.store import Address
 
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")

@@ -12,9 +12,9 @@ from pathlib import Path
 
 from tests.hunt.project import Project
 from tidegate.environment import Environment
-from tidegate.launch import submit_conf
-from tidegate.layout import Layout
-from tidegate.request import RunRequest, fresh_id
+from tidegate.lake.layout import Layout
+from tidegate.requests.launch import submit_conf
+from tidegate.requests.request import RunRequest, fresh_id
 from tidegate.spark.application import run_application
 from tidegate.spark.driver.session import build_session
 from tidegate.testing.session import SMALL_DATA_CONF

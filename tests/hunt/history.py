@@ -20,7 +20,7 @@ from tests.hunt.project import Project
 from tests.hunt.rules import Code
 from tests.hunt.sources import Files, Source
 from tests.hunt.strikes import Kind, Strike
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
 
 FLOWS = ("bronze", "silver", "gold")
 FIRST_GUESS = 40
@@ -289,7 +289,7 @@ class History:
         return not self.judge.silver
 
     def _pipeline(self) -> Any:
-        from tidegate import registry
+        from tidegate.project import registry
 
         return registry.load("hunt")
 

@@ -18,7 +18,7 @@ import psutil
 from tests.deployment import Deployment
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.processes import end_group
-from tidegate.request import fresh_id
+from tidegate.requests.request import fresh_id
 
 DRIVER = Path(__file__).with_name("driver.py")
 TARGETS = ("group", "JVM", "Python")

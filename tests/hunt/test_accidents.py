@@ -15,7 +15,7 @@ import pytest
 from tests.hunt.history import History
 from tests.hunt.lake import rows
 from tests.hunt.sources import Files
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
 
 if TYPE_CHECKING:
     from tests.hunt.conftest import Begin

@@ -10,7 +10,7 @@ import json
 import sys
 
 from tidegate.environment import Environment
-from tidegate.launch import submit_conf
+from tidegate.requests.launch import submit_conf
 from tidegate.spark.driver.session import build_session
 from tidegate.testing.session import SMALL_DATA_CONF
 

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 from demo import checks, recompute
 from pipelines.clickstream import pipeline as clickstream
 from pipelines.flights import pipeline as flights
-from tidegate.layout import Layout, run_key
-from tidegate.place import PipelinePlace
+from tidegate.lake.layout import Layout, run_key
+from tidegate.lake.place import PipelinePlace
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

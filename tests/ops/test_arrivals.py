@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 
 import pytest
 
-from tidegate import lateness
-from tidegate.lateness import Arrival
 from tidegate.ops import arrivals
 from tidegate.ops.arrivals import BatchInTable, LedgerCommit
+from tidegate.times import lateness
+from tidegate.times.lateness import Arrival
 
 SECOND, MINUTE, DAY = 1_000_000, 60_000_000, 86_400_000_000
 

@@ -11,9 +11,9 @@ import pytest
 from tests.resolved import resolved
 from tests.spark_files import Checkpoint, write_refused_schema_change
 from tidegate.errors import RequestError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, PipelinePlace, Place
 from tidegate.ops import evolution
-from tidegate.place import FlowPlace, PipelinePlace, Place
 from tidegate.schema.changes import SchemaChange
 from tidegate.schema.contract import Contract
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from tests.airflow.lake import Lake
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import evolution
 from tidegate.ops.journal import Journal
-from tidegate.place import PipelinePlace
 from tidegate.schema.changes import SchemaChange
 
 ADA = {"mode": "backfill", "requested_by": "ada"}

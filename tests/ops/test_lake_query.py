@@ -14,9 +14,9 @@ from deltalake import DeltaTable, write_deltalake
 from duckdb import DuckDBPyConnection
 
 from tidegate.errors import RequestError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import lake_query, query
-from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.store import Address
 
 

@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from tidegate import ledger_line
+from tidegate.reports import ledger_line
 
 FIELD = "    already_read: int = part("
 ADDED = '    misdirected: int = part("row", note="of another feed", rare=True)\n'
@@ -17,19 +17,19 @@ from importlib.util import module_from_spec, spec_from_loader
 from pathlib import Path
 
 source, folder = sys.stdin.read(), Path(sys.argv[1])
-module = module_from_spec(spec_from_loader("tidegate.ledger_line", None))
-sys.modules["tidegate.ledger_line"] = module
+module = module_from_spec(spec_from_loader("tidegate.reports.ledger_line", None))
+sys.modules["tidegate.reports.ledger_line"] = module
 exec(compile(source, "ledger_line.py", "exec"), vars(module))
 
-import tidegate
-tidegate.ledger_line = module
+import tidegate.reports
+tidegate.reports.ledger_line = module
 
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.ops import lake_query, ledger, store, table
 from tidegate.pages.content import PageContent
-from tidegate.place import PipelinePlace
-from tidegate.report import FlowReport, RunReport, now
-from tidegate.report_lines import flow_lines
+from tidegate.lake.place import PipelinePlace
+from tidegate.reports.report import FlowReport, RunReport, now
+from tidegate.reports.report_lines import flow_lines
 from tidegate.store import Address
 from tests.pages import samples
 

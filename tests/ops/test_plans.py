@@ -8,9 +8,9 @@ import pytest
 
 from tests.cli.project import Project, orders
 from tests.resolved import resolved
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import plans
-from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.status import lag
 
 

@@ -15,9 +15,9 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from tidegate.errors import LakeUnwritableError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, Place
 from tidegate.ops import heartbeats, store
-from tidegate.place import FlowPlace, Place
 from tidegate.probes import delta_table
 from tidegate.store import Address
 

@@ -11,18 +11,18 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate import lateness
-from tidegate.layout import Layout
-from tidegate.ledger_line import Kind
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops.alert_history import ALERTS
 from tidegate.ops.evolution import EVOLUTION, SchemaHistoryLine
 from tidegate.ops.ledger import LEDGER, VERDICTS, RecordedLine, RecordedVerdict
 from tidegate.ops.metrics import PROGRESS
 from tidegate.ops.table import OwnTable, line_of, row_of
-from tidegate.place import PipelinePlace
-from tidegate.report import ExpectationResult
+from tidegate.reports.ledger_line import Kind
+from tidegate.reports.report import ExpectationResult
 from tidegate.schema.changes import SchemaChange
 from tidegate.store import Address
+from tidegate.times import lateness
 
 INSTANT, COUNTS = pa.timestamp("us", tz="UTC"), pa.map_(pa.string(), pa.int64())
 OTHER_TYPES: dict[str, dict[str, Any]] = {

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from tidegate import registry
-from tidegate.layout import Layout
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import evolution
 from tidegate.ops.evolution import SchemaHistoryLine
 from tidegate.ops.ledger import LEDGER, VERDICTS, RecordedLine, RecordedVerdict, RunOrigin
-from tidegate.place import PipelinePlace
-from tidegate.report import ExpectationResult, Verdict
+from tidegate.project import registry
+from tidegate.reports.ledger_line import LedgerLine
+from tidegate.reports.report import ExpectationResult, Verdict
 from tidegate.schema.changes import SchemaChange
 from tidegate.spec import Pipeline
 

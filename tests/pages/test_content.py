@@ -11,12 +11,12 @@ import pytest
 from tests.cli.project import state_progress, stateful_orders
 from tests.pages import samples
 from tidegate.checkpoints import gap
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import ledger, metrics
 from tidegate.pages.content import PageContent
 from tidegate.pages.site import export
-from tidegate.place import FlowPlace, PipelinePlace
-from tidegate.report import ExpectationResult
+from tidegate.reports.report import ExpectationResult
 
 FLIGHTS = samples.flights()
 

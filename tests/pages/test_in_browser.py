@@ -17,10 +17,10 @@ import pytest
 
 from tests.browser import visit
 from tests.pages import samples
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 from tidegate.pages.render import POLICY
 from tidegate.pages.site import export
-from tidegate.place import PipelinePlace
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Page

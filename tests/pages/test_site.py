@@ -12,11 +12,11 @@ import pytest
 
 from tests.pages import samples
 from tidegate.errors import RequestError
-from tidegate.layout import Layout
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 from tidegate.pages.render import POLICY
 from tidegate.pages.site import export
-from tidegate.place import PipelinePlace
+from tidegate.reports.ledger_line import LedgerLine
 
 FLIGHTS = samples.flights()
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from _pytest.mark import ParameterSet
 
-from tidegate import registry, resolution
+from tidegate.project import registry, resolution
 from tidegate.schema.ddl import parse_ddl
 from tidegate.spec import ChangeFeed, Flow, Pipeline
 
@@ -93,7 +93,7 @@ def test_suites_can_be_read_from_a_zip(tmp_path: Path) -> None:
 
 def test_loading_the_declarations_imports_no_spark_and_no_great_expectations() -> None:
     script = (
-        "import sys; from tidegate import registry; [registry.load(name) for name in registry.names()];"
+        "import sys; from tidegate.project import registry; [registry.load(name) for name in registry.names()];"
         "print(sorted({'pyspark', 'delta', 'pandas', 'great_expectations', 'airflow'} & set(sys.modules)))"
     )
     process = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, cwd=PROJECT, check=True)

@@ -6,9 +6,9 @@ import dataclasses
 
 import pytest
 
-from tidegate import registry
 from tidegate.planning.backfill import commands
-from tidegate.request import RunRequest
+from tidegate.project import registry
+from tidegate.requests.request import RunRequest
 from tidegate.spec import AfterTables, Pipeline
 
 FLIGHTS = registry.load("flights")

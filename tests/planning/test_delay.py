@@ -13,12 +13,12 @@ from deltalake import CommitProperties, DeltaTable, Transaction, write_deltalake
 from tests.resolved import resolved_flow
 from tests.status.sample_project import BRONZE, SILVER, TRIPS
 from tidegate.errors import RequestError
-from tidegate.layout import Layout
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import ledger
-from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.planning import delay
 from tidegate.planning.delay import DelayProposal
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spec import Table
 from tidegate.store import Address
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from tests.cli.project import Project, orders
-from tidegate.ledger_line import LedgerLine
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
 from tidegate.planning.estimate import Estimate, estimate
+from tidegate.reports.ledger_line import LedgerLine
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ import pytest
 
 from tests.cli.project import Project, orders
 from tidegate.planning.extent import with_size
-from tidegate.request import RunRequest
+from tidegate.requests.request import RunRequest
 from tidegate.status.sources.source import Extent
 
 

@@ -13,11 +13,11 @@ from typing import Any
 import pytest
 
 from tests.cli.project import Project, append, orders
-from tidegate import dates
 from tidegate.checkpoints import lease
-from tidegate.ledger_line import LedgerLine
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spec import FileSource, Intervals, Pipeline, Table
+from tidegate.times import dates
 
 DAYS = [date(2026, 3, 1), date(2026, 3, 1), date(2026, 3, 2)]
 

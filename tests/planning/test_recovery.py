@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tidegate.planning import recovery
 from tidegate.planning.recovery import Key, RecoveryStep
-from tidegate.resolution import ResolvedFlow, resolve
+from tidegate.project.resolution import ResolvedFlow, resolve
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSink, Pipeline, Table, Watermark
 from tidegate.status.damage import Damage, Kind
 

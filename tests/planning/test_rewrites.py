@@ -14,7 +14,7 @@ from tests.spark_files import DeltaLog, add, txn
 from tests.status.sample_project import BRONZE, GOLD, SILVER, TRIPS, SampleProject
 from tidegate.planning import rewrites
 from tidegate.planning.extent import with_size
-from tidegate.request import RunRequest
+from tidegate.requests.request import RunRequest
 from tidegate.spec import Pipeline
 
 

@@ -12,13 +12,13 @@ import pytest
 
 from tests.cli.project import Project, orders
 from tidegate.errors import RequestError
-from tidegate.layout import run_key
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.layout import run_key
+from tidegate.lake.place import PipelinePlace, Place
 from tidegate.ops import ledger
 from tidegate.ops.ledger import RunOrigin
-from tidegate.place import PipelinePlace, Place
 from tidegate.planning import undo
-from tidegate.request import RunRequest
+from tidegate.reports.ledger_line import LedgerLine
+from tidegate.requests.request import RunRequest
 from tidegate.spec import ChangeFeed, Flow, KafkaSink
 
 WINDOWS = "orders/silver/v1/0/window"

@@ -16,10 +16,10 @@ from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_de
 from deltalake.schema import PrimitiveType
 
 from tidegate.errors import TableUnreadableError
+from tidegate.lake.table_history import Doubt, Position, Proof
 from tidegate.probes import delta_history, delta_log
 from tidegate.probes.delta_history import Follower
 from tidegate.store import Address
-from tidegate.table_history import Doubt, Position, Proof
 
 OWNER = "shop/silver/"
 FOLLOWER = Follower(table="silver.orders", owner=OWNER)

@@ -11,10 +11,10 @@ import pytest
 
 from tests import old_timestamps
 from tests.old_timestamps import INSTANTS
-from tidegate import dates
 from tidegate.ops import query
 from tidegate.probes import delta_table
 from tidegate.store import Address
+from tidegate.times import dates
 
 OTHER_READERS = re.compile(
     r"\.(?:load_cdf|scan|to_pyarrow_\w+|to_pandas|is_deltatable)\(|\bDeltaTable\((?!spark\b)|\bQueryBuilder\("

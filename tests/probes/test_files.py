@@ -11,7 +11,7 @@ import pytest
 
 from tidegate.checkpoints import progress
 from tidegate.errors import SourceError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.probes.files import estimate_rows, glob_pattern, is_hidden, list_files
 from tidegate.spec import FileSource
 from tidegate.spec.sources import MAX_FILE_AGE_DAYS

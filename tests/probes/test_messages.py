@@ -11,9 +11,9 @@ import pytest
 
 from devstack.broker import Broker
 from tests import topics
-from tidegate import dates
 from tidegate.errors import OffsetsExpiredError, SourceUnavailableError
 from tidegate.probes import kafka, messages
+from tidegate.times import dates
 
 FINE = 1_700_000_000_000
 BAD = (2**63 - 1, FINE * 1_000_000, dates.END_MS, dates.FIRST_MS - 1, -62_135_596_800_000, -(2**62))

@@ -13,13 +13,13 @@ from deltalake import DeltaTable
 from tests.cli.project import append, quarantined
 from tidegate.checkpoints import lease
 from tidegate.errors import LeaseHeldError, RequestError
-from tidegate.layout import Layout
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, PipelinePlace, Place
 from tidegate.ops import ledger
 from tidegate.ops.table import line_of
-from tidegate.place import FlowPlace, PipelinePlace, Place
 from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.quarantine.selection import Selection
+from tidegate.reports.ledger_line import LedgerLine
 
 EVERYTHING = Selection()
 

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from tests.resolved import resolved_flow
 from tidegate import json_codec
 from tidegate.environment import Environment
-from tidegate.layout import Layout
-from tidegate.place import AttemptPlace, Place
-from tidegate.report import FlowReport
-from tidegate.request import RunRequest
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import AttemptPlace, Place
+from tidegate.reports.report import FlowReport
+from tidegate.requests.request import RunRequest
 from tidegate.spark.batch.work import Stream
 from tidegate.spark.job import Job, Transform, Work
 from tidegate.spark.kinds import kind
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from deltalake import CommitProperties
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.ledger_line import LedgerLine
+    from tidegate.reports.ledger_line import LedgerLine
     from tidegate.spark.gate import SuiteGate
 
 SCHEMA = "id INT, at INT, amount INT"

@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tests.deployment import Deployment
-from tidegate import resolution
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import evolution
-from tidegate.place import FlowPlace, PipelinePlace
+from tidegate.project import resolution
 from tidegate.status import plan
 
 DECLARATION = """

@@ -14,13 +14,13 @@ import pytest
 from tests.deployment import Deployment
 from tests.spark.orders import Declare, Orders, row
 from tests.with_fields import with_fields
-from tidegate import registry, resolution
 from tidegate.checkpoints import checkpoint, overrides, refusal
 from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.errors import LakeUnwritableError, MachineError, RequestError, SpecError
 from tidegate.errors.refused import ContractRefusal
-from tidegate.place import AttemptPlace, FlowPlace, Place
-from tidegate.report import FlowReport, RunReport
+from tidegate.lake.place import AttemptPlace, FlowPlace, Place
+from tidegate.project import registry, resolution
+from tidegate.reports.report import FlowReport, RunReport
 from tidegate.spark.application import _Application, run_application
 
 

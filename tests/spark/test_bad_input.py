@@ -13,8 +13,8 @@ import pytest
 from demo import flights_feed
 from tests.deployment import Deployment
 from tidegate.errors import EX_CONFIG, EX_TEMPFAIL, LakeVersionError, RequestError
-from tidegate.place import Place
-from tidegate.report import RunReport
+from tidegate.lake.place import Place
+from tidegate.reports.report import RunReport
 from tidegate.store import Address
 
 

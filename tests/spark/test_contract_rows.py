@@ -14,8 +14,8 @@ import pytest
 from tests.spark.job import SILVER, job_of, landed, reading, table, transaction
 from tests.spark.orders import Declare, Orders
 from tidegate.errors import ContractRefusedError
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import evolution
-from tidegate.place import PipelinePlace
 from tidegate.schema.contract import Contract
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spark.batch.split import Decision

@@ -13,7 +13,7 @@ import pytest
 
 from demo import flights_feed, recompute
 from tests.deployment import Deployment
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
 
 pytestmark = pytest.mark.jvm
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 
 from tests.spark.orders import Declare, Orders, row
 from tidegate.errors import CheckpointCorruptError, TableInDoubtError, TableUnreadableError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.probes import delta_log
 
 pytestmark = [pytest.mark.jvm]

@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from tidegate.cli import sample
 from tidegate.cli.draft import Draft
-from tidegate.file_id import FileId
+from tidegate.lake.file_id import FileId
 from tidegate.spark.intake import landing, parse
 
 pytestmark = pytest.mark.jvm

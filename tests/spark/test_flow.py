@@ -27,13 +27,13 @@ from tidegate.errors import (
     SpecError,
 )
 from tidegate.errors.refused import ContractRefusal, GateRefusal
-from tidegate.impact import Impact
-from tidegate.layout import Layout
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, PipelinePlace, Place
 from tidegate.ops import store
-from tidegate.place import FlowPlace, PipelinePlace, Place
 from tidegate.probes import delta
-from tidegate.report import Verdict
+from tidegate.reports.impact import Impact
+from tidegate.reports.ledger_line import LedgerLine
+from tidegate.reports.report import Verdict
 from tidegate.spark import flow, runs
 from tidegate.spark.batch import ledger
 from tidegate.spark.job import Job
@@ -42,7 +42,7 @@ from tidegate.spark.reprocessing import backfill, swap
 from tidegate.spec import ChangeFeed, Table
 from tidegate.status.sources.tables import of_table
 from tidegate.store import Address
-from tidegate.window import Window
+from tidegate.times.window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

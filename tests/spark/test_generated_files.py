@@ -27,7 +27,7 @@ from tests.deployment import Deployment
 from tests.spark.intake.corpus import TEXTS, hostile_file
 from tests.spark.orders import Declare
 from tests.waiting import wait_until
-from tidegate.place import Place
+from tidegate.lake.place import Place
 
 pytestmark = [pytest.mark.jvm, pytest.mark.nightly]
 

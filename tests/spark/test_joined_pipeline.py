@@ -8,7 +8,7 @@ import pytest
 
 from demo import checks, flights_feed, recompute, weather_feed
 from tests.deployment import Deployment
-from tidegate import registry, resolution
+from tidegate.project import registry, resolution
 from tidegate.status.plan import decide
 
 pytestmark = [pytest.mark.jvm, pytest.mark.nightly]

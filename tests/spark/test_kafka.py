@@ -16,9 +16,9 @@ from tests import topics
 from tests.deployment import Deployment
 from tests.waiting import TIMEOUT_SECONDS
 from tests.with_fields import with_fields
-from tidegate import resolution
-from tidegate.place import FlowPlace, PipelinePlace
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.planning import recovery
+from tidegate.project import resolution
 from tidegate.runtime.jars import class_path
 
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka]

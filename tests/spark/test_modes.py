@@ -23,12 +23,12 @@ import pytest
 from tests.resolved import resolved_flow
 from tests.schema_registry import SchemaRegistry, framed
 from tidegate.errors import ContractRefusedError
-from tidegate.file_id import FileId
-from tidegate.layout import Layout
+from tidegate.lake.file_id import FileId
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import AttemptPlace, PipelinePlace, Place
 from tidegate.ops import evolution
-from tidegate.place import AttemptPlace, PipelinePlace, Place
-from tidegate.report import FlowReport
-from tidegate.request import RunRequest
+from tidegate.reports.report import FlowReport
+from tidegate.requests.request import RunRequest
 from tidegate.schema.contract import Contract
 from tidegate.spark.batch import transform_output
 from tidegate.spark.batch.work import Stream

@@ -10,11 +10,11 @@ import pytest
 
 import spark_jobs
 from tests.deployment import Deployment
-from tidegate import registry
 from tidegate.checkpoints import checkpoint, landing_folder
 from tidegate.errors import MovedLandingFolderError
-from tidegate.request import RunRequest, fresh_id
-from tidegate.resolution import resolve
+from tidegate.project import registry
+from tidegate.project.resolution import resolve
+from tidegate.requests.request import RunRequest, fresh_id
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
 from tidegate.status import lag
 

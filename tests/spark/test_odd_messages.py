@@ -15,19 +15,20 @@ from tests.spark import job as orders
 from tests.spark.reprocessing.test_verify import counts as verified_counts
 from tests.spark.reprocessing.test_verify import verified
 from tests.spark.test_topics import PROJECT, Clicks, counts
-from tidegate import dates, resolution
 from tidegate.errors import GapError, RequestError, SourceError
 from tidegate.ops import store
 from tidegate.probes import messages
+from tidegate.project import resolution
 from tidegate.quarantine import lifecycle
 from tidegate.quarantine.selection import Selection
 from tidegate.runtime.jars import class_path
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.reprocessing import replay
 from tidegate.spec import Pipeline, TopicIntervals
+from tidegate.times import dates
+from tidegate.times.window import Window
 from tidegate.trace import records
 from tidegate.trace.lineage import Lineage
-from tidegate.window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,9 +7,9 @@ import json
 import pytest
 
 from tests.deployment import Deployment
-from tidegate import registry
 from tidegate.checkpoints import checkpoint, overrides
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
+from tidegate.project import registry
 
 pytestmark = pytest.mark.jvm
 

@@ -12,12 +12,12 @@ import pytest
 
 from tests.spark.orders import Declare, Orders, row
 from tests.spark.test_doubts import cut, lose, put_back, remove, restore, tear
-from tidegate import resolution
 from tidegate.checkpoints import overrides
-from tidegate.layout import Layout
-from tidegate.place import FlowPlace, Place
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, Place
 from tidegate.planning import recovery
 from tidegate.planning.recovery import Recovery
+from tidegate.project import resolution
 
 pytestmark = [pytest.mark.jvm]
 

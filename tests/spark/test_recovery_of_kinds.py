@@ -21,12 +21,12 @@ from deltalake import DeltaTable
 from tests.deployment import Deployment
 from tests.fault_points import aborting, fault
 from tests.slices import of_week
-from tidegate import resolution
-from tidegate.layout import Layout
-from tidegate.place import Place
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import Place
 from tidegate.planning import recovery
 from tidegate.planning.recovery import Recovery
 from tidegate.probes import delta_log
+from tidegate.project import resolution
 from tidegate.status import plan
 from tidegate.store import Address
 

@@ -11,11 +11,11 @@ import pytest
 
 from demo import flights_feed
 from tests.deployment import Deployment
-from tidegate import registry, resolution
 from tidegate.checkpoints import checkpoint, progress, refusal
+from tidegate.lake.place import PipelinePlace, Place
 from tidegate.pages.site import export
-from tidegate.place import PipelinePlace, Place
-from tidegate.report import RunReport
+from tidegate.project import registry, resolution
+from tidegate.reports.report import RunReport
 from tidegate.status.plan import decide
 from tidegate.store import Address
 

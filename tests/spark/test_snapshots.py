@@ -14,9 +14,9 @@ import pytest
 
 from tests.deployment import Deployment
 from tests.slices import of_week
-from tidegate import registry, resolution
-from tidegate.report import FlowReport
-from tidegate.request import RunRequest, fresh_id
+from tidegate.project import registry, resolution
+from tidegate.reports.report import FlowReport
+from tidegate.requests.request import RunRequest, fresh_id
 from tidegate.status import plan
 from tidegate.status.reading import Reading
 

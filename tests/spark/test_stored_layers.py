@@ -23,8 +23,8 @@ from pyspark.sql import SparkSession
 from tests.deployment import Deployment
 from tests.spark.intake.cast_cases import CASES, NAN
 from tests.spark.orders import Declare
+from tidegate.lake.place import FlowPlace
 from tidegate.ops import query
-from tidegate.place import FlowPlace
 from tidegate.probes import delta_table
 from tidegate.spec import Formats
 from tidegate.store import Address

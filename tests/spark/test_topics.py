@@ -33,7 +33,7 @@ from tidegate.status.reading import Reading
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.report import FlowReport
+    from tidegate.reports.report import FlowReport
 
 PROJECT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka]

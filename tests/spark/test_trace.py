@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from tests.spark.orders import Declare, Orders
-from tidegate import fingerprints, resolution
 from tidegate.errors import RequestError
+from tidegate.project import fingerprints, resolution
 from tidegate.trace.lineage import Lineage
 from tidegate.trace.records import Record, find
 from tidegate.trace.step import Step

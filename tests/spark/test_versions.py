@@ -17,9 +17,9 @@ from demo import flights_feed, recompute
 from tests.deployment import Deployment
 from tests.resolved import resolved
 from tests.with_fields import with_fields
-from tidegate import registry
-from tidegate.impact import acceptance
-from tidegate.place import Place
+from tidegate.lake.place import Place
+from tidegate.project import registry
+from tidegate.reports.impact import acceptance
 from tidegate.spec import Flow, Pipeline, RewriteLimits
 
 pytestmark = pytest.mark.jvm

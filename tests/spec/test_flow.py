@@ -11,7 +11,7 @@ import pytest
 from tests.spec.trips import BRONZE, FILES, GOLD, RECOMPUTED, SILVER, TRIPS, UPSERTED
 from tests.with_fields import with_fields
 from tidegate.errors import FieldError
-from tidegate.fingerprints import fingerprint
+from tidegate.project.fingerprints import fingerprint
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, Table, TimeWindows
 
 TRIP_FEED, WEATHER = ChangeFeed("silver.trips"), ChangeFeed("silver.weather", on={"at": "hour"})

@@ -6,7 +6,7 @@ import pytest
 
 from tests.with_fields import with_fields
 from tidegate.errors import FieldError
-from tidegate.impact import Impact
+from tidegate.reports.impact import Impact
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, RewriteLimits, Table
 
 

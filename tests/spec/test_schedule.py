@@ -9,8 +9,8 @@ import pytest
 
 from tests.spec.trips import TRIPS
 from tidegate.errors import FieldError
-from tidegate.fingerprints import fingerprint
 from tidegate.json_codec import to_plain
+from tidegate.project.fingerprints import fingerprint
 from tidegate.spec import AfterTables
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.spec.trips import FILES, SILVER, TRIPS
 from tidegate.errors import FieldError
-from tidegate.fingerprints import fingerprint
+from tidegate.project.fingerprints import fingerprint
 from tidegate.spec import ChangeFeed, Flow, FunctionSink, Gate, KafkaSink, Table
 
 SENT = Flow(name="sent", source=ChangeFeed("silver.trips"), target=KafkaSink("trips.all"))

@@ -9,7 +9,7 @@ import pytest
 
 from tests.spec.trips import BRONZE, FILES, SCHEMA, SILVER, TOPIC
 from tidegate.errors import FieldError
-from tidegate.fingerprints import fingerprint
+from tidegate.project.fingerprints import fingerprint
 from tidegate.spec import ChangeFeed, FileSource, Flow, SnapshotFeed, Statistic, Table, TimeWindows
 
 

@@ -8,11 +8,11 @@ from typing import Any
 
 from tests.resolved import resolved, resolved_flow
 from tests.spark_files import Checkpoint, DeltaLog, add, delta_offset
-from tidegate import fingerprints
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.environment import Environment
-from tidegate.layout import Layout
-from tidegate.place import Place
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import Place
+from tidegate.project import fingerprints
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
 from tidegate.status import lag, plan
 from tidegate.status.reading import Reading

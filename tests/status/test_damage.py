@@ -14,12 +14,12 @@ from tests.resolved import resolved
 from tests.spark_files import add, delta_offset
 from tests.status.sample_project import TRIPS, SampleProject
 from tidegate.checkpoints import checkpoint, history
-from tidegate.impact import accepting_flow
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import ledger
-from tidegate.place import PipelinePlace
 from tidegate.planning import losses, recovery
 from tidegate.probes import delta_history, delta_log
+from tidegate.reports.impact import accepting_flow
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spec import ChangeFeed, Flow, Table
 from tidegate.status import damage
 from tidegate.status.damage import Damage

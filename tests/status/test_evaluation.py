@@ -11,8 +11,8 @@ from tests.cli.project import Project, append, orders
 from tests.resolved import resolved
 from tidegate.alerting.episodes import transitions
 from tidegate.errors import SpecError
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import alert_history
-from tidegate.place import PipelinePlace
 from tidegate.status import evaluation
 
 NOW = pendulum.now("UTC")

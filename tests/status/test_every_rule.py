@@ -16,19 +16,19 @@ import pytest
 from tests.cli.project import Project, append, orders, quarantined, state_progress, stateful_orders
 from tests.resolved import resolved
 from tests.spark_files import delta_offset
-from tidegate import fingerprints
 from tidegate.alerting.alerts import Findings, evaluate
 from tidegate.alerting.rules import RULES
 from tidegate.checkpoints import checkpoint, refusal, rewrite
 from tidegate.errors.refused import GateRefusal
-from tidegate.impact import Impact
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.ops import ledger, metrics
 from tidegate.ops.metrics import QueryProgress
-from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace
+from tidegate.project import fingerprints
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
-from tidegate.report import FlowReport, FlowState, RunReport, describe_error
+from tidegate.reports.impact import Impact
+from tidegate.reports.ledger_line import LedgerLine
+from tidegate.reports.report import FlowReport, FlowState, RunReport, describe_error
 from tidegate.spec import Pipeline
 from tidegate.spec.thresholds import Thresholds
 from tidegate.status import lag

@@ -12,8 +12,8 @@ from tests.cli.project import orders, stateful_orders
 from tests.spark_files import Checkpoint
 from tidegate.checkpoints.history import HISTORY
 from tidegate.checkpoints.last_written import LAST_WRITTEN, LastWritten
-from tidegate.layout import Layout
-from tidegate.place import Place
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import Place
 from tidegate.spec import ChangeFeed, Flow, Pipeline, Table
 from tidegate.status import evidence
 

@@ -13,15 +13,15 @@ from deltalake import write_deltalake
 from tests.resolved import resolved_flow
 from tests.spark_files import delta_offset
 from tests.status.sample_project import BRONZE, SILVER, TRIPS, SampleProject
-from tidegate import lateness
 from tidegate.checkpoints import checkpoint
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import heartbeats, ledger
 from tidegate.ops.heartbeats import Heartbeat
-from tidegate.place import PipelinePlace
 from tidegate.probes import delta
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spec import Table, Watermark
 from tidegate.status import idle
+from tidegate.times import lateness
 
 TIMED = dataclasses.replace(
     SILVER, target=Table("silver.trips", event_time="at"), watermark=Watermark(delay="10 minutes", idle="1 hour")

@@ -15,15 +15,15 @@ from tests.status.sample_project import BRONZE, SILVER, SampleProject
 from tidegate import json_codec
 from tidegate.checkpoints.pending_jobs import WINDOWS
 from tidegate.errors import SpecError
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
 from tidegate.probes import files
-from tidegate.resolution import resolve
+from tidegate.project.resolution import resolve
 from tidegate.spec import AfterTables, FileSource, Flow, Intervals, KafkaSource, Pipeline, TopicIntervals
 from tidegate.status import intervals
 from tidegate.status.intervals import Completeness
 from tidegate.status.lag import to_json
 from tidegate.store import Address
-from tidegate.window import Window
+from tidegate.times.window import Window
 
 NOW = datetime(2026, 1, 4, 12, tzinfo=UTC)
 DAYS = "dt=%Y-%m-%d"

@@ -13,7 +13,7 @@ from tests.status.sample_project import BRONZE, SampleProject
 from tidegate import json_codec
 from tidegate.checkpoints.pending_jobs import WINDOWS
 from tidegate.errors import CheckpointCorruptError, NotDeliveredError
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
 from tidegate.spec import FileSource, Intervals
 
 

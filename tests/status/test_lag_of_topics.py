@@ -28,8 +28,8 @@ from tidegate.errors import (
     SourceUnavailableError,
     TopicReplacedError,
 )
+from tidegate.lake.place import FlowPlace, PipelinePlace, Place
 from tidegate.ops import plans, store
-from tidegate.place import FlowPlace, PipelinePlace, Place
 from tidegate.probes import kafka
 from tidegate.runtime.jars import class_path
 from tidegate.spec import AfterTables, Flow, KafkaSource, Pipeline

@@ -12,8 +12,8 @@ from tests.status.sample_project import BRONZE, GOLD, SILVER, SampleProject
 from tidegate.checkpoints import overrides
 from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.errors import DamagedFileError, SourceError, SourceUnavailableError
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import plans
-from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSource, Pipeline, Table
 from tidegate.status.lag import to_json
 

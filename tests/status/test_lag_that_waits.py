@@ -15,8 +15,8 @@ from tidegate.checkpoints import checkpoint, refusal, rewrite
 from tidegate.checkpoints.pending_jobs import UNDO, PendingUndo
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.checkpoints.rewrite import JudgedRewrite
-from tidegate.impact import Impact
-from tidegate.place import FlowPlace, Place
+from tidegate.lake.place import FlowPlace, Place
+from tidegate.reports.impact import Impact
 from tidegate.spec import Pipeline, Statistic, Thresholds
 
 

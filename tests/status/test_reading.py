@@ -17,12 +17,12 @@ from tests.resolved import resolved
 from tests.spark_files import delta_offset
 from tests.with_fields import with_fields
 from tidegate.checkpoints import lease, overrides
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.ops import ledger, metrics, plans
 from tidegate.ops.metrics import QueryProgress
-from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace
-from tidegate.report import FlowReport, RunReport, now
-from tidegate.request import fresh_id
+from tidegate.reports.ledger_line import LedgerLine
+from tidegate.reports.report import FlowReport, RunReport, now
+from tidegate.requests.request import fresh_id
 from tidegate.spec import AfterTables, ChangeFeed, Pipeline
 from tidegate.spec.thresholds import Thresholds
 from tidegate.status import evaluation

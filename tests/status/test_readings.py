@@ -14,7 +14,7 @@ from tests.resolved import resolved
 from tests.spark_files import add, delta_offset
 from tests.status.sample_project import TRIPS, SampleProject
 from tidegate.environment import Environment
-from tidegate.resolution import ResolvedPipeline
+from tidegate.project.resolution import ResolvedPipeline
 from tidegate.status import evaluation, flow_status, plan
 from tidegate.store import InstrumentedStore, Store
 from tidegate.store.location import Location, Stores

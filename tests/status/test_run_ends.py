@@ -12,10 +12,10 @@ import pytest
 
 from tests.cli.project import Project, orders
 from tidegate.errors import GateRefusedError, LeaseHeldError, SourceUnavailableError
-from tidegate.layout import Layout
-from tidegate.place import AttemptPlace, PipelinePlace, RunPlace
-from tidegate.report import FlowReport, FlowState, RunReport, Verdict, describe_error
-from tidegate.request import RunRequest
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import AttemptPlace, PipelinePlace, RunPlace
+from tidegate.reports.report import FlowReport, FlowState, RunReport, Verdict, describe_error
+from tidegate.requests.request import RunRequest
 from tidegate.status import run_ends
 from tidegate.store import Address
 

@@ -16,8 +16,8 @@ from tests.status.sample_project import BRONZE, SampleProject
 from tidegate.checkpoints import checkpoint, refusal, rewrite, snapshots
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.errors.refused import GateRefusal
-from tidegate.impact import Impact
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
+from tidegate.reports.impact import Impact
 from tidegate.spec import FileSource, Flow, Intervals, Pipeline, RewriteLimits, SnapshotFeed, Table
 from tidegate.status import intervals
 from tidegate.status.reading import Reading

@@ -29,7 +29,6 @@ from tests.pages import samples
 from tests.spark_files import delta_offset, write_refused_schema_change
 from tests.waiting import TIMEOUT_SECONDS
 from tests.with_fields import with_fields
-from tidegate import fingerprints, resolution
 from tidegate.airflow.pages.views import NEEDS_PERSON, Views
 from tidegate.alerting.episodes import Event
 from tidegate.checkpoints import checkpoint, history, overrides, refusal, rewrite
@@ -41,13 +40,14 @@ from tidegate.cli import status as cli_status
 from tidegate.cli.project import readings as flow_readings
 from tidegate.errors import SourceUnavailableError
 from tidegate.errors.refused import GateRefusal, HeldBatch
-from tidegate.impact import Impact
+from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace, Place
 from tidegate.ops import alert_history
 from tidegate.pages import render, site
-from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace, Place
 from tidegate.probes import delta_history, delta_log
-from tidegate.report import FlowReport, RunReport, describe_error
-from tidegate.request import RunRequest
+from tidegate.project import fingerprints, resolution
+from tidegate.reports.impact import Impact
+from tidegate.reports.report import FlowReport, RunReport, describe_error
+from tidegate.requests.request import RunRequest
 from tidegate.spec import FileSource, Intervals, Pipeline
 from tidegate.states import STATES, FlowState
 from tidegate.status import evaluation, flow_status, status_cache

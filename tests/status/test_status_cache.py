@@ -11,9 +11,9 @@ import pytest
 
 from tests.cli.project import Project, orders
 from tests.waiting import TIMEOUT_SECONDS, wait_until
-from tidegate import registry
 from tidegate.errors import SpecError
-from tidegate.resolution import ResolvedPipeline
+from tidegate.project import registry
+from tidegate.project.resolution import ResolvedPipeline
 from tidegate.status import freshness
 from tidegate.status.reading import Reading
 from tidegate.status.status_cache import FRESH, STALE, StatusCache, declarations

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from tidegate import registry
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
+from tidegate.project import registry
 from tidegate.testing import Lake
 from tidegate.testing.kills import expect_equal
 

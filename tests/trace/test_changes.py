@@ -10,7 +10,7 @@ import pyarrow
 import pytest
 from deltalake import write_deltalake
 
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.store import Address
 from tidegate.trace.changes import Ledger, history
 

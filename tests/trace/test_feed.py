@@ -12,8 +12,8 @@ from deltalake.exceptions import DeltaError
 
 from tests import old_timestamps
 from tests.old_timestamps import INSTANTS
-from tidegate import dates
 from tidegate.store import Address
+from tidegate.times import dates
 from tidegate.trace import feed
 
 

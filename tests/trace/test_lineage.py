@@ -13,11 +13,11 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tests.cli.project import append, quarantined
-from tidegate import resolution
 from tidegate.errors import RequestError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace
 from tidegate.ops import query
-from tidegate.place import FlowPlace
+from tidegate.project import resolution
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSink, Pipeline, Table, TimeWindows, Watermark
 from tidegate.trace.lineage import Lineage
 from tidegate.trace.step import Step

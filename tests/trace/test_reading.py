@@ -12,11 +12,12 @@ import pytest
 from tests.cli.project import Project, append
 from tests.cli.test_trace import offset
 from tests.trace.test_lineage import PIPELINE
-from tidegate import json_codec, resolution
+from tidegate import json_codec
 from tidegate.checkpoints.vector import STARTS
-from tidegate.layout import Layout
-from tidegate.ledger_line import LedgerLine
-from tidegate.place import PipelinePlace, Place
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace, Place
+from tidegate.project import resolution
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spec import ChangeFeed, Flow, Pipeline, State, Table
 from tidegate.trace.changes import Ledger
 from tidegate.trace.reading import SourcePosition

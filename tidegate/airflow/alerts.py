@@ -27,8 +27,8 @@ from tidegate.airflow.retry import RETRY_DELAY, FailureRetryPolicy
 from tidegate.alerting.episodes import Event, pending_notifications, transitions
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
-from tidegate.layout import Layout
-from tidegate.place import PipelinePlace
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 
 if TYPE_CHECKING:
     from airflow.sdk import Connection

@@ -19,8 +19,8 @@ from tidegate.airflow import attempt
 from tidegate.airflow.failure import plain_failures
 from tidegate.airflow.retry import RETRIES, RETRY_DELAY, FailureRetryPolicy
 from tidegate.errors import ContractRefusedError, RequestError
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import evolution
-from tidegate.place import PipelinePlace
 from tidegate.schema.contract import Answer
 from tidegate.spec.checks import NAME
 
@@ -142,7 +142,7 @@ def ask_about(error: Mapping[str, Any]) -> str | None:
     """Ask about the schema change in an error of a run report; returns a log message, None for any other error.
 
     Args:
-        error: The output of `tidegate.report.describe_error`.
+        error: The output of `tidegate.reports.report.describe_error`.
     """
     if error.get("kind") != ContractRefusedError.__name__:
         return None

@@ -20,8 +20,8 @@ from airflow.sdk import Asset, AssetAlias, Context
 from tidegate.airflow.attempt import attempt_id
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
-from tidegate.layout import Layout
-from tidegate.place import PipelinePlace
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 from tidegate.spec import Flow, Pipeline
 from tidegate.status import topic_intervals
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from airflow.sdk import Context
 
 from tidegate.environment import Environment
-from tidegate.layout import Layout, run_key
-from tidegate.place import AttemptPlace
-from tidegate.report import RunReport
+from tidegate.lake.layout import Layout, run_key
+from tidegate.lake.place import AttemptPlace
+from tidegate.reports.report import RunReport
 
 QUARANTINE = "quarantine"
 """The id of the DAG that replays and closes quarantine entries of all pipelines."""

@@ -12,7 +12,6 @@ from typing import Any
 
 from airflow.sdk import DAG, AssetAny, CronDataIntervalTimetable, Param, TriggerRule
 
-from tidegate import dates
 from tidegate.airflow.assets import interval_asset, table_asset
 from tidegate.airflow.attempt import PLAN, RUN
 from tidegate.airflow.declaration import describe
@@ -20,10 +19,11 @@ from tidegate.airflow.retry import RETRIES, RETRY_DELAY, FailureRetryPolicy, Rep
 from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.tasks import PlanRun, ShowFlow
 from tidegate.environment import Environment
-from tidegate.request import RUN_ID
-from tidegate.resolution import resolve
-from tidegate.runs import modes
+from tidegate.project.resolution import resolve
+from tidegate.requests.request import RUN_ID
+from tidegate.requests.runs import modes
 from tidegate.spec import AfterTables, Flow, Pipeline
+from tidegate.times import dates
 
 log = logging.getLogger("tidegate")
 

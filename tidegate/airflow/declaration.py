@@ -6,9 +6,9 @@ declaration and its fingerprint are part of the DAG's documentation.
 
 from __future__ import annotations
 
-from tidegate.fingerprints import fingerprint
 from tidegate.json_codec import to_plain
-from tidegate.resolution import ResolvedPipeline
+from tidegate.project.fingerprints import fingerprint
+from tidegate.project.resolution import ResolvedPipeline
 from tidegate.spec import AfterTables, Contract, Flow, Pipeline
 
 

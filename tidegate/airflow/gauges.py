@@ -37,7 +37,7 @@ from airflow.sdk.observability import stats
 
 if TYPE_CHECKING:
     from tidegate.alerting.episodes import Episode
-    from tidegate.report import FlowReport
+    from tidegate.reports.report import FlowReport
     from tidegate.status.reading import Reading
 
 log = logging.getLogger(__name__)

@@ -10,9 +10,9 @@ from airflow.sdk.execution_time.xcom import XCom
 from tidegate.airflow.attempt import ATTEMPT_KEY, PIPELINE_KEY, layout
 from tidegate.airflow.urls import FRAMED, AppLinks
 from tidegate.environment import Environment
-from tidegate.layout import run_key
-from tidegate.place import AttemptPlace
-from tidegate.report import RunReport
+from tidegate.lake.layout import run_key
+from tidegate.lake.place import AttemptPlace
+from tidegate.reports.report import RunReport
 
 if TYPE_CHECKING:
     from airflow.sdk.types import TaskInstanceKey

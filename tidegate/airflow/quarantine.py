@@ -12,7 +12,6 @@ from typing import Any
 import pendulum
 from airflow.sdk import DAG, BaseOperator, Context, Param, SkipMixin
 
-from tidegate import dates, registry
 from tidegate.advice import Command, Edit
 from tidegate.airflow import approval, attempt
 from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
@@ -22,16 +21,18 @@ from tidegate.airflow.submit import RunFlows
 from tidegate.environment import Environment
 from tidegate.errors import RequestError
 from tidegate.formatting import count
-from tidegate.layout import Layout
-from tidegate.ledger_line import ROWS
-from tidegate.place import FlowPlace
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace
 from tidegate.planning.extent import with_size
+from tidegate.project import registry
+from tidegate.project.resolution import resolve
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import AGE, RULE, Selection
-from tidegate.report_lines import log_lines
-from tidegate.request import RunRequest
-from tidegate.resolution import resolve
+from tidegate.reports.ledger_line import ROWS
+from tidegate.reports.report_lines import log_lines
+from tidegate.requests.request import RunRequest
 from tidegate.spec import Flow, Pipeline
+from tidegate.times import dates
 
 ACTIONS = ("replay", "waive", "expire", "take", "accept")
 SHOW = "show"

@@ -14,7 +14,7 @@ from airflow.sdk import Context, RetryDecision, RetryPolicy
 
 from tidegate.airflow.attempt import report_of_attempt
 from tidegate.airflow.failure import TaskFailure
-from tidegate.report import RunReport
+from tidegate.reports.report import RunReport
 
 RETRIES = 3
 """Of tasks that start no application. Their own failures are not retried unless they are transient; the retries are for an

@@ -18,7 +18,6 @@ from airflow.providers.apache.spark.operators.spark_submit import SparkSubmitOpe
 from airflow.sdk import BaseHook, Connection, Context, RetryAction
 from airflow.sdk.exceptions import AirflowException, AirflowNotFoundException
 
-from tidegate import run_result
 from tidegate.airflow import attempt
 from tidegate.airflow.failure import TaskFailure, plain_failures
 from tidegate.airflow.links import HistoryLink
@@ -26,11 +25,12 @@ from tidegate.airflow.retry import decide
 from tidegate.environment import Environment
 from tidegate.errors import EX_CONFIG, EX_SOFTWARE
 from tidegate.formatting import count
-from tidegate.launch import application, arguments, submit_conf, submit_environment
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.processes import end_group
-from tidegate.report import RunReport
-from tidegate.request import RunRequest, fresh_id
+from tidegate.reports import run_result
+from tidegate.reports.report import RunReport
+from tidegate.requests.launch import application, arguments, submit_conf, submit_environment
+from tidegate.requests.request import RunRequest, fresh_id
 
 CONNECTION = "spark_default"
 

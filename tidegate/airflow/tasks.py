@@ -25,22 +25,22 @@ from tidegate.airflow.links import ReportsLink
 from tidegate.checkpoints.checkpoint import check_compatible
 from tidegate.environment import Environment
 from tidegate.errors import RequestError, TidegateError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import evolution, metrics, plans
-from tidegate.place import PipelinePlace
 from tidegate.planning import rewrites
 from tidegate.planning.extent import with_size
 from tidegate.planning.preview import Preview, preview
-from tidegate.report import FlowReport
-from tidegate.report_lines import log_lines
-from tidegate.request import RunRequest
-from tidegate.resolution import ResolvedPipeline
-from tidegate.runs import RUNS
+from tidegate.project.resolution import ResolvedPipeline
+from tidegate.reports.report import FlowReport
+from tidegate.reports.report_lines import log_lines
+from tidegate.requests.request import RunRequest
+from tidegate.requests.runs import RUNS
 from tidegate.spec import Flow, Pipeline
 from tidegate.states import STATES, state_after, step_for
 from tidegate.status.plan import Plan, decide
 from tidegate.status.reading import Reading
-from tidegate.window import Window
+from tidegate.times.window import Window
 
 _BACKFILL = "backfill"
 """Airflow's run type of the runs of a backfill."""

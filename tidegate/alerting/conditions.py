@@ -10,9 +10,10 @@ from datetime import datetime, timedelta
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidegate import dates, formatting
+from tidegate import formatting
 from tidegate.alerting import expiry
 from tidegate.spec import FileSource
+from tidegate.times import dates
 
 if TYPE_CHECKING:
     from tidegate.ops.metrics import StateFigures

@@ -12,12 +12,12 @@ from tidegate import __version__
 from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then, new_version
 from tidegate.checkpoints.note import Note
 from tidegate.errors import CheckpointIncompatibleError, DeclarationConflictError, SchemaChangedError
-from tidegate.fingerprints import fingerprint
-from tidegate.folders import numbers
-from tidegate.layout import Layout
-from tidegate.place import FlowPlace, Place
-from tidegate.report import now
-from tidegate.resolution import ResolvedFlow
+from tidegate.lake.folders import numbers
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, Place
+from tidegate.project.fingerprints import fingerprint
+from tidegate.project.resolution import ResolvedFlow
+from tidegate.reports.report import now
 from tidegate.schema.changes import SchemaChange, compare
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spec import Flow, Pipeline

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tidegate import fingerprints, state_code
 from tidegate.checkpoints.note import Note
 from tidegate.errors import UndeclaredDependenceError
-from tidegate.layout import Layout
-from tidegate.place import FlowPlace
-from tidegate.report import now
-from tidegate.resolution import ResolvedFlow
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace
+from tidegate.project import fingerprints, state_code
+from tidegate.project.resolution import ResolvedFlow
+from tidegate.reports.report import now
 
 _RULES = 2
 """Raised when the check finds what it did not find before: then every transform is checked again."""

@@ -17,7 +17,7 @@ from tidegate.errors import RequestError
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-    from tidegate.place import FlowPlace
+    from tidegate.lake.place import FlowPlace
 
 Offsets = dict[int, tuple[int, int]]
 """By partition: the first offset and the last."""

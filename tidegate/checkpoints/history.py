@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints.note import Note
-from tidegate.place import Place
-from tidegate.report import now
-from tidegate.table_history import ForeignCommit, Position
+from tidegate.lake.place import Place
+from tidegate.lake.table_history import ForeignCommit, Position
+from tidegate.reports.report import now
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -16,8 +16,8 @@ from tidegate.advice import Command, Edit
 from tidegate.checkpoints import overrides, progress
 from tidegate.checkpoints.overrides import Override
 from tidegate.errors import MovedLandingFolderError, RequestError
-from tidegate.file_id import FileId
-from tidegate.place import FlowPlace, Place
+from tidegate.lake.file_id import FileId
+from tidegate.lake.place import FlowPlace, Place
 from tidegate.spec import FileSource, Flow
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.checkpoints.note import Note
-from tidegate.place import Place
+from tidegate.lake.place import Place
 
 
 @dataclass(frozen=True, kw_only=True)

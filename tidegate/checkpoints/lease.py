@@ -27,8 +27,8 @@ import pendulum
 from tidegate import json_codec
 from tidegate.checkpoints import object_lease
 from tidegate.errors import LeaseHeldError
-from tidegate.layout import Layout
-from tidegate.report import now
+from tidegate.lake.layout import Layout
+from tidegate.reports.report import now
 from tidegate.store import Address
 
 _FLOCK = "hhqqi4x"

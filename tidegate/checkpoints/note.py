@@ -12,8 +12,8 @@ from typing import Any, Generic, TypeVar
 from tidegate import json_codec
 from tidegate.advice import Advice
 from tidegate.errors import DamagedFileError
-from tidegate.folders import numbers
-from tidegate.place import FlowPlace
+from tidegate.lake.folders import numbers
+from tidegate.lake.place import FlowPlace
 from tidegate.store import Address
 
 T = TypeVar("T")

@@ -33,9 +33,9 @@ import pendulum
 
 from tidegate import json_codec
 from tidegate.errors import LeaseHeldError, LeaseLostError, WriteConflictError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.processes import Process
-from tidegate.report import now
+from tidegate.reports.report import now
 from tidegate.store import Address
 
 TTL_SECONDS = 60.0

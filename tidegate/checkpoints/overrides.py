@@ -13,8 +13,8 @@ from tidegate.advice import Command, Edit, Either, OutsideAct
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.note import NoteLines
 from tidegate.errors import RequestError
-from tidegate.place import FlowPlace, Place
-from tidegate.report import now
+from tidegate.lake.place import FlowPlace, Place
+from tidegate.reports.report import now
 from tidegate.spec import FileSource, Flow
 from tidegate.store import Address
 

@@ -16,8 +16,8 @@ from typing import ClassVar, TypeVar
 
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints.note import Note, NumberedNotes
-from tidegate.impact import Impact
-from tidegate.place import FlowPlace, Place
+from tidegate.lake.place import FlowPlace, Place
+from tidegate.reports.impact import Impact
 from tidegate.spec import Flow
 
 _REPAIR = OutsideAct("restore it from a backup")

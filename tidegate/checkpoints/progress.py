@@ -16,8 +16,8 @@ from urllib.parse import unquote
 
 from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.errors import CheckpointCorruptError
-from tidegate.file_id import FileId
-from tidegate.folders import numbers
+from tidegate.lake.file_id import FileId
+from tidegate.lake.folders import numbers
 from tidegate.store import Address
 
 

@@ -16,8 +16,8 @@ from tidegate.checkpoints import progress
 from tidegate.checkpoints.note import Note
 from tidegate.errors import RequestError
 from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, Refusal, TransformRefusal
-from tidegate.place import Place
-from tidegate.report import now
+from tidegate.lake.place import Place
+from tidegate.reports.report import now
 from tidegate.spec import Flow
 
 RULE = "refused_batch"

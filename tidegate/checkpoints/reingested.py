@@ -8,8 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidegate.checkpoints.pending_jobs import WINDOWS, PendingWindow
-from tidegate.file_id import FileId, of_paths
-from tidegate.place import FlowPlace
+from tidegate.lake.file_id import FileId, of_paths
+from tidegate.lake.place import FlowPlace
 
 
 @dataclass(frozen=True, kw_only=True)

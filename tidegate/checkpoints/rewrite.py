@@ -10,9 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidegate.checkpoints.note import Note
-from tidegate.impact import Impact
-from tidegate.place import FlowPlace
-from tidegate.report import now
+from tidegate.lake.place import FlowPlace
+from tidegate.reports.impact import Impact
+from tidegate.reports.report import now
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -27,7 +27,7 @@ class JudgedRewrite:
     reasons: tuple[str, ...] = ()
     """One phrase per exceeded limit, to follow "it would"; empty if it was accepted."""
     accepted: tuple[str, ...] = ()
-    """The numbers that a request accepted (`tidegate.impact.acceptance`): they stay accepted after a crash."""
+    """The numbers that a request accepted (`tidegate.reports.impact.acceptance`): they stay accepted after a crash."""
     run_key: str = ""
     at: str = field(default_factory=now)
     """The instant, in UTC, as ISO 8601."""

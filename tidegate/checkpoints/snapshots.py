@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints import refusal, rewrite
 from tidegate.checkpoints.note import Note, NumberedNotes
-from tidegate.place import FlowPlace, Place
-from tidegate.report import now
+from tidegate.lake.place import FlowPlace, Place
+from tidegate.reports.report import now
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -16,8 +16,8 @@ from tidegate.checkpoints import checkpoint, progress
 from tidegate.checkpoints.checkpoint import REPAIR
 from tidegate.checkpoints.note import Note
 from tidegate.errors import CheckpointCorruptError, OtherClusterError, TopicReplacedError
-from tidegate.place import Place
-from tidegate.report import now
+from tidegate.lake.place import Place
+from tidegate.reports.report import now
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

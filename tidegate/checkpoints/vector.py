@@ -13,7 +13,7 @@ from tidegate.checkpoints import progress
 from tidegate.checkpoints.checkpoint import REPAIR
 from tidegate.checkpoints.note import Note
 from tidegate.errors import CheckpointCorruptError
-from tidegate.place import Place
+from tidegate.lake.place import Place
 
 STARTS: Note[dict[str, int], Place] = Note(
     name="starts",

@@ -11,7 +11,7 @@ import typer
 
 from tidegate import formatting
 from tidegate.cli import console, project
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.status.evaluation import OpenAlert, PipelineAlerts, evaluate_pipelines, open_alerts
 
 _HEADERS = ("flow", "rule", "severity", "open since", "why")

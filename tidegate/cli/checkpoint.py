@@ -11,9 +11,9 @@ from tidegate.checkpoints import checkpoint as checkpoints
 from tidegate.checkpoints import progress
 from tidegate.cli import console, project
 from tidegate.errors import EX_CONFIG, TidegateError
-from tidegate.layout import Layout
-from tidegate.place import FlowPlace
-from tidegate.resolution import ResolvedFlow
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace
+from tidegate.project.resolution import ResolvedFlow
 
 _HEADERS = ("flow", "version", "refresh", "in use", "fingerprint", "created at", "planned", "committed", "note")
 

@@ -11,7 +11,7 @@ from types import FrameType
 
 from tidegate.errors import StoppedError
 from tidegate.processes import end_group
-from tidegate.report import RunReport
+from tidegate.reports.report import RunReport
 from tidegate.store import Address
 
 POLL_SECONDS = 0.2

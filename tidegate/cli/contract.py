@@ -10,9 +10,9 @@ from tidegate import json_codec
 from tidegate.advice import Edit
 from tidegate.cli import console, project
 from tidegate.errors import RequestError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import evolution
-from tidegate.place import PipelinePlace
 from tidegate.schema.ddl import Column, parse_ddl
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)

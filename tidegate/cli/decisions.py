@@ -11,8 +11,8 @@ from typing import Annotated
 import typer
 
 from tidegate.cli import console, project
-from tidegate.layout import Layout
-from tidegate.place import FlowPlace
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace
 from tidegate.quarantine import decision
 from tidegate.quarantine.decision import Closed
 from tidegate.quarantine.selection import Selection

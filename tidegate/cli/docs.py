@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from tidegate.cli import console, project
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 from tidegate.pages import site
-from tidegate.place import PipelinePlace
 from tidegate.status import flow_status
 
 

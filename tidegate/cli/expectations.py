@@ -17,10 +17,10 @@ from tidegate.errors import EX_CONFIG, RequestError, TidegateError
 from tidegate.expectations import profile
 from tidegate.expectations.profile import Profile
 from tidegate.expectations.proposal import propose as propose_suite
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.ops.query import query
 from tidegate.probes import delta_table
-from tidegate.resolution import ResolvedFlow, ResolvedPipeline
+from tidegate.project.resolution import ResolvedFlow, ResolvedPipeline
 from tidegate.spec import Flow, Pipeline
 from tidegate.spec.table import INTERVAL
 from tidegate.store import Address

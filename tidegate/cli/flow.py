@@ -10,8 +10,8 @@ import typer
 
 from tidegate.checkpoints import checkpoint, gap, landing_folder, overrides
 from tidegate.cli import console, project
-from tidegate.layout import Layout
-from tidegate.place import FlowPlace
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace
 from tidegate.spec import Flow
 from tidegate.status import lost_messages
 

@@ -9,10 +9,10 @@ import typer
 from tidegate import formatting, json_codec
 from tidegate.cli import console, project
 from tidegate.errors import EX_SOFTWARE
-from tidegate.layout import Layout
-from tidegate.ledger_line import FILES, ROWS, count, label
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops.ledger import LEDGER, RecordedLine
-from tidegate.place import PipelinePlace
+from tidegate.reports.ledger_line import FILES, ROWS, count, label
 
 _HEADERS = (
     "recorded at (UTC)",

@@ -11,9 +11,9 @@ from rich.progress import Progress
 
 from tidegate import hidden
 from tidegate.environment import Environment
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.ops import evolution
-from tidegate.resolution import ResolvedFlow
+from tidegate.project.resolution import ResolvedFlow
 from tidegate.runtime import java
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spark import gate

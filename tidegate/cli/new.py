@@ -12,7 +12,7 @@ from tidegate.advice import Edit
 from tidegate.cli import console, project, scaffold
 from tidegate.environment import Environment
 from tidegate.errors import RequestError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 
 if TYPE_CHECKING:
     from tidegate.cli.draft import Draft

@@ -11,11 +11,11 @@ from tidegate.cli import console, project
 from tidegate.cli.status import lag_cells
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.planning.preview import preview
-from tidegate.report import describe_error
-from tidegate.request import RunRequest
-from tidegate.resolution import ResolvedPipeline
+from tidegate.project.resolution import ResolvedPipeline
+from tidegate.reports.report import describe_error
+from tidegate.requests.request import RunRequest
 from tidegate.spec import Flow, Pipeline
 from tidegate.status import flow_status
 from tidegate.status import plan as lag_plan

@@ -12,7 +12,7 @@ from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeElapsedCo
 
 from tidegate.cli import console
 from tidegate.formatting import count
-from tidegate.report import FlowReport, RunReport
+from tidegate.reports.report import FlowReport, RunReport
 
 
 class Viewer(Protocol):

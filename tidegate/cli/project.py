@@ -16,13 +16,13 @@ from typing import TYPE_CHECKING
 import pendulum
 import typer
 
-from tidegate import registry, resolution
 from tidegate.advice import Edit
 from tidegate.environment import Environment
 from tidegate.errors import RequestError, SetupError, TidegateError
-from tidegate.report import now
-from tidegate.request import RunRequest
-from tidegate.resolution import ResolvedPipeline
+from tidegate.project import registry, resolution
+from tidegate.project.resolution import ResolvedPipeline
+from tidegate.reports.report import now
+from tidegate.requests.request import RunRequest
 from tidegate.spec import Flow, Pipeline
 
 if TYPE_CHECKING:
@@ -165,7 +165,7 @@ def build_request(
     """The request from the command line, validated in the same way as Airflow's conf.
 
     Args:
-        more: Other parameters of it (`tidegate.request.KEYS`).
+        more: Other parameters of it (`tidegate.requests.request.KEYS`).
 
     Raises:
         RequestError: An argument is invalid; the message lists what is allowed.

@@ -9,12 +9,13 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate import file_id, formatting, hidden
+from tidegate import formatting, hidden
 from tidegate.advice import Edit
 from tidegate.cli import console, decisions, lazy, project
 from tidegate.errors import RequestError
+from tidegate.lake import file_id
+from tidegate.lake.place import FlowPlace
 from tidegate.ops.query import query
-from tidegate.place import FlowPlace
 from tidegate.quarantine import lifecycle
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)

@@ -15,7 +15,7 @@ from tidegate.advice import Edit
 from tidegate.cli import console, project
 from tidegate.cli.values import plain, text
 from tidegate.errors import RequestError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.ops import lake_query
 from tidegate.ops.query import column_names
 from tidegate.probes import delta_table

@@ -6,7 +6,6 @@ from typing import Annotated
 
 import typer
 
-from tidegate import resolution
 from tidegate.advice import Edit
 from tidegate.cli import console, project
 from tidegate.cli.run import attempt
@@ -14,8 +13,9 @@ from tidegate.environment import Environment
 from tidegate.errors import NotRecoveredError, RequestError, TidegateError
 from tidegate.planning import recovery
 from tidegate.planning.recovery import Key, Recovery
-from tidegate.report import now
-from tidegate.request import RunRequest
+from tidegate.project import resolution
+from tidegate.reports.report import now
+from tidegate.requests.request import RunRequest
 
 
 def recover(

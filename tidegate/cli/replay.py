@@ -10,13 +10,13 @@ from tidegate import formatting
 from tidegate.cli import console, project
 from tidegate.cli.decisions import Name, OneFlow, Rule, Since, Until
 from tidegate.cli.run import attempt
-from tidegate.layout import Layout
-from tidegate.place import FlowPlace
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace
 from tidegate.planning.extent import with_size
 from tidegate.quarantine import decision, lifecycle
 from tidegate.quarantine.selection import Selection
-from tidegate.report import now
-from tidegate.request import RunRequest
+from tidegate.reports.report import now
+from tidegate.requests.request import RunRequest
 
 
 def replay(

@@ -8,18 +8,20 @@ from typing import Annotated
 
 import typer
 
-from tidegate import json_codec, launch, run_result
+from tidegate import json_codec
 from tidegate.cli import child, console, progress_view, project
 from tidegate.cli.plan import conclusion, decide, print_plan
 from tidegate.environment import Environment
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import AttemptPlace, PipelinePlace
 from tidegate.ops import plans
-from tidegate.place import AttemptPlace, PipelinePlace
 from tidegate.planning import rewrites
 from tidegate.planning.extent import with_size
-from tidegate.report import RunReport
-from tidegate.report_lines import flow_lines
-from tidegate.request import RunRequest, fresh_id
+from tidegate.reports import run_result
+from tidegate.reports.report import RunReport
+from tidegate.reports.report_lines import flow_lines
+from tidegate.requests import launch
+from tidegate.requests.request import RunRequest, fresh_id
 from tidegate.runtime import java
 
 

@@ -13,8 +13,8 @@ from typing import Any
 from tidegate import hidden
 from tidegate.advice import Command, Edit, Either, OutsideAct, Then
 from tidegate.errors import RequestError
-from tidegate.file_id import FileId
 from tidegate.formatting import count
+from tidegate.lake.file_id import FileId
 from tidegate.probes import kafka
 from tidegate.spark.intake import delimited, raw_fields
 from tidegate.spark.intake.reader import FileReader

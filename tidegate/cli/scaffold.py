@@ -11,12 +11,12 @@ from pathlib import Path
 from string import Template
 from typing import Literal
 
-from tidegate import registry
 from tidegate.advice import Edit
 from tidegate.environment import Environment
 from tidegate.errors import RequestError, SpecError, TidegateError
 from tidegate.errors.classification import raise_machine
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.project import registry
 from tidegate.spec import FileSource, Flow, Pipeline, Table
 
 Kind = Literal["files", "kafka"]

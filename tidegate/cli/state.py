@@ -7,18 +7,19 @@ from typing import Annotated
 import pendulum
 import typer
 
-from tidegate import formatting, json_codec, run_result
+from tidegate import formatting, json_codec
 from tidegate.cli import console, project
 from tidegate.cli.run import execute, print_report
 from tidegate.errors import EX_SOFTWARE
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import AttemptPlace, PipelinePlace
 from tidegate.ops import metrics
-from tidegate.place import AttemptPlace, PipelinePlace
 from tidegate.planning.extent import with_size
-from tidegate.report import now
-from tidegate.request import RunRequest
+from tidegate.reports import run_result
+from tidegate.reports.report import now
+from tidegate.reports.stored_state import StateTable, StoredState
+from tidegate.requests.request import RunRequest
 from tidegate.status.sources.source import Extent
-from tidegate.stored_state import StateTable, StoredState
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

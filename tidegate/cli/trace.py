@@ -8,13 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate import formatting, hidden, resolution
+from tidegate import formatting, hidden
 from tidegate.advice import Edit
 from tidegate.cli import console, project
 from tidegate.cli.values import plain, text
 from tidegate.errors import RequestError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.ops import query
+from tidegate.project import resolution
 from tidegate.trace.changes import Batch, RowChange
 from tidegate.trace.lineage import Lineage
 from tidegate.trace.records import Record, find

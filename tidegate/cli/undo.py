@@ -7,17 +7,17 @@ from typing import Annotated, Any
 
 import typer
 
-from tidegate import registry
 from tidegate.advice import Command, Edit
 from tidegate.cli import console, project
 from tidegate.cli.run import attempt
 from tidegate.errors import RequestError
 from tidegate.formatting import count
-from tidegate.layout import Layout
-from tidegate.place import PipelinePlace
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 from tidegate.planning import undo as planning
-from tidegate.report import now
-from tidegate.request import RunRequest
+from tidegate.project import registry
+from tidegate.reports.report import now
+from tidegate.requests.request import RunRequest
 
 _SHOWN = 5
 """Keys that are printed of the rows of each kind."""

@@ -7,21 +7,23 @@ from typing import Annotated
 
 import typer
 
-from tidegate import json_codec, registry, run_result
+from tidegate import json_codec
 from tidegate.advice import Advice, Command, Either, OutsideAct, Then
 from tidegate.cli import console, project
 from tidegate.cli.run import execute, print_report
 from tidegate.environment import Environment
 from tidegate.errors import EX_SOFTWARE, RequestError, TableDiffersError, TidegateError
-from tidegate.layout import Layout
-from tidegate.place import AttemptPlace
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import AttemptPlace
 from tidegate.planning.extent import with_size
-from tidegate.report import FlowReport, RunReport, now
-from tidegate.request import RunRequest
+from tidegate.project import registry
+from tidegate.reports import run_result
+from tidegate.reports.report import FlowReport, RunReport, now
+from tidegate.reports.verification import DifferingRow
+from tidegate.requests.request import RunRequest
 from tidegate.spec import Flow, Pipeline
 from tidegate.status.sources.source import Extent
 from tidegate.status.sources.tables import rows_and_bytes
-from tidegate.verification import DifferingRow
 
 
 def verify(

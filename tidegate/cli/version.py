@@ -6,7 +6,7 @@ import platform
 from importlib import metadata
 
 from tidegate import __version__
-from tidegate.layout import LAKE_FORMAT
+from tidegate.lake.layout import LAKE_FORMAT
 
 _DEPENDENCIES = ("apache-airflow", "pyspark", "delta-spark", "great-expectations", "deltalake")
 

@@ -10,7 +10,7 @@ import typer
 
 from tidegate import formatting
 from tidegate.cli import console, project
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.pages.shares import percent
 from tidegate.planning import delay
 from tidegate.spec import Flow

@@ -11,7 +11,7 @@ from tidegate.errors.error import EX_CONFIG, EX_DATAERR, EX_DIFFERS, EX_TEMPFAIL
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidegate.table_history import Doubt
+    from tidegate.lake.table_history import Doubt
 
 
 class LedgerImbalanceError(TidegateError):
@@ -204,7 +204,7 @@ _RECOVERED = ("tables", "quarantine", "late", "heartbeats", "staging")
 
 
 def _table_name(path: PurePath) -> tuple[str, Advice]:
-    """The name under which a table is queried (`tidegate.layout`), and what makes it readable again."""
+    """The name under which a table is queried (`tidegate.lake.layout`), and what makes it readable again."""
     parts = path.parts
     folder = next((part for part in reversed(parts[:-1]) if part in (*_RECOVERED, "_ops")), "")
     names = parts[len(parts) - parts[::-1].index(folder) :] if folder else parts[-1:]

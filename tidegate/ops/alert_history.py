@@ -7,8 +7,8 @@ sent to a channel. `tidegate.alerting.episodes` interprets them.
 from __future__ import annotations
 
 from tidegate.alerting.episodes import Episode, Event, episodes_of
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops.table import OwnTable
-from tidegate.place import PipelinePlace
 
 ALERTS = OwnTable("alerts", Event)
 append = ALERTS.append

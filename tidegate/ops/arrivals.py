@@ -6,10 +6,10 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
-from tidegate import lateness
+from tidegate.lake.place import FlowPlace
 from tidegate.ops import store
-from tidegate.place import FlowPlace
 from tidegate.probes import delta_table
+from tidegate.times import lateness
 
 _PLANNING = 600
 """Seconds that may pass between the plan of a batch and its begin, and between its end and its line."""

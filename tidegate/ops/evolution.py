@@ -18,16 +18,16 @@ from tidegate.checkpoints import checkpoint, progress
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.errors import RequestError
 from tidegate.errors.refused import ContractRefusal
-from tidegate.fingerprints import fingerprint
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops.table import OwnTable, Small
-from tidegate.place import FlowPlace, PipelinePlace
+from tidegate.project.fingerprints import fingerprint
 from tidegate.schema.changes import SchemaChange
 from tidegate.schema.contract import Action, Answer, Terms
 from tidegate.schema.ddl import parse_ddl
 
 if TYPE_CHECKING:
-    from tidegate.layout import Layout
-    from tidegate.resolution import ResolvedFlow, ResolvedPipeline
+    from tidegate.lake.layout import Layout
+    from tidegate.project.resolution import ResolvedFlow, ResolvedPipeline
     from tidegate.spec import LandingSource
 
 Event = Literal["declared", "observed", "refused", "answered"]
@@ -54,7 +54,7 @@ class SchemaHistoryLine:
     breaks: tuple[str, ...] = ()
     """``<pipeline>/<flow>`` of the flows that read the flow's table and may depend on the changed field."""
     app_id: str | None = None
-    """The transaction id that ``batch_id`` belongs to (`tidegate.identity`); None, like it, for a declared change."""
+    """The transaction id that ``batch_id`` belongs to (`tidegate.lake.identity`); None, like it, for a declared change."""
     batch_id: int | None = None
     run_key: str = ""
     recorded_at: datetime = dataclasses.field(default_factory=lambda: datetime.now(UTC))

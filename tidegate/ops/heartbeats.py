@@ -8,16 +8,17 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate import hidden, lateness
+from tidegate import hidden
 from tidegate.ops import ledger, store
 from tidegate.probes import delta_table
+from tidegate.times import lateness
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     import pyarrow
 
-    from tidegate.place import Place
+    from tidegate.lake.place import Place
 
 
 _KEPT_DAYS = 30

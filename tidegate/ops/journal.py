@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from tidegate import hidden, identity
-from tidegate.ledger_line import LedgerLine
+from tidegate import hidden
+from tidegate.lake import identity
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import journal_tables, store
 from tidegate.ops.journal_tables import NEWEST_FIRST, TREND
 from tidegate.ops.ledger import RunOrigin
@@ -21,11 +22,11 @@ from tidegate.ops.query import query
 from tidegate.ops.store import SEQUENCE
 from tidegate.ops.table import columns_of, line_of
 from tidegate.ops.table_cache import TableCache
-from tidegate.place import FlowPlace, PipelinePlace
-from tidegate.report import STATISTIC
+from tidegate.reports.ledger_line import LedgerLine
+from tidegate.reports.report import STATISTIC
 
 if TYPE_CHECKING:
-    from tidegate.layout import Layout
+    from tidegate.lake.layout import Layout
 
 _SUMMARIES = f"""
 WITH newest AS (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from tidegate import identity
+from tidegate.lake import identity
 from tidegate.ops import evolution, ledger
 from tidegate.ops.store import SEQUENCE, SEQUENCED, newest_first
 from tidegate.ops.table_cache import CachedTable

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops.ledger import VERDICTS, RecordedVerdict
-from tidegate.place import PipelinePlace
 
 if TYPE_CHECKING:
     from tidegate.ops.journal import Line

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from duckdb import DuckDBPyConnection
 
-    from tidegate.layout import Layout
+    from tidegate.lake.layout import Layout
 
 _SCAN = "PYTHON_ARROW_SCAN"
 """What DuckDB's plans call a `query.Scan`."""

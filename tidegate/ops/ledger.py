@@ -11,17 +11,18 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tidegate import formatting, identity
+from tidegate import formatting
 from tidegate.checkpoints import overrides
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake import identity
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import store
 from tidegate.ops.table import OwnTable, Small
-from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.probes import delta_table
-from tidegate.report import ExpectationResult, Verdict
+from tidegate.reports.ledger_line import LedgerLine
+from tidegate.reports.report import ExpectationResult, Verdict
 
 if TYPE_CHECKING:
-    from tidegate.place import Place
+    from tidegate.lake.place import Place
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pendulum
 
 from tidegate import json_codec
-from tidegate.place import FlowPlace, PipelinePlace
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.store import Address
 
 if TYPE_CHECKING:

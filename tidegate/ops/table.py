@@ -20,7 +20,7 @@ from tidegate.ops import store
 if TYPE_CHECKING:
     import pyarrow
 
-    from tidegate.place import PipelinePlace
+    from tidegate.lake.place import PipelinePlace
     from tidegate.store import Address
 
 T = TypeVar("T")

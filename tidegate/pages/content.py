@@ -8,13 +8,13 @@ from typing import Any
 from tidegate.alerting.episodes import Episode
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import TidegateError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import alert_history, evolution, journal, judgements, metrics
 from tidegate.ops.journal import Journal, Line, Summary
 from tidegate.ops.journal_tables import TREND
 from tidegate.ops.ledger import RecordedVerdict
 from tidegate.pages import shares, state_trend, trend
-from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.spec import Flow, Pipeline
 
 PER_PAGE = 50

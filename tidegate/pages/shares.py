@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tidegate import formatting
-from tidegate.ledger_line import PARTS, Balance, LedgerLine, count, label
+from tidegate.reports.ledger_line import PARTS, Balance, LedgerLine, count, label
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from tidegate.advice import Edit
 from tidegate.errors import RequestError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import evolution, journal, judgements
 from tidegate.ops.journal_tables import TREND
 from tidegate.pages import content, render
 from tidegate.pages.content import PER_PAGE, PageContent
-from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.spec import Pipeline
 from tidegate.states import FlowState
 

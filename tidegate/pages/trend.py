@@ -15,9 +15,9 @@ from typing import Any, Protocol
 from markupsafe import Markup, escape
 
 from tidegate import formatting
-from tidegate.ledger_line import PARTS, ROWS, LedgerLine, count, label
 from tidegate.ops.journal import Line, Summary
 from tidegate.ops.journal_tables import TREND
+from tidegate.reports.ledger_line import PARTS, ROWS, LedgerLine, count, label
 
 FILLS = {"written": "#0f766e", "other": "#a3adb8", "quarantined": "#d97706", "refused": "#b42318", "time": "#64748b"}
 """Colours by class, used without the style sheet; they contrast with white and with black."""

@@ -17,7 +17,7 @@ from tidegate.advice import Command
 if TYPE_CHECKING:
     import pendulum
 
-    from tidegate.request import RunRequest
+    from tidegate.requests.request import RunRequest
     from tidegate.spec import Pipeline
 
 

@@ -14,13 +14,13 @@ from tidegate import hidden
 from tidegate.advice import Command, Edit
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError
+from tidegate.lake.place import FlowPlace
 from tidegate.ops import arrivals, query
-from tidegate.place import FlowPlace
 from tidegate.probes import delta, delta_table
 
 if TYPE_CHECKING:
-    from tidegate.layout import Layout
-    from tidegate.resolution import ResolvedFlow
+    from tidegate.lake.layout import Layout
+    from tidegate.project.resolution import ResolvedFlow
 
 DELAYS = {
     **{f"{number} seconds": number for number in (10, 30)},

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
 
-from tidegate import identity
+from tidegate.lake import identity
+from tidegate.lake.place import FlowPlace
 from tidegate.ops import store
-from tidegate.place import FlowPlace
 
 if TYPE_CHECKING:
     from tidegate.store import Address

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidegate.errors import TidegateError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.planning import rewrites
-from tidegate.runs import RUNS
+from tidegate.requests.runs import RUNS
 from tidegate.status.plan import SMALL_FIRST_BYTES
 from tidegate.status.sources import source
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment
-    from tidegate.request import RunRequest
+    from tidegate.requests.request import RunRequest
     from tidegate.spec import Pipeline
     from tidegate.status.sources.source import Extent
 

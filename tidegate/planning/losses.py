@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from tidegate import hidden
 from tidegate.checkpoints import checkpoint, landing_folder, progress, reingested
 from tidegate.errors import CheckpointCorruptError
-from tidegate.file_id import FileId
 from tidegate.formatting import count
-from tidegate.impact import acceptance
+from tidegate.lake.file_id import FileId
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import store
-from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.probes import delta_history, delta_table, files, kafka
+from tidegate.reports.impact import acceptance
 from tidegate.spec import FileSource, KafkaSource
 from tidegate.status import changed_files
 
@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from collections.abc import Collection
     from typing import Any
 
-    from tidegate.layout import Layout
-    from tidegate.resolution import ResolvedFlow
+    from tidegate.lake.layout import Layout
+    from tidegate.project.resolution import ResolvedFlow
     from tidegate.status.damage import Damage
     from tidegate.store import Address
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 from tidegate.checkpoints import derivation
 from tidegate.errors import TableUnreadableError, TidegateError
 from tidegate.formatting import count
-from tidegate.layout import Layout
-from tidegate.place import FlowPlace
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace
 from tidegate.planning import rewrites
 from tidegate.planning.backfill import Commands, commands
 from tidegate.planning.estimate import Estimate, estimate
-from tidegate.runs import RUNS, event_time, event_time_table
+from tidegate.requests.runs import RUNS, event_time, event_time_table
 from tidegate.spec import Flow, Pipeline
 from tidegate.status.downstream import Downstream, downstream_of
 from tidegate.status.reading import Reading
@@ -27,9 +27,9 @@ from tidegate.status.sources.tables import rows_and_bytes
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment
-    from tidegate.request import RunRequest
-    from tidegate.resolution import ResolvedPipeline
-    from tidegate.window import Window
+    from tidegate.project.resolution import ResolvedPipeline
+    from tidegate.requests.request import RunRequest
+    from tidegate.times.window import Window
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,16 +12,16 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Literal
 
-from tidegate import resolution
 from tidegate.advice import Command
 from tidegate.checkpoints import overrides
 from tidegate.errors import LossNotAcceptedError, RequestError, TidegateError, classify
-from tidegate.layout import Layout
-from tidegate.place import FlowPlace
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace
 from tidegate.planning import losses
 from tidegate.planning.estimate import Estimate, estimate
 from tidegate.planning.losses import Loss
-from tidegate.request import RunRequest
+from tidegate.project import resolution
+from tidegate.requests.request import RunRequest
 from tidegate.status import damage
 from tidegate.status.damage import Damage
 from tidegate.status.sources import source
@@ -29,7 +29,7 @@ from tidegate.status.sources.source import Extent
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment
-    from tidegate.resolution import ResolvedFlow, ResolvedPipeline
+    from tidegate.project.resolution import ResolvedFlow, ResolvedPipeline
 
 Key = tuple[str, str]
 """Pipeline and flow."""
@@ -162,7 +162,7 @@ def make(
     """The plan of a recovery of the whole lake, or of a table and what stands on it.
 
     Args:
-        pipelines: Every pipeline, or the error of its file (`tidegate.resolution.load_all`).
+        pipelines: Every pipeline, or the error of its file (`tidegate.project.resolution.load_all`).
         table: With everything below it, and what is damaged above it.
 
     Raises:
@@ -191,7 +191,7 @@ def make(
 
 
 def plan_run(environment: Environment, resolved: ResolvedPipeline, request: RunRequest) -> tuple[RunRequest, list[str]]:
-    """The request for the flows of one pipeline that have a step, and lines for people, for `tidegate.runs`.
+    """The request for the flows of one pipeline that have a step, and lines for people, for `tidegate.requests.runs`.
 
     Raises:
         LossNotAcceptedError: The request does not accept what is lost.

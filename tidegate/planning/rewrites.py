@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate import identity
 from tidegate.checkpoints import checkpoint
+from tidegate.lake import identity
 from tidegate.probes import delta
-from tidegate.runs import RUNS
+from tidegate.requests.runs import RUNS
 
 if TYPE_CHECKING:
-    from tidegate.layout import Layout
-    from tidegate.request import RunRequest
+    from tidegate.lake.layout import Layout
+    from tidegate.requests.request import RunRequest
     from tidegate.spec import Flow, Pipeline
 
 

@@ -10,24 +10,24 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tidegate import identity
 from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then
 from tidegate.checkpoints import checkpoint, overrides
 from tidegate.errors import RequestError
 from tidegate.formatting import count
-from tidegate.layout import Layout, run_key
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake import identity
+from tidegate.lake.layout import Layout, run_key
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops.ledger import LEDGER, RecordedLine
-from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.probes import delta
 from tidegate.quarantine.lifecycle import quoted
+from tidegate.reports.ledger_line import LedgerLine
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidegate.environment import Environment
-    from tidegate.request import RunRequest
-    from tidegate.resolution import ResolvedPipeline
+    from tidegate.project.resolution import ResolvedPipeline
+    from tidegate.requests.request import RunRequest
     from tidegate.spec import Flow, Pipeline
 
 SMALL_ROWS = 200_000
@@ -54,7 +54,7 @@ def changed_rows(line: LedgerLine) -> int:
 
 
 def plan_run(environment: Environment, resolved: ResolvedPipeline, request: RunRequest) -> tuple[RunRequest, list[str]]:
-    """As `plan`, for `tidegate.runs`."""
+    """As `plan`, for `tidegate.requests.runs`."""
     return plan(Layout.of(environment), resolved.pipeline, request)
 
 

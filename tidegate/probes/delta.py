@@ -19,7 +19,7 @@ from typing import Any
 from urllib.parse import unquote
 
 from tidegate.errors import TableUnreadableError
-from tidegate.folders import numbers
+from tidegate.lake.folders import numbers
 from tidegate.probes import delta_log, delta_table
 from tidegate.store import Address
 

@@ -11,17 +11,17 @@ import re
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from tidegate import dates
 from tidegate.errors import TableUnreadableError
 from tidegate.json_codec import from_plain
+from tidegate.lake.table_history import STANDS_ON, Doubt, ForeignCommit, LogEntry, Position, Proof
 from tidegate.probes import delta, delta_log, delta_table
-from tidegate.table_history import STANDS_ON, Doubt, ForeignCommit, LogEntry, Position, Proof
+from tidegate.times import dates
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
+    from tidegate.lake.table_history import Reason
     from tidegate.store import Address
-    from tidegate.table_history import Reason
 
 _NAME = re.compile(r"(\d{20})\.(json|crc|checkpoint\..+)")
 _FILE = re.compile(r"\.{0,1}(\d{20})\.(.+)")

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from tidegate.advice import Edit, OutsideAct
 from tidegate.errors import NotDeliveredError, SourceError
-from tidegate.file_id import FileId
+from tidegate.lake.file_id import FileId
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from tidegate.store import Address
-    from tidegate.window import Window
+    from tidegate.times.window import Window
 
 _SAMPLE_BYTES = 64 * 1024
 _SAMPLED_FILES = 3

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from tidegate import dates
 from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import NotDeliveredError, SourceError, SourceUnavailableError
+from tidegate.times import dates
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError

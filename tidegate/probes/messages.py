@@ -7,10 +7,10 @@ import json
 import time
 from typing import TYPE_CHECKING, Any
 
-from tidegate import dates
 from tidegate.advice import OutsideAct
 from tidegate.errors import OffsetsExpiredError, SourceError
 from tidegate.probes import kafka
+from tidegate.times import dates
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
 RULE = "timestamp_out_of_range"
-"""The rule of a message whose timestamp is outside of `tidegate.dates.FIRST_MS` and `tidegate.dates.END_MS`."""
+"""The rule of a message whose timestamp is outside of `tidegate.times.dates.FIRST_MS` and `tidegate.times.dates.END_MS`."""
 _SILENCE_SECONDS = 15.0
 """How long no message may arrive, as for Spark's connector (`tidegate.spark.intake.sources.BROKER_TIMEOUTS`)."""
 _POLL_SECONDS = 0.1

@@ -12,19 +12,20 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from tidegate import hidden, identity, json_codec
+from tidegate import hidden, json_codec
 from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint, lease, overrides, refusal
 from tidegate.errors import RequestError
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake import identity
+from tidegate.lake.place import FlowPlace
 from tidegate.ops import ledger, store
-from tidegate.place import FlowPlace
 from tidegate.probes import delta, delta_table
 from tidegate.quarantine import claims, lifecycle
+from tidegate.reports.ledger_line import LedgerLine
 
 if TYPE_CHECKING:
-    from tidegate.layout import Layout
-    from tidegate.place import Place
+    from tidegate.lake.layout import Layout
+    from tidegate.lake.place import Place
     from tidegate.quarantine.selection import Selection
     from tidegate.spec import Flow, Pipeline
     from tidegate.store import Address

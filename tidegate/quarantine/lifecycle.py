@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pendulum
 
-from tidegate import dates, hidden
+from tidegate import hidden
 from tidegate.ops import store
 from tidegate.probes import delta_table
 from tidegate.quarantine.selection import Selection
+from tidegate.times import dates
 
 if TYPE_CHECKING:
     from datetime import datetime

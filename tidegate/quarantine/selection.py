@@ -8,9 +8,9 @@ from typing import Self
 
 import pendulum
 
-from tidegate import dates
 from tidegate.advice import Edit
 from tidegate.errors import RequestError
+from tidegate.times import dates
 
 RULE = r"[a-z][a-z0-9_]*(\([^'\x22`;\\\x00-\x1f\x7f]{1,1000}\))?(#[0-9]{1,3})?"
 """A rule name as in the column ``rules``, for example ``between(dep_delay)``: a field name stands in brackets. It becomes

@@ -10,7 +10,6 @@ import time
 import traceback
 from typing import TYPE_CHECKING
 
-from tidegate import resolution
 from tidegate.checkpoints import checkpoint, overrides
 from tidegate.environment import Environment
 from tidegate.errors import (
@@ -24,12 +23,13 @@ from tidegate.errors import (
     TidegateError,
     classify,
 )
-from tidegate.layout import Layout
-from tidegate.place import AttemptPlace, FlowPlace
-from tidegate.report import FlowReport, RunReport, describe_error, now
-from tidegate.request import RunRequest
-from tidegate.resolution import ResolvedFlow
-from tidegate.runs import RUNS
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import AttemptPlace, FlowPlace
+from tidegate.project import resolution
+from tidegate.project.resolution import ResolvedFlow
+from tidegate.reports.report import FlowReport, RunReport, describe_error, now
+from tidegate.requests.request import RunRequest
+from tidegate.requests.runs import RUNS
 from tidegate.runtime import bytecode
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from tidegate.errors import (
     NotDeliveredError,
     RefusedError,
 )
-from tidegate.place import Place
+from tidegate.lake.place import Place
 from tidegate.probes import delta
 from tidegate.quarantine import decision
 from tidegate.spark.batch import ledger as batch_ledger

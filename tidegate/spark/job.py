@@ -11,9 +11,9 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidegate import hidden
-from tidegate.ledger_line import LedgerLine
-from tidegate.place import Place
-from tidegate.resolution import ResolvedFlow
+from tidegate.lake.place import Place
+from tidegate.project.resolution import ResolvedFlow
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.run import Run
 from tidegate.spec import Flow
 from tidegate.store import Address
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
     from tidegate.checkpoints.pending_jobs import PendingBackfill, PendingPiece
     from tidegate.checkpoints.refusal import Action, BatchDecision
+    from tidegate.lake.table_history import Position
     from tidegate.spark.batch.pinned import Pinned
     from tidegate.spark.batch.split import Decision, Split
     from tidegate.spark.gate import SuiteGate
     from tidegate.spark.kinds.sides import Sides
     from tidegate.spark.lake.writes import Transaction
-    from tidegate.table_history import Position
-    from tidegate.window import Window
+    from tidegate.times.window import Window
 
 Transform = Callable[..., "DataFrame"]
 """Takes the rows of the first source, and by name those of the others."""
@@ -179,7 +179,7 @@ class Work(ABC):
 
 
 def _missing(*_: Any) -> Any:
-    raise NotImplementedError("the mode that needs this does not apply to flows of this kind (tidegate.runs)")
+    raise NotImplementedError("the mode that needs this does not apply to flows of this kind (tidegate.requests.runs)")
 
 
 def _no_rows(_job: Job, spark: SparkSession, _entries: Entries) -> DataFrame:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from tidegate.ledger_line import LedgerLine
-from tidegate.place import AttemptPlace
-from tidegate.report import FlowReport, Verdict
-from tidegate.request import RunRequest
+from tidegate.lake.place import AttemptPlace
+from tidegate.reports.ledger_line import LedgerLine
+from tidegate.reports.report import FlowReport, Verdict
+from tidegate.requests.request import RunRequest
 
 
 @dataclass(frozen=True, kw_only=True)

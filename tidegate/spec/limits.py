@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tidegate.errors import FieldError
-from tidegate.impact import WHATS, Impact, What
+from tidegate.reports.impact import WHATS, Impact, What
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import pendulum
 
-from tidegate import dates
 from tidegate.advice import Edit
 from tidegate.errors import FieldError, SpecError
 from tidegate.spec.checks import check_name, check_texts, check_unique
@@ -17,6 +16,7 @@ from tidegate.spec.limits import RewriteLimits
 from tidegate.spec.schedule import PRESETS, AfterTables, is_cron
 from tidegate.spec.sources import KafkaSource
 from tidegate.spec.thresholds import Thresholds, check_thresholds
+from tidegate.times import dates
 
 SHARED_DAGS = ("alerts", "quarantine", "schema_approval")
 """Ids of the DAGs that serve all pipelines; not allowed as names of pipelines."""

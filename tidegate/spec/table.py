@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from tidegate import dates
 from tidegate.advice import Advice, Edit, Either
 from tidegate.errors import FieldError
 from tidegate.spec.checks import Layer, check_table, fits
 from tidegate.spec.time_windows import WINDOW_START, TimeWindows
+from tidegate.times import dates
 
 WriteMode = Literal["append", "upsert", "recompute", "send"]
 TextOrder = Literal["text", "numbers"]

@@ -5,17 +5,18 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tidegate import dates, hidden
+from tidegate import hidden
 from tidegate.checkpoints import landing_folder, reingested
-from tidegate.file_id import FileId
+from tidegate.lake.file_id import FileId
+from tidegate.lake.place import FlowPlace
 from tidegate.ops import query, store
-from tidegate.place import FlowPlace
 from tidegate.spec import FileSource
+from tidegate.times import dates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tidegate.layout import Layout
+    from tidegate.lake.layout import Layout
     from tidegate.probes.files import LandedFile
     from tidegate.spec import Flow
     from tidegate.store import Address

@@ -20,11 +20,11 @@ from tidegate.store import Address
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tidegate.layout import Layout
-    from tidegate.place import Place
-    from tidegate.resolution import ResolvedFlow
+    from tidegate.lake.layout import Layout
+    from tidegate.lake.place import Place
+    from tidegate.lake.table_history import Position
+    from tidegate.project.resolution import ResolvedFlow
     from tidegate.spec import Flow
-    from tidegate.table_history import Position
 
 Kind = Literal["table", "checkpoint", "source", "unfinished"]
 """``table``: one that the flow writes. ``source``: one that it reads, of which it has read what is no longer there.

@@ -44,7 +44,7 @@ def downstream_of(table: str, declared: Mapping[str, Pipeline | TidegateError]) 
     """What is downstream of a table such as ``silver.flights``.
 
     Args:
-        declared: Every pipeline, or the error of loading its file (`tidegate.registry.declarations`).
+        declared: Every pipeline, or the error of loading its file (`tidegate.project.registry.declarations`).
     """
     pipelines = [each for each in declared.values() if not isinstance(each, TidegateError)]
     flows: list[str] = []

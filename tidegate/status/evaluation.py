@@ -12,9 +12,9 @@ from tidegate.alerting import alerts
 from tidegate.alerting.alerts import Findings
 from tidegate.alerting.rules import RULES
 from tidegate.errors import TableUnreadableError, TidegateError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import alert_history
-from tidegate.place import PipelinePlace
 from tidegate.status import flow_status
 from tidegate.status.reading import Reading
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidegate.alerting.episodes import Episode
     from tidegate.alerting.rules import Severity
     from tidegate.environment import Environment
-    from tidegate.resolution import ResolvedPipeline
+    from tidegate.project.resolution import ResolvedPipeline
 
 PATIENCE = 30.0
 """Seconds that an evaluation waits for all sources together."""

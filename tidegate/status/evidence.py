@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 from tidegate.checkpoints import history, progress
 from tidegate.checkpoints.last_written import LAST_WRITTEN
 from tidegate.errors import CheckpointCorruptError
+from tidegate.lake.table_history import Doubt
 from tidegate.probes import delta, delta_history
-from tidegate.table_history import Doubt
 
 if TYPE_CHECKING:
     from tidegate.checkpoints.history import History
-    from tidegate.place import Place
+    from tidegate.lake.place import Place
     from tidegate.spec import Flow
     from tidegate.store import Address
 

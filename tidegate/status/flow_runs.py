@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tidegate import dates, identity
 from tidegate.checkpoints import lease, progress
+from tidegate.lake import identity
 from tidegate.ops import store
+from tidegate.times import dates
 
 if TYPE_CHECKING:
-    from tidegate.place import FlowPlace, Place
+    from tidegate.lake.place import FlowPlace, Place
 
 _LOOKBACK = timedelta(days=7)
 """Runs of this period are used for rates and quarantine shares; at least four intervals of the schedule."""

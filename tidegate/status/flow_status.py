@@ -16,8 +16,8 @@ from tidegate.advice import OutsideAct
 from tidegate.alerting.alerts import warnings
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import SourceUnavailableError, TidegateError, classify
-from tidegate.layout import Layout
-from tidegate.report import describe_error
+from tidegate.lake.layout import Layout
+from tidegate.reports.report import describe_error
 from tidegate.status import lag, run_ends, upstream
 from tidegate.status.reading import Reading
 from tidegate.status.run_ends import RunEnds
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from datetime import datetime
 
     from tidegate.environment import Environment
-    from tidegate.resolution import ResolvedPipeline
+    from tidegate.project.resolution import ResolvedPipeline
 
 PATIENCE = 1.5
 """Default number of seconds that a command or a page waits for all sources together."""

@@ -8,8 +8,8 @@ from __future__ import annotations
 from datetime import UTC, date, datetime, time, timedelta
 from typing import TYPE_CHECKING, Any
 
-from tidegate import dates
 from tidegate.probes import delta_table
+from tidegate.times import dates
 
 if TYPE_CHECKING:
     from tidegate.store import Address

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate import hidden, lateness
+from tidegate import hidden
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.ops import heartbeats
 from tidegate.ops.heartbeats import Heartbeat
 from tidegate.probes import delta
 from tidegate.status import freshness
 from tidegate.status.sources import tables
+from tidegate.times import lateness
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from tidegate.place import Place
-    from tidegate.resolution import ResolvedFlow
+    from tidegate.lake.place import Place
+    from tidegate.project.resolution import ResolvedFlow
 
 
 def heartbeat_due(resolved: ResolvedFlow, place: Place, now: datetime) -> Heartbeat | None:

@@ -19,9 +19,9 @@ from tidegate import formatting, hidden
 from tidegate.checkpoints import checkpoint, landing_folder, progress
 from tidegate.errors import NotDeliveredError
 from tidegate.errors.classification import raise_machine
-from tidegate.file_id import FileId
+from tidegate.lake.file_id import FileId
+from tidegate.lake.place import FlowPlace
 from tidegate.ops import store
-from tidegate.place import FlowPlace
 from tidegate.probes import files
 from tidegate.spec import FileSource
 from tidegate.spec.intervals import CODES
@@ -29,11 +29,11 @@ from tidegate.status import changed_files
 from tidegate.store import Address, Entry
 
 if TYPE_CHECKING:
-    from tidegate.layout import Layout
+    from tidegate.lake.layout import Layout
     from tidegate.probes.files import LandedFile
     from tidegate.spec import Flow, Intervals, Pipeline
     from tidegate.spec.intervals import IntervalUnit
-    from tidegate.window import Window
+    from tidegate.times.window import Window
 
 State = Literal["missing", "incomplete", "not read", "complete"]
 STATES: tuple[State, ...] = ("missing", "incomplete", "not read", "complete")

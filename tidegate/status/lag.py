@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidegate.report import describe_error
+from tidegate.reports.report import describe_error
 from tidegate.status.reading import Reading
 from tidegate.status.sources.source import Backlog
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment
-    from tidegate.resolution import ResolvedFlow
+    from tidegate.project.resolution import ResolvedFlow
 
 
 def measure(environment: Environment, resolved: ResolvedFlow) -> Reading:

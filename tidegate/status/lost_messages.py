@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint, gap, lease
 from tidegate.errors import GapError, RequestError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.ops import ledger
 from tidegate.probes import kafka
 from tidegate.spec import KafkaSource
@@ -16,7 +16,7 @@ from tidegate.status import lag
 if TYPE_CHECKING:
     from tidegate.checkpoints.overrides import Override
     from tidegate.environment import Environment
-    from tidegate.resolution import ResolvedFlow
+    from tidegate.project.resolution import ResolvedFlow
 
 
 def accept_gap(

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from tidegate.environment import Environment
-    from tidegate.resolution import ResolvedFlow, ResolvedPipeline
+    from tidegate.project.resolution import ResolvedFlow, ResolvedPipeline
     from tidegate.spec import Flow
 
 SMALL_BYTES = 64 * 1024 * 1024

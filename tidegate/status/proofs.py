@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING
 from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import CheckpointCorruptError, TableInDoubtError, TableUnreadableError, TidegateError
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
+from tidegate.lake.table_history import Doubt, ForeignCommit, Position, Proof
 from tidegate.probes import delta, delta_history
 from tidegate.probes.delta_history import Follower
 from tidegate.status import evidence
-from tidegate.table_history import Doubt, ForeignCommit, Position, Proof
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
     from tidegate.checkpoints.history import History
-    from tidegate.layout import Layout
-    from tidegate.place import Place
-    from tidegate.resolution import ResolvedFlow
+    from tidegate.lake.layout import Layout
+    from tidegate.lake.place import Place
+    from tidegate.project.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
     from tidegate.status.evidence import Evidence
     from tidegate.store import Address

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pendulum
 
-from tidegate import dates, hidden, states
+from tidegate import hidden, states
 from tidegate.alerting import expiry
 from tidegate.checkpoints import checkpoint, derivation, lease, overrides, progress, refusal, rewrite
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.ops import metrics, plans
 from tidegate.probes import delta, delta_log
 from tidegate.quarantine import lifecycle
@@ -24,6 +24,7 @@ from tidegate.status.downstream import downstream_of
 from tidegate.status.interval import interval_of
 from tidegate.status.part import measured, part
 from tidegate.status.sources import source
+from tidegate.times import dates
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
@@ -33,12 +34,12 @@ if TYPE_CHECKING:
     from tidegate.checkpoints.rewrite import JudgedRewrite
     from tidegate.environment import Environment
     from tidegate.errors import TidegateError
+    from tidegate.lake.place import Place
     from tidegate.ops.heartbeats import Heartbeat
     from tidegate.ops.metrics import StateFigures
     from tidegate.ops.plans import PlannedLag
-    from tidegate.place import Place
+    from tidegate.project.resolution import ResolvedFlow
     from tidegate.quarantine.lifecycle import EntryCounts
-    from tidegate.resolution import ResolvedFlow
     from tidegate.states import FlowState, RefusedBy
     from tidegate.status.flow_runs import FlowRun
     from tidegate.status.intervals import Completeness

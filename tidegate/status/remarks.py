@@ -9,7 +9,7 @@ from tidegate.formatting import count, span
 if TYPE_CHECKING:
     from datetime import timedelta
 
-    from tidegate.place import Place
+    from tidegate.lake.place import Place
     from tidegate.spec import Flow
 
 

@@ -19,22 +19,22 @@ from tidegate import errors
 from tidegate.checkpoints import lease
 from tidegate.errors import LeaseHeldError, TidegateError
 from tidegate.formatting import count
-from tidegate.place import PipelinePlace
-from tidegate.report import RunReport
-from tidegate.request import RunRequest
-from tidegate.runs import RUNS
+from tidegate.lake.place import PipelinePlace
+from tidegate.reports.report import RunReport
+from tidegate.requests.request import RunRequest
+from tidegate.requests.runs import RUNS
 from tidegate.status import freshness
 from tidegate.store import Address
 
 if TYPE_CHECKING:
-    from tidegate.layout import Layout
-    from tidegate.report import FlowReport
+    from tidegate.lake.layout import Layout
+    from tidegate.reports.report import FlowReport
     from tidegate.spec import Pipeline
 
 _RUNS = 50
 """How many runs are read at most: the last ones that got an attempt or a request."""
 _NAME = re.compile(r"a\d{8}T\d{6}-\w+|q\d{8}T\d{6}-\w+\.request\.json")
-"""The folder of an attempt, or the file of a request (`tidegate.request.fresh_id`)."""
+"""The folder of an attempt, or the file of a request (`tidegate.requests.request.fresh_id`)."""
 _TIME = "%Y%m%dT%H%M%S"
 """The time in such a name."""
 _QUIET = timedelta(minutes=15)

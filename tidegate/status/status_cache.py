@@ -15,15 +15,16 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar, cast
 
-from tidegate import registry, resolution, states
+from tidegate import states
 from tidegate.errors import TidegateError
+from tidegate.project import registry, resolution
 from tidegate.status import evaluation, flow_status
 
 if TYPE_CHECKING:
     from collections.abc import Hashable
 
     from tidegate.environment import Environment
-    from tidegate.resolution import ResolvedPipeline
+    from tidegate.project.resolution import ResolvedPipeline
     from tidegate.status.reading import Reading
     from tidegate.store import Address
 

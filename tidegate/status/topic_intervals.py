@@ -18,7 +18,7 @@ from tidegate.status.sources import topics
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidegate.layout import Layout
+    from tidegate.lake.layout import Layout
     from tidegate.spec import Flow, Pipeline, TopicIntervals
 
 _MOST = 1000

@@ -10,7 +10,7 @@ from tidegate.checkpoints.pending_jobs import PendingJob, PendingWindow
 from tidegate.probes import delta
 
 if TYPE_CHECKING:
-    from tidegate.place import Place
+    from tidegate.lake.place import Place
     from tidegate.spec import Flow
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from tidegate.errors import TidegateError
 
 if TYPE_CHECKING:
-    from tidegate.resolution import ResolvedPipeline
+    from tidegate.project.resolution import ResolvedPipeline
     from tidegate.status.reading import Reading
 
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, assert_never
 
-from tidegate import fingerprints
 from tidegate.checkpoints import refusal
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, TransformRefusal
 from tidegate.ops import evolution
+from tidegate.project import fingerprints
 
 if TYPE_CHECKING:
     from tidegate.states import RefusedBy

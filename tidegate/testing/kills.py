@@ -11,12 +11,14 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tidegate import hidden, launch, registry
+from tidegate import hidden
 from tidegate.formatting import count
-from tidegate.place import AttemptPlace, FlowPlace
+from tidegate.lake.place import AttemptPlace, FlowPlace
 from tidegate.processes import end_group
-from tidegate.report import RunReport
-from tidegate.request import fresh_id
+from tidegate.project import registry
+from tidegate.reports.report import RunReport
+from tidegate.requests import launch
+from tidegate.requests.request import fresh_id
 from tidegate.spec import Pipeline
 from tidegate.testing.lake import Lake, read
 

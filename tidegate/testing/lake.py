@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
-from tidegate import registry
 from tidegate.environment import Environment
-from tidegate.layout import Layout
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops.table import line_of
-from tidegate.place import FlowPlace, PipelinePlace
-from tidegate.report import RunReport
-from tidegate.request import RunRequest, fresh_id
+from tidegate.project import registry
+from tidegate.reports.ledger_line import LedgerLine
+from tidegate.reports.report import RunReport
+from tidegate.requests.request import RunRequest, fresh_id
 from tidegate.spark.application import run_application
 from tidegate.testing.session import session
 

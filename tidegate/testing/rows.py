@@ -11,14 +11,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate import hidden, resolution
+from tidegate import hidden
 from tidegate.advice import Edit
 from tidegate.environment import Environment
 from tidegate.errors import RequestError
-from tidegate.layout import Layout
-from tidegate.place import AttemptPlace, Place
-from tidegate.report import FlowReport
-from tidegate.request import RunRequest, fresh_id
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import AttemptPlace, Place
+from tidegate.project import resolution
+from tidegate.reports.report import FlowReport
+from tidegate.requests.request import RunRequest, fresh_id
 from tidegate.spark.batch import dispositions, groups, rows, time_windows, transform_output
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.batch.work import Stream

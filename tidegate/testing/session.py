@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.environment import Environment
-from tidegate.launch import ONLY_C1, submit_conf
+from tidegate.requests.launch import ONLY_C1, submit_conf
 from tidegate.spark.driver.session import build_session
 from tidegate.testing.local_files import use_system_calls
 

@@ -6,17 +6,18 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegate import dates, hidden
+from tidegate import hidden
 from tidegate.errors.classification import raise_machine
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import query
 from tidegate.ops.ledger import LEDGER, VERDICTS, RecordedLine, RecordedVerdict
-from tidegate.place import PipelinePlace
 from tidegate.probes import delta, delta_log, delta_table
 from tidegate.store import Address
+from tidegate.times import dates
 from tidegate.trace import feed
 
 if TYPE_CHECKING:
-    from tidegate.layout import Layout
+    from tidegate.lake.layout import Layout
 
 
 @dataclass(frozen=True, kw_only=True)

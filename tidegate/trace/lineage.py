@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from tidegate import formatting, hidden, identity
+from tidegate import formatting, hidden
 from tidegate.advice import Command, Edit
 from tidegate.errors import MachineError, RequestError, TidegateError
 from tidegate.errors.classification import raise_machine
+from tidegate.lake import identity
 from tidegate.ops import query
 from tidegate.probes import delta_table
 from tidegate.trace import conditions, relation
@@ -23,8 +24,8 @@ from tidegate.trace.step import Step, noted, state_of
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from tidegate.layout import Layout
-    from tidegate.resolution import ResolvedFlow, ResolvedPipeline
+    from tidegate.lake.layout import Layout
+    from tidegate.project.resolution import ResolvedFlow, ResolvedPipeline
     from tidegate.spec import ChangeFeed
 
 _ENTRY = (

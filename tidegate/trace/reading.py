@@ -12,10 +12,10 @@ from tidegate.formatting import count
 from tidegate.ops import query
 
 if TYPE_CHECKING:
-    from tidegate.layout import Layout
-    from tidegate.ledger_line import LedgerLine
-    from tidegate.place import Place
-    from tidegate.resolution import ResolvedFlow
+    from tidegate.lake.layout import Layout
+    from tidegate.lake.place import Place
+    from tidegate.project.resolution import ResolvedFlow
+    from tidegate.reports.ledger_line import LedgerLine
     from tidegate.trace.changes import Ledger
 
 _OFFSETS = "FROM delta_table WHERE app_id = ? AND end_offset IS NOT NULL ORDER BY batch_id, recorded_at"

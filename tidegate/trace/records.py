@@ -8,16 +8,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tidegate import file_id, hidden
+from tidegate import hidden
 from tidegate.advice import Command, Edit
 from tidegate.errors import RequestError
+from tidegate.lake import file_id
 from tidegate.ops import query
 from tidegate.spec import FileSource, KafkaSource
 from tidegate.trace import conditions
 
 if TYPE_CHECKING:
-    from tidegate.layout import Layout
-    from tidegate.resolution import ResolvedFlow
+    from tidegate.lake.layout import Layout
+    from tidegate.project.resolution import ResolvedFlow
     from tidegate.trace.lineage import Lineage
     from tidegate.trace.step import Step
 

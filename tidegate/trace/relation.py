@@ -14,7 +14,7 @@ from tidegate.trace import conditions
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-    from tidegate.resolution import ResolvedFlow
+    from tidegate.project.resolution import ResolvedFlow
     from tidegate.spec import ChangeFeed, TimeWindows
 
 NOTHING = "false"

@@ -15,14 +15,14 @@ from tests.airflow.lake import Lake
 from tests.airflow.server import serving
 from tests.cli.project import Checkpoint, append
 from tests.spark_files import delta_offset
-from tidegate import fingerprints, registry
 from tidegate.alerting.episodes import Event
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.environment import Environment
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace, Place
 from tidegate.ops import alert_history
-from tidegate.place import PipelinePlace, Place
-from tidegate.report import FlowReport, now
+from tidegate.project import fingerprints, registry
+from tidegate.reports.report import FlowReport, now
 from tidegate.status import flow_status
 
 if TYPE_CHECKING:

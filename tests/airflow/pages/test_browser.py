@@ -14,7 +14,7 @@ import httpx
 import pytest
 
 from tests.waiting import TIMEOUT_SECONDS
-from tidegate import registry
+from tidegate.project import registry
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, FrameLocator, Page

@@ -14,17 +14,17 @@ from tests.airflow.lake import Lake
 from tests.cli.project import append
 from tests.pages import samples
 from tests.spark_files import write_refused_schema_change
-from tidegate import registry
 from tidegate.airflow.components import silent
 from tidegate.alerting.episodes import Event
 from tidegate.checkpoints import checkpoint, gap, overrides, rewrite
 from tidegate.checkpoints.rewrite import JudgedRewrite
-from tidegate.impact import Impact
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import alert_history, ledger
-from tidegate.place import FlowPlace, PipelinePlace
+from tidegate.project import registry
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
-from tidegate.report import FlowReport
+from tidegate.reports.impact import Impact
+from tidegate.reports.report import FlowReport
 from tidegate.spec import KafkaSource
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from tests.spark.job import changes, table, transaction
-from tidegate.ledger_line import LedgerLine
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch.checks import check_commit
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spark.batch.split import Decision, Split, settle

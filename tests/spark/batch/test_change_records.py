@@ -12,7 +12,7 @@ import pytest
 from tests.slices import of_week
 from tests.spark.batch.splits import NEW, Open, counts, refused, stored, write
 from tests.spark.job import SILVER, landed, plan_batch, reading, table
-from tidegate.place import PipelinePlace
+from tidegate.lake.place import PipelinePlace
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spec import ChangeRecords, FileSource, Table, debezium

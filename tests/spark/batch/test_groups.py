@@ -12,7 +12,7 @@ import pytest
 
 from tests.spark.job import GOLD, changes, job_of, table, transaction, write_table
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
-from tidegate.place import PipelinePlace
+from tidegate.lake.place import PipelinePlace
 from tidegate.spark.batch.checks import check_commit
 from tidegate.spark.batch.groups import merge_source, split_groups
 from tidegate.spark.batch.split import Decision, Split, settle

@@ -13,7 +13,7 @@ from tests.spark import job as jobs
 from tests.spark.batch.splits import NEW, Open, counts, refused, write
 from tests.spark.job import LATEST, changes, plan_batch, table, transaction
 from tidegate.errors import SpecError
-from tidegate.place import PipelinePlace
+from tidegate.lake.place import PipelinePlace
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.rows import BOOKKEEPING, replace_rows, split_rows
 from tidegate.spark.lake import tables, writes

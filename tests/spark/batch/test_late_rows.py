@@ -13,17 +13,17 @@ from unittest.mock import patch
 import pytest
 
 from tests.spark.job import job_of, plan_batch, reading, table
-from tidegate import lateness
 from tidegate.errors import CheckpointCorruptError, RequestError, SpecError
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import heartbeats
 from tidegate.ops.heartbeats import Heartbeat
-from tidegate.place import PipelinePlace
 from tidegate.quarantine.selection import Selection
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spark.reprocessing.replay import Replay, replay_entries
 from tidegate.spec import ChangeFeed, FileSource, Flow, Table, Watermark
+from tidegate.times import lateness
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

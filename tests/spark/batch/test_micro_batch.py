@@ -24,8 +24,8 @@ from tidegate import json_codec
 from tidegate.checkpoints import refusal
 from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
 from tidegate.errors.refused import GateRefusal
-from tidegate.ledger_line import LedgerLine
-from tidegate.place import PipelinePlace
+from tidegate.lake.place import PipelinePlace
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import micro_batch, quarantine
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.lake import tables, writes

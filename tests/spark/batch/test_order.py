@@ -18,7 +18,7 @@ from tests.with_fields import with_fields
 from tidegate.checkpoints import checkpoint
 from tidegate.checkpoints.checkpoint import SIDECAR
 from tidegate.errors import SpecError
-from tidegate.place import Place
+from tidegate.lake.place import Place
 from tidegate.spark.batch import order
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spec import Table

@@ -12,9 +12,9 @@ import pytest
 from tests.spark.job import BRONZE, LATEST, PLANNED_MS, backfill, job_of, plan_batch, table, transaction
 from tidegate.checkpoints import refusal
 from tidegate.errors.refused import GateRefusal
-from tidegate.ledger_line import LedgerLine
 from tidegate.quarantine import claims
 from tidegate.quarantine.selection import Selection
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import quarantine
 from tidegate.spark.batch.quarantine import REFUSED
 from tidegate.spark.batch.split import Split

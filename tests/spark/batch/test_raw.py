@@ -15,7 +15,7 @@ import pytest
 from tests.spark.job import BRONZE, CLICKS, PLANNED_MS, job_of, plan_batch, table, transaction
 from tidegate.checkpoints import checkpoint, overrides, topic
 from tidegate.errors import CheckpointCorruptError, MachineUnavailableError
-from tidegate.place import Place
+from tidegate.lake.place import Place
 from tidegate.spark.batch import quarantine, raw
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.batch.work import Stream

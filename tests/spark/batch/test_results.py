@@ -15,7 +15,7 @@ from tests.spark.job import plan_batch, table, transaction
 from tests.spark.kinds.payments import Payments
 from tidegate.checkpoints import checkpoint
 from tidegate.checkpoints.checkpoint import SIDECAR
-from tidegate.place import Place
+from tidegate.lake.place import Place
 from tidegate.spark.batch import results
 from tidegate.spark.driver.execution import StateMetrics
 

@@ -12,7 +12,7 @@ from tests.spark import job as orders
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RewriteRefusedError
-from tidegate.impact import Impact
+from tidegate.reports.impact import Impact
 from tidegate.spark.batch import rewrite
 from tidegate.spec import Table
 

@@ -13,7 +13,7 @@ from tests.spark.job import LATEST, PLANNED_MS, changes, job_of, plan_batch, tab
 from tidegate.checkpoints import refusal
 from tidegate.errors import GateRefusedError, SpecError
 from tidegate.errors.refused import GateRefusal
-from tidegate.place import PipelinePlace
+from tidegate.lake.place import PipelinePlace
 from tidegate.spark.batch import quarantine
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spark.batch.split import Decision, Split

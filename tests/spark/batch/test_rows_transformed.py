@@ -10,8 +10,8 @@ import pytest
 from tests.spark.batch.splits import NEW, Open, counts, refused, split, stored, write
 from tests.spark.job import SILVER, landed, reading
 from tidegate.errors import ContractRefusedError, LedgerImbalanceError, SpecError
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops import evolution
-from tidegate.place import PipelinePlace
 from tidegate.schema.contract import Contract
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spec import FileSource

@@ -15,7 +15,7 @@ from tests.spark import job as jobs
 from tests.spark.batch.splits import NEW, Open, counts, refused, write
 from tests.spark.job import LATEST, changes, plan_batch, table, transaction, write_table
 from tests.with_fields import with_fields
-from tidegate.place import PipelinePlace
+from tidegate.lake.place import PipelinePlace
 from tidegate.spark.batch import micro_batch, scopes
 from tidegate.spark.batch.groups import split_groups
 from tidegate.spark.batch.rows import BOOKKEEPING, replace_rows, split_rows

@@ -19,7 +19,7 @@ from tidegate import json_codec
 from tidegate.checkpoints import snapshots
 from tidegate.checkpoints.refusal import DECISION, BatchDecision
 from tidegate.errors import RewriteRefusedError
-from tidegate.place import Place
+from tidegate.lake.place import Place
 from tidegate.spark.batch import micro_batch
 from tidegate.spec import SnapshotFeed, Table
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.ledger_line import LedgerLine
+    from tidegate.reports.ledger_line import LedgerLine
     from tidegate.spark.job import Job
 
 pytestmark = pytest.mark.jvm

@@ -10,7 +10,7 @@ import pytest
 
 from tests.spark.job import LATEST, job_of
 from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
-from tidegate.ledger_line import LedgerLine
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch.checks import check_balance, check_commit, decide
 from tidegate.spark.batch.split import Decision, Split, changed_rows, settle
 from tidegate.spark.lake import writes

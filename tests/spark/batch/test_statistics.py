@@ -12,7 +12,7 @@ from tests.spark.batch.splits import ORDERS, Open, stored
 from tests.spark.job import GOLD, LATEST, changes, plan_batch, table, write_table
 from tidegate.checkpoints import progress, refusal
 from tidegate.errors import BatchHeldError, SpecError
-from tidegate.place import PipelinePlace
+from tidegate.lake.place import PipelinePlace
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.work import Staged
 from tidegate.spark.flow import record_refusal

@@ -16,12 +16,12 @@ from pyspark.sql import functions as F
 
 from tests.spark import job as orders
 from tests.spark.kinds import test_joins as joins
-from tidegate import registry, resolution
 from tidegate.checkpoints import derivation
 from tidegate.errors import UndeclaredDependenceError
 from tidegate.planning.preview import preview
-from tidegate.report import FlowReport
-from tidegate.request import RunRequest
+from tidegate.project import registry, resolution
+from tidegate.reports.report import FlowReport
+from tidegate.requests.request import RunRequest
 from tidegate.spark.derivation.check import check
 from tidegate.spark.functions import import_function
 from tidegate.spec import ChangeFeed, Flow, Table

@@ -9,7 +9,7 @@ import pytest
 
 from tidegate.checkpoints import lease as lease_probe
 from tidegate.errors import LeaseHeldError
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.spark.driver import lease
 
 pytestmark = pytest.mark.jvm

@@ -14,10 +14,10 @@ import pytest
 from tests.deployment import Deployment
 from tests.spark import job as orders
 from tests.with_fields import with_fields
+from tidegate.lake.place import AttemptPlace, PipelinePlace, Place
 from tidegate.ops import store
-from tidegate.place import AttemptPlace, PipelinePlace, Place
-from tidegate.report import FlowReport
-from tidegate.request import RunRequest
+from tidegate.reports.report import FlowReport
+from tidegate.requests.request import RunRequest
 from tidegate.spark.driver.listener import ProgressRecorder
 from tidegate.spark.flow import run_flow
 from tidegate.spark.job import Job

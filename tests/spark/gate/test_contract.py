@@ -19,7 +19,7 @@ from great_expectations.data_context.types.base import ProgressBarsConfig
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.spark.gate import LakeContext, SuiteGate, load_suite
 from tidegate.spark.gate.lake_context import activate
 from tidegate.spark.gate.rules import BATCH_RULES, NO_ROW_CONDITION, ROW_RULES

@@ -13,10 +13,10 @@ import pytest
 from great_expectations.data_context.types.base import ProgressBarsConfig
 
 from tidegate.errors import SpecError
-from tidegate.layout import Layout
-from tidegate.place import AttemptPlace, Place
-from tidegate.report import Verdict
-from tidegate.request import RunRequest
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import AttemptPlace, Place
+from tidegate.reports.report import Verdict
+from tidegate.requests.request import RunRequest
 from tidegate.spark.gate import LakeContext, SuiteGate, load_suite
 
 if TYPE_CHECKING:

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
-from tidegate.layout import Layout
-from tidegate.place import AttemptPlace, FlowPlace, Place
-from tidegate.report import ExpectationResult, Verdict
-from tidegate.request import RunRequest
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import AttemptPlace, FlowPlace, Place
+from tidegate.reports.report import ExpectationResult, Verdict
+from tidegate.requests.request import RunRequest
 from tidegate.spark.batch import ledger
 from tidegate.spark.gate import LakeContext, history
 

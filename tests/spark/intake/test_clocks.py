@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.deployment import Deployment
-from tidegate import resolution
+from tidegate.project import resolution
 from tidegate.status import lag
 
 pytestmark = pytest.mark.jvm

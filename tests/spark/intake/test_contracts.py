@@ -13,9 +13,9 @@ import pytest
 
 from tests.spark.orders import Declare, Orders, row
 from tidegate.checkpoints import progress
+from tidegate.lake.place import FlowPlace, PipelinePlace, Place
 from tidegate.ops import evolution
 from tidegate.ops.journal import Journal
-from tidegate.place import FlowPlace, PipelinePlace, Place
 from tidegate.quarantine import lifecycle
 from tidegate.quarantine.selection import Selection
 from tidegate.schema.changes import compare

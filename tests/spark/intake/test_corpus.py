@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.intake.corpus import NAMES, good_file, hostile_file
-from tidegate.file_id import FileId
+from tidegate.lake.file_id import FileId
 from tidegate.spark.intake import landing, parse
 from tidegate.spec import Dialect, FileSource
 

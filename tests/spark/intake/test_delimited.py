@@ -11,7 +11,7 @@ import duckdb
 import pytest
 
 from tests.spark.intake.corpus import NAMES, Generated, good_file, hostile_file, strict_rows
-from tidegate.file_id import FileId
+from tidegate.lake.file_id import FileId
 from tidegate.spark.intake.delimited import OpenQuoteError, records, splitter
 from tidegate.spark.intake.reader import CheckedFile, FileReader
 from tidegate.spec import Dialect

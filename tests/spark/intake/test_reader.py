@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tidegate import json_codec
-from tidegate.file_id import FileId
+from tidegate.lake.file_id import FileId
 from tidegate.spark.intake.landing import BatchValues, arrow_batches
 from tidegate.spark.intake.reader import MAX_RECORD_LENGTH, CheckedFile, FileReader
 from tidegate.spec import Dialect, FileFormat

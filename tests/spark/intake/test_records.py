@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidegate.file_id import FileId
+from tidegate.lake.file_id import FileId
 from tidegate.spark.intake import records
 from tidegate.spark.intake.reader import FileReader
 from tidegate.spec import Dialect, FileFormat

@@ -17,7 +17,7 @@ from tests.spark_files import Checkpoint
 from tidegate.checkpoints import checkpoint, gap
 from tidegate.checkpoints import topic as topics_of_checkpoints
 from tidegate.errors import GapError, TopicReplacedError
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
 from tidegate.probes import kafka
 from tidegate.spark.batch.topic_messages import reader_of as reader
 from tidegate.spec import KafkaSource

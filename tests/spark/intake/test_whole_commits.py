@@ -14,17 +14,17 @@ from pyspark.sql import functions as F
 from tests.spark.batch.test_late_rows import SOURCE, TIMED, feed, minute, record, written
 from tests.spark.job import job_of, reading, table
 from tests.spark.kinds.payments import WINDOWS
-from tidegate import lateness
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.lease import checkpoint_resource
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import heartbeats, ledger
-from tidegate.place import FlowPlace, PipelinePlace
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark import flow as flows
 from tidegate.spark.driver import lease
 from tidegate.spark.lake import writes
 from tidegate.spark.lake.writes import Transaction
 from tidegate.spec import ChangeFeed, Watermark
+from tidegate.times import lateness
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

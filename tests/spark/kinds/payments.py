@@ -13,8 +13,8 @@ from tests.fault_points import aborted
 from tests.resolved import resolved_flow
 from tests.spark import job as orders
 from tidegate.checkpoints import checkpoint
+from tidegate.lake.place import FlowPlace
 from tidegate.ops import heartbeats
-from tidegate.place import FlowPlace
 from tidegate.spark import runs
 from tidegate.spec import ChangeFeed, Flow, Pipeline, State, Table, Watermark
 from tidegate.status import lag

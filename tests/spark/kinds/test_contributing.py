@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark import job as orders
-from tidegate import runs as kinds_of_run
 from tidegate import spec
 from tidegate.errors import FieldError, RequestError, SourceUnavailableError
-from tidegate.place import PipelinePlace
+from tidegate.lake.place import PipelinePlace
 from tidegate.planning import preview
 from tidegate.probes import delta
-from tidegate.request import RunRequest
-from tidegate.resolution import resolve
+from tidegate.project.resolution import resolve
+from tidegate.requests import runs as kinds_of_run
+from tidegate.requests.request import RunRequest
 from tidegate.spark import runs
 from tidegate.spark.batch import micro_batch
 from tidegate.spec import Flow, Pipeline, kinds

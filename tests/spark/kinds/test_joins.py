@@ -19,13 +19,13 @@ from tests.spark import job as orders
 from tests.spark.reprocessing.test_undo import planned, run_as, undo_as
 from tests.with_fields import with_fields
 from tidegate.errors import OffsetsExpiredError, RewriteRefusedError, SpecError
-from tidegate.impact import Impact
+from tidegate.reports.impact import Impact
 from tidegate.spark import runs
 from tidegate.spark.reprocessing import undo
 from tidegate.spec import ChangeFeed, Flow, Pipeline, RewriteLimits
 from tidegate.status import lag
 from tidegate.status.reading import Reading
-from tidegate.window import Window
+from tidegate.times.window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

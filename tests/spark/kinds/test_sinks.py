@@ -18,9 +18,9 @@ from tests.spark import job as orders
 from tests.spark.kinds.outbox import Outbox
 from tests.spark.orders import Declare, Orders, row
 from tests.waiting import TIMEOUT_SECONDS
-from tidegate import resolution
 from tidegate.errors import SinkError, SinkUnavailableError
 from tidegate.pages.site import export
+from tidegate.project import resolution
 from tidegate.spec import KafkaSink, Table
 from tidegate.status.evaluation import evaluate_pipelines
 from tidegate.status.flow_status import gather

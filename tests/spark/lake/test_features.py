@@ -8,7 +8,7 @@ import pytest
 from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.ops import lake_query
 from tidegate.trace import feed
 

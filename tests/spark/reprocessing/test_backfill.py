@@ -20,11 +20,11 @@ from tests.spark import job as orders
 from tests.with_fields import with_fields
 from tidegate.checkpoints import rewrite
 from tidegate.errors import RewriteRefusedError, SpecError, TransformRefusedError
-from tidegate.impact import Impact
+from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.ops import store
-from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
+from tidegate.reports.impact import Impact
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.flow import refresh_once, run_flow
 from tidegate.spark.job import Job
@@ -32,7 +32,7 @@ from tidegate.spark.kinds.rows import source_rows
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import backfill, pending_work
 from tidegate.spec import ChangeFeed, RewriteLimits, Table, Thresholds
-from tidegate.window import Window
+from tidegate.times.window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

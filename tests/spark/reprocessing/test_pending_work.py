@@ -12,9 +12,9 @@ from tests.spark import job as orders
 from tidegate.checkpoints import pending_jobs
 from tidegate.checkpoints.pending_jobs import UNDO, WINDOWS, PendingReplay, PendingUndo, PendingWindow
 from tidegate.errors import CheckpointCorruptError
-from tidegate.layout import Layout
-from tidegate.ledger_line import LedgerLine
-from tidegate.place import FlowPlace
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark import flow
 from tidegate.spark.batch import ledger, micro_batch
 from tidegate.spark.job import Job

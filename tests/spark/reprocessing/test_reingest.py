@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from tests.spark import job as orders
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.flow import run_flow
 from tidegate.spark.job import Job
@@ -22,7 +22,7 @@ from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import pending_work, reingest
 from tidegate.spec import FileSource, Flow, Intervals, KafkaSource
 from tidegate.status import intervals
-from tidegate.window import Window
+from tidegate.times.window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -17,8 +17,8 @@ from tests.deployment import Deployment
 from tests.spark import job as orders
 from tidegate.checkpoints.pending_jobs import CLAIM
 from tidegate.errors import RequestError, SourceUnavailableError, UnexpectedError
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import store
-from tidegate.place import FlowPlace, PipelinePlace
 from tidegate.quarantine import claims
 from tidegate.quarantine.selection import Selection
 from tidegate.spark.batch import micro_batch

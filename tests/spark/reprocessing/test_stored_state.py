@@ -11,8 +11,8 @@ import pytest
 from tests.spark.kinds.payments import DECISIONS, FIRSTS, START, WINDOWS, Payments
 from tidegate import json_codec
 from tidegate.errors import RequestError
+from tidegate.reports.stored_state import StateTable, StoredState
 from tidegate.spark.reprocessing import stored_state
-from tidegate.stored_state import StateTable, StoredState
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

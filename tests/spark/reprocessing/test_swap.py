@@ -14,9 +14,9 @@ from tests.spark import job as orders
 from tests.with_fields import with_fields
 from tidegate.checkpoints import checkpoint, rewrite, vector
 from tidegate.errors import RewriteRefusedError
-from tidegate.impact import Impact
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import store
-from tidegate.place import FlowPlace, PipelinePlace
+from tidegate.reports.impact import Impact
 from tidegate.spark import flow as flows
 from tidegate.spark.batch.work import Staged
 from tidegate.spark.job import Job

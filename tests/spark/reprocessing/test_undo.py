@@ -29,9 +29,9 @@ from tests.spark.reprocessing.test_backfill import (
 )
 from tidegate.checkpoints.pending_jobs import UNDO
 from tidegate.errors import RequestError
-from tidegate.layout import run_key
+from tidegate.lake.layout import run_key
+from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.ops import store
-from tidegate.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.planning import undo as planning
 from tidegate.quarantine.selection import Selection
 from tidegate.spark.batch import micro_batch
@@ -41,7 +41,7 @@ from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import backfill, replay, undo, undo_entries
 from tidegate.spec import ChangeFeed, Table
 from tidegate.store import Address
-from tidegate.window import Window
+from tidegate.times.window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -32,10 +32,11 @@ from tests.spark.test_topics import Clicks
 from tidegate import json_codec
 from tidegate.checkpoints.pending_jobs import UNDO, PendingUndo
 from tidegate.errors import RequestError, SourceError, WriteConflictError
-from tidegate.ledger_line import LedgerLine
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
 from tidegate.quarantine.selection import Selection
-from tidegate.report import FlowReport
+from tidegate.reports.ledger_line import LedgerLine
+from tidegate.reports.report import FlowReport
+from tidegate.reports.verification import DifferingRow, Verification
 from tidegate.spark.batch import ledger
 from tidegate.spark.flow import refresh_once, run_flow
 from tidegate.spark.job import Job
@@ -45,7 +46,6 @@ from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import replay
 from tidegate.spark.reprocessing.verify import compare, verify
 from tidegate.spec import ChangeFeed, Flow, Table
-from tidegate.verification import DifferingRow, Verification
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -15,9 +15,9 @@ import pytest
 
 from demo import flights_feed, recompute
 from tests.deployment import Deployment
-from tidegate import registry
 from tidegate.ops.journal import Journal
 from tidegate.pages.content import PageContent
+from tidegate.project import registry
 from tidegate.spark.reprocessing import backfill
 from tidegate.spec import RewriteLimits
 

@@ -14,11 +14,11 @@ import pytest
 
 from demo import checks, flights_feed
 from tests.deployment import Deployment
-from tidegate import registry
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake.place import PipelinePlace
 from tidegate.ops.table import line_of
 from tidegate.pages.site import export
-from tidegate.place import PipelinePlace
+from tidegate.project import registry
+from tidegate.reports.ledger_line import LedgerLine
 
 pytestmark = pytest.mark.jvm
 

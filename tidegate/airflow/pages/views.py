@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 from fastapi import HTTPException
 
 from tidegate.errors import TidegateError
-from tidegate.layout import Layout, run_key
+from tidegate.lake.layout import Layout, run_key
+from tidegate.lake.place import PipelinePlace
 from tidegate.pages.content import PER_PAGE, PageContent, Values, flow_row
-from tidegate.place import PipelinePlace
-from tidegate.resolution import ResolvedPipeline
+from tidegate.project.resolution import ResolvedPipeline
 from tidegate.spec import Pipeline
 from tidegate.states import STALE, STATES
 from tidegate.status import run_ends

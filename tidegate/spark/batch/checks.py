@@ -8,7 +8,7 @@ from tidegate import json_codec
 from tidegate.advice import Edit, Either, OutsideAct, Then, new_version, recover_command
 from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
 from tidegate.formatting import count
-from tidegate.ledger_line import LedgerLine
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch.split import Decision, Split, changed_rows
 from tidegate.spark.lake import tables
 

@@ -17,7 +17,7 @@ from tidegate.advice import Edit, Either
 from tidegate.checkpoints.progress import decoded
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.formatting import count
-from tidegate.ledger_line import LedgerLine
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import ledger, scopes, statistics, time_windows, transform_errors
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.derivation.check import derive_checked

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.advice import Command, Either
 from tidegate.errors import MachineError, UnexpectedError
-from tidegate.file_id import FileId
+from tidegate.lake.file_id import FileId
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.intake import landing
 

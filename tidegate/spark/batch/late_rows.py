@@ -1,6 +1,6 @@
 """Late rows: those of a flow with a watermark whose event time is before it. They go to a table of their own.
 
-The watermark of a row is that before the batch of bronze which brought it (`tidegate.lateness`), wherever the flow's own batches
+The watermark of a row is that before the batch of bronze which brought it (`tidegate.times.lateness`), wherever the flow's own batches
 were cut. Batches of bronze are in the order of its commits, never of the times at which they were planned: a clock may go back.
 A rerun of a batch finds the same rows late: it begins with the watermark that the previous batch recorded, and once the late table
 has the batch, its rows are the late ones.
@@ -15,14 +15,15 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from tidegate import hidden, lateness
+from tidegate import hidden
 from tidegate.advice import Edit
 from tidegate.errors import SpecError
-from tidegate.lateness import Arrival
 from tidegate.ops import arrivals, heartbeats
 from tidegate.spark.batch import batch_columns
 from tidegate.spark.batch.dispositions import LATE
 from tidegate.spark.lake import local, tables
+from tidegate.times import lateness
+from tidegate.times.lateness import Arrival
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tidegate.ledger_line import LedgerLine
 from tidegate.ops import ledger
-from tidegate.report import Verdict
+from tidegate.reports.ledger_line import LedgerLine
+from tidegate.reports.report import Verdict
 
 if TYPE_CHECKING:
     from tidegate.spark.job import Job

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from tidegate import json_codec
 from tidegate.checkpoints import refusal
-from tidegate.ledger_line import LedgerLine
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import ledger, proofs
 from tidegate.spark.batch.checks import check_balance, check_commit, decide
 from tidegate.spark.batch.split import Decision, Split, settle

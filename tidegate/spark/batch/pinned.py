@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from tidegate.place import Place
+from tidegate.lake.place import Place
 
 
 @dataclass(frozen=True, kw_only=True)

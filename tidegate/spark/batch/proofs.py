@@ -17,10 +17,10 @@ from tidegate.status import proofs
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidegate.lake.table_history import Position
     from tidegate.spark.job import Job
     from tidegate.status.proofs import Proven
     from tidegate.store import Address
-    from tidegate.table_history import Position
 
 
 def check(job: Job) -> Proven:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow
 from pyspark.sql import functions as F
 
-from tidegate import hidden, identity
+from tidegate import hidden
+from tidegate.lake import identity
 from tidegate.quarantine import claims
 from tidegate.spark.batch import batch_columns, statistics
 from tidegate.spark.lake import local, tables, writes

@@ -6,19 +6,21 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from tidegate import dates, file_id, hidden
+from tidegate import hidden
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints import landing_folder, overrides, topic
 from tidegate.errors import CheckpointCorruptError
-from tidegate.file_id import FileId
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake import file_id
+from tidegate.lake.file_id import FileId
 from tidegate.probes.messages import RULE
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import batch_columns, landed_files, quarantine, topic_messages
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.intake import landing
 from tidegate.spark.intake.reader import CheckedFile
 from tidegate.spark.lake import local, tables, writes
 from tidegate.spec import FileSource
+from tidegate.times import dates
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from tidegate import hidden, lateness
+from tidegate import hidden
 from tidegate.advice import Edit, Either
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.errors import SpecError
 from tidegate.formatting import count
-from tidegate.ledger_line import LedgerLine
 from tidegate.probes import delta
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import groups
 from tidegate.spark.batch.split import Split
 from tidegate.spark.lake import tables, writes
+from tidegate.times import lateness
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -19,8 +19,8 @@ from tidegate.advice import Advice, Command, OutsideAct
 from tidegate.checkpoints import checkpoint, rewrite
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.errors import RewriteRefusedError
-from tidegate.impact import Impact, acceptance
 from tidegate.planning.backfill import command
+from tidegate.reports.impact import Impact, acceptance
 from tidegate.spark.batch import quarantine
 from tidegate.spark.lake import tables, writes
 

@@ -10,7 +10,7 @@ from pyspark.sql import Window
 from pyspark.sql import functions as F
 
 from tidegate import hidden
-from tidegate.ledger_line import LedgerLine
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import groups, histories, judgement, late_rows, order, quarantine, scopes, transform_output
 from tidegate.spark.batch.dispositions import DEDUPLICATED, FILTERED, LATE, NAMES, QUARANTINED, SUPERSEDED, WRITTEN
 from tidegate.spark.batch.split import Decision, Settled, Split

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 
 from tidegate import hidden
 from tidegate.checkpoints import lease
-from tidegate.ledger_line import LedgerLine
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import function_sink, kafka_sink, scopes
 from tidegate.spark.batch.split import Split
 from tidegate.spark.lake.tables import JSON, Commit

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from tidegate import file_id, hidden
+from tidegate import hidden
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints import landing_folder, snapshots
 from tidegate.formatting import count
-from tidegate.impact import Impact
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake import file_id
+from tidegate.reports.impact import Impact
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import groups, rewrite, rows, transform_errors, transform_output
 from tidegate.spark.batch.dispositions import QUARANTINED
 from tidegate.spark.batch.split import Decision, Split

@@ -7,14 +7,14 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from tidegate import json_codec
-from tidegate.ledger_line import LedgerLine
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.lake import tables
 from tidegate.spark.lake.writes import Transaction
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidegate.table_history import Position
+    from tidegate.lake.table_history import Position
 
 
 @dataclass(frozen=True, kw_only=True)

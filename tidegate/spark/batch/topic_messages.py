@@ -17,7 +17,6 @@ import pyarrow as pa
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
-from tidegate import dates
 from tidegate.errors import TidegateError, UnexpectedError
 from tidegate.probes import messages
 from tidegate.spark.driver import failures
@@ -25,6 +24,7 @@ from tidegate.spark.intake import sources
 from tidegate.spark.lake import local
 from tidegate.spec import KafkaSource
 from tidegate.status.sources.topics import format_offsets
+from tidegate.times import dates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -7,10 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from tidegate import dates, hidden, identity
+from tidegate import hidden
 from tidegate.advice import Edit
 from tidegate.errors import LedgerImbalanceError, SpecError
 from tidegate.formatting import count
+from tidegate.lake import identity
 from tidegate.spark.batch import late_rows, order, scopes, transform_errors
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.batch.transform_errors import Parted
@@ -19,7 +20,8 @@ from tidegate.spark.driver.failures import value_error
 from tidegate.spark.intake import bronze, contracts, parse
 from tidegate.spark.intake.envelopes import NO_VALUE
 from tidegate.spark.lake import tables
-from tidegate.window import Window
+from tidegate.times import dates
+from tidegate.times.window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.checkpoints.refusal import Action, BatchDecision
-    from tidegate.place import Place
+    from tidegate.lake.place import Place
     from tidegate.spark.batch.split import Split
     from tidegate.spark.job import Job
     from tidegate.spark.lake.writes import Transaction

@@ -25,8 +25,8 @@ from tidegate.spec.time_windows import WINDOW_START
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.layout import Layout
-    from tidegate.resolution import ResolvedFlow
+    from tidegate.lake.layout import Layout
+    from tidegate.project.resolution import ResolvedFlow
     from tidegate.spark.run import Run
 
 Derive = Callable[[Sequence["DataFrame"]], "DataFrame"]

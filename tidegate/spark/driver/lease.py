@@ -21,7 +21,7 @@ from tidegate.processes import Process
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.layout import Layout
+    from tidegate.lake.layout import Layout
 
 
 @contextmanager

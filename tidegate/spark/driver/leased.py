@@ -18,7 +18,7 @@ from tidegate.spark.lake import tables
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.resolution import ResolvedFlow
+    from tidegate.project.resolution import ResolvedFlow
     from tidegate.spark.run import Run
 
 

@@ -21,7 +21,7 @@ from tidegate.ops import metrics
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.place import Place
+    from tidegate.lake.place import Place
     from tidegate.spark.run import Run
 
 TERMINATION_TIMEOUT_SECONDS = 10.0

@@ -78,7 +78,7 @@ NAMES = (
 def build_session(environment: Environment, app_name: str, extra: dict[str, str] | None = None) -> SparkSession:
     """The session of this process, created on first use.
 
-    Under spark-submit the JVM already runs, with the class path and the flags of `tidegate.launch`. In a plain Python
+    Under spark-submit the JVM already runs, with the class path and the flags of `tidegate.requests.launch`. In a plain Python
     process (tests, a notebook) they are set here, before the JVM starts.
 
     Args:
@@ -86,7 +86,7 @@ def build_session(environment: Environment, app_name: str, extra: dict[str, str]
         app_name: Shown by Spark's history server.
         extra: Settings that override `SETTINGS`.
     """
-    from tidegate.launch import submit_conf
+    from tidegate.requests.launch import submit_conf
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)

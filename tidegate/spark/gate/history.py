@@ -6,9 +6,9 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from tidegate import identity
+from tidegate.lake import identity
+from tidegate.lake.place import FlowPlace
 from tidegate.ops import store
-from tidegate.place import FlowPlace
 
 MAX_VERDICTS = 1_000
 """How many of the flow's newest verdicts are read: drift is a difference from recent batches."""

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING
 from tidegate import hidden
 from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import SpecError
-from tidegate.place import FlowPlace
+from tidegate.lake.place import FlowPlace
 from tidegate.spark.gate import history
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.layout import Layout
+    from tidegate.lake.layout import Layout
 
 
 class LakeContext:

@@ -11,8 +11,8 @@ from tidegate.advice import Edit
 from tidegate.errors import SpecError
 from tidegate.errors.classification import raise_machine
 from tidegate.expectations import suite_file
-from tidegate.fingerprints import suite_fingerprint
-from tidegate.report import Severity
+from tidegate.project.fingerprints import suite_fingerprint
+from tidegate.reports.report import Severity
 from tidegate.spark.gate.rules import BATCH_RULES, NO_ROW_CONDITION, ROW_RULES, UNSUPPORTED, Rule, short_name
 
 if TYPE_CHECKING:

@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from tidegate import file_id, hidden
+from tidegate import hidden
+from tidegate.lake import file_id
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spark.intake.bronze import HEADER, Bronze, Lookup, Records, arrival
 from tidegate.spark.intake.raw_fields import dialect_of, header_names, header_problem

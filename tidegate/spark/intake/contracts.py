@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from tidegate import hidden, identity
+from tidegate import hidden
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import ContractRefusedError
+from tidegate.lake import identity
 from tidegate.ops import evolution
 from tidegate.schema import registry_schemas
 from tidegate.schema.changes import SchemaChange, compare, fingerprint, normal
@@ -34,8 +35,8 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-    from tidegate.place import Place
-    from tidegate.resolution import ResolvedFlow
+    from tidegate.lake.place import Place
+    from tidegate.project.resolution import ResolvedFlow
     from tidegate.spark.run import Run
 
 MAX_NEW_NAMES = 100

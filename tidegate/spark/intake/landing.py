@@ -18,7 +18,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from tidegate import hidden, json_codec
-from tidegate.file_id import FileId
+from tidegate.lake.file_id import FileId
 from tidegate.spark.intake.reader import CheckedFile, FileReader
 from tidegate.spark.lake import local
 

@@ -22,8 +22,8 @@ from tidegate.spark.intake import whole_commits
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from tidegate.place import Place
-    from tidegate.resolution import ResolvedFlow
+    from tidegate.lake.place import Place
+    from tidegate.project.resolution import ResolvedFlow
 
 NOT_ADDED = "a row of the source of a flow with state was changed or deleted"
 """The text of the error that the query raises for such a change (`tidegate.spark.driver.failures`)."""

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.errors.classification import is_transient
-from tidegate.file_id import FileId
+from tidegate.lake.file_id import FileId
 from tidegate.spark.intake import delimited, raw_fields, records
 from tidegate.spark.intake.text_stream import LineTooLongError, open_text
 from tidegate.spec import FileFormat

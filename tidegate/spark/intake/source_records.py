@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.resolution import ResolvedFlow
+    from tidegate.project.resolution import ResolvedFlow
     from tidegate.store import Address
 
 

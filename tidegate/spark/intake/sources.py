@@ -20,8 +20,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.layout import Layout
-    from tidegate.place import Place
+    from tidegate.lake.layout import Layout
+    from tidegate.lake.place import Place
     from tidegate.store import Address
 
 BROKER_TIMEOUTS = {

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.checkpoints.progress import DeltaPosition
-    from tidegate.place import Place
+    from tidegate.lake.place import Place
     from tidegate.spec import ChangeFeed
     from tidegate.store import Address
 

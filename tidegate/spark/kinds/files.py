@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING
 import pendulum
 from pyspark.sql import functions as F
 
-from tidegate import file_id, hidden
+from tidegate import hidden
 from tidegate.checkpoints import landing_folder, progress
-from tidegate.file_id import FileId
 from tidegate.formatting import count
+from tidegate.lake import file_id
+from tidegate.lake.file_id import FileId
 from tidegate.probes import files
 from tidegate.spark.batch import quarantine, raw
 from tidegate.spark.intake import landing, sources
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from tidegate.probes.files import LandedFile
     from tidegate.spark.batch.pinned import Pinned
     from tidegate.spark.job import Entries, Job
-    from tidegate.window import Window
+    from tidegate.times.window import Window
 
 
 def _parts(job: Job, window: Window | None, earlier: Sequence[PendingPiece]) -> Iterator[Mapping[str, Any]]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from tidegate import hidden
-from tidegate.runs import event_time, event_time_table
+from tidegate.requests.runs import event_time, event_time_table
 from tidegate.spark.batch import groups, scopes
 from tidegate.spark.batch.time_windows import with_windows
 from tidegate.spark.job import Kind
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidegate.spark.batch.pinned import Pinned
     from tidegate.spark.batch.split import Decision, Split
     from tidegate.spark.job import Job
-    from tidegate.window import Window
+    from tidegate.times.window import Window
 
 
 def keys_in_window(job: Job, window: Window | None, pending: PendingBackfill) -> DataFrame:

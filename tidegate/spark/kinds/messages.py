@@ -16,7 +16,7 @@ from tidegate.spark.job import Entries, Kind
 from tidegate.spark.kinds.sides import Sides
 from tidegate.spark.lake import local, tables
 from tidegate.status.sources.topics import format_offsets
-from tidegate.window import Window
+from tidegate.times.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence

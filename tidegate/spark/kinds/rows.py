@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 import pendulum
 from pyspark.sql import functions as F
 
-from tidegate import hidden, lateness
+from tidegate import hidden
 from tidegate.advice import Edit
 from tidegate.checkpoints.lease import checkpoint_resource
 from tidegate.checkpoints.pending_jobs import WINDOWS
 from tidegate.errors import LeaseHeldError, RequestError
 from tidegate.ops import heartbeats
-from tidegate.runs import event_time
+from tidegate.requests.runs import event_time
 from tidegate.spark.batch import histories, rows, transform_errors, transform_output
 from tidegate.spark.batch.dispositions import FILTERED, QUARANTINED
 from tidegate.spark.batch.split import Decision
@@ -25,6 +25,7 @@ from tidegate.spark.kinds.sides import Sides
 from tidegate.spark.lake import tables
 from tidegate.status import idle
 from tidegate.store import Address
+from tidegate.times import lateness
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from tidegate.spark.batch.pinned import Pinned
     from tidegate.spark.batch.split import Split
     from tidegate.spark.job import Job
-    from tidegate.window import Window
+    from tidegate.times.window import Window
 
 _NO_BATCH = -1
 """The number of a batch that is only derived."""

@@ -21,10 +21,10 @@ class Sides:
     keys: tuple[str, ...]
     """The columns that identify a row. Several rows may have the same key; then they are compared in any order."""
     source: str
-    """As in `tidegate.verification.Verification`."""
+    """As in `tidegate.reports.verification.Verification`."""
     ignored: tuple[str, ...] = ()
     """Columns that are not compared, because they depend on how the input was divided into batches."""
     sums: bool = False
     """Whether floating-point columns are aggregates."""
     not_compared: Mapping[str, int] = field(default_factory=dict)
-    """As in `tidegate.verification.Verification`."""
+    """As in `tidegate.reports.verification.Verification`."""

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tidegate.spark.batch.pinned import Pinned
     from tidegate.spark.batch.split import Split
     from tidegate.spark.job import Job
-    from tidegate.window import Window
+    from tidegate.times.window import Window
 
 _NO_BATCH = -1
 """The number of a batch that is only derived."""
@@ -61,7 +61,7 @@ def _retire_entries(job: Job) -> None:
 
 
 def _all_keys(job: Job, _window: Window | None, _pending: PendingBackfill) -> DataFrame:
-    """Of the table; there is no backfill of a window (`tidegate.runs`), only the dry run of a full refresh."""
+    """Of the table; there is no backfill of a window (`tidegate.requests.runs`), only the dry run of a full refresh."""
     return tables.read(job.spark, job.live).select(*job.flow.target.keys)
 
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-    from tidegate.ledger_line import LedgerLine
+    from tidegate.reports.ledger_line import LedgerLine
     from tidegate.spark.batch.split import Decision, Split
     from tidegate.spark.job import Job
 

@@ -21,7 +21,7 @@ from tidegate.store import Address
 if TYPE_CHECKING:
     from pyspark.sql import Column, SparkSession
 
-    from tidegate.window import Window
+    from tidegate.times.window import Window
 
 JSON = {
     "ignoreNullFields": "false",

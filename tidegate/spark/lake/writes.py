@@ -18,15 +18,15 @@ from tidegate import hidden, json_codec
 from tidegate.advice import Edit, Either, OutsideAct, new_version
 from tidegate.checkpoints import lease
 from tidegate.errors import DeclarationConflictError, LedgerImbalanceError
+from tidegate.lake.table_history import STANDS_ON
 from tidegate.spark.lake import column_types, comparable, tables
 from tidegate.store import Address
-from tidegate.table_history import STANDS_ON
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-    from tidegate.table_history import Position
+    from tidegate.lake.table_history import Position
 
 _APP = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
@@ -270,7 +270,7 @@ def _open(spark: SparkSession, address: Address, txn: Transaction) -> DeltaTable
     session: Any = spark._jsparkSession.cloneSession()
     settings = {_APP: txn.app_id, _VERSION: str(txn.batch_id), _METADATA: txn.metadata()}
     if tables.size(spark, address) > _LARGE_BYTES:
-        # A small run disables adaptive execution (`tidegate.launch`), but this MERGE joins its rows with a large table.
+        # A small run disables adaptive execution (`tidegate.requests.launch`), but this MERGE joins its rows with a large table.
         settings[_ADAPTIVE] = "true"
     for name, value in settings.items():
         session.conf().set(name, value)

@@ -23,7 +23,7 @@ import pendulum
 from tidegate import hidden, json_codec
 from tidegate.checkpoints import checkpoint
 from tidegate.checkpoints.pending_jobs import PendingBackfill, last_window
-from tidegate.impact import Impact
+from tidegate.reports.impact import Impact
 from tidegate.spark.batch import groups, micro_batch, quarantine, rewrite, transform_errors
 from tidegate.spark.batch.checks import check_balance
 from tidegate.spark.batch.split import Decision
@@ -32,7 +32,7 @@ from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import pending_work, swap
 from tidegate.spark.reprocessing.pending_work import PendingWork
 from tidegate.store import Address
-from tidegate.window import Window
+from tidegate.times.window import Window
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,8 +11,8 @@ from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar, Self, TypeVar
 
-from tidegate import identity
 from tidegate.checkpoints.pending_jobs import WINDOWS, PendingJob, PendingWindow, last_window
+from tidegate.lake import identity
 from tidegate.spark.batch import ledger, micro_batch
 from tidegate.spark.batch.checks import check_not_ahead, last_batches
 from tidegate.spark.batch.work import BatchWork

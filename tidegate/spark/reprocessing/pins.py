@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING
 import pendulum
 from pyspark.sql import functions as F
 
-from tidegate import hidden, identity
+from tidegate import hidden
 from tidegate.advice import Advice, Command, Either, OutsideAct, Then
 from tidegate.checkpoints import progress, vector
 from tidegate.errors import CheckpointCorruptError, RequestError, SourceError, WriteConflictError
-from tidegate.place import Place
+from tidegate.lake import identity
+from tidegate.lake.place import Place
 from tidegate.probes import delta
 from tidegate.spark.batch import late_rows, quarantine
 from tidegate.spark.batch.pinned import Pinned

@@ -15,8 +15,8 @@ from tidegate import json_codec
 from tidegate.checkpoints import checkpoint, overrides
 from tidegate.checkpoints.overrides import Override
 from tidegate.errors import LossNotAcceptedError
+from tidegate.lake.place import Place
 from tidegate.ops import ledger, store
-from tidegate.place import Place
 from tidegate.planning import losses
 from tidegate.probes import delta, delta_history
 from tidegate.status import damage, evidence

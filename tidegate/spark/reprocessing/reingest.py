@@ -25,7 +25,7 @@ from tidegate.spark.reprocessing.pending_work import PendingWork
 
 if TYPE_CHECKING:
     from tidegate.spark.job import Job
-    from tidegate.window import Window
+    from tidegate.times.window import Window
 
 
 @dataclass(frozen=True, kw_only=True)

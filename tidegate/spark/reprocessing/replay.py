@@ -31,8 +31,8 @@ from tidegate.checkpoints import checkpoint, landing_folder, progress
 from tidegate.checkpoints.pending_jobs import CLAIM, PendingReplay
 from tidegate.errors import RequestError
 from tidegate.formatting import count
+from tidegate.lake.place import RunPlace
 from tidegate.ops.ledger import LEDGER
-from tidegate.place import RunPlace
 from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.spark.batch import micro_batch, quarantine
 from tidegate.spark.batch.checks import check_balance, decide, last_batches

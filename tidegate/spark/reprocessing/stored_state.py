@@ -18,8 +18,8 @@ from tidegate import json_codec
 from tidegate.advice import Command, Edit
 from tidegate.checkpoints import progress
 from tidegate.errors import RequestError, TidegateError
+from tidegate.reports.stored_state import StateTable, StoredState
 from tidegate.spark.driver.failures import translate
-from tidegate.stored_state import StateTable, StoredState
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

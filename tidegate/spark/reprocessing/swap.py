@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 from tidegate.advice import Command
 from tidegate.checkpoints import checkpoint, progress, vector
-from tidegate.ledger_line import LedgerLine
 from tidegate.ops.ledger import rows_read
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import ledger, proofs, quarantine, rewrite
 from tidegate.spark.batch.work import Staged, Stream
 from tidegate.spark.driver.leased import leased_flow
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.checkpoints.progress import DeltaPosition
-    from tidegate.place import Place
+    from tidegate.lake.place import Place
     from tidegate.spark.job import Job
 
 

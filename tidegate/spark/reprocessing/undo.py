@@ -19,14 +19,15 @@ from typing import TYPE_CHECKING, Any, Self
 import pendulum
 from pyspark.sql import functions as F
 
-from tidegate import hidden, identity, json_codec
+from tidegate import hidden, json_codec
 from tidegate.advice import Command
 from tidegate.checkpoints.pending_jobs import UNDO, PendingUndo, Undone
 from tidegate.errors import RequestError
 from tidegate.formatting import count
-from tidegate.ledger_line import LedgerLine
+from tidegate.lake import identity
 from tidegate.planning import undo as planning
 from tidegate.quarantine import claims
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.split import Split
 from tidegate.spark.driver.leased import leased_flow

@@ -22,10 +22,10 @@ from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError, TidegateError
 from tidegate.ops.ledger import LEDGER
+from tidegate.reports.verification import EFFECTS, DifferingRow, Verification
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.lake import comparable, tables
 from tidegate.spark.reprocessing.pins import Pins, pin
-from tidegate.verification import EFFECTS, DifferingRow, Verification
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -1,4 +1,4 @@
-"""What each kind of run (`tidegate.runs`) does to one flow; `tidegate.spark.application` calls them by the request's mode."""
+"""What each kind of run (`tidegate.requests.runs`) does to one flow; `tidegate.spark.application` calls them by the request's mode."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.planning import rewrites
-from tidegate.runs import RUNS
+from tidegate.requests.runs import RUNS
 from tidegate.spark.flow import refresh_once, renew_damaged, run_flow
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import backfill as backfills
@@ -17,7 +17,7 @@ from tidegate.spark.reprocessing.replay import replay_entries
 from tidegate.spark.reprocessing.undo import undo_run
 
 if TYPE_CHECKING:
-    from tidegate.request import RunRequest
+    from tidegate.requests.request import RunRequest
     from tidegate.spark.job import Job
     from tidegate.spec import Flow
 

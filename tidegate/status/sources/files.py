@@ -9,11 +9,11 @@ import pendulum
 from tidegate import hidden
 from tidegate.checkpoints import landing_folder, progress
 from tidegate.errors import NotDeliveredError
-from tidegate.file_id import FileId
 from tidegate.formatting import count
-from tidegate.layout import Layout
+from tidegate.lake.file_id import FileId
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace
 from tidegate.ops import store
-from tidegate.place import FlowPlace
 from tidegate.probes import files
 from tidegate.spec import FileSource
 from tidegate.status import changed_files, intervals
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidegate.environment import Environment
-    from tidegate.request import RunRequest
+    from tidegate.requests.request import RunRequest
     from tidegate.spec import Flow, Pipeline
     from tidegate.status.reading import Reading
     from tidegate.store import Address
-    from tidegate.window import Window
+    from tidegate.times.window import Window
 
 _NAMES_SHOWN = 3
 """How many files are listed by name; the others are only counted."""

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING
 
 import pendulum
 
-from tidegate import file_id, hidden
+from tidegate import hidden
 from tidegate.checkpoints import landing_folder, snapshots
 from tidegate.checkpoints.landing_folder import LandingFolder
-from tidegate.file_id import FileId
-from tidegate.layout import Layout
+from tidegate.lake import file_id
+from tidegate.lake.file_id import FileId
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import FlowPlace
 from tidegate.ops import store
-from tidegate.place import FlowPlace
 from tidegate.probes import delta
 from tidegate.spec import FileSource
 from tidegate.status import intervals

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import checkpoint
-from tidegate.folders import numbers
 from tidegate.formatting import approximate, count
 from tidegate.formatting import size as size_told
+from tidegate.lake.folders import numbers
 from tidegate.probes import delta
 from tidegate.spec.source_kinds import SOURCES
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
     from tidegate.environment import Environment
     from tidegate.errors import NotDeliveredError
-    from tidegate.place import Place
-    from tidegate.request import RunRequest
+    from tidegate.lake.place import Place
+    from tidegate.requests.request import RunRequest
     from tidegate.spec import Flow, Pipeline
     from tidegate.status.reading import Reading
     from tidegate.store import Address

@@ -10,7 +10,7 @@ from tidegate.checkpoints import vector
 from tidegate.checkpoints.progress import DeltaPosition
 from tidegate.errors import OffsetsExpiredError
 from tidegate.formatting import count
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
 from tidegate.probes import delta, delta_log
 from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource, absent
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
-    from tidegate.place import Place
-    from tidegate.request import RunRequest
-    from tidegate.resolution import ResolvedFlow
+    from tidegate.lake.place import Place
+    from tidegate.project.resolution import ResolvedFlow
+    from tidegate.requests.request import RunRequest
     from tidegate.spec import ChangeFeed, Flow, Pipeline
     from tidegate.status.reading import Reading
     from tidegate.store import Address

@@ -13,9 +13,9 @@ from tidegate.advice import Either, OutsideAct, new_version
 from tidegate.checkpoints import checkpoint, gap, topic
 from tidegate.errors import GapError, NotDeliveredError, OffsetsExpiredError
 from tidegate.formatting import count
-from tidegate.layout import Layout
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import Place
 from tidegate.ops import query, store
-from tidegate.place import Place
 from tidegate.probes import delta, kafka
 from tidegate.spec import KafkaSource
 from tidegate.status.sources.source import NOTHING_READ, Backlog, Extent, MeasuredSource, not_delivered
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoints.overrides import Override
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
-    from tidegate.request import RunRequest
+    from tidegate.requests.request import RunRequest
     from tidegate.spec import Flow, Pipeline
     from tidegate.status.reading import Reading
     from tidegate.store import Address

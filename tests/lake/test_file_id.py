@@ -1,0 +1,50 @@
+"""The identity of a file is the same as a value, as a text and in SQL."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidegate.lake import file_id
+from tidegate.lake.file_id import FileId
+
+PATHS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1).map("/landing/{}".format)
+TIMES = st.integers(-(10**12), 253_402_300_799_999)
+
+
+@given(PATHS, TIMES)
+def test_the_text_of_a_file_is_parsed_into_the_same_file(path: str, modified_ms: int) -> None:
+    file = FileId(path, modified_ms)
+    assert FileId.parse(str(file)) == file
+
+
+@given(PATHS, TIMES)
+def test_the_columns_of_bronze_name_the_same_file(path: str, modified_ms: int) -> None:
+    modified_at = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(milliseconds=modified_ms)
+    file = FileId(path, modified_ms)
+    assert FileId.of_bronze(file.url, modified_at) == file
+
+
+@pytest.mark.parametrize("path", ["/a@b/c.csv", "/a@5", "/a#1@2.csv"])
+def test_a_path_may_have_the_separators_of_the_text(path: str) -> None:
+    assert FileId.parse(f"{path}@1767225600000") == FileId(path, 1_767_225_600_000)
+
+
+def test_paths_with_times_are_files() -> None:
+    assert file_id.of_paths({"/a.csv": 1, "/b.csv": 2}) == [FileId("/a.csv", 1), FileId("/b.csv", 2)]
+
+
+def test_no_other_module_builds_or_parses_the_text() -> None:
+    pattern = re.compile(r"""partition\(["']@["']\)|split\(["']@["']|\}@\{|concat_ws\(["']@["']|file://""")
+    package = Path(file_id.__file__).parents[1]
+    using = {
+        path.relative_to(package).as_posix()
+        for path in package.rglob("*.py")
+        if pattern.search(path.read_text("utf-8"))
+    }
+    assert using - {"lake/file_id.py", "schema/registry_schemas.py", "store/location.py"} == set()

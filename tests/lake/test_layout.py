@@ -1,0 +1,110 @@
+"""The paths of the lake; invalid ids are refused."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tidegate.checkpoints.checkpoint import SIDECAR
+from tidegate.checkpoints.refusal import REFUSAL
+from tidegate.environment import Environment
+from tidegate.errors import LakeVersionError, RequestError
+from tidegate.lake.layout import LAKE_FORMAT, Layout, run_key
+from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace, Place, RunPlace
+from tidegate.store import Address
+
+
+@pytest.fixture
+def layout(tmp_path: Path) -> Layout:
+    return Layout.local(tmp_path / "lake", tmp_path / "landing")
+
+
+def test_paths_are_those_of_the_documentation(layout: Layout) -> None:
+    landing, root = layout.landing_root, layout.root
+    assert layout.landing("shop/orders") == landing / "shop" / "orders"
+    assert layout.table("silver.flights") == root / "tables/silver/flights"
+    assert FlowPlace(layout, "flights", "silver").quarantine == root / "quarantine/flights/silver"
+    assert FlowPlace(layout, "flights", "silver").late == root / "late/flights/silver"
+    assert FlowPlace(layout, "flights", "silver").heartbeats == root / "heartbeats/flights/silver"
+    assert Place(layout, "flights", "silver", 2, 1).staging == root / "staging/flights/silver/v2-1"
+    assert Place(layout, "flights", "silver", 2, 1).checkpoint == root / "checkpoints/flights/silver/v2/1"
+    assert SIDECAR.path(Place(layout, "flights", "silver", 2, 0)) == root / "checkpoints/flights/silver/v2.json"
+    assert (
+        REFUSAL.path(Place(layout, "flights", "silver", 2, 1)) == root / "checkpoints/flights/silver/v2-1.refused.json"
+    )
+    assert AttemptPlace(layout, "flights", "k", "a1").report == root / "reports/flights/k/a1/report.json"
+    assert RunPlace(layout, "flights", "k").request("q1") == root / "reports/flights/k/q1.request.json"
+    assert PipelinePlace(layout, "flights").docs == root / "docs/flights"
+    assert PipelinePlace(layout, "flights").ops("ledger") == root / "_ops/flights/ledger"
+
+
+def test_delta_tables_are_listed_by_the_names_under_which_they_are_queried(layout: Layout) -> None:
+    tables = {
+        "silver.flights": layout.table("silver.flights"),
+        "quarantine.flights.silver": FlowPlace(layout, "flights", "silver").quarantine,
+        "late.flights.silver": FlowPlace(layout, "flights", "silver").late,
+        "heartbeats.flights.silver": FlowPlace(layout, "flights", "silver").heartbeats,
+        "ops.flights.ledger": PipelinePlace(layout, "flights").ops("ledger"),
+    }
+    for path in (*tables.values(), Place(layout, "flights", "silver", 2, 0).staging):
+        (path / "_delta_log").make_folder()
+    layout.table("gold.delays").make_folder()
+    assert layout.delta_tables() == tables
+
+
+def test_a_lease_has_a_lock_file_and_an_owner_file(layout: Layout) -> None:
+    lease = layout.lease("checkpoint:flights/silver")
+    assert lease.parent == Path(layout.root) / "leases" == layout.lease_owner("checkpoint:flights/silver").parent
+    assert lease != layout.lease_owner("checkpoint:flights/silver")
+    assert lease != layout.lease("checkpoint:flights_silver")
+
+
+def test_the_roots_come_from_the_environment(tmp_path: Path) -> None:
+    environment = Environment.read({"TIDEGATE_LAKE": str(tmp_path / "l"), "TIDEGATE_LANDING": str(tmp_path / "in")})
+    assert Layout.of(environment) == Layout.local(tmp_path / "l", tmp_path / "in")
+
+
+@pytest.mark.parametrize("text", ["", "..", "a/b", "../a", "a b", "a\n", "-a", "x" * 129, "a\0", "ä"])
+def test_an_invalid_id_is_refused(layout: Layout, text: str) -> None:
+    makers: tuple[Callable[[], Address], ...] = (
+        lambda: AttemptPlace(layout, "flights", text, "a1").report,
+        lambda: AttemptPlace(layout, "flights", "k", text).report,
+        lambda: RunPlace(layout, "flights", "k").request(text),
+    )
+    for make in makers:
+        with pytest.raises(RequestError, match="not the id"):
+            make()
+
+
+def test_run_keys_are_readable_valid_and_unique(layout: Layout) -> None:
+    one, two = run_key("scheduled__2026-01-01T00:00:00+00:00"), run_key("scheduled__2026-01-01T00:00:00 00:00")
+    assert one.startswith("scheduled-2026-01-01T00-00-00-00-00-")
+    assert one != two
+    reports = PipelinePlace(layout, "flights").reports
+    for run_id in ("", "../../etc", "manual__" + "x" * 300, "ä/ö"):
+        assert AttemptPlace(layout, "flights", run_key(run_id), "a1").report.parent.parent.parent == reports
+        assert len(run_key(run_id)) < 80
+
+
+def test_open_creates_the_lake_once(layout: Layout) -> None:
+    layout.open()
+    marker = Path(layout.root) / "lake.json"
+    before = marker.stat().st_mtime_ns
+    assert json.loads(marker.read_text()) == {"format": LAKE_FORMAT}
+    layout.open()
+    assert marker.stat().st_mtime_ns == before
+
+
+def test_a_lake_of_a_newer_format_is_refused(layout: Layout) -> None:
+    layout.open()
+    (Path(layout.root) / "lake.json").write_text(json.dumps({"format": LAKE_FORMAT + 1}))
+    with pytest.raises(LakeVersionError, match="upgrade Tidegate"):
+        layout.open()
+
+
+def test_folders_have_normal_paths_as_spark_reports_them(tmp_path: Path) -> None:
+    environment = Environment.read({"TIDEGATE_LAKE": f"{tmp_path}/x/../l", "TIDEGATE_LANDING": f"{tmp_path}/x/../in"})
+    assert Layout.of(environment) == Layout.local(tmp_path / "l", tmp_path / "in")

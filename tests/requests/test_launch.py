@@ -1,0 +1,76 @@
+"""The settings for spark-submit: network addresses, class path of executors, umask."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from tidegate.environment import Environment
+from tidegate.errors import SetupError
+from tidegate.requests.launch import submit_conf, submit_environment
+
+# These tests need the jars that set-up downloads, but no JVM.
+pytestmark = pytest.mark.jvm
+
+HERE = Environment.read({"TIDEGATE_PROJECT": str(Path(__file__).parents[2])})
+
+
+@pytest.mark.parametrize("master", ["local[2]", "local", "spark://127.0.0.1:7077", "spark://localhost:7077"])
+def test_spark_on_this_machine_listens_on_loopback(master: str) -> None:
+    conf = submit_conf(HERE, small=False, master=master)
+    assert conf["spark.driver.host"] == conf["spark.driver.bindAddress"] == "127.0.0.1"
+    assert submit_environment(HERE, master=master)["SPARK_LOCAL_IP"] == "127.0.0.1"
+
+
+@pytest.mark.parametrize("master", ["yarn", "spark://master:7077", "k8s://https://cluster:6443"])
+def test_executors_of_other_machines_can_reach_the_driver_and_have_its_jars(master: str) -> None:
+    conf = submit_conf(HERE, small=False, master=master)
+    assert {"spark.driver.host", "spark.driver.bindAddress"} & set(conf) == set()
+    assert conf["spark.executor.extraClassPath"] == conf["spark.driver.extraClassPath"]
+    assert "SPARK_LOCAL_IP" not in submit_environment(HERE, master=master)
+
+
+def test_only_large_runs_keep_generated_code_in_methods_that_the_jvm_compiles() -> None:
+    limit = "spark.sql.codegen.hugeMethodLimit"
+    assert submit_conf(HERE, small=False)[limit] == "8000"
+    assert limit not in submit_conf(HERE, small=True)
+
+
+def test_the_default_master_is_that_of_the_environment() -> None:
+    cluster = replace(HERE, master="spark://master:7077")
+    assert submit_conf(cluster, small=False) == submit_conf(HERE, small=False, master="spark://master:7077")
+    assert "SPARK_LOCAL_IP" not in submit_environment(cluster)
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o077])
+def test_spark_gets_the_umask_of_the_process_which_is_not_changed(mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        assert submit_conf(HERE, small=False)["spark.hadoop.fs.permissions.umask-mode"] == f"{mask:03o}"
+        assert os.umask(mask) == mask
+    finally:
+        os.umask(before)
+
+
+@pytest.mark.parametrize("name", ["TIDEGATE_LAKE", "TIDEGATE_LANDING"])
+def test_a_run_of_spark_in_a_bucket_is_refused(name: str) -> None:
+    environment = Environment.read({name: "s3://bucket/lake"})
+    with pytest.raises(SetupError, match=f"{name} is s3://bucket/lake: runs of Spark need a local folder"):
+        submit_environment(environment)
+
+
+@pytest.mark.parametrize(("lake", "landing"), [("s3://bucket/lake", "/landing"), ("/lake", "s3://bucket/landing")])
+def test_a_job_with_a_bucket_commits_under_conditions_and_without_one_loads_nothing_for_it(
+    lake: str, landing: str
+) -> None:
+    located = {"TIDEGATE_PROJECT": str(HERE.project), "TIDEGATE_LAKE": lake, "TIDEGATE_LANDING": landing}
+    conf = submit_conf(Environment.read(located), small=True)
+    assert conf["spark.delta.logStore.s3.impl"] == conf["spark.delta.logStore.s3a.impl"]
+    assert all(Path(jar).exists() for jar in conf["spark.jars"].split(","))
+    assert ("spark.sql.streaming.checkpointFileManagerClass" in conf) == lake.startswith("s3:")
+    added = set(conf) - set(submit_conf(HERE, small=True))
+    assert {name for name in submit_conf(HERE, small=True) if "s3" in name} == set()
+    assert {"spark.jars", "spark.hadoop.fs.s3a.endpoint"} < added

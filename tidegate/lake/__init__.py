@@ -1,0 +1,1 @@
+"""The lake: its addresses, what files and transactions are identified by, and the history of its tables."""

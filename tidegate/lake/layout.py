@@ -1,0 +1,144 @@
+"""The layout of the lake and the landing zone; `tidegate.lake.place` has those of a pipeline and of a flow.
+
+::
+
+    <lake>/lake.json                                            version of the lake's format
+           tables/<layer>/<table>/                              Delta
+           quarantine/<pipeline>/<flow>/                        Delta: quarantine entries with their reasons
+           late/<pipeline>/<flow>/                              Delta: rows that came later than the watermark's delay
+           heartbeats/<pipeline>/<flow>/                        Delta: times by which the clock moved the watermark of a flow
+           staging/<pipeline>/<flow>/v<N>-<refresh>/            Delta: a full refresh before its swap
+           checkpoints/<dag_id>/<flow>/                         notes about the flow, its versions and its checkpoints
+           checkpoints/<dag_id>/<flow>/v<N>/<refresh>/          Spark's: offsets, commits, sources, state
+           aside/<time>/<folder of a table>/                    what a recovery could not read of a table
+           .locks/                                              one empty file per key that is updated by its tag
+           leases/                                              per lease one empty file, and one that names its holder; in a
+                                                                bucket one object
+           reports/<dag_id>/<run_key>/<id>.request.json         the request of a run
+           reports/<dag_id>/<run_key>/<attempt>/                report.json; sample-<flow>.json, undo-<flow>.json: keys of rows
+           docs/<pipeline>/                                     pages that `tidegate docs` exported (HTML)
+           _ops/<pipeline>/{ledger,verdicts,evolution}/         Delta: ledger lines, verdicts, schema changes
+           _ops/<pipeline>/{progress,alerts}/                   Delta: Spark's progress of each batch, history of alerts
+           _ops/<pipeline>/plans.jsonl                          results of `plan`, one line of JSON each
+           _ops/<pipeline>/schemas/<id>.json                    writers' schemas from the schema registry
+    <landing>/<source>/                                         files as they arrive
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from tidegate.advice import OutsideAct
+from tidegate.environment import Environment
+from tidegate.errors import LakeVersionError
+from tidegate.store import Address, Store
+from tidegate.store.location import Location, Stores
+
+LAKE_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Layout:
+    """All addresses of one lake and one landing zone."""
+
+    root: Address
+    """The folder of everything in the lake."""
+    landing_root: Address
+    """The folder of everything in the landing zone."""
+
+    @classmethod
+    def of(cls, environment: Environment) -> Layout:
+        """The layout of an environment."""
+        return cls._of(environment.lake_at, environment.landing_at, environment.store_of)
+
+    @classmethod
+    def local(cls, lake: Path, landing: Path) -> Layout:
+        """The layout of a lake and a landing zone in local folders."""
+        return cls._of(lake, landing, Stores())
+
+    @classmethod
+    def _of(cls, lake: Location, landing: Location, store_of: Callable[[Location], Store]) -> Layout:
+        return cls(Address(store_of(lake)), Address(store_of(landing)))
+
+    @property
+    def marker(self) -> Address:
+        """Says which format the lake has; absent until the lake is opened for the first time."""
+        return self.root / "lake.json"
+
+    def landing(self, source_path: str) -> Address:
+        """The folder in which a file source's files arrive."""
+        return self.landing_root / source_path
+
+    def table(self, name: str) -> Address:
+        """A Delta table, by its ``<layer>.<table>`` name."""
+        layer, _, table = name.partition(".")
+        return self.root / "tables" / layer / table
+
+    def delta_tables(self) -> dict[str, Address]:
+        """The Delta tables that exist, by the names under which they are queried.
+
+        ``<layer>.<table>``, ``quarantine.<pipeline>.<flow>``, likewise ``late`` and ``heartbeats``, and ``ops.<pipeline>.<table>``.
+        Those in staging are left out.
+        """
+        folders = {
+            "": "tables",
+            "quarantine.": "quarantine",
+            "late.": "late",
+            "heartbeats.": "heartbeats",
+            "ops.": "_ops",
+        }
+        return {
+            f"{prefix}{layer.name}.{table.name}": self.root / table.key
+            for prefix, folder in folders.items()
+            for layer in (self.root / folder).list()
+            if layer.is_folder
+            for table in (self.root / layer.key).list()
+            if (self.root / table.key / "_delta_log").exists()
+        }
+
+    def aside(self, table: Address, at: str) -> Address:
+        """Where a recovery puts what cannot be read of a table, as files that are kept; no table of that name is queried."""
+        return self.root / "aside" / at / table.key
+
+    def lease(self, resource: str) -> Path:
+        """The empty file that is locked. Only the lock may open it in the committing process: closing it would release the lock."""
+        return Path(self.root / "leases" / f"{quote(resource, safe='')}.lock")
+
+    def lease_record(self, resource: str) -> Address:
+        """The lease of a lake that is not in a local folder, which has no locks (`tidegate.checkpoints.object_lease`)."""
+        return self.root / "leases" / f"{quote(resource, safe='')}.json"
+
+    def lease_owner(self, resource: str) -> Path:
+        """The last holder of a lease, as JSON, beside the locked file."""
+        return Path(self.root / "leases" / f"{quote(resource, safe='')}.owner.json")
+
+    def open(self) -> None:
+        """Create the lake if it does not exist, else check its format.
+
+        Raises:
+            LakeVersionError: A newer Tidegate wrote the lake.
+            SetupError: As `Store.check`, for a lake that does not exist.
+        """
+        try:
+            lake_format = int(json.loads(self.marker.read().data)["format"])
+        except FileNotFoundError:
+            self.root.store.check()
+            self.marker.put((json.dumps({"format": LAKE_FORMAT}) + "\n").encode())
+            return
+        if lake_format > LAKE_FORMAT:
+            raise LakeVersionError(
+                f"the lake at {self.root} has format {lake_format}; this Tidegate reads formats up to {LAKE_FORMAT}",
+                OutsideAct("upgrade Tidegate"),
+            )
+
+
+def run_key(run_id: str) -> str:
+    """The folder name of a run: a readable slug of its id, and 8 hex digits of a hash that keep two ids apart."""
+    slug = re.sub(r"[^A-Za-z0-9]+", "-", run_id).strip("-")[:60] or "run"
+    return f"{slug}-{hashlib.sha256(run_id.encode()).hexdigest()[:8]}"

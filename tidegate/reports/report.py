@@ -1,0 +1,232 @@
+"""The run report of a job: versioned JSON, written and read without Spark.
+
+The driver writes it to ``reports/<dag_id>/<run_key>/<attempt>/report.json`` after each step; Airflow's tasks, the command
+line and the pages read it. A missing report means that the job crashed, never "no rows".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal, Self
+
+import pendulum
+
+from tidegate import formatting, json_codec
+from tidegate.advice import OutsideAct
+from tidegate.errors import EX_SOFTWARE, LakeVersionError, TidegateError, UnexpectedError, classify
+from tidegate.lake import identity
+from tidegate.reports import ledger_line
+from tidegate.reports.impact import Impact
+from tidegate.reports.ledger_line import LedgerLine
+from tidegate.reports.verification import Verification
+from tidegate.store import Address
+
+FORMAT = 1
+"""Incremented when a reader of the old format would misread the new one."""
+
+FlowState = Literal["waiting", "running", "done", "idle", "refused", "failed", "skipped"]
+"""``idle``: there was no new input. ``refused``: a batch was (`tidegate.errors.RefusedError`). ``skipped``: an upstream flow failed."""
+
+Severity = Literal["critical", "warning", "info"]
+STATISTIC = "statistic"
+
+
+@dataclass(frozen=True, kw_only=True)
+class ExpectationResult:
+    """The result of one expectation for one batch."""
+
+    expectation: str
+    """GX's type, for example ``expect_column_values_to_be_between``; `STATISTIC` for a declared statistic."""
+    rule: str
+    """The rule's name as quarantine entries have it, for example ``between(dep_delay)``."""
+    severity: Severity
+    success: bool
+    """Whether GX, with the expectation's ``mostly``, is satisfied."""
+    evaluated: int | None = None
+    """Rows that the expectation applies to; None for an expectation about the table."""
+    unexpected: int | None = None
+    """Of ``evaluated``, the rows that break it; None for an expectation about the table."""
+    mostly: float | None = None
+    observed: float | None = None
+    """The value of a statistic, or what a rule about drift or freshness measured: an aggregate, never a value of a row."""
+    note: str = ""
+    """A phrase about ``observed``."""
+    sentence: str = ""
+    """Great Expectations' description of the expectation; it quotes the suite, never the data."""
+
+    def summary(self) -> str:
+        """The rule and its counts in one phrase, without a value of the data."""
+        if self.unexpected is None:
+            return f"{self.rule} ({self.note})" if self.note else self.rule
+        verb = "breaks" if self.unexpected == 1 else "break"
+        needed = "" if self.mostly is None else f", mostly {self.mostly:g}"
+        return f"{self.rule} ({self.unexpected:,} of {formatting.count(self.evaluated or 0, 'row')} {verb} it{needed})"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verdict:
+    """The gate's judgement of one batch; each attempt has its own."""
+
+    flow: str
+    app_id: str
+    """The transaction under which ``batch_id`` counts: the numbers of backfills and replays are not those of batches
+    (`tidegate.lake.identity`)."""
+    suite: str
+    """Empty if no suite judged it, because its transform raises, or because only statistics were measured."""
+    suite_fingerprint: str
+    code_fingerprint: str
+    """Of the flow's transform module, from which ``plan`` sees whether a retry may pass."""
+    outcome: Literal["passed", "split", "refused", "dropped"]
+    """``split``: some rows were quarantined, the rest passed. ``dropped``: all were, because of a statistic."""
+    results: tuple[ExpectationResult, ...] = ()
+    batch_id: int
+
+    @property
+    def label(self) -> str:
+        """``batch 3``, ``backfill 3``, ``replay 3``."""
+        return identity.label(self.app_id, self.batch_id)
+
+    @property
+    def is_batch(self) -> bool:
+        """Whether it judges a batch of the stream, which waits when it is refused; a backfill does not wait."""
+        return identity.is_stream(self.app_id)
+
+    @property
+    def judge(self) -> str:
+        """What judged the batch: its suite, its statistics alone, or its transform, which raised."""
+        if self.suite:
+            return f"suite {self.suite}"
+        measured = bool(self.results) and all(result.expectation == STATISTIC for result in self.results)
+        return "its statistics" if measured else "its transform"
+
+    def refusing(self) -> tuple[ExpectationResult, ...]:
+        """The expectations that refused the batch: critical and not met."""
+        return tuple(result for result in self.results if result.severity == "critical" and not result.success)
+
+
+@dataclass(kw_only=True)
+class FlowReport:
+    """The result of one flow in one attempt."""
+
+    flow: str
+    target: str
+    checkpoint_version: int
+    refresh: int = 0
+    state: FlowState = "waiting"
+    batches: list[LedgerLine] = field(default_factory=list)
+    verdicts: list[Verdict] = field(default_factory=list)
+    lag_before: dict[str, Any] | None = None
+    """The flow's lag when it started (`tidegate.status.lag`), in rows and bytes."""
+    lag_after: dict[str, Any] | None = None
+    error: dict[str, Any] | None = None
+    """``kind``, ``message``, ``transient``, ``exit_code`` and the error's attributes."""
+    target_version: int | None = None
+    """The target's Delta version when the flow ended."""
+    dry_run: bool = False
+    """Whether this was a preview: ``batches`` and ``impact`` are what a run would write; nothing was written."""
+    impact: Impact | None = None
+    """What the backfill or swap of this attempt does to the table; None without one."""
+    verification: Verification | None = None
+    """How the table compares with its sources; None unless this attempt verified it."""
+    notes: list[str] = field(default_factory=list)
+    """Messages for people, for example that a batch had a new field and how the contract treated it."""
+    seconds: float = 0.0
+
+    def total(self, name: str) -> int:
+        """The sum of one of the ledger's counts over all batches of this attempt (``filtered`` over all rules), without undos."""
+        own = (batch for batch in self.batches if batch.kind != identity.UNDO)
+        counted = (batch for batch in own if batch.kind != "swap" or name in ("upserted", "deleted"))
+        return sum(ledger_line.count(batch, name) for batch in counted)
+
+    def rules(self) -> dict[str, int]:
+        """Quarantined rows by rule, summed over all batches of this attempt, without undos."""
+        totals: dict[str, int] = {}
+        for batch in self.batches:
+            for rule, rows in batch.rules.items() if batch.kind != identity.UNDO else ():
+                totals[rule] = totals.get(rule, 0) + rows
+        return totals
+
+
+@dataclass(kw_only=True)
+class RunReport:
+    """One attempt at one run of a pipeline."""
+
+    dag_id: str
+    run_key: str
+    attempt: str
+    started_at: str
+    ended_at: str | None = None
+    flows: list[FlowReport] = field(default_factory=list)
+    parts: dict[str, float] = field(default_factory=dict)
+    """Seconds by part: ``preflight``, ``session``, ``gx_import`` (parallel to the session), ``gx_wait``, ``flows``, ``total``."""
+    notes: list[str] = field(default_factory=list)
+    """Messages about the run as a whole, for example whether the AppCDS archive was used."""
+    application: str | None = None
+    """Spark's application id, which identifies it in a history server."""
+    error: dict[str, Any] | None = None
+    """An error of the whole application, in the form of `FlowReport.error`."""
+    format: int = FORMAT
+
+    def flow(self, name: str) -> FlowReport:
+        """The report of one flow.
+
+        Raises:
+            KeyError: The run has no flow of that name.
+        """
+        for flow in self.flows:
+            if flow.flow == name:
+                return flow
+        raise KeyError(name)
+
+    def write(self, address: Address) -> None:
+        """Replace the report atomically: a reader sees the old one or the new one."""
+        json_codec.write(address, self)
+
+    @classmethod
+    def read(cls, address: Address) -> Self | None:
+        """The report at an address; None when there is none, because the job stopped before it wrote one.
+
+        Raises:
+            LakeVersionError: A newer Tidegate wrote it.
+            DamagedFileError: It does not have the content of a report.
+        """
+        version = json_codec.read(address, _Version, _REPAIR)
+        if version is not None and version.format > FORMAT:
+            raise LakeVersionError(
+                f"{address.name} has format {version.format}; this Tidegate reads formats up to {FORMAT}",
+                OutsideAct("upgrade Tidegate"),
+            )
+        return json_codec.read(address, cls, _REPAIR)
+
+
+@dataclass(frozen=True)
+class _Version:
+    format: int
+
+
+_REPAIR = OutsideAct("remove it: the tables and the ledger have what the run wrote")
+
+
+def now() -> str:
+    """The current time in UTC, as ISO 8601, always with microseconds: such texts are in the order of the times."""
+    return pendulum.now("UTC").strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def describe_error(error: BaseException) -> dict[str, Any]:
+    """An error as JSON values. One that is neither a `TidegateError` nor of the machine is terminal; ``kind`` is its type."""
+    if isinstance(error, TidegateError):
+        return {
+            "kind": type(error).__name__,
+            "message": error.message,
+            "transient": error.transient,
+            "exit_code": error.exit_code,
+            **json_codec.to_plain(error.attributes()),
+        }
+    if not isinstance(cause := classify(error), UnexpectedError):
+        return describe_error(cause)
+    return {
+        "kind": type(error).__name__,
+        "message": str(error).splitlines()[0][:500] if str(error) else type(error).__name__,
+        "transient": False,
+        "exit_code": EX_SOFTWARE,
+    }

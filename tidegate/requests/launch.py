@@ -1,0 +1,157 @@
+"""Starts a job: the settings that must be known before the JVM starts, and the command. Imports no Spark.
+
+The jars are on the driver's class path and are never resolved at job start. If set-up built an AppCDS archive for exactly
+this class path and JVM, it is used; the JVM silently ignores one that does not match. C1-only compilation halves the
+duration of a small run but is slower for runs of more than about a minute, so it depends on the backlog; it always gets
+a code cache that is large enough for it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tidegate.advice import Edit
+from tidegate.environment import Environment
+from tidegate.errors import SetupError
+from tidegate.requests.request import RunRequest
+from tidegate.runtime import archive, jars, s3a
+from tidegate.store import S3Server
+from tidegate.store.location import BucketFolder
+
+_LOOPBACK = "127.0.0.1"
+# Adaptive execution plans a query again after each shuffle. That takes a third of a small run's time and changes nothing
+# with four small partitions. `tidegate.spark.lake.writes` enables it again for a MERGE into a large table.
+_STATIC = {"spark.sql.adaptive.enabled": "false"}
+# In bytes: the JVM compiles no larger method, and interprets it. Spark's default (65535) leaves the casts of a wide record so.
+_COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}
+ONLY_C1 = "-XX:TieredStopAtLevel=1"
+"""The option of the JVM of a small run."""
+_QUICK = (ONLY_C1, "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
+
+
+def expect_local_folders(environment: Environment) -> None:
+    """Raise SetupError unless lake and landing zones are folders: not every kind of flow is proven in buckets yet."""
+    for name, location in (("TIDEGATE_LAKE", environment.lake_at), ("TIDEGATE_LANDING", environment.landing_at)):
+        if not isinstance(location, Path):
+            raise SetupError(
+                f"{name} is {location}: runs of Spark need a local folder, other commands do not",
+                Edit("set a local or mounted POSIX path", "setting"),
+            )
+
+
+def submit_conf(environment: Environment, *, small: bool, master: str | None = None) -> dict[str, str]:
+    """Settings for ``spark-submit`` that only work before the driver's JVM starts.
+
+    Args:
+        small: The backlog is small: compile with C1 only and disable adaptive execution.
+        master: Spark's master, if not the environment's.
+
+    Raises:
+        SetupError: The jars are missing.
+    """
+    options = [*archive.options(environment.project), *(_QUICK if small else ())]
+    master = master or environment.master
+    class_path = jars.class_path(environment.project, "spark")
+    conf = {
+        "spark.driver.extraClassPath": class_path,
+        "spark.driver.memory": environment.driver_memory,
+        "spark.ui.enabled": "false",
+        "spark.pyspark.python": sys.executable,
+        # Hadoop has its own umask, which could create files that more users may read than this process's umask allows.
+        "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",
+    }
+    if _on_this_machine(master):
+        conf |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
+    if master.startswith("local"):
+        conf["spark.python.daemon.module"] = "tidegate.spark.worker_daemon"
+    if not master.startswith("local"):
+        conf["spark.executor.extraClassPath"] = class_path
+    conf |= _STATIC if small else _COMPILED
+    lake, landing = (isinstance(each, BucketFolder) for each in (environment.lake_at, environment.landing_at))
+    if lake or landing:
+        conf |= s3a.conf(environment.project, S3Server(os.environ), checkpoints=lake)
+    if options:
+        conf["spark.driver.extraJavaOptions"] = " ".join(options)
+    return conf
+
+
+def submit_environment(environment: Environment, *, master: str | None = None) -> dict[str, str]:
+    """Environment variables that the job needs in addition to those of its caller.
+
+    Args:
+        master: Spark's master, if not the environment's.
+
+    Raises:
+        SetupError: As `expect_local_folders`.
+    """
+    expect_local_folders(environment)
+    local = {"SPARK_LOCAL_IP": _LOOPBACK} if _on_this_machine(master or environment.master) else {}
+    return {
+        **environment.variables(),
+        **local,
+        "PYSPARK_PYTHON": sys.executable,
+        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        # Without it the script's folder is first on sys.path, where a user's `kafka.py` would shadow the library.
+        "PYTHONSAFEPATH": "1",
+        "GX_ANALYTICS_ENABLED": "false",
+    }
+
+
+def _on_this_machine(master: str) -> bool:
+    """Whether the whole of Spark runs on this machine, so that the driver can listen on the loopback interface only."""
+    host = urlsplit(master).hostname
+    return master.startswith("local") or host in (_LOOPBACK, "localhost")
+
+
+def _umask() -> int:
+    """The umask of this process; reading it requires setting one."""
+    mask = os.umask(0o077)
+    os.umask(mask)
+    return mask
+
+
+def application(environment: Environment) -> Path:
+    """The script that spark-submit runs."""
+    return environment.project / "spark_jobs" / "run_pipeline.py"
+
+
+def arguments(request: RunRequest, request_id: str, attempt: str) -> list[str]:
+    """The arguments of the script: ids only, the request itself is in the lake."""
+    return ["--dag-id", request.dag_id, "--run-key", request.run_key, "--request", request_id, "--attempt", attempt]
+
+
+def command(environment: Environment, request: RunRequest, request_id: str, attempt: str) -> list[str]:
+    """The full ``spark-submit`` command of one attempt, for a run without Airflow."""
+    submit = Path(sys.executable).parent / "spark-submit"
+    conf = submit_conf(environment, small=request.small)
+    settings = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
+    return [
+        str(submit),
+        "--master",
+        environment.master,
+        "--name",
+        f"tidegate {request.dag_id}",
+        *settings,
+        str(application(environment)),
+        *arguments(request, request_id, attempt),
+    ]
+
+
+def start(
+    environment: Environment, request: RunRequest, request_id: str, attempt: str, log: Path
+) -> subprocess.Popen[bytes]:
+    """Start one attempt in a process group of its own and append its output to ``log``."""
+    log.parent.mkdir(parents=True, exist_ok=True)
+    with log.open("ab") as output:
+        return subprocess.Popen(
+            command(environment, request, request_id, attempt),
+            env={**os.environ, **submit_environment(environment)},
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        )

@@ -1,0 +1,1 @@
+"""Times: dates, windows, and which rows are late."""
