@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 
@@ -80,6 +81,8 @@ def test_two_sparks_and_delta_rs_lose_no_commit_of_each_other(s3_server: S3Proce
             table = pyarrow.table({"writer": ["delta-rs"], "number": [written]}, schema=rows)
             deltalake.write_deltalake(f"{lake}/shared", table, mode="append", storage_options=options)
             written += 1
+            # delta-rs commits in milliseconds: without a pause, Spark finds each version taken, and reads ever more of them.
+            time.sleep(1)
         for process in sparks:
             assert _result(process)["appended"] == 50
     expected = {(name, number) for name in ("one", "two") for number in range(50)}
