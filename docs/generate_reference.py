@@ -1,4 +1,4 @@
-"""Writes docs/reference/ from the code: commands, errors, environment variables, declarations, states, alert rules, notes.
+"""Writes docs/reference/ from the code: modules, commands, errors, declarations, states, alert rules, tables and settings.
 
 ``python docs/generate_reference.py`` writes the pages. A test fails if the committed pages differ from its output.
 """
@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import ast
+import dataclasses
 import importlib
 import inspect
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_type_hints
 
 from tidegate import cli, environment, errors, spec, states, testing
 from tidegate.alerting import rules
@@ -20,11 +21,14 @@ from tidegate.checkpoints import note
 from tidegate.checkpoints.notes import NOTES
 from tidegate.errors import TidegateError, causes, object_storage
 from tidegate.errors.exit_codes import EXIT_CODES, JVM_EXIT_CODES, ExitCode
+from tidegate.ops import alert_history, evolution, ledger, metrics
 from tidegate.schema import contract
+from tidegate.spark.driver import session
 from tidegate.spec import change_records, thresholds
 from tidegate.store import s3
 
 FOLDER = Path(__file__).parent / "reference"
+PLATFORM = Path(__file__).parents[1] / "tidegate"
 sys.path.append(str(Path(__file__).parents[1] / "scripts"))
 typed_advice: Any = importlib.import_module("typed_advice")
 _NOTE = "<!-- Written by docs/generate_reference.py; edit the docstrings that it reads, then run it again. -->"
@@ -52,6 +56,9 @@ def pages() -> dict[str, str]:
         "alerts.md": _alerts(),
         "notes.md": _notes(),
         "testing.md": _testing(),
+        "modules.md": _modules(),
+        "tables.md": _tables(),
+        "settings.md": _settings(),
     }
     return {
         name: re.sub(r"\n{3,}", "\n\n", "\n".join([_NOTE, "", *lines])).rstrip() + "\n"
@@ -351,6 +358,78 @@ def _testing() -> Iterator[str]:
             function = getattr(member, "__func__", member)
             if inspect.isfunction(function) and not name.startswith("_"):
                 yield from _callable(f"{each.__name__}.{name}", function)
+
+
+def _modules() -> Iterator[str]:
+    """Packages by their path, those of a package below it, each with the first lines of its modules' docstrings."""
+    yield "# Modules"
+    yield ""
+    yield "Every package of `tidegate/`, and every module with the first line of its docstring. [Architecture](../architecture.md#packages)"
+    yield "has what they are together."
+    for package in sorted({path.parent for path in PLATFORM.rglob("*.py")}):
+        yield ""
+        yield f"## {package.relative_to(PLATFORM.parent)}"
+        yield ""
+        if (init := package / "__init__.py").exists():
+            yield _first_line(init)
+            yield ""
+        modules = [path for path in sorted(package.glob("*.py")) if path.name != "__init__.py"]
+        if modules:
+            yield from _table(("module", "subject"), [(f"`{path.stem}`", _first_line(path)) for path in modules])
+
+
+def _first_line(module: Path) -> str:
+    """The first line of a module's docstring, without importing the module."""
+    docstring = ast.get_docstring(ast.parse(module.read_text(encoding="utf-8")))
+    if not docstring or not docstring.splitlines()[0].endswith("."):
+        raise ValueError(f"{module}: the first line of the docstring is no sentence")
+    return _plain_marks(docstring.splitlines()[0])
+
+
+def _tables() -> Iterator[str]:
+    yield "# Tables of the platform"
+    yield ""
+    yield "The Delta tables in `_ops/<pipeline>/` of the lake, with the types of SQL. How lines are ordered, and what identifies"
+    yield "a batch: [Lake layout](../architecture/lake.md#lake-layout)."
+    for table in (ledger.LEDGER, ledger.VERDICTS, evolution.EVOLUTION, metrics.PROGRESS, alert_history.ALERTS):
+        meanings = _meanings(table.line)
+        yield ""
+        yield f"## {table.name.capitalize()}"
+        yield ""
+        yield from _prose(table.line.__doc__)
+        yield ""
+        yield from _table(
+            ("column", "type", "meaning"),
+            [(f"`{name}`", f"`{kind}`", meanings.get(name, "")) for name, kind in table.columns.items()],
+        )
+
+
+def _meanings(line: type) -> dict[str, str]:
+    """The docstrings of a dataclass' fields, inherited ones and those of nested dataclasses included; of a balance its note."""
+    meanings: dict[str, str] = {}
+    for each in line.__mro__:
+        if not dataclasses.is_dataclass(each):
+            continue
+        notes = {field.name: field.metadata["part"].note for field in dataclasses.fields(each) if field.metadata}
+        for name, _, _, meaning in _fields(each):
+            name = name.strip("`")
+            meanings.setdefault(name, meaning or notes.get(name, ""))
+    for field, kind in get_type_hints(line).items():
+        if isinstance(kind, type) and dataclasses.is_dataclass(kind) and field in meanings:
+            meanings = {**_meanings(kind), **meanings}
+    return meanings
+
+
+def _settings() -> Iterator[str]:
+    yield "# Settings of the session"
+    yield ""
+    yield "What a job sets in its Spark session. Those that must be set before the JVM starts are in"
+    yield "[Spark](../architecture/spark.md#spark-settings)."
+    yield ""
+    yield from _table(
+        ("setting", "value", "why"),
+        [(f"`{name}`", f"`{value}`", why) for name, value, why in session.REASONED_SETTINGS],
+    )
 
 
 def _callable(name: str, function: Callable[..., Any]) -> Iterator[str]:

@@ -15,7 +15,14 @@ ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("plugins/*.md")])
 WRITTEN = [page for page in PAGES if page.parent.name != "reference"]
 """Written by hand; the others are generated, and compared with the code in `test_reference`."""
-ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+ARCHITECTURE = {
+    page.name: page.read_text(encoding="utf-8")
+    for page in [ROOT / "docs" / "architecture.md", *sorted(ROOT.glob("docs/architecture/*.md"))]
+}
+TABLES = {
+    page: (ROOT / "docs" / page).read_text(encoding="utf-8")
+    for page in ("lake-tables.md", "reference/tables.md", "reference/settings.md")
+}
 FOLDERS = (
     ".ci",
     "benchmarks",
@@ -54,8 +61,13 @@ def anchors(page: Path) -> set[str]:
 
 
 def section(title: str) -> str:
-    """A section of the architecture, without its heading."""
-    return re.split(rf"^##+ {re.escape(title)}\n", ARCHITECTURE, flags=re.M)[1].split("\n## ")[0].split("\n### ")[0]
+    """The one section with this heading on the pages of the architecture and of the tables, without its heading."""
+    (matching,) = [
+        after.split("\n## ")[0].split("\n### ")[0]
+        for text in [*ARCHITECTURE.values(), *TABLES.values()]
+        for after in re.split(rf"^##+ {re.escape(title)}\n", text, flags=re.M)[1:]
+    ]
+    return matching
 
 
 @pages
@@ -172,17 +184,18 @@ def test_no_page_has_a_path_of_one_machine(page: Path) -> None:
 
 
 def test_every_spark_setting_is_explained_with_its_value() -> None:
-    from tidegate.spark.driver.session import SETTINGS
+    from tidegate.spark.driver.session import REASONED_SETTINGS, SETTINGS
 
     rows = {
         row[1].strip(): row[2].strip().replace("\\|", "|")
-        for row in (re.split(r"(?<!\\)\|", line) for line in section("Spark settings").splitlines())
+        for row in (re.split(r"(?<!\\)\|", line) for line in TABLES["reference/settings.md"].splitlines())
         if len(row) == 5
     }
 
     assert {f"`{name}`": f"`{value}`" for name, value in SETTINGS.items()} == {
         name: value for name, value in rows.items() if name.startswith("`")
     }
+    assert [name for name, _, why in REASONED_SETTINGS if not why] == []
 
 
 def test_every_setting_before_the_jvm_is_explained() -> None:
@@ -193,38 +206,29 @@ def test_every_setting_before_the_jvm_is_explained() -> None:
     assert {name for name in names if f"`{name}`" not in section("Spark settings")} == set()
 
 
-def documented_packages() -> dict[str, set[str]]:
-    """The packages in the tree of the architecture, each with its modules and packages there."""
-    lines = next(block for _, block in fenced(section("Packages"))).splitlines()
-    packages: dict[str, set[str]] = {}
-    path: list[str] = []
-    for line in lines[lines.index("tidegate/") :]:
-        name, *description = line.split(maxsplit=1)
-        depth = (len(line) - len(line.lstrip())) // 2
-        if depth == 0 and name != "tidegate/":
-            break
-        path[depth:] = [name]
-        if depth:
-            packages.setdefault("".join(path[:depth]), set()).add(name)
-        if name.endswith("/"):
-            # The line of a small package lists its modules.
-            packages.setdefault("".join(path), set()).update(re.findall(r"\b\w+\.py\b", " ".join(description)))
-    return packages
+def test_the_overview_has_every_package_of_the_platform_and_no_other() -> None:
+    rows = [re.split(r"\|", line)[2] for line in section("Packages").splitlines() if re.match(r"\| [^|]+ \| `", line)]
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+
+    assert named == {path.parent.name for path in (ROOT / "tidegate").glob("*/__init__.py")}
 
 
-def test_the_tree_lists_every_module_in_its_package_and_no_other() -> None:
-    packages = documented_packages()
-    assert {"tidegate/", "tidegate/spark/batch/", "tidegate/ops/"} <= set(packages)
-    for package, names in packages.items():
-        folder = ROOT / package
-        inside = {path.name for path in folder.glob("*.py")} | {
-            f"{path.parent.name}/" for path in folder.glob("*/__init__.py")
-        }
-        # A package may be described as a whole, without its modules.
-        if names:
-            assert {name for name in names if not name.endswith("/") or (folder / name).is_dir()} == names, package
-            assert inside - {"__init__.py", "__main__.py"} - names == set(), package
-            assert {name for name in names if name.endswith(".py")} <= inside, package
+def test_the_page_of_modules_has_each_module_in_its_package_once() -> None:
+    packages = re.split(r"^## ", (ROOT / "docs" / "reference" / "modules.md").read_text(encoding="utf-8"), flags=re.M)
+    listed = [
+        f"{package.splitlines()[0]}/{name}.py"
+        for package in packages[1:]
+        for name in re.findall(r"^\| `(\w+)` \| \S", package, re.MULTILINE)
+    ]
+    modules = [path for path in (ROOT / "tidegate").rglob("*.py") if path.name != "__init__.py"]
+
+    assert sorted(listed) == sorted(str(path.relative_to(ROOT)) for path in modules)
+
+
+def test_the_architecture_is_short() -> None:
+    """What a module does is in its docstring, from which the reference is generated; the overview is one screen."""
+    assert len(" ".join(ARCHITECTURE.values()).split()) <= 9000
+    assert len(ARCHITECTURE["architecture.md"].splitlines()) <= 60
 
 
 def test_the_steps_of_a_micro_batch_have_the_numbers_of_the_code() -> None:
@@ -232,7 +236,7 @@ def test_the_steps_of_a_micro_batch_have_the_numbers_of_the_code() -> None:
     steps = re.findall(r"^(\d)\. (\w+(?: the \w+)*)", code, re.MULTILINE)
 
     assert [number for number, _ in steps] == list("012345")
-    assert [step for number, step in steps if f"- **{number}. {step}" not in ARCHITECTURE] == []
+    assert [step for number, step in steps if f"- **{number}. {step}" not in section("The six steps")] == []
 
 
 def columns_of(title: str) -> list[str]:

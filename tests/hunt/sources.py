@@ -65,7 +65,7 @@ ODD_TIMES = (2**63 - 1, LANDED * 10**9, LANDED * 10**6, 253_402_300_800_000, -12
 
 
 def _by_numbers(path: Path) -> list[str | int]:
-    """The order of paths: by the numbers in them, as docs/architecture.md says."""
+    """The order of paths: by the numbers in them, as docs/architecture/kinds.md says."""
     return [int(part) if part.isdigit() else part for part in re.split(r"(\d+)", str(path))]
 
 

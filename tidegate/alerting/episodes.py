@@ -23,12 +23,16 @@ class Event:
     """One line of the history: an episode opened or was resolved, or a notification of that was sent."""
 
     flow: str
+    """Empty for an alert about the pipeline's declaration."""
     rule: str
+    """The rule that was true."""
     opened_at: datetime
     """Identifies the episode, together with flow and rule."""
     kind: Kind
+    """``opened`` or ``resolved``."""
     recorded_at: datetime
     message: str
+    """The observed value and the limit; of an end the duration."""
     channel: str | None = None
     """None: the episode itself opened or was resolved. Otherwise: the channel that got the notification."""
 

@@ -40,7 +40,9 @@ class SchemaHistoryLine:
     """One change of a schema, and the decision about it."""
 
     flow: str
+    """The flow that parses."""
     event: Event
+    """``declared``, ``observed``, ``refused`` or ``answered``."""
     change: SchemaChange
     decision: Action | Literal["keep_checkpoint", "new_version"]
     """The action of the contract or the answer; for ``declared``, whether the change needed a new checkpoint version."""

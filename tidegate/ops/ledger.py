@@ -30,11 +30,13 @@ class RunOrigin:
     """The run and the checkpoint of a line or a verdict. A decision has neither, and is of a mode of its own."""
 
     run_key: str | None = None
+    """The run of the request."""
     mode: str | None = None
-    """Of the request."""
+    """Of the request; of a decision its kind."""
     requested_by: str | None = None
     """None if a schedule requested it."""
     attempt: str | None = None
+    """The attempt that recorded the line."""
     checkpoint_version: Small | None = None
     """None, like ``refresh``, for what belongs to no checkpoint: a decision about entries, a replay that a contract refused."""
     refresh: Small | None = None

@@ -40,6 +40,7 @@ class QueryProgress:
     input_rows_per_second: float | None
     """Since the previous trigger of the same run; None for the first trigger and for a batch without rows."""
     processed_rows_per_second: float | None
+    """Likewise."""
     trigger_ms: int
     """Duration of the whole micro-batch."""
     duration_ms: Mapping[str, int]

@@ -68,7 +68,9 @@ class LedgerLine:
 
     flow: str
     kind: Kind
-    """``send``: ``written`` counts the changes that a sink got, ``target_version`` is the newest version of the source that they are of.
+    """``append``, ``upsert`` and ``recompute`` are batches of rows and groups; ``swap`` is of a new version, ``backfill`` of a window,
+    ``retire_waived`` of waived entries that a new checkpoint version, or a later snapshot, judged again; ``retire`` of open ones.
+    ``send``: ``written`` counts the changes that a sink got, ``target_version`` is the newest version of the source that they are of.
     ``emit``: ``results`` counts the results of a stateful operator, which are of all rows so far; ``read`` the rows since the last
     batch with results.
     ``snapshot``: ``written`` counts the rows of the snapshot that pass, and ``groups`` the keys that were compared, of its rows and
@@ -78,8 +80,13 @@ class LedgerLine:
     counts the rows that the undone run changed: those put back are ``upserted`` and ``deleted``, ``unchanged`` those left;
     ``quarantined`` and ``closed`` count the entries that are open again, and those that no longer are."""
     app_id: str
+    """The transaction id: it ends in ``/window`` for backfills and reingests of a window, in ``/replay``, ``/undo``, ``/decision``, and in
+    ``/gap`` for accepted gaps and losses."""
     batch_id: int
+    """From 0 per ``app_id``: only the two together identify a batch."""
     read: int = 0
+    """Source rows; of a ``gap`` lost offsets or rows; of an ``emit`` rows of the source since the last batch with results, which do not
+    balance."""
     written: int = part("row", "result", look="written", note="in the target")
     quarantined: int = part("row", look="quarantined", note="broke a rule; see the quarantine table")
     late: int = part("row", note="the event time is before the watermark; see the late table", rare=True)
@@ -90,12 +97,14 @@ class LedgerLine:
     superseded: int = part("row", note="the table has a newer row with the key", rare=True)
     already_read: int = part("row", note="by an earlier version", rare=True)
     groups: int = 0
+    """Groups; of a swap rows of the whole table, of a backfill its keys, of a snapshot the compared keys, of an undo changed rows."""
     upserted: int = part("group", look="written", note="new or changed")
     deleted: int = part("group", look="quarantined", note="no longer have rows")
     unchanged: int = part("group", "result", note="computed with the same result, not written")
     results: int = 0
     """Rows that a stateful operator returned: windows that closed, or the present value of changed keys, or decisions."""
     files_listed: int = 0
+    """Files of a batch that reads files."""
     files_opened: int = part("file", look="written")
     files_quarantined: int = part(
         "file", look="quarantined", note="could not be read completely; the other files were processed"
@@ -110,9 +119,9 @@ class LedgerLine:
     state_memory_bytes: int | None = None
     """Memory of the state in RocksDB after the batch."""
     target_version: int | None = None
-    """The Delta version that this batch committed, if any."""
+    """The Delta version that this batch committed, if any; of a sink the newest version of the source that it was sent."""
     source_versions: Mapping[str, int] = field(default_factory=dict)
-    """The version of each source table from which groups were computed."""
+    """The version of each source table from which groups were computed, or of bronze with a snapshot; empty for other kinds."""
     suite_fingerprint: str | None = None
     """Of the flow's suite when the batch was split; None without a gate, and for a line that is not about rows of a batch."""
     code_fingerprint: str | None = None
@@ -124,6 +133,7 @@ class LedgerLine:
     undoes: str | None = None
     """Of an undo: the key of the run whose commits it put back (`tidegate.lake.layout.run_key`)."""
     seconds: float = 0.0
+    """How long the batch took."""
 
     def imbalance(self) -> int:
         """How many rows, groups or files have no disposition, or more than one; 0 when the line balances."""

@@ -79,6 +79,8 @@ class Verdict:
     outcome: Literal["passed", "split", "refused", "dropped"]
     """``split``: some rows were quarantined, the rest passed. ``dropped``: all were, because of a statistic."""
     results: tuple[ExpectationResult, ...] = ()
+    """Per expectation the rule, its sentence, severity, success, evaluated and unexpected rows, ``mostly``, and for statistics, freshness
+    and drift the observed value. Never a value of a row."""
     batch_id: int
 
     @property

@@ -51,7 +51,7 @@ class RunRequest:
     accept: tuple[str, ...] = ()
     """Numbers of deleted or quarantined rows that are accepted beyond the limits, by name: ``silver:deleted=355``."""
     small: bool = False
-    """Little is to be read, so that C1-only compilation is faster (see docs/architecture.md, "Start-up")."""
+    """Little is to be read, so that C1-only compilation is faster (see docs/architecture/spark.md, "Start-up")."""
     requested_by: str = ""
     selection: Selection | None = None
     """Which quarantine entries of the one flow are replayed; None except in mode ``replay``."""

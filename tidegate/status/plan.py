@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tidegate.spec import Flow
 
 SMALL_BYTES = 64 * 1024 * 1024
-"""A run with less to read than this is faster with C1-only compilation (docs/architecture.md, "Start-up")."""
+"""A run with less to read than this is faster with C1-only compilation (docs/architecture/spark.md, "Start-up")."""
 SMALL_FIRST_BYTES = 16 * 1024 * 1024
 """The same limit if a checkpoint was never used."""
 

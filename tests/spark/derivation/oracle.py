@@ -39,7 +39,7 @@ def outcome(
 def _named(
     after: Sequence[Rows], changed: Sequence[tuple[int, Row]], keys: Sequence[str], ons: Sequence[Mapping[str, str]]
 ) -> set[tuple[Any, ...]]:
-    """The groups that a batch computes again, as docs/architecture.md says."""
+    """The groups that a batch computes again, as docs/architecture/kinds.md says."""
     groups = set()
     for number, row in changed:
         if not number:

@@ -1,4 +1,4 @@
-"""The steps of a micro-batch, numbered as in docs/architecture.md.
+"""The steps of a micro-batch, numbered as in docs/architecture/batch.md.
 
 0. Decide: read from quarantine, late table and target what an earlier attempt wrote; prove the history of every table.
 1. Transform: parse rows to their declared types and transform them; no row is dropped.

@@ -1,6 +1,6 @@
 """The Spark session of a job: Delta, UTC, sized for a small machine, no UI.
 
-docs/architecture.md, "Spark settings", has the reason for each setting.
+docs/architecture/spark.md has the settings before the JVM starts.
 """
 
 from __future__ import annotations
@@ -15,52 +15,174 @@ from pyspark.sql import SparkSession
 if TYPE_CHECKING:
     from tidegate.environment import Environment
 
-SETTINGS: dict[str, str] = {
-    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-    "spark.sql.session.timeZone": "UTC",
-    # By default INT96, whose instants delta-rs reads as nanoseconds: 9999-12-31 becomes 1816.
-    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Days and instants before 1582 in the calendar of ISO 8601 in every file, read as written. EXCEPTION, the default, fails at them.
-    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
-    "spark.sql.parquet.int96RebaseModeInWrite": "CORRECTED",
-    "spark.sql.parquet.int96RebaseModeInRead": "CORRECTED",
-    # With false, filters that Spark pushes down to files go through the old calendar: no row of 1582-10-05 to 14 is found.
-    "spark.sql.datetime.java8API.enabled": "true",
-    "spark.ui.enabled": "false",
-    "spark.ui.showConsoleProgress": "false",
-    # The text of each plan for the UI and the history server: `formatted`, the default, takes twice as long.
-    "spark.sql.ui.explainMode": "simple",
-    "spark.python.sql.dataFrameDebugging.enabled": "false",
-    "spark.sql.shuffle.partitions": "4",
-    # Rows are persisted for one batch and read two or three times; compressing them costs more than it saves.
-    "spark.sql.inMemoryColumnarStorage.compressed": "false",
-    "spark.sql.sources.parallelPartitionDiscovery.parallelism": "4",
-    # 50 by default: a count over three small tables took 40 s with 50, 2-12 s with 2.
-    "spark.databricks.delta.snapshotPartitions": "2",
-    "spark.databricks.delta.properties.defaults.enableChangeDataFeed": "true",
-    # A stream may begin with the next commit of a table, which need not exist yet.
-    "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled": "true",
-    "spark.databricks.delta.properties.defaults.logRetentionDuration": "interval 30 days",
-    "spark.databricks.delta.properties.defaults.deletedFileRetentionDuration": "interval 30 days",
-    # Only a fallback: `tidegate.spark.lake.writes` sets and unsets the transaction ids itself.
-    "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration": "false",
-    "spark.databricks.delta.write.txnVersion.autoReset.enabled": "true",
-    # With true, Spark silently reads part of a truncated file and skips a missing one.
-    "spark.sql.files.ignoreCorruptFiles": "false",
-    "spark.sql.files.ignoreMissingFiles": "false",
-    # State of stateful flows: outside of the heap, and of a batch only its changes are stored. All flows together have this memory.
-    "spark.sql.streaming.stateStore.providerClass": (
-        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+REASONED_SETTINGS: tuple[tuple[str, str, str], ...] = (
+    (
+        "spark.sql.extensions",
+        "io.delta.sql.DeltaSparkSessionExtension",
+        "Delta's commands and rules",
     ),
-    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-    "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage": "true",
-    "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB": "256",
-    # 60 s by default: a run that is shorter would never store a snapshot, and the next ones would read ever more changes.
-    "spark.sql.streaming.stateStore.maintenanceInterval": "2s",
-    "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|credential|sasl|jaas|sas",
-}
+    (
+        "spark.sql.catalog.spark_catalog",
+        "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+        "the same",
+    ),
+    (
+        "spark.sql.session.timeZone",
+        "UTC",
+        "transforms give the same rows on every machine",
+    ),
+    (
+        "spark.sql.parquet.outputTimestampType",
+        "TIMESTAMP_MICROS",
+        "by default INT96, which delta-rs reads as nanoseconds: 9999-12-31 becomes 1816 (docs/adr/0043)",
+    ),
+    (
+        "spark.sql.parquet.datetimeRebaseModeInWrite",
+        "CORRECTED",
+        "days and instants before 1582 are in the calendar of ISO 8601 in every file; with Spark's default, "
+        "`EXCEPTION`, a file of unknown calendar is an error",
+    ),
+    (
+        "spark.sql.parquet.datetimeRebaseModeInRead",
+        "CORRECTED",
+        "the same",
+    ),
+    (
+        "spark.sql.parquet.int96RebaseModeInWrite",
+        "CORRECTED",
+        "the same",
+    ),
+    (
+        "spark.sql.parquet.int96RebaseModeInRead",
+        "CORRECTED",
+        "the same",
+    ),
+    (
+        "spark.sql.datetime.java8API.enabled",
+        "true",
+        "with `false` filters that Spark pushes down to files go through the old calendar, and find no row of 5 to 14 "
+        "October 1582",
+    ),
+    (
+        "spark.ui.enabled",
+        "false",
+        "no open port, and a job starts sooner",
+    ),
+    (
+        "spark.ui.showConsoleProgress",
+        "false",
+        "no progress bars in task logs",
+    ),
+    (
+        "spark.sql.ui.explainMode",
+        "simple",
+        "Spark writes the text of each plan for its UI and the history server; with `formatted`, its default, that "
+        "took a tenth of the driver's CPU in small batches, with `simple` less than two thirds of it",
+    ),
+    (
+        "spark.python.sql.dataFrameDebugging.enabled",
+        "false",
+        "PySpark would record for every expression the line that made it: five more calls into the JVM each, half of "
+        "all calls of an increment. Errors of values have no such line, since their texts are not shown; errors of "
+        "analysis have a traceback",
+    ),
+    (
+        "spark.sql.shuffle.partitions",
+        "4",
+        "an increment is small, and adaptive execution splits large partitions",
+    ),
+    (
+        "spark.sql.inMemoryColumnarStorage.compressed",
+        "false",
+        "rows are persisted for one batch and read two or three times: compressing them costs more than it saves",
+    ),
+    (
+        "spark.sql.sources.parallelPartitionDiscovery.parallelism",
+        "4",
+        "an increment is small, also for listing files",
+    ),
+    (
+        "spark.databricks.delta.snapshotPartitions",
+        "2",
+        "50 by default: a count over three small tables took about 40 s with 50, 2 to 12 s with 2",
+    ),
+    (
+        "spark.databricks.delta.properties.defaults.enableChangeDataFeed",
+        "true",
+        "downstream flows read it; appends cost nothing extra",
+    ),
+    (
+        "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled",
+        "true",
+        "a flow with several sources reads all but the first from the next commit on, which need not exist yet; with "
+        "false Delta raises `DELTA_VERSION_NOT_FOUND`",
+    ),
+    (
+        "spark.databricks.delta.properties.defaults.logRetentionDuration",
+        "interval 30 days",
+        "the longest outage after which a reader continues without a full refresh",
+    ),
+    (
+        "spark.databricks.delta.properties.defaults.deletedFileRetentionDuration",
+        "interval 30 days",
+        "the same for data files, if VACUUM is run",
+    ),
+    (
+        "spark.databricks.delta.vacuum.enforceTimeTravelWithinDeletedFileRetentionDuration",
+        "false",
+        "what is still there is read: after a longer outage, or when the clock is set, Delta would refuse the "
+        "versions of a batch although no file of them was removed",
+    ),
+    (
+        "spark.databricks.delta.write.txnVersion.autoReset.enabled",
+        "true",
+        "additional protection: `writes.py` sets and unsets transaction ids itself",
+    ),
+    (
+        "spark.sql.files.ignoreCorruptFiles",
+        "false",
+        "with `true` half of a truncated file would be accepted without an error",
+    ),
+    (
+        "spark.sql.files.ignoreMissingFiles",
+        "false",
+        "with `true` a missing file would be skipped without an error",
+    ),
+    (
+        "spark.sql.streaming.stateStore.providerClass",
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
+        "state is not in the heap",
+    ),
+    (
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled",
+        "true",
+        "a batch stores the changes of the state, not the state",
+    ),
+    (
+        "spark.sql.streaming.stateStore.rocksdb.boundedMemoryUsage",
+        "true",
+        "all operators and partitions of a driver share one bound; what does not fit is on the local disk",
+    ),
+    (
+        "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB",
+        "256",
+        "the bound",
+    ),
+    (
+        "spark.sql.streaming.stateStore.maintenanceInterval",
+        "2s",
+        "60 s by default: a run that is shorter would never store a snapshot, and the next ones would read ever more "
+        "changes",
+    ),
+    (
+        "spark.redaction.regex",
+        "(?i)secret|password|token|access[.]?key|credential|sasl|jaas|sas",
+        "settings with such names are redacted in logs",
+    ),
+)
+"""Name, value and reason of each setting; the reference shows them."""
+
+SETTINGS: dict[str, str] = {name: value for name, value, _ in REASONED_SETTINGS}
 
 NAMES = (
     "functions",

@@ -1,6 +1,6 @@
 """The stream of a stateful flow: the rows that its source table got, in the order of its commits, with the watermark.
 
-A row is late only by rows of earlier commits (docs/architecture.md, "State"). A commit of the table has one file, so that the limits
+A row is late only by rows of earlier commits (docs/architecture/kinds.md, "State"). A commit of the table has one file, so that the limits
 of a batch do not cut it. Heartbeats join the rows below the watermark, which they move, and are filtered out above it. An unread
 heartbeat must not overtake rows that were added before it: then all that is unread is one batch.
 """
