@@ -31,7 +31,6 @@ from tidegate.reports.ledger_line import LedgerLine
 from tidegate.reports.report import FlowReport, FlowState, RunReport, describe_error
 from tidegate.spec import Pipeline
 from tidegate.spec.thresholds import Thresholds
-from tidegate.status import lag
 from tidegate.status.evaluation import evaluate_pipelines
 from tidegate.status.reading import Reading
 
@@ -260,7 +259,7 @@ def expiring(project: Project) -> Steps:
     """The lag has the form that a broker's answer has (tests/status/test_lag_of_topics.py measures it on a broker)."""
     for hours, first in ((3, 0), (2, 10), (1, 20)):
         planned(project, (hours, 1), first_offsets={"0": first})
-    bronze = lag.measure(project.environment, resolved(HOURLY).flow("bronze"))
+    bronze = Reading.of(project.environment, resolved(HOURLY).flow("bronze"), NOW).measure()
     for unread in ({0: 59}, {}):
         backlog = dataclasses.replace(bronze.backlog, first_offsets={0: 30}, unread=unread)
         yield Step("bronze", reading=bronze.given(backlog=backlog))
