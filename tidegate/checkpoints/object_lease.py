@@ -313,9 +313,8 @@ def holder(layout: Layout, resource: str) -> LeaseRecord | None:
 
     It seems to be free if it was not renewed for twice its TTL, by the clocks of holder and reader: that is only shown.
     """
-    stored = _read(layout.lease_record(resource))
-    record = None if stored is None else stored.record
-    if record is None or record.released or record.has_ended():
+    record = last(layout, resource)
+    if record is None or record.has_ended():
         return None
     renewed = pendulum.parse(record.at)
     is_old = isinstance(renewed, datetime) and (datetime.now(UTC) - renewed).total_seconds() > 2 * record.ttl

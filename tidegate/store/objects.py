@@ -190,8 +190,9 @@ class ObjectStore(Store):
         checked_move(source, target)
         if self.exists(target):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.uri(target))
-        if self.stat(source).kind == "content":
-            sizes = {source: self.stat(source).size}
+        entry = self.stat(source)
+        if entry.kind == "content":
+            sizes = {source: entry.size}
         else:
             sizes = {self._key(each["path"]): each["size"] for each in self._list_all(source)}
         for key, size in sizes.items():
