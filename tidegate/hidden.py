@@ -21,7 +21,7 @@ INGESTED_AT = "_ingested_at"
 
 # Of a record of a file, stored in bronze.
 PATH = "_path"
-"""The URL of the file; for transforms its local path."""
+"""The URL of the file, not encoded; for transforms its path."""
 MODIFIED_AT = "_modified_at"
 """When the file was modified."""
 LINE_NUMBER = "_line_number"

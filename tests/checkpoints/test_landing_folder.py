@@ -13,7 +13,7 @@ from tests.spark_files import Checkpoint
 from tidegate.checkpoints import landing_folder, overrides, progress
 from tidegate.checkpoints.landing_folder import LandingFolder
 from tidegate.errors import MovedLandingFolderError, RequestError
-from tidegate.lake.file_id import FileId
+from tidegate.lake.file_id import FileId, url_of_path
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import Place
 from tidegate.spec import FileSource, Flow, Table
@@ -41,7 +41,7 @@ def place_of(tmp_path: Path, *paths: str) -> Place:
     log = place.checkpoint / "sources" / "0"
     Path(log).mkdir(parents=True)
     for number, path in enumerate(paths):
-        entry = {"path": f"file://{path}", "timestamp": 5, "batchId": number}
+        entry = {"path": url_of_path(path), "timestamp": 5, "batchId": number}
         Path(log / str(number)).write_text(f"v1\n{json.dumps(entry)}")
     return place
 
@@ -58,6 +58,7 @@ def test_files_below_the_folder_say_nothing(tmp_path: Path) -> None:
         (("/old/shop/orders/a.csv",), "/old/shop/orders"),
         (("/old/shop/orders/x/a.csv", "/old/shop/orders/x/b.csv"), "/old/shop/orders"),
         (("/old/shop/orders/shop/orders/a.csv", "/old/shop/orders/b.csv"), "/old/shop/orders"),
+        (("s3://bucket/old/shop/orders/x/a.csv", "s3://bucket/old/shop/orders/b.csv"), "s3://bucket/old/shop/orders"),
     ],
 )
 def test_a_moved_folder_is_named_and_the_command_of_the_error_accepts_it(

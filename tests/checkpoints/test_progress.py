@@ -107,11 +107,6 @@ def test_paths_with_special_characters_are_decoded(at: Address, name: str) -> No
     assert [file.path for file in progress.batch_files(at, 0)] == [f"/landing/{name}"]
 
 
-def test_characters_that_java_does_not_encode_are_unchanged() -> None:
-    assert progress.decoded("file:///landing/a*b+c:é&=;,%2520.csv") == "/landing/a*b+c:é&=;,%20.csv"
-    assert progress.decoded("file:/landing/a%3Fb.csv") == "/landing/a?b.csv"
-
-
 def test_a_batch_has_the_files_listed_since_the_previous_batch(at: Address) -> None:
     plan(at, 0, {"logOffset": 1})
     plan(at, 1, {"logOffset": 3})

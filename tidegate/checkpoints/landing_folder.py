@@ -7,10 +7,9 @@ reads those that neither bronze nor quarantine has below one of the folders.
 
 from __future__ import annotations
 
-import os
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from pathlib import PurePath
 
 from tidegate.advice import Command, Edit
 from tidegate.checkpoints import overrides, progress
@@ -111,6 +110,8 @@ def accept_move(place: Place, flow: Flow, before: str, *, by: str, reason: str) 
 
 def _root(paths: Iterable[str], source_path: str) -> str:
     """The landing folder that these files were below: their common folder, up to the path of the source if that is part of it."""
-    common = PurePath(os.path.commonpath([PurePath(path).parent for path in paths]))
-    candidates = (str(folder) for folder in (common, *common.parents))
-    return next((each for each in candidates if each.endswith(f"/{source_path}")), str(common))
+    folders = [path.split("/")[:-1] for path in paths]
+    equal = itertools.takewhile(lambda names: len({*names}) == 1, zip(*folders, strict=False))
+    common = [names[0] for names in equal]
+    candidates = ("/".join(common[:length]) for length in range(len(common), 0, -1))
+    return next((each for each in candidates if each.endswith(f"/{source_path}")), "/".join(common))

@@ -12,11 +12,10 @@ import zlib
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
-from urllib.parse import unquote
 
 from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.errors import CheckpointCorruptError
-from tidegate.lake.file_id import FileId
+from tidegate.lake.file_id import FileId, path_of_spark
 from tidegate.lake.folders import numbers
 from tidegate.store import Address
 
@@ -140,7 +139,7 @@ class ListedFile:
     """A file that the stream listed for a batch."""
 
     path: str
-    """The local path, decoded."""
+    """As `FileId.path`."""
     modified_ms: int
     log_batch: int
     """The batch of the source's log, comparable with the ``logOffset`` of the stream's batches."""
@@ -285,7 +284,9 @@ def _read_log(path: Address) -> list[ListedFile]:
         try:
             files.append(
                 ListedFile(
-                    path=decoded(entry["path"]), modified_ms=int(entry["timestamp"]), log_batch=int(entry["batchId"])
+                    path=path_of_spark(entry["path"]),
+                    modified_ms=int(entry["timestamp"]),
+                    log_batch=int(entry["batchId"]),
                 )
             )
         except (KeyError, TypeError, ValueError):
@@ -333,15 +334,6 @@ def newest_log_batch(checkpoint: Address) -> int:
     folder = checkpoint / "sources" / "0"
     names = (entry.name.removesuffix(".compact") for entry in folder.list())
     return max((int(name) for name in names if name.isdigit()), default=-1)
-
-
-def decoded(uri: str) -> str:
-    """The local path that a percent-encoded ``file:`` URI of Spark names.
-
-    Java encodes what a URI may not hold and leaves the rest (``*``, ``+``, letters beyond ASCII) as it is.
-    """
-    path = uri.removeprefix("file:")
-    return unquote(path.removeprefix("//") if path.startswith("///") else path)
 
 
 def _newest(folder: Address) -> int | None:

@@ -13,7 +13,7 @@ from tidegate import formatting, hidden
 from tidegate.advice import Edit
 from tidegate.cli import console, decisions, lazy, project
 from tidegate.errors import RequestError
-from tidegate.lake import file_id
+from tidegate.lake.file_id import path_sql
 from tidegate.lake.place import FlowPlace
 from tidegate.ops.query import query
 from tidegate.quarantine import lifecycle
@@ -21,7 +21,7 @@ from tidegate.quarantine import lifecycle
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 _ORIGIN = f"""coalesce(
-    regexp_replace(json_extract_string(source, '$.path'), '^{file_id.SCHEME}', ''),
+    {path_sql("json_extract_string(source, '$.path')")},
     json_extract_string(source, '$.topic'),
     'version ' || json_extract_string(source, '$.version'),
     'unknown')"""

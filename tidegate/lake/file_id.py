@@ -9,14 +9,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from typing import NamedTuple, Self
+from urllib.parse import unquote
 
 from tidegate import hidden
 
-SCHEME = "file://"
-"""Before a path in the column ``_path`` of bronze."""
-OF_BRONZE = (
-    f"concat_ws('@', substring({hidden.PATH}, {len(SCHEME) + 1}), CAST(unix_millis({hidden.MODIFIED_AT}) AS STRING))"
-)
+_LOCAL = "file://"
+
+
+def path_sql(url: str) -> str:
+    """SQL of Spark and of DuckDB: the path of a file by the URL of an expression, as `path_of_url`."""
+    return f"regexp_replace({url}, '^{_LOCAL}', '')"
+
+
+OF_BRONZE = f"concat_ws('@', {path_sql(hidden.PATH)}, CAST(unix_millis({hidden.MODIFIED_AT}) AS STRING))"
 """Spark SQL: the text of the file of a row of bronze."""
 
 
@@ -24,7 +29,7 @@ class FileId(NamedTuple):
     """A file as it was at one time."""
 
     path: str
-    """The local path, as in Spark's log of source files, decoded."""
+    """Its `Address.uri`: a local path, or ``s3://<bucket>/<key>``."""
     modified_ms: int
     """Its modification time in milliseconds since 1970, rounded down as in Java."""
 
@@ -40,12 +45,36 @@ class FileId(NamedTuple):
     @classmethod
     def of_bronze(cls, path: str, modified_at: datetime) -> Self:
         """The file of a row of bronze, by its columns ``_path``, a URL, and ``_modified_at``."""
-        return cls(path.removeprefix(SCHEME), round(modified_at.timestamp() * 1000))
+        return cls(path_of_url(path), round(modified_at.timestamp() * 1000))
 
     @property
     def url(self) -> str:
         """The column ``_path`` of its rows in bronze."""
-        return f"{SCHEME}{self.path}"
+        return url_of_path(self.path)
+
+
+def path_of_url(url: str) -> str:
+    """The path of a file by its URL in bronze, which is not encoded: ``file://`` is left out."""
+    return url.removeprefix(_LOCAL)
+
+
+def url_of_path(path: str) -> str:
+    """The reverse of `path_of_url`."""
+    return f"{_LOCAL}{path}" if path.startswith("/") else path
+
+
+def path_of_spark(uri: str) -> str:
+    """The path of a file by a URI of Spark, which is encoded.
+
+    Java encodes what a URI may not hold and leaves the rest (``*``, ``+``, letters beyond ASCII) as it is. Hadoop writes ``file:/``
+    or ``file:///``, and the scheme by which S3A was asked.
+    """
+    scheme, _, rest = uri.partition(":")
+    if scheme in ("s3", "s3a"):
+        return f"s3:{unquote(rest)}"
+    if scheme != "file":
+        rest = uri
+    return unquote(rest.removeprefix("//") if rest.startswith("///") else rest)
 
 
 def of_paths(files: Mapping[str, int]) -> list[FileId]:

@@ -32,7 +32,7 @@ class LandedFile:
     """A file that the stream would list."""
 
     path: str
-    """The local path, equal to the decoded path in Spark's source log."""
+    """As `FileId.path`."""
     size: int
     """Stored size in bytes, before decompression."""
     modified_ms: int

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate import hidden
 from tidegate.advice import Command, Edit
 from tidegate.errors import RequestError
-from tidegate.lake import file_id
+from tidegate.lake.file_id import url_of_path
 from tidegate.ops import query
 from tidegate.spec import FileSource, KafkaSource
 from tidegate.trace import conditions
@@ -29,7 +29,8 @@ _ENTRY = (hidden.ROW_ID, "level", "rules", "state", "quarantined_at")
 class Record:
     """The coordinates of a record."""
 
-    path: Path | None = None
+    path: str | None = None
+    """As `FileId.path`."""
     line: int = 0
     topic: str = ""
     partition: int = 0
@@ -57,10 +58,12 @@ class Record:
             return cls(topic=match[1], partition=int(match[2]), offset=int(match[3]))
         if file is None or line is None:
             return None
-        path = Path(file)
+        landing = layout.landing_root
+        if "://" in file or not landing.store.is_local:
+            return cls(path=file if "://" in file else (landing / file).uri, line=line)
         # As bronze names it: absolute, without resolving links. A relative one is of this folder, or of the landing zone.
-        chosen = path if path.is_absolute() or path.exists() else Path(layout.landing_root) / path
-        return cls(path=Path(os.path.abspath(chosen)), line=line)  # noqa: PTH100  # resolves "..", and no links
+        chosen = file if Path(file).exists() else Path(landing) / file
+        return cls(path=os.path.abspath(chosen), line=line)  # noqa: PTH100  # resolves "..", and no links
 
     def describe(self) -> str:
         """For messages."""
@@ -94,7 +97,7 @@ def _reads(lineage: Lineage, flow: ResolvedFlow, record: Record) -> bool:
     return (
         isinstance(source, FileSource)
         and record.path is not None
-        and str(record.path).startswith(f"{lineage.layout.landing(source.path)}/")
+        and record.path.startswith(f"{lineage.layout.landing(source.path)}/")
     )
 
 
@@ -107,7 +110,7 @@ def _rows(lineage: Lineage, flow: ResolvedFlow, record: Record) -> list[dict[str
             f"{hidden.TOPIC} = {name} AND {hidden.PARTITION} = {record.partition} "
             f"AND {hidden.OFFSET} = {record.offset}",
         )
-    path = conditions.literal(f"{file_id.SCHEME}{record.path}")
+    path = conditions.literal(url_of_path(record.path))
     rows = lineage.find(flow, f"{hidden.PATH} = {path} AND {hidden.LINE_NUMBER} = {record.line}")
     # A line within a record: a record has line breaks in quotes.
     before = lineage.find(
@@ -132,14 +135,14 @@ def _missing(lineage: Lineage, flow: ResolvedFlow, record: Record) -> str:
             else f"its newest rows of the partition are up to offset {newest}"
         )
         return f"{what}: {known}. tidegate lag {flow.pipeline.name} shows what is not read yet."
-    others = lineage.find(flow, f"{hidden.PATH} = {conditions.literal(f'{file_id.SCHEME}{record.path}')}")
+    others = lineage.find(flow, f"{hidden.PATH} = {conditions.literal(url_of_path(record.path))}")
     if others:
         return f"{what}: it has other lines of the file; the line is the header, blank, or after the end."
     # starts_with: the id ends with the file's modification time.
     of_file = f"level = 'file' AND starts_with({hidden.ROW_ID}, {conditions.literal(f'{record.path}@')})"
     if entry := _newest_entry(lineage, flow, of_file):
         return f"{what}: the file is in quarantine as a whole for {entry}."
-    if record.path.exists():
+    if lineage.layout.landing_root.of_uri(record.path).exists():
         return f"{what}: the file is not read yet. tidegate lag {flow.pipeline.name} shows what a run would read."
     return f"{what}, and the file does not exist."
 

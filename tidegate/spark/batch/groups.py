@@ -14,9 +14,9 @@ from pyspark.sql.types import StringType, StructField, StructType
 
 from tidegate import hidden
 from tidegate.advice import Edit, Either
-from tidegate.checkpoints.progress import decoded
 from tidegate.errors import GateRefusedError, LedgerImbalanceError, SpecError
 from tidegate.formatting import count
+from tidegate.lake.file_id import path_of_spark
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import ledger, scopes, statistics, time_windows, transform_errors
 from tidegate.spark.batch.split import Decision, Split
@@ -281,7 +281,7 @@ def _as_of(spark: SparkSession, address: Address, version: int) -> tuple[DataFra
     # A table that does not change for long is pinned at a version that its log no longer has after some maintenance.
     if version != newest and tables.is_logged(address, version):
         rows = tables.read(spark, address, version)
-        if all(address.of_uri(decoded(file)).exists() for file in rows.inputFiles()):
+        if all(address.of_uri(path_of_spark(file)).exists() for file in rows.inputFiles()):
             return rows, version
     # VACUUM never removes files of the newest version.
     return tables.read(spark, address, newest), newest

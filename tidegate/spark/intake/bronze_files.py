@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from tidegate import hidden
-from tidegate.lake import file_id
+from tidegate.lake.file_id import path_of_url, path_sql
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spark.intake.bronze import HEADER, Bronze, Lookup, Records, arrival
 from tidegate.spark.intake.raw_fields import dialect_of, header_names, header_problem
@@ -42,7 +42,7 @@ def _records(feed: DataFrame, source: FileSource, _lookup: Lookup | None) -> Rec
         coordinates.alias(hidden.SOURCE),
         hidden.INGESTED_AT,
         arrival(feed).alias(hidden.ARRIVAL),
-        F.regexp_replace(hidden.PATH, f"^{file_id.SCHEME}", "").alias(hidden.PATH),
+        F.expr(path_sql(hidden.PATH)).alias(hidden.PATH),
         hidden.MODIFIED_AT,
         _partitions().alias("_partitions"),
     )
@@ -111,7 +111,7 @@ def _skipping(sources: Sequence[Mapping[str, Any]]) -> SparkColumn:
 
 
 def _place(source: Mapping[str, Any], landing_zone: Address) -> str:
-    path = str(source["path"]).removeprefix(file_id.SCHEME).removeprefix(f"{landing_zone}/")
+    path = path_of_url(str(source["path"])).removeprefix(f"{landing_zone}/")
     return f"{path} line {source['line']}"
 
 
