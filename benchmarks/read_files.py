@@ -19,9 +19,9 @@ from pathlib import Path
 import duckdb
 
 from demo import flights_feed
+from tidegate.formats.delimited import splitter
+from tidegate.formats.reader import FileReader
 from tidegate.lake.file_id import FileId
-from tidegate.spark.intake.delimited import splitter
-from tidegate.spark.intake.reader import FileReader
 from tidegate.spec import Dialect
 
 

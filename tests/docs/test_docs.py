@@ -117,8 +117,8 @@ def test_the_readme_lists_every_folder() -> None:
 
 def scaffold_of(name: str) -> set[str]:
     """Files and folders that `tidegate new` creates, relative to the project."""
-    from tidegate.cli.scaffold import files_of
     from tidegate.environment import Environment
+    from tidegate.scaffolding.pipeline_files import files_of
 
     created = files_of(Environment.read({"TIDEGATE_PROJECT": str(ROOT)}), name, "files")
     paths = {path.relative_to(ROOT) for path in created}

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from tidegate.cli import sample
-from tidegate.cli.draft import Draft
 from tidegate.lake.file_id import FileId
+from tidegate.scaffolding import sample
+from tidegate.scaffolding.draft import Draft
 from tidegate.spark.intake import landing, parse
 
 pytestmark = pytest.mark.jvm

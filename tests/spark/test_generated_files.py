@@ -24,7 +24,7 @@ import duckdb
 import pytest
 
 from tests.deployment import Deployment
-from tests.spark.intake.corpus import TEXTS, hostile_file
+from tests.formats.corpus import TEXTS, hostile_file
 from tests.spark.orders import Declare
 from tests.waiting import wait_until
 from tidegate.lake.place import Place

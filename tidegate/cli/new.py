@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from tidegate.advice import Edit
-from tidegate.cli import console, project, scaffold
+from tidegate.cli import console, project
 from tidegate.environment import Environment
 from tidegate.errors import RequestError
 from tidegate.lake.layout import Layout
+from tidegate.scaffolding import pipeline_files
 
 if TYPE_CHECKING:
-    from tidegate.cli.draft import Draft
+    from tidegate.scaffolding.draft import Draft
 
 
 def new(
@@ -37,7 +38,7 @@ def new(
     Without, it is about orders; with --source files it also lands a small sample with good and bad rows in the landing folder NAME.
     Existing files are never overwritten. Starts no JVM.
     """
-    scaffold.check_name(name)
+    pipeline_files.check_name(name)
     environment = project.read()
     if file is not None and topic is not None:
         raise RequestError(
@@ -48,9 +49,9 @@ def new(
     if file is not None or topic is not None:
         drafted, files = _drafted(environment, name, file, topic)
     else:
-        files = scaffold.files_of(environment, name, source)
-    scaffold.check_absent(name, files)
-    scaffold.write(files)
+        files = pipeline_files.files_of(environment, name, source)
+    pipeline_files.check_absent(name, files)
+    pipeline_files.write(files)
     if drafted is not None:
         _print_guesses(drafted)
     for line in _created_lines(environment.project, files):
@@ -65,14 +66,14 @@ def _drafted(
 ) -> tuple[Draft, dict[Path, str | Path]]:
     """The draft from a file or a topic, and the files of the pipeline. A file outside of the landing zone is landed too."""
     # Drafting imports readers of all formats, which `tidegate new` does not need otherwise.
-    from tidegate.cli import sample
-    from tidegate.cli.draft import Draft
+    from tidegate.scaffolding import sample
+    from tidegate.scaffolding.draft import Draft
 
     layout = Layout.of(environment)
     landed: dict[Path, Path] = {}
     if file is not None:
         drafted = Draft.of(sample.of_file(file), of_topic=False)
-        place, target = scaffold.landing_place(layout, name, file)
+        place, target = pipeline_files.landing_place(layout, name, file)
         if target is not None:
             landed[target] = file
     else:
@@ -85,7 +86,7 @@ def _drafted(
         "expectations": drafted.suite(name),
         "tests": drafted.test(name),
     }
-    return drafted, {**scaffold.drafted_files(environment, name, texts), **landed}
+    return drafted, {**pipeline_files.drafted_files(environment, name, texts), **landed}
 
 
 def _print_guesses(drafted: Draft) -> None:

@@ -15,12 +15,12 @@ import pytest
 from tests.spark.job import BRONZE, CLICKS, PLANNED_MS, job_of, plan_batch, table, transaction
 from tidegate.checkpoints import checkpoint, overrides, topic
 from tidegate.errors import CheckpointCorruptError, MachineUnavailableError
+from tidegate.formats.reader import FileReader
 from tidegate.lake.place import Place
 from tidegate.spark.batch import quarantine, raw
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.batch.work import Stream
 from tidegate.spark.intake import landing, sources
-from tidegate.spark.intake.reader import FileReader
 from tidegate.spark.reprocessing.replay import Replay
 
 if TYPE_CHECKING:

@@ -13,6 +13,7 @@ import pytest
 
 from tests.spark.orders import Declare, Orders, row
 from tidegate.checkpoints import progress
+from tidegate.formats import records
 from tidegate.lake.place import FlowPlace, PipelinePlace, Place
 from tidegate.ops import evolution
 from tidegate.ops.journal import Journal
@@ -20,7 +21,7 @@ from tidegate.quarantine import lifecycle
 from tidegate.quarantine.selection import Selection
 from tidegate.schema.changes import compare
 from tidegate.schema.ddl import Column
-from tidegate.spark.intake import contracts, records
+from tidegate.spark.intake import contracts
 from tidegate.spec import Formats
 
 if TYPE_CHECKING:

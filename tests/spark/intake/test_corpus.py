@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.spark.intake.corpus import NAMES, good_file, hostile_file
+from tests.formats.corpus import NAMES, good_file, hostile_file
 from tidegate.lake.file_id import FileId
 from tidegate.spark.intake import landing, parse
 from tidegate.spec import Dialect, FileSource

@@ -15,7 +15,7 @@ import pytest
 
 import pipelines.flights
 from tests.deployment import Deployment
-from tidegate.spark.intake.reader import MAX_RECORD_LENGTH
+from tidegate.formats.reader import MAX_RECORD_LENGTH
 from tidegate.spec import FileSource
 
 HEADER = (

@@ -10,6 +10,7 @@ from tidegate import hidden
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints import landing_folder, overrides, topic
 from tidegate.errors import CheckpointCorruptError
+from tidegate.formats.reader import CheckedFile
 from tidegate.lake import file_id
 from tidegate.lake.file_id import FileId
 from tidegate.probes.messages import RULE
@@ -17,7 +18,6 @@ from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import batch_columns, landed_files, quarantine, topic_messages
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.intake import landing
-from tidegate.spark.intake.reader import CheckedFile
 from tidegate.spark.lake import local, tables, writes
 from tidegate.spec import FileSource
 from tidegate.times import dates

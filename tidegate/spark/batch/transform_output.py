@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from tidegate import hidden
 from tidegate.advice import Edit
 from tidegate.errors import LedgerImbalanceError, SpecError
+from tidegate.formats.envelopes import NO_VALUE
 from tidegate.formatting import count
 from tidegate.lake import identity
 from tidegate.spark.batch import late_rows, order, scopes, transform_errors
@@ -18,7 +19,6 @@ from tidegate.spark.batch.transform_errors import Parted
 from tidegate.spark.derivation.check import derive_checked
 from tidegate.spark.driver.failures import value_error
 from tidegate.spark.intake import bronze, contracts, parse
-from tidegate.spark.intake.envelopes import NO_VALUE
 from tidegate.spark.lake import tables
 from tidegate.times import dates
 from tidegate.times.window import Window

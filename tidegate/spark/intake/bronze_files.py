@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from tidegate import hidden
+from tidegate.formats.raw_fields import dialect_of, header_names, header_problem
 from tidegate.lake.file_id import path_of_url, path_sql
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spark.intake.bronze import HEADER, Bronze, Lookup, Records, arrival
-from tidegate.spark.intake.raw_fields import dialect_of, header_names, header_problem
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

@@ -2,7 +2,7 @@
 
 The stream only lists files; the batch opens them. The files of a batch are taken from the checkpoint's source log, not from
 the rows of the batch: those omit empty and vanished files, and Spark reads files twice when a name contains a glob character
-(SPARK-58518). Executors read each file once, from first to last byte (`tidegate.spark.intake.reader`); the result stays
+(SPARK-58518). Executors read each file once, from first to last byte (`tidegate.formats.reader`); the result stays
 persisted on disk until it is written, so the rows written are the rows that were checked.
 """
 
@@ -18,8 +18,8 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from tidegate import hidden, json_codec
+from tidegate.formats.reader import CheckedFile, FileReader
 from tidegate.lake.file_id import FileId
-from tidegate.spark.intake.reader import CheckedFile, FileReader
 from tidegate.spark.lake import local
 
 if TYPE_CHECKING:

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from tidegate import hidden
+from tidegate.formats import envelopes, records
 from tidegate.schema.ddl import Column
 from tidegate.schema.registry_schemas import HEADER_BYTES, WriterSchema
-from tidegate.spark.intake import envelopes, records
 
 if TYPE_CHECKING:
     from collections.abc import Callable

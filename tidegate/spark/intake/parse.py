@@ -16,12 +16,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.pandas.functions import arrow_udf
 
 from tidegate import hidden
+from tidegate.formats import envelopes
+from tidegate.formats.raw_fields import Field, json_reader
 from tidegate.schema.changes import normal
 from tidegate.schema.contract import Terms
 from tidegate.schema.ddl import Column, parse_ddl
-from tidegate.spark.intake import bronze, envelopes
+from tidegate.spark.intake import bronze, change_records
 from tidegate.spark.intake.bronze import Lookup, Records
-from tidegate.spark.intake.raw_fields import Field, json_reader
 from tidegate.spark.intake.typed_values import cast_fields, text_column
 from tidegate.spec import LandingSource
 
@@ -76,11 +77,11 @@ def parse(feed: DataFrame, source: LandingSource, terms: Terms | None = None, lo
 def _split_fields(records: Records, source: LandingSource, columns: Sequence[Column], terms: Terms) -> DataFrame:
     """Add one text per declared field (named by `text_column`), ``_unknown map<string,string>`` and ``_malformed``.
 
-    Of change records also what `tidegate.spark.intake.envelopes.with_changes` adds.
+    Of change records also what `tidegate.formats.change_records.with_changes` adds.
 
-    Each record is split once, by `tidegate.spark.intake.raw_fields` in the executors' Python.
+    Each record is split once, by `tidegate.formats.raw_fields` in the executors' Python.
     """
-    from tidegate.spark.intake.arrow_fields import CsvFields, read_each
+    from tidegate.formats.arrow_fields import CsvFields, read_each
 
     fields = [
         Field(name=column.name, is_text=column.is_text, bits=_BITS.get(normal(column.type), 0)) for column in columns
@@ -119,7 +120,7 @@ def _split_fields(records: Records, source: LandingSource, columns: Sequence[Col
     if changes is None:
         return split_records
     operation = next(column for column in columns if column.name == changes.operation)
-    return envelopes.with_changes(split_records, changes, text_column(operation))
+    return change_records.with_changes(split_records, changes, text_column(operation))
 
 
 def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:

@@ -1,4 +1,4 @@
-"""Splits one raw record into one text per field, exactly as written. No Spark.
+"""Splits one raw record into one text per field, exactly as written.
 
 Numbers are not converted: a JSON literal or a CSV cell stays text until it is cast to its declared type. So silver has the
 exact value of any size, and a STRING field keeps ``1.10`` instead of ``1.1``.
@@ -13,8 +13,8 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Protocol
 
 from tidegate import json_codec
-from tidegate.spark.intake.delimited import splitter
-from tidegate.spark.intake.envelopes import Envelope
+from tidegate.formats.delimited import splitter
+from tidegate.formats.envelopes import Envelope
 from tidegate.spec.dialect import Dialect
 
 SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}

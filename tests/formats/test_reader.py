@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from tidegate import json_codec
+from tidegate.formats.reader import MAX_RECORD_LENGTH, CheckedFile, FileReader
 from tidegate.lake.file_id import FileId
 from tidegate.spark.intake.landing import BatchValues, arrow_batches
-from tidegate.spark.intake.reader import MAX_RECORD_LENGTH, CheckedFile, FileReader
 from tidegate.spec import Dialect, FileFormat
 
 CONTENT = b"id,a\n1,x\n2,y\n"

@@ -13,11 +13,11 @@ from typing import Any
 from tidegate import hidden
 from tidegate.advice import Command, Edit, Either, OutsideAct, Then
 from tidegate.errors import RequestError
+from tidegate.formats import delimited, raw_fields
+from tidegate.formats.reader import FileReader
 from tidegate.formatting import count
 from tidegate.lake.file_id import FileId
 from tidegate.probes import kafka
-from tidegate.spark.intake import delimited, raw_fields
-from tidegate.spark.intake.reader import FileReader
 from tidegate.spec import Dialect, FileFormat, FileSource
 
 RECORDS = 1_000

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.spark.intake.raw_fields import Field, RawFields, csv_reader, json_reader
+from tidegate.formats.raw_fields import Field, RawFields, csv_reader, json_reader
 
 FIELDS = [Field(name="id", is_text=False), Field(name="note", is_text=True)]
 INTEGER = [Field(name="id", is_text=False, bits=32)]

@@ -16,11 +16,11 @@ from typing import Any, Literal
 
 from tidegate import hidden
 from tidegate.advice import Edit
-from tidegate.cli.sample import Sample
 from tidegate.errors import RequestError
 from tidegate.expectations.profile import Profile, ProfiledColumn
 from tidegate.expectations.proposal import propose
 from tidegate.formatting import count
+from tidegate.scaffolding.sample import Sample
 from tidegate.schema import inference
 from tidegate.schema.inference import Guess
 
@@ -49,7 +49,7 @@ _DIGITS = (("yyyy", "2026"), ("MM", "01"), ("dd", "05"), ("HH", "09"), ("mm", "3
 
 
 def _template(name: str) -> Template:
-    folder = importlib.resources.files("tidegate.cli").joinpath("templates", "draft")
+    folder = importlib.resources.files("tidegate.scaffolding").joinpath("templates", "draft")
     return Template(folder.joinpath(f"{name}.txt").read_text(encoding="utf-8"))
 
 

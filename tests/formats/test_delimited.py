@@ -10,10 +10,10 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from tests.spark.intake.corpus import NAMES, Generated, good_file, hostile_file, strict_rows
+from tests.formats.corpus import NAMES, Generated, good_file, hostile_file, strict_rows
+from tidegate.formats.delimited import OpenQuoteError, records, splitter
+from tidegate.formats.reader import CheckedFile, FileReader
 from tidegate.lake.file_id import FileId
-from tidegate.spark.intake.delimited import OpenQuoteError, records, splitter
-from tidegate.spark.intake.reader import CheckedFile, FileReader
 from tidegate.spec import Dialect
 
 MAX_LENGTH = 1000

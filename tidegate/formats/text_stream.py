@@ -1,4 +1,4 @@
-"""Opens a landed file as a text stream: read once, decompressed, decoded and hashed, in bounded memory. No Spark."""
+"""Opens a landed file as a text stream: read once, decompressed, decoded and hashed, in bounded memory."""
 
 from __future__ import annotations
 

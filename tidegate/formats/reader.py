@@ -1,4 +1,4 @@
-"""Reads and checks one landed file in a single pass. No Spark.
+"""Reads and checks one landed file in a single pass.
 
 The result of the check is known after the last byte. Records are valid only if their file has no problem.
 """
@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.errors.classification import is_transient
+from tidegate.formats import delimited, raw_fields, records
+from tidegate.formats.text_stream import LineTooLongError, open_text
 from tidegate.lake.file_id import FileId
-from tidegate.spark.intake import delimited, raw_fields, records
-from tidegate.spark.intake.text_stream import LineTooLongError, open_text
 from tidegate.spec import FileFormat
 from tidegate.spec.dialect import Dialect
 

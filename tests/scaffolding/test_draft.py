@@ -13,10 +13,10 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from tidegate.cli import sample, scaffold
-from tidegate.cli.draft import Draft
 from tidegate.errors import RequestError
 from tidegate.lake.layout import Layout
+from tidegate.scaffolding import pipeline_files, sample
+from tidegate.scaffolding.draft import Draft
 
 
 def draft(folder: Path, content: str | bytes, name: str = "x.csv") -> Draft:
@@ -125,7 +125,7 @@ def test_a_first_line_with_a_value_is_no_header(tmp_path: Path, first: str) -> N
 
 def test_a_file_whose_name_a_run_ignores_is_landed_under_another(tmp_path: Path) -> None:
     layout = Layout.local(tmp_path / "lake", tmp_path / "landing")
-    assert scaffold.landing_place(layout, "shop", tmp_path / "_x.csv") == (
+    assert pipeline_files.landing_place(layout, "shop", tmp_path / "_x.csv") == (
         "shop",
         Path(layout.landing("shop") / "x.csv"),
     )

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pytest
 
-from tests.spark.intake.corpus import NAMES, good_file, hostile_file
+from tests.formats.corpus import NAMES, good_file, hostile_file
 from tidegate import json_codec
-from tidegate.spark.intake.arrow_fields import CsvFields, read_each
-from tidegate.spark.intake.delimited import records
-from tidegate.spark.intake.raw_fields import Field, csv_reader
+from tidegate.formats.arrow_fields import CsvFields, read_each
+from tidegate.formats.delimited import records
+from tidegate.formats.raw_fields import Field, csv_reader
 from tidegate.spec import Dialect
 
 FIELDS = [Field(name=name, is_text=name in "ab") for name in ("b", "id", "missing", "c", "a")]

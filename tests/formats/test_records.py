@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tidegate.formats import records
+from tidegate.formats.reader import FileReader
 from tidegate.lake.file_id import FileId
-from tidegate.spark.intake import records
-from tidegate.spark.intake.reader import FileReader
 from tidegate.spec import Dialect, FileFormat
 
 INSTANT = datetime.datetime(2026, 1, 2, 3, 4, 5, 600000, tzinfo=datetime.UTC)
@@ -252,7 +252,7 @@ def test_a_value_that_is_not_of_its_logical_type_leaves_the_other_records_of_an_
 
 
 def test_a_record_that_is_too_long_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidegate.spark.intake.reader.MAX_RECORD_LENGTH", 100)
+    monkeypatch.setattr("tidegate.formats.reader.MAX_RECORD_LENGTH", 100)
     path = tmp_path / "a.parquet"
     pq.write_table(pa.table({"text": ["x" * 1000]}), path)
     assert problem_of(path, "parquet") == "line_too_long"

@@ -136,7 +136,7 @@ def write(files: Mapping[Path, str | Path]) -> None:
 
 
 def _render(template: str, name: str) -> str:
-    source = importlib.resources.files("tidegate.cli").joinpath("templates", f"{template}.txt")
+    source = importlib.resources.files("tidegate.scaffolding").joinpath("templates", f"{template}.txt")
     return Template(source.read_text(encoding="utf-8")).substitute(name=name, title=name.replace("_", " ").capitalize())
 
 

@@ -1,4 +1,4 @@
-"""The grammar of delimited text (RFC 4180 and its dialects): where a record ends, and which fields it has. No Spark.
+"""The grammar of delimited text (RFC 4180 and its dialects): where a record ends, and which fields it has.
 
 What the standard does not allow is refused: a quote in an unquoted field, text after a closing quote, an unclosed quote.
 Input on which parsers differ (``, "a"`` with a space before the quote) is malformed too.

@@ -1,6 +1,6 @@
-"""Takes the row of a change out of its envelope, and the change out of a record. The first part has no Spark.
+"""Takes the row of a change out of its envelope.
 
-An envelope is a decoded record as `tidegate.spark.intake.raw_fields` has it. What cannot be a change of a row breaks a rule for
+An envelope is a decoded record as `tidegate.formats.raw_fields` has it. What cannot be a change of a row breaks a rule for
 the record as a whole, as text that cannot be parsed does.
 """
 
@@ -8,16 +8,9 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pyspark.sql import functions as F
-
-from tidegate import hidden
 from tidegate.spec import ChangeRecords
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
 
 NO_VALUE = "no_value"
 """The rule of a message without value."""
@@ -82,31 +75,6 @@ class Envelope:
         if isinstance(value, (list, dict)) and len(value) == 1:
             value = next(iter(value))
         return isinstance(value, str) and value in self.markers
-
-
-def with_changes(texts: DataFrame, changes: ChangeRecords, operation: str) -> DataFrame:
-    """Add ``_deletes`` and ``_filters`` to split records, and break the rule ``operation(…)`` where a record is no change.
-
-    Args:
-        texts: One text per field, ``_raw`` and ``_malformed``.
-        operation: The column with the text of the operation.
-    """
-    readable, value = F.col(hidden.MALFORMED).isNull(), F.col(operation)
-    none = F.lit(None).cast("string")
-    has_none = F.col(hidden.RAW).isNull() | F.coalesce(F.col(hidden.MALFORMED) == NO_VALUE, F.lit(False))
-    named = F.lit("operation(unknown)")
-    for text, name in changes.refused.items():
-        named = F.when(value == text, F.lit(f"operation({name})")).otherwise(named)
-    known = F.coalesce(value.isin(*changes.writes, *changes.deletes), F.lit(False))
-    skips = changes.no_value == "skip"
-    malformed = (
-        F.when(has_none, none if skips else F.lit(NO_VALUE))
-        .when(readable & ~known, named)
-        .otherwise(F.col(hidden.MALFORMED))
-    )
-    deletes = readable & F.coalesce(value.isin(*changes.deletes), F.lit(False))
-    filters = F.when(has_none, F.lit(NO_VALUE)) if skips else none
-    return texts.withColumns({hidden.DELETES: deletes, hidden.FILTERS: filters, hidden.MALFORMED: malformed})
 
 
 def fields_of_row(definition: Any, changes: ChangeRecords) -> Any:

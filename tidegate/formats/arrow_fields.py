@@ -1,6 +1,6 @@
-"""Splits many records into raw field texts at once, as Arrow arrays. No Spark.
+"""Splits many records into raw field texts at once, as Arrow arrays.
 
-Arrow splits records without quotes, about six times as fast as a loop in Python; `tidegate.spark.intake.raw_fields` reads the
+Arrow splits records without quotes, about six times as fast as a loop in Python; `tidegate.formats.raw_fields` reads the
 others one by one. Both give the same texts.
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tidegate.spark.intake.raw_fields import (
+from tidegate.formats.raw_fields import (
     Field,
     RawFields,
     RecordReader,

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from tidegate.spark.intake.envelopes import Envelope, fields_of_row
-from tidegate.spark.intake.raw_fields import Field, RawFields, json_reader
+from tidegate.formats.envelopes import Envelope, fields_of_row
+from tidegate.formats.raw_fields import Field, RawFields, json_reader
 from tidegate.spec import debezium
 
 UNAVAILABLE = "__debezium_unavailable_value"

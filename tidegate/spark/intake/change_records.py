@@ -1,0 +1,42 @@
+"""Takes the change out of a record: whether it deletes a row, or is none.
+
+What cannot be a change of a row breaks a rule for the record as a whole, as text that cannot be parsed does.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from tidegate import hidden
+from tidegate.formats.envelopes import NO_VALUE
+from tidegate.spec import ChangeRecords
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def with_changes(texts: DataFrame, changes: ChangeRecords, operation: str) -> DataFrame:
+    """Add ``_deletes`` and ``_filters`` to split records, and break the rule ``operation(…)`` where a record is no change.
+
+    Args:
+        texts: One text per field, ``_raw`` and ``_malformed``.
+        operation: The column with the text of the operation.
+    """
+    readable, value = F.col(hidden.MALFORMED).isNull(), F.col(operation)
+    none = F.lit(None).cast("string")
+    has_none = F.col(hidden.RAW).isNull() | F.coalesce(F.col(hidden.MALFORMED) == NO_VALUE, F.lit(False))
+    named = F.lit("operation(unknown)")
+    for text, name in changes.refused.items():
+        named = F.when(value == text, F.lit(f"operation({name})")).otherwise(named)
+    known = F.coalesce(value.isin(*changes.writes, *changes.deletes), F.lit(False))
+    skips = changes.no_value == "skip"
+    malformed = (
+        F.when(has_none, none if skips else F.lit(NO_VALUE))
+        .when(readable & ~known, named)
+        .otherwise(F.col(hidden.MALFORMED))
+    )
+    deletes = readable & F.coalesce(value.isin(*changes.deletes), F.lit(False))
+    filters = F.when(has_none, F.lit(NO_VALUE)) if skips else none
+    return texts.withColumns({hidden.DELETES: deletes, hidden.FILTERS: filters, hidden.MALFORMED: malformed})
