@@ -30,7 +30,7 @@ NAMES = {
 
 WORDS = {
     "anew": "again",
-    "drift": "schema_change; drift is for statistics",
+    "drift": "schema_change, statistic",
     "ending": "process_exit",
     "fate": "disposition",
     "fates": "dispositions",
@@ -50,16 +50,13 @@ WORDS = {
 }
 """Words that no name may hold, with what to write in their place."""
 
-ALLOWED = {"tidegate/spark/gate": {"drift"}, "tests/spark/gate": {"drift"}}
-"""Words that keep their meaning in a folder."""
 
-
-def retired_word(name: str, allowed: set[str]) -> str | None:
+def retired_word(name: str) -> str | None:
     """The retired word of an identifier, or None."""
     words = [word.lower() for word in re.findall(r"[A-Z]?[a-z0-9]+|[A-Z]+", name)]
     if len(words) == 1 and words[0] in NAMES:
         return words[0]
-    return next((word for word in words if word in WORDS and word not in allowed), None)
+    return next((word for word in words if word in WORDS), None)
 
 
 def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
@@ -80,9 +77,8 @@ def identifiers(tree: ast.AST) -> Iterator[tuple[int, str]]:
 
 def check(path: str, source: str) -> Iterator[str]:
     """A line for each retired word in a file's identifiers and in its own name."""
-    allowed = {word for folder, words in ALLOWED.items() if path.startswith(folder) for word in words}
     for line, name in sorted({(1, Path(path).stem), *identifiers(ast.parse(source))}):
-        word = retired_word(name, allowed)
+        word = retired_word(name)
         # The name of a test is a sentence.
         if word is not None and not name.startswith("test_"):
             yield f"{path}:{line}: {name!r} has the retired word {word!r}; write: {NAMES.get(word) or WORDS[word]}"

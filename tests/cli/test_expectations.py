@@ -1,4 +1,4 @@
-"""`tidegate expectations propose`, `check` and `coverage` on real Delta tables."""
+"""`tidegate expectations propose` and `check` on real Delta tables."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ import dataclasses
 import json
 import shutil
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.project import Project, orders
-from tests.docs.guides import QUICK_JAVA
 from tidegate.spec import ChangeFeed, Flow, KafkaSink
 
-ROOT = Path(__file__).parents[2]
 DELETED = "ADA"
 
 
@@ -83,7 +80,6 @@ def test_the_output_shows_how_to_add_a_gate_to_a_flow_without_one(filled: Projec
     filled.table("gold.orders", [{"day": "a", "orders": 1}])
     result = filled.run("expectations", "propose", "orders", "--flow", "gold", "--write")
     assert 'add gate=Gate("orders/gold")' in result.out
-    assert filled.run("expectations", "coverage", "orders", "--flow", "gold").code == 64
 
 
 @pytest.mark.gx
@@ -113,36 +109,3 @@ def test_check_reports_errors_and_notes(filled: Project) -> None:
     result = filled.run("expectations", "check", "orders")
     assert result.code == 78
     assert "allowed: '<layer>.<table>' with the layer bronze, silver or gold" in result.err
-
-
-@pytest.mark.jvm
-@pytest.mark.nightly
-def test_coverage_lists_the_rules_that_catch_each_change(filled: Project) -> None:
-    for shared in ("jars", "jars.lock.json", ".cache"):
-        (filled.folder / shared).symlink_to(ROOT / shared)
-    folder = filled.folder / "expectations" / "orders"
-    folder.mkdir(parents=True)
-    rules = [
-        ("expect_column_values_to_be_in_set", {"column": "state", "value_set": ["open", "paid"]}, "warning"),
-        ("expect_column_values_to_be_between", {"column": "ordered_at", "min_value": "2026-01-01"}, "info"),
-        ("expect_column_mean_to_be_between", {"column": "amount", "min_value": 0}, "critical"),
-    ]
-    plain = [{"type": kind, "kwargs": kwargs, "severity": severity} for kind, kwargs, severity in rules]
-    (folder / "silver.json").write_text(json.dumps({"name": "orders/silver", "expectations": plain}))
-    before = sorted(path.name for path in Path(filled.layout.table("silver.orders")).rglob("*"))
-
-    arguments = ("expectations", "coverage", "orders", "--flow", "silver", "--rows", "20", "--json")
-    result = filled.run(*arguments, JAVA_TOOL_OPTIONS=QUICK_JAVA)
-
-    assert result.code == 0, result.err
-    caught_by = {(line["column"], line["change"]): line["caught_by"] for line in result.json["mutants"]}
-    assert caught_by["order_id", "null"] == ["null_key(order_id)"]
-    assert caught_by["amount", "null"] == ["null_sequence(amount)", "mean_between(amount)"]
-    assert caught_by["state", "same key, another value"] == []
-    assert caught_by["amount", "a text of another type"] == ["wrong_type(amount)"]
-    assert caught_by["amount", "too small"] == ["mean_between(amount)"]
-    assert caught_by["amount", "too large"] == []
-    assert caught_by["state", "truncated"] == caught_by["state", "a number"] == ["in_set(state)"]
-    assert caught_by["ordered_at", "late"] == ["between(ordered_at) (recorded only)"]
-    assert caught_by["*", "doubled rows"] == ["deduplicated by its keys"]
-    assert sorted(path.name for path in Path(filled.layout.table("silver.orders")).rglob("*")) == before

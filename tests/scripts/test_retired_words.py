@@ -67,13 +67,6 @@ def test_plain_names_and_sentences_are_accepted(tree: Path, source: str) -> None
     assert _check(tree) == (0, [])
 
 
-def test_drift_keeps_its_meaning_in_the_gate_only(tree: Path) -> None:
-    _write(tree, "tidegate/spark/gate/limits.py", "drift = 1\n")
-    assert _check(tree) == (0, [])
-    _write(tree, "tidegate/spark/limits.py", "drift = 1\n")
-    assert _check(tree) == (1, ["tidegate/spark/limits.py:1: 'drift' has the retired word 'drift'"])
-
-
 def test_ignored_files_are_not_checked(tree: Path) -> None:
     _write(tree, ".venv/library.py", "told = 1\n")
     (tree / ".gitignore").write_text(".venv/\n")

@@ -150,7 +150,7 @@ def gate_of(layout: Layout, flow: Flow, suite: Sequence[Mapping[str, Any]]) -> S
 
     path = Path(layout.root).parent / f"{flow.name}.json"
     path.write_text(json.dumps({"name": f"orders/{flow.name}", "expectations": list(suite)}))
-    return SuiteGate(load_suite(path, f"orders/{flow.name}"), "code", LakeContext(layout, "orders", flow.name))
+    return SuiteGate(load_suite(path, f"orders/{flow.name}"), "code", LakeContext(layout))
 
 
 def plan_batch(job: Job, batch_id: int, offset: Mapping[str, Any] | None = None) -> None:

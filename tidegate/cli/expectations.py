@@ -1,4 +1,4 @@
-"""``tidegate expectations``: propose a suite, check suites, and measure what a suite does not catch."""
+"""``tidegate expectations``: propose a suite, and check suites."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidegate import formatting, hidden
+from tidegate import hidden
 from tidegate.advice import Command, Edit, Either
 from tidegate.cli import console, project
 from tidegate.environment import Environment
@@ -98,44 +98,6 @@ def check(
         _print(lines)
     if any(line["error"] for line in lines):
         raise typer.Exit(EX_CONFIG)
-
-
-@app.command()
-def coverage(
-    name: Name,
-    flow: Annotated[str, typer.Option(metavar="FLOW", help="The flow whose suite and table are used.")],
-    rows: Annotated[int, typer.Option(metavar="COUNT", help="How many rows are changed.", min=1, max=10_000)] = 100,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
-) -> None:
-    """Corrupt copies of good rows of a flow's table, and list the changes that no expectation catches. Starts a JVM.
-
-    Each column is made null, too small, too large, older, truncated or of another type, and all rows are duplicated; then
-    the suite judges them. A rule of severity info only records failures. Writes nothing; the exit code is always 0.
-    """
-    environment, resolved = _load_flow(name, flow)
-    if resolved.flow.gate is None:
-        raise RequestError(
-            f"flow {flow!r} of {name!r} has no gate",
-            Command.tidegate("expectations", "propose", name, "--flow", flow, says="`{}` drafts a suite"),
-        )
-    if resolved.error is not None:
-        raise resolved.error
-    from tidegate.cli import mutants  # imports PySpark
-
-    results = mutants.measure(environment, resolved, rows)
-    if as_json:
-        console.print_json({"format": 1, "pipeline": name, "flow": flow, "mutants": results})
-        return
-    console.print_table(
-        ("column", "change", "caught by"),
-        [(line["column"], line["change"], ", ".join(line["caught_by"]) or "nothing") for line in results],
-    )
-    missed = sum(not line["caught_by"] for line in results)
-    recorded = sum(all(rule.endswith(mutants.RECORDED) for rule in line["caught_by"]) for line in results) - missed
-    console.echo(
-        f"of {formatting.count(len(results), 'change')}: {len(results) - missed - recorded} caught, {recorded} recorded only, "
-        f"{missed} not caught"
-    )
 
 
 def _load_flow(name: str, flow: str) -> tuple[Environment, ResolvedFlow]:

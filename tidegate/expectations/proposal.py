@@ -22,9 +22,7 @@ def propose(name: str, profiles: Sequence[Profile], keys: Sequence[str], sequenc
         sequence_by: The columns that order versions of a key.
     """
     required = {*keys, *sequence_by}
-    rules = [
-        _rule("expect_table_row_count_to_be_near_earlier_batches", "info", "the size of earlier batches", tolerance=0.5)
-    ]
+    rules: list[dict[str, Any]] = []
     for profile in profiles:
         rules += _nulls(profile, profile.column.name in required)
         rules += _values(profile, profile.column.name in keys)
@@ -32,21 +30,13 @@ def propose(name: str, profiles: Sequence[Profile], keys: Sequence[str], sequenc
 
 
 def _nulls(profile: Profile, required: bool) -> Iterator[dict[str, Any]]:
-    column = profile.column.name
-    if profile.nulls == profile.rows or required:
-        return
-    if not profile.nulls:
+    if not profile.nulls and not required:
         yield _rule(
-            "expect_column_values_to_not_be_null", "warning", f"none of {profile.rows:,} is null", column=column
+            "expect_column_values_to_not_be_null",
+            "warning",
+            f"none of {profile.rows:,} is null",
+            column=profile.column.name,
         )
-        return
-    yield _rule(
-        "expect_column_null_share_to_be_near_earlier_batches",
-        "info",
-        f"{profile.nulls / profile.rows:.1%} of {profile.rows:,} are null",
-        column=column,
-        tolerance=0.1,
-    )
 
 
 def _values(profile: Profile, is_key: bool) -> Iterator[dict[str, Any]]:

@@ -299,8 +299,7 @@ class _Application:
         flow_report.refresh = place.refresh
         gate, derives = None, RUNS[self.request.mode].derives
         if RUNS[self.request.mode].judges and flow.gate is not None:
-            lake = LakeContext(self.layout, pipeline.name, flow.name)
-            gate = SuiteGate(self.suites[flow.name], resolved.code_fingerprint(), lake)
+            gate = SuiteGate(self.suites[flow.name], resolved.code_fingerprint(), LakeContext(self.layout))
         return Job(
             run=Run(request=self.request, place=self.place, report=flow_report, publish=self.write_report),
             resolved=resolved,

@@ -171,8 +171,8 @@ def _gate(resolved: resolution.ResolvedFlow, layout: Layout) -> SuiteGate | None
         return None
     from tidegate.spark.gate import LakeContext, SuiteGate, load_suite
 
-    lake = LakeContext(layout, resolved.pipeline.name, resolved.flow.name)
-    return SuiteGate(load_suite(resolved.suite, resolved.flow.gate.suite), resolved.code_fingerprint(), lake)
+    suite = load_suite(resolved.suite, resolved.flow.gate.suite)
+    return SuiteGate(suite, resolved.code_fingerprint(), LakeContext(layout))
 
 
 def _output(job: Job, given: Sequence[Record], tables: Mapping[str, Sequence[Record]]) -> DataFrame:

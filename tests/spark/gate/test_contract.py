@@ -107,11 +107,9 @@ BATCH_KWARGS: dict[str, dict[str, Any]] = {
     },
     "expect_column_max_to_be_between": {"column": "a", "max_value": 5},
     "expect_column_mean_to_be_between": {"column": "a", "max_value": 100},
-    "expect_column_mean_to_be_near_earlier_batches": {"column": "a", "tolerance": 0.1},
     "expect_column_median_to_be_between": {"column": "a", "max_value": 100},
     "expect_column_min_to_be_between": {"column": "a", "min_value": 0},
     "expect_column_most_common_value_to_be_in_set": {"column": "kind", "value_set": ["other"]},
-    "expect_column_null_share_to_be_near_earlier_batches": {"column": "a", "tolerance": 0.1},
     "expect_column_proportion_of_non_null_values_to_be_between": {"column": "a", "min_value": 0.99},
     "expect_column_proportion_of_unique_values_to_be_between": {"column": "a", "max_value": 0.5},
     "expect_column_quantile_values_to_be_between": {
@@ -131,7 +129,6 @@ BATCH_KWARGS: dict[str, dict[str, Any]] = {
     "expect_table_columns_to_match_ordered_list": {"column_list": ["id"]},
     "expect_table_columns_to_match_set": {"column_set": ["id", "a"], "exact_match": False},
     "expect_table_row_count_to_be_between": {"min_value": 1, "max_value": 5},
-    "expect_table_row_count_to_be_near_earlier_batches": {"tolerance": 0.1},
     "expect_table_row_count_to_equal": {"value": 240},
     "unexpected_rows_expectation": {"unexpected_rows_query": "SELECT * FROM {batch} WHERE a > 8"},
 }
@@ -216,7 +213,7 @@ def gate_for(lake: Layout, cases: list[Case]) -> SuiteGate:
     path = Path(lake.root) / "suite.json"
     plain = [case.plain(number) for number, case in enumerate(cases)]
     path.write_text(json.dumps({"name": "contract", "expectations": plain}))
-    return SuiteGate(load_suite(path, "x/contract"), "code", LakeContext(lake, "x", "silver"))
+    return SuiteGate(load_suite(path, "x/contract"), "code", LakeContext(lake))
 
 
 def publicly_validated(rows: DataFrame, gate: SuiteGate, result_format: dict[str, Any]) -> list[Any]:

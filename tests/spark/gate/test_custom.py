@@ -1,12 +1,10 @@
-"""Custom expectations: foreign keys, freshness, and drift."""
+"""Custom expectations: foreign keys and freshness."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -14,9 +12,8 @@ from great_expectations.data_context.types.base import ProgressBarsConfig
 
 from tidegate.errors import SpecError
 from tidegate.lake.layout import Layout
-from tidegate.lake.place import AttemptPlace, Place
+from tidegate.lake.place import Place
 from tidegate.reports.report import Verdict
-from tidegate.requests.request import RunRequest
 from tidegate.spark.gate import LakeContext, SuiteGate, load_suite
 
 if TYPE_CHECKING:
@@ -35,7 +32,7 @@ def rule(kind: str, severity: str = "critical", **kwargs: Any) -> dict[str, Any]
 def gate_of(layout: Layout, *expectations: dict[str, Any]) -> SuiteGate:
     path = Path(layout.root) / "silver.json"
     path.write_text(json.dumps({"name": "flights/silver", "expectations": list(expectations)}))
-    return SuiteGate(load_suite(path, "flights/silver"), "code", LakeContext(layout, "flights", "silver"))
+    return SuiteGate(load_suite(path, "flights/silver"), "code", LakeContext(layout))
 
 
 def judged(gate: SuiteGate, rows: DataFrame, batch_id: int = 0) -> tuple[Verdict, list[Any]]:
@@ -108,7 +105,7 @@ def test_the_public_api_of_great_expectations_returns_the_same_rows(
     context.variables.progress_bars = ProgressBarsConfig(globally=False)
     asset = context.data_sources.add_spark("spark", persist=False).add_dataframe_asset("rows")
     batch = asset.add_batch_definition_whole_dataframe("batch").get_batch({"dataframe": rows})
-    with activate(LakeContext(layout, "flights", "silver")):
+    with activate(LakeContext(layout)):
         expected = batch.validate(
             gate.suite.expectations[0].expectation,
             result_format={"result_format": "COMPLETE", "unexpected_index_column_names": ["id"]},
@@ -167,50 +164,3 @@ def test_a_batch_without_rows_is_fresh_and_a_column_without_values_is_not(spark:
     rows = spark.createDataFrame([(None,)], "seen_at timestamp")
     assert judged(gate, rows)[0].outcome == "refused"
     assert judged(gate, rows.limit(0))[0].outcome == "passed"
-
-
-def record(layout: Layout, verdict: Verdict) -> None:
-    """Write a line of the verdicts table like a flow does."""
-    from tidegate.spark.batch import ledger
-
-    request = RunRequest(dag_id="flights", run_id="run")
-    job: Any = SimpleNamespace(
-        place=dataclasses.replace(REF, layout=layout),
-        run=SimpleNamespace(request=request, place=AttemptPlace(layout, "flights", "run", "a")),
-    )
-    ledger.record_verdict(job, verdict)
-
-
-def test_drift_is_measured_against_earlier_batches_without_refused_ones(spark: SparkSession, layout: Layout) -> None:
-    near = {"min_batches": 2, "batches": 3}
-    gate = gate_of(
-        layout,
-        rule("expect_table_row_count_to_be_near_earlier_batches", "critical", tolerance=0.2, **near),
-        rule("expect_column_null_share_to_be_near_earlier_batches", "warning", column="delay", tolerance=0.1, **near),
-        rule("expect_column_mean_to_be_near_earlier_batches", "info", column="delay", tolerance=0.5, **near),
-    )
-
-    def batch(number: int, rows: int, delay: int | None, nulls: int = 0) -> Verdict:
-        frame = spark.createDataFrame([(None if each < nulls else delay,) for each in range(rows)], "delay int")
-        verdict, _ = judged(gate, frame, number)
-        record(layout, verdict)
-        return verdict
-
-    first = batch(0, 10, 20)
-    assert first.outcome == "passed"
-    assert first.results[0].summary() == ("row_count_near_earlier_batches (10; passes below 2 earlier batches (now 0))")
-    assert batch(1, 10, 20).outcome == "passed"
-    refused = batch(2, 100, 20)
-    assert refused.outcome == "refused"
-    assert refused.refusing()[0].summary() == (
-        "row_count_near_earlier_batches (100, allowed 10 ± 2 by 2 earlier batches)"
-    )
-    # The batch is judged again: neither its earlier judgement nor itself is among the earlier batches.
-    corrected = batch(2, 10, 100, nulls=5)
-    assert [result.success for result in corrected.results] == [True, False, False]
-    assert corrected.outcome == "passed"
-    assert corrected.results[1].observed == 0.5
-    again = batch(3, 11, None)
-    assert [result.observed for result in again.results] == [11, 1.0, None]
-    assert again.results[2].note == "the batch has no value to compare"
-    assert "by 3 earlier batches" in again.results[0].note

@@ -1,4 +1,4 @@
-"""Observations of earlier verdicts, on a real Delta table. Needs no JVM."""
+"""Values of statistics in earlier verdicts, on a real Delta table. Needs no JVM."""
 
 from __future__ import annotations
 
@@ -13,23 +13,20 @@ from tidegate.lake.place import AttemptPlace, FlowPlace, Place
 from tidegate.reports.report import ExpectationResult, Verdict
 from tidegate.requests.request import RunRequest
 from tidegate.spark.batch import ledger
-from tidegate.spark.gate import LakeContext, history
+from tidegate.spark.gate import history
 
 if TYPE_CHECKING:
     from tidegate.spark.job import Job
 
 pytestmark = pytest.mark.gx
 
-RULE = "row_count_near_earlier_batches"
+RULE = "statistic(rows)"
 OWN = "flights/silver/v2/0"
 
 
 def record(layout: Layout, batch_id: int, observed: float | None, outcome: Any = "passed", **other: Any) -> None:
     """Write a line of the verdicts table like a job does."""
-    results = [
-        ExpectationResult(expectation="x", rule=rule, severity="info", success=True, observed=observed)
-        for rule in other.get("rules", (RULE,))
-    ]
+    result = ExpectationResult(expectation="statistic", rule=RULE, severity="info", success=True, observed=observed)
     verdict = Verdict(
         flow=other.get("flow", "silver"),
         app_id=other.get("app_id", f"flights/silver/v{other.get('version', 2)}/{other.get('refresh', 0)}"),
@@ -38,7 +35,7 @@ def record(layout: Layout, batch_id: int, observed: float | None, outcome: Any =
         suite_fingerprint="s",
         code_fingerprint="c",
         outcome=outcome,
-        results=tuple(results),
+        results=(result,),
     )
     request = RunRequest(dag_id="flights", run_id="run-1", mode=other.get("mode", "incremental"))
     job = SimpleNamespace(
@@ -110,12 +107,3 @@ def test_batches_of_a_full_refresh_count_for_their_own_checkpoint_only(layout: L
     record(layout, 1, 11, mode="backfill")
     assert observed(layout, 2) == [11, 10]
     assert observed(layout, 1, "flights/silver/v2/1") == [11, 999, 10], "they count for their own checkpoint"
-
-
-def test_two_rules_with_one_measure_have_one_value_per_batch(layout: Layout) -> None:
-    """For example a warning and a critical rule with different tolerances."""
-    for batch_id in range(3):
-        record(layout, batch_id, 10 + batch_id, rules=(f"{RULE}#2", RULE))
-    lake_context = LakeContext(layout, "flights", "silver")
-    lake_context.set_judged_batch(OWN, 3)
-    assert list(lake_context.earlier_values(RULE, 10)) == [12, 11, 10]

@@ -18,7 +18,7 @@ from tidegate.errors import BatchHeldError, SpecError
 from tidegate.reports.report import STATISTIC, ExpectationResult, Verdict
 from tidegate.spark.batch import ledger
 from tidegate.spark.driver.failures import value_error
-from tidegate.spark.gate.lake_context import LakeContext
+from tidegate.spark.gate import history
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -44,11 +44,10 @@ def measure(job: Job, rows: DataFrame, batch_id: int) -> tuple[ExpectationResult
     if not declared or not job.work.has_statistics or job.work.decision(job, batch_id, "take"):
         return ()
     values = _values(job, rows)
-    earlier_batches = LakeContext(job.place.layout, job.place.pipeline, job.flow.name)
-    earlier_batches.set_judged_batch(job.app_id, batch_id)
+    batches = list(history.read(job.place, (job.app_id, batch_id)))
     results = []
     for statistic, value in zip(declared, values, strict=True):
-        earlier = earlier_batches.earlier_values(_rule(statistic), statistic.batches)
+        earlier = [batch[_rule(statistic)] for batch in batches if _rule(statistic) in batch][: statistic.batches]
         results.append(_result(statistic, value, earlier, met=_is_met(job, statistic, value, earlier)))
     accepted = job.work.decision(job, batch_id, "accept")
     if accepted is not None:

@@ -16,7 +16,7 @@ from tidegate.formatting import count
 from tidegate.reports.report import ExpectationResult, Verdict
 from tidegate.spark.gate import conditions
 from tidegate.spark.gate.lake_context import activate
-from tidegate.spark.gate.rules import OBSERVATION_RECORDED, OF_JUDGED_ROWS, STATISTICAL
+from tidegate.spark.gate.rules import FRESHNESS, OF_JUDGED_ROWS, STATISTICAL
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -48,7 +48,7 @@ class SuiteGate:
 
     Args:
         code_fingerprint: The fingerprint of the flow's transform, for the verdict.
-        lake_context: Other tables and earlier batches, for rules that read them; None without a lake.
+        lake_context: Other tables, for rules that read them; None without a lake.
     """
 
     def __init__(self, suite: Suite, code_fingerprint: str, lake_context: LakeContext | None = None) -> None:
@@ -117,8 +117,6 @@ class SuiteGate:
             SpecError: An expectation raised an error.
         """
         self.last_verdict = None
-        if self.lake_context is not None:
-            self.lake_context.set_judged_batch(app_id, batch_id)
         with _ONE_AT_A_TIME, activate(self.lake_context):
             results = self._validate(flagged)
         outcomes = tuple(_result(rule, result) for rule, result in zip(self.suite.expectations, results, strict=True))
@@ -177,7 +175,7 @@ def _names(flags: Mapping[str, Column]) -> Column:
 
 def _result(rule: Rule, result: ExpectationValidationResult) -> ExpectationResult:
     counts = result.result if rule.of_rows else None
-    observation = result.result if rule.type in OBSERVATION_RECORDED else {}
+    observation = result.result if rule.type == FRESHNESS else {}
     return ExpectationResult(
         expectation=rule.type,
         rule=rule.name,

@@ -11,7 +11,7 @@ from tidegate.lake.place import FlowPlace
 from tidegate.ops import store
 
 MAX_VERDICTS = 1_000
-"""How many of the flow's newest verdicts are read: drift is a difference from recent batches."""
+"""How many of the flow's newest verdicts are read: a statistic compares with recent batches."""
 
 _BULK = ("full_refresh", "reingest", "recover")
 """Modes in which a flow reads its whole source, in batches that do not resemble increments."""

@@ -44,19 +44,12 @@ ROW_RULES: tuple[str, ...] = (
 UNIQUENESS: frozenset[str] = frozenset({"expect_column_values_to_be_unique", "expect_compound_columns_to_be_unique"})
 """Row rules over groups of rows: every row of a group of duplicates breaks the rule."""
 
-DRIFT: frozenset[str] = frozenset(
-    {
-        "expect_column_mean_to_be_near_earlier_batches",
-        "expect_column_null_share_to_be_near_earlier_batches",
-        "expect_table_row_count_to_be_near_earlier_batches",
-    }
-)
-"""Batch rules that compare with earlier batches. They observe an aggregate, which is recorded with the verdict."""
+FRESHNESS = "expect_column_to_be_fresh"
+"""A batch rule whose observed value, an age, is recorded with a note."""
 
 NO_ROW_CONDITION: dict[str, str] = {
     **dict.fromkeys(sorted(UNIQUENESS), "a row that does not meet it would count as a duplicate"),
-    **dict.fromkeys(sorted(DRIFT), "whole batches are compared"),
-    "expect_column_to_be_fresh": "the newest of all rows is used",
+    FRESHNESS: "the newest of all rows is used",
     "expect_column_pair_values_to_be_in_set": "Great Expectations ignores it when it counts",
 }
 """Rules that cannot be restricted to some of the rows, and why."""
@@ -85,11 +78,9 @@ BATCH_RULES: tuple[str, ...] = (
     "expect_column_kl_divergence_to_be_less_than",
     "expect_column_max_to_be_between",
     "expect_column_mean_to_be_between",
-    "expect_column_mean_to_be_near_earlier_batches",
     "expect_column_median_to_be_between",
     "expect_column_min_to_be_between",
     "expect_column_most_common_value_to_be_in_set",
-    "expect_column_null_share_to_be_near_earlier_batches",
     "expect_column_proportion_of_non_null_values_to_be_between",
     "expect_column_proportion_of_unique_values_to_be_between",
     "expect_column_quantile_values_to_be_between",
@@ -106,7 +97,6 @@ BATCH_RULES: tuple[str, ...] = (
     "expect_table_columns_to_match_ordered_list",
     "expect_table_columns_to_match_set",
     "expect_table_row_count_to_be_between",
-    "expect_table_row_count_to_be_near_earlier_batches",
     "expect_table_row_count_to_equal",
     "unexpected_rows_expectation",
 )
@@ -122,9 +112,6 @@ COUNTS_ONLY: frozenset[str] = frozenset(
     }
 )
 """Batch rules whose observed value is a count. That of other rules may be a value of the data and is never recorded."""
-
-OBSERVATION_RECORDED: frozenset[str] = DRIFT | {"expect_column_to_be_fresh"}
-"""Batch rules whose observed value is recorded with a note: an aggregate or an age."""
 
 UNSUPPORTED: dict[str, str] = {
     "expect_column_values_to_be_decreasing": "the rows of a batch have no order",

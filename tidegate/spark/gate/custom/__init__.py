@@ -3,18 +3,7 @@
 Importing this module registers them. It imports Great Expectations, which takes seconds.
 """
 
-from tidegate.spark.gate.custom.drift import (
-    ExpectColumnMeanToBeNearEarlierBatches,
-    ExpectColumnNullShareToBeNearEarlierBatches,
-    ExpectTableRowCountToBeNearEarlierBatches,
-)
 from tidegate.spark.gate.custom.freshness import ExpectColumnToBeFresh
 from tidegate.spark.gate.custom.reference import ExpectColumnValuesToBeInTable
 
-__all__ = [
-    "ExpectColumnMeanToBeNearEarlierBatches",
-    "ExpectColumnNullShareToBeNearEarlierBatches",
-    "ExpectColumnToBeFresh",
-    "ExpectColumnValuesToBeInTable",
-    "ExpectTableRowCountToBeNearEarlierBatches",
-]
+__all__ = ["ExpectColumnToBeFresh", "ExpectColumnValuesToBeInTable"]
