@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
 import pendulum
-import typer
 
 from tidegate import formatting
 from tidegate.cli import console, project
+from tidegate.cli.arguments import AnyName, AsJson, Patience
 from tidegate.lake.layout import Layout
 from tidegate.status.evaluation import OpenAlert, PipelineAlerts, evaluate_pipelines, open_alerts
 
@@ -18,12 +18,9 @@ _HEADERS = ("flow", "rule", "severity", "open since", "why")
 
 
 def alerts(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="One pipeline; default: all.", autocompletion=project.complete_name),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
-    timeout: Annotated[float, typer.Option(metavar="SECONDS", help="Seconds to wait for the sources.", min=0.1)] = 10.0,
+    name: AnyName = None,
+    as_json: AsJson = False,
+    timeout: Patience = 10.0,
 ) -> None:
     """Evaluate the alert rules of every flow now, and show the open alerts, why, and since when. Starts no JVM, changes nothing.
 

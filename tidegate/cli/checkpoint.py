@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from tidegate.checkpoints import checkpoint as checkpoints
 from tidegate.checkpoints import progress
 from tidegate.cli import console, project
+from tidegate.cli.arguments import AsJson, Name
 from tidegate.errors import EX_CONFIG, TidegateError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace
@@ -19,8 +20,8 @@ _HEADERS = ("flow", "version", "refresh", "in use", "fingerprint", "created at",
 
 
 def checkpoint(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    name: Name,
+    as_json: AsJson = False,
 ) -> None:
     """Show every checkpoint of a pipeline: versions, refreshes, fingerprints and last batches. Starts no JVM.
 

@@ -9,6 +9,7 @@ import typer
 from tidegate import json_codec
 from tidegate.advice import Edit
 from tidegate.cli import console, project
+from tidegate.cli.arguments import AsJson, Name
 from tidegate.errors import RequestError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
@@ -17,13 +18,11 @@ from tidegate.schema.ddl import Column, parse_ddl
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)]
-
 
 @app.command()
 def show(
     name: Name,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print the history of a pipeline's schemas, oldest first, and which schema change waits for an answer. Starts no JVM."""
     environment = project.read()

@@ -11,6 +11,7 @@ from typing import Annotated
 import typer
 
 from tidegate.cli import console, project
+from tidegate.cli.arguments import AnyFlow, DryRun, Name, OneFlow, Rule, Since, Until
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace
 from tidegate.quarantine import decision
@@ -18,24 +19,11 @@ from tidegate.quarantine.decision import Closed
 from tidegate.quarantine.selection import Selection
 from tidegate.spec import Flow
 
-Name = Annotated[
-    str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name, show_default=False)
-]
-OneFlow = Annotated[str, typer.Argument(metavar="FLOW", help="The flow.", show_default=False)]
-Rule = Annotated[str | None, typer.Option(metavar="RULE", help="Only entries that broke this rule.")]
-Since = Annotated[str | None, typer.Option(metavar="DAY", help="Only entries quarantined on this day (UTC) or later.")]
-Until = Annotated[
-    str | None, typer.Option(metavar="DAY", help="Only entries quarantined on this day (UTC) or earlier.")
-]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would happen and change nothing.")]
-
 
 def waive(
     name: Name,
     flow: OneFlow,
-    reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="The reason; recorded with each entry.", show_default=False)
-    ],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason; recorded with each entry.")],
     rule: Rule = None,
     since: Since = None,
     until: Until = None,
@@ -55,9 +43,7 @@ def waive(
 def take(
     name: Name,
     flow: OneFlow,
-    reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="The reason; recorded with each row.", show_default=False)
-    ],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason; recorded with each row.")],
 ) -> None:
     """Let the flow's next run quarantine a refused batch as a whole. Starts no JVM.
 
@@ -73,9 +59,7 @@ def take(
 def accept(
     name: Name,
     flow: OneFlow,
-    reason: Annotated[
-        str, typer.Option(metavar="TEXT", help="The reason; recorded with the verdict.", show_default=False)
-    ],
+    reason: Annotated[str, typer.Option(metavar="TEXT", help="The reason; recorded with the verdict.")],
 ) -> None:
     """Let a batch pass that a statistic holds. Starts no JVM.
 
@@ -90,10 +74,8 @@ def accept(
 
 def expire(
     name: Name,
-    older_than: Annotated[
-        str, typer.Option(metavar="AGE", help="Days or hours, as in 30d or 12h.", show_default=False)
-    ],
-    flow: Annotated[str | None, typer.Argument(metavar="FLOW", help="One flow; default: all.")] = None,
+    older_than: Annotated[str, typer.Option(metavar="AGE", help="Days or hours, as in 30d or 12h.")],
+    flow: AnyFlow = None,
     rule: Rule = None,
     dry_run: DryRun = False,
 ) -> None:

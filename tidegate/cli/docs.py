@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from tidegate.cli import console, project
+from tidegate.cli.arguments import Name
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
 from tidegate.pages import site
@@ -15,7 +16,7 @@ from tidegate.status import flow_status
 
 
 def docs(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
+    name: Name,
     out: Annotated[
         Path | None,
         typer.Option(

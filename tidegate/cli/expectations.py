@@ -12,6 +12,7 @@ import typer
 from tidegate import hidden
 from tidegate.advice import Command, Edit, Either
 from tidegate.cli import console, project
+from tidegate.cli.arguments import AnyName, AsJson, Name
 from tidegate.environment import Environment
 from tidegate.errors import EX_CONFIG, RequestError, TidegateError
 from tidegate.expectations import profile
@@ -29,8 +30,6 @@ if TYPE_CHECKING:
     from tidegate.spark.gate import Suite
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)]
 
 
 @app.command()
@@ -71,11 +70,8 @@ def propose(
 
 @app.command()
 def check(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="The pipeline; default: all.", autocompletion=project.complete_name),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    name: AnyName = None,
+    as_json: AsJson = False,
 ) -> None:
     """Check the suites of all gates as a run would, and against the existing tables. Starts no JVM.
 

@@ -10,16 +10,13 @@ import typer
 
 from tidegate.checkpoints import checkpoint, gap, landing_folder, overrides
 from tidegate.cli import console, project
+from tidegate.cli.arguments import AsJson, Name, OneFlow, Reason
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace
 from tidegate.spec import Flow
 from tidegate.status import lost_messages
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
-
-Name = Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)]
-OneFlow = Annotated[str, typer.Argument(metavar="FLOW", help="The flow.", show_default=False)]
-Reason = Annotated[str, typer.Option(metavar="TEXT", help="The reason; it is recorded.", show_default=False)]
 
 
 @app.command()
@@ -42,7 +39,7 @@ def on(name: Name, flow: OneFlow, reason: Reason) -> None:
 def skip(
     name: Name,
     flow: OneFlow,
-    file: Annotated[str, typer.Argument(metavar="FILE", help="Relative to the landing folder.", show_default=False)],
+    file: Annotated[str, typer.Argument(metavar="FILE", help="Relative to the landing folder.")],
     reason: Reason,
     undo: Annotated[bool, typer.Option("--undo", help="Undo it: the file is read as usual.")] = False,
 ) -> None:
@@ -63,9 +60,7 @@ def accept_gap(
     flow: OneFlow,
     offsets: Annotated[
         list[str],
-        typer.Argument(
-            metavar="OFFSETS...", help="The lost offsets, partition:first-last, as in 0:10-14.", show_default=False
-        ),
+        typer.Argument(metavar="OFFSETS...", help="The lost offsets, partition:first-last, as in 0:10-14."),
     ],
     reason: Reason,
 ) -> None:
@@ -87,9 +82,7 @@ def accept_gap(
 def accept_move(
     name: Name,
     flow: OneFlow,
-    before: Annotated[
-        str, typer.Option("--from", metavar="FOLDER", help="Where the landing folder was.", show_default=False)
-    ],
+    before: Annotated[str, typer.Option("--from", metavar="FOLDER", help="Where the landing folder was.")],
     reason: Reason,
 ) -> None:
     """Record that the landing folder of a flow was moved, so that its files are not read again. Starts no JVM.
@@ -106,7 +99,7 @@ def accept_move(
 @app.command()
 def show(
     name: Name,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the decisions about a pipeline's flows, oldest first. Starts no JVM."""
     layout = Layout.of(project.read())

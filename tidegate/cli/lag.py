@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
 from tidegate.cli import console, project
+from tidegate.cli.arguments import AnyName, AsJson, Patience
 from tidegate.cli.status import lag_cells, position
 from tidegate.status.flow_status import PATIENCE, exit_code, to_json
 from tidegate.status.reading import Reading
@@ -15,14 +14,9 @@ _HEADERS = ("flow", "source", "rows", "bytes", "position", "why")
 
 
 def lag(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="One pipeline; default: all.", autocompletion=project.complete_name),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
-    timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Seconds to wait for the sources.", min=0.1)
-    ] = PATIENCE,
+    name: AnyName = None,
+    as_json: AsJson = False,
+    timeout: Patience = PATIENCE,
 ) -> None:
     """Show how far every flow is behind its source, in rows and bytes. Starts no JVM; estimates carry a ``~``.
 

@@ -8,6 +8,7 @@ import typer
 
 from tidegate import formatting, json_codec
 from tidegate.cli import console, project
+from tidegate.cli.arguments import AsJson, Name
 from tidegate.errors import EX_SOFTWARE
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
@@ -31,9 +32,9 @@ _REQUESTED = "requested"
 
 
 def ledger(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
+    name: Name,
     last: Annotated[int, typer.Option(metavar="COUNT", help="Maximum number of lines, the newest last.", min=1)] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show the last ledger lines: the disposition of every row, and whether the counts balance. Starts no JVM.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import typer
 
 from tidegate.checkpoints import checkpoint
 from tidegate.cli import console, project
+from tidegate.cli.arguments import AsJson, First, Flows, Gaps, Last, Mode, Name
 from tidegate.cli.status import lag_cells
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
@@ -26,15 +27,13 @@ _HEADERS = ("flow", "work", "rows", "bytes", "why")
 
 
 def plan(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
-    flow: Annotated[
-        list[str] | None, typer.Option(metavar="FLOW", help="Only this flow; may be given several times.")
-    ] = None,
-    mode: Annotated[str, project.MODE] = "incremental",
-    first: Annotated[str | None, project.FROM] = None,
-    last: Annotated[str | None, project.TO] = None,
-    gaps: Annotated[bool, project.GAPS] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    name: Name,
+    flow: Flows = None,
+    mode: Mode = "incremental",
+    first: First = None,
+    last: Last = None,
+    gaps: Gaps = False,
+    as_json: AsJson = False,
 ) -> None:
     """Show what a run would do, and why. Starts no JVM and changes nothing.
 

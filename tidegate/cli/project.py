@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pendulum
-import typer
 
 from tidegate.advice import Edit
 from tidegate.environment import Environment
@@ -27,29 +26,6 @@ from tidegate.spec import Flow, Pipeline
 
 if TYPE_CHECKING:
     from tidegate.status.reading import Reading
-
-MODE = typer.Option(
-    "--mode",
-    metavar="MODE",
-    help="incremental, backfill (of a window), reingest (the source again), full_refresh, or recover (what is damaged).",
-)
-FROM = typer.Option(
-    "--from",
-    metavar="DAY",
-    help="First day, YYYY-MM-DD: of a backfill by event time, of a reingest by when files were changed or messages sent.",
-)
-ACCEPT = typer.Option(
-    "--accept",
-    metavar="FLOW:WHAT=NUMBER",
-    help="Accept that a backfill, a full refresh or a new version deletes or quarantines exactly this number of rows, "
-    "for example silver:deleted=355 or silver:quarantined=427; may be given several times.",
-)
-TO = typer.Option("--to", metavar="DAY", help="Last day, included.")
-GAPS = typer.Option(
-    "--gaps",
-    help="Of a reingest: only the files of days or hours that are not complete, where the source declares intervals; with --from and "
-    "--to, of those days.",
-)
 
 
 def read() -> Environment:

@@ -11,7 +11,8 @@ import typer
 
 from tidegate import formatting, hidden
 from tidegate.advice import Edit
-from tidegate.cli import console, decisions, lazy, project
+from tidegate.cli import console, decisions, lazy
+from tidegate.cli.arguments import AnyFlow, AsJson, Name, OneFlow
 from tidegate.errors import RequestError
 from tidegate.lake.file_id import path_sql
 from tidegate.lake.place import FlowPlace
@@ -47,9 +48,9 @@ _CLOSED = tuple(state for state in lifecycle.STATES if state != "open")
 
 @app.command("list")
 def list_open(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
-    flow: Annotated[str | None, typer.Argument(metavar="FLOW", help="One flow; default: all.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    name: Name,
+    flow: AnyFlow = None,
+    as_json: AsJson = False,
 ) -> None:
     """Count open quarantine entries by flow, rule and source. Shows no contents. Starts no JVM.
 
@@ -92,11 +93,11 @@ def list_open(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
-    flow: Annotated[str, typer.Argument(metavar="FLOW", help="The flow.")],
+    name: Name,
+    flow: OneFlow,
     limit: Annotated[int, typer.Option(metavar="COUNT", help="At most so many records, the newest first.", min=1)] = 10,
     state: Annotated[str, typer.Option(metavar="STATE", help="open, replayed, waived, expired or withdrawn.")] = "open",
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print quarantined records with their original contents, which may be personal data. Starts no JVM.
 

@@ -13,6 +13,7 @@ import typer
 from tidegate import formatting, hidden
 from tidegate.advice import Edit
 from tidegate.cli import console, project
+from tidegate.cli.arguments import AsJson
 from tidegate.cli.values import plain, text
 from tidegate.errors import RequestError
 from tidegate.lake.layout import Layout
@@ -41,7 +42,7 @@ def query(
         int | None,
         typer.Option(metavar="ROWS", help="At most so many rows; as a table 100 by default, else all.", min=1),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: AsJson = False,
     as_csv: Annotated[
         bool, typer.Option("--csv", help="Print CSV; NULL is an empty field, the empty text is quoted.")
     ] = False,

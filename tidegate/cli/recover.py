@@ -24,7 +24,6 @@ def recover(
         typer.Argument(
             metavar="TABLE",
             help="Only this table, and what stands on it; by default the whole lake.",
-            show_default=False,
         ),
     ] = None,
     plan: Annotated[

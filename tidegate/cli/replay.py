@@ -8,7 +8,7 @@ import typer
 
 from tidegate import formatting
 from tidegate.cli import console, project
-from tidegate.cli.decisions import Name, OneFlow, Rule, Since, Until
+from tidegate.cli.arguments import Name, OneFlow, Rule, Since, Until
 from tidegate.cli.run import attempt
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace

@@ -10,6 +10,7 @@ import typer
 
 from tidegate import json_codec
 from tidegate.cli import child, console, progress_view, project
+from tidegate.cli.arguments import First, Flows, Gaps, Last, Mode, Name
 from tidegate.cli.plan import conclusion, decide, print_plan
 from tidegate.environment import Environment
 from tidegate.lake.layout import Layout
@@ -26,16 +27,21 @@ from tidegate.runtime import java
 
 
 def run(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
-    flow: Annotated[
-        list[str] | None, typer.Option(metavar="FLOW", help="Only this flow; may be given several times.")
-    ] = None,
+    name: Name,
+    flow: Flows = None,
     force: Annotated[bool, typer.Option("--force", help="Run even if nothing is new.")] = False,
-    mode: Annotated[str, project.MODE] = "incremental",
-    first: Annotated[str | None, project.FROM] = None,
-    last: Annotated[str | None, project.TO] = None,
-    gaps: Annotated[bool, project.GAPS] = False,
-    accept: Annotated[list[str] | None, project.ACCEPT] = None,
+    mode: Mode = "incremental",
+    first: First = None,
+    last: Last = None,
+    gaps: Gaps = False,
+    accept: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="FLOW:WHAT=NUMBER",
+            help="Accept that a backfill, a full refresh or a new version deletes or quarantines exactly this number of rows, "
+            "for example silver:deleted=355 or silver:quarantined=427; may be given several times.",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool,
         typer.Option(

@@ -9,6 +9,7 @@ import typer
 
 from tidegate import formatting, json_codec
 from tidegate.cli import console, project
+from tidegate.cli.arguments import AsJson, Name
 from tidegate.cli.run import execute, print_report
 from tidegate.errors import EX_SOFTWARE
 from tidegate.lake.layout import Layout
@@ -26,8 +27,8 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
-    flow: Annotated[str, typer.Argument(metavar="FLOW", help="The stateful flow.", show_default=False)],
+    name: Name,
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="The stateful flow.")],
     key: Annotated[
         list[str] | None,
         typer.Option(
@@ -35,7 +36,7 @@ def show(
         ),
     ] = None,
     limit: Annotated[int, typer.Option(metavar="N", help="At most this many rows of each part of the state.")] = 20,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Print rows of a flow's state, as of its last complete batch. Starts a JVM.
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import pendulum
 import typer
 
 from tidegate import formatting
 from tidegate.alerting.alerts import warnings
 from tidegate.cli import console, project
+from tidegate.cli.arguments import AnyName, AsJson, Patience
 from tidegate.status.flow_status import PATIENCE, exit_code, to_json
 from tidegate.status.reading import Reading
 
@@ -17,14 +16,9 @@ _HEADERS = ("flow", "state", "version", "last batch", "rows", "bytes", "quaranti
 
 
 def status(
-    name: Annotated[
-        str | None,
-        typer.Argument(metavar="NAME", help="One pipeline; default: all.", autocompletion=project.complete_name),
-    ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
-    timeout: Annotated[
-        float, typer.Option(metavar="SECONDS", help="Seconds to wait for the sources.", min=0.1)
-    ] = PATIENCE,
+    name: AnyName = None,
+    as_json: AsJson = False,
+    timeout: Patience = PATIENCE,
 ) -> None:
     """Show the status of every flow: state, checkpoint, last batch, lag, position, and open quarantine entries.
 

@@ -11,6 +11,7 @@ import typer
 from tidegate import formatting, hidden
 from tidegate.advice import Edit
 from tidegate.cli import console, project
+from tidegate.cli.arguments import AsJson
 from tidegate.cli.values import plain, text
 from tidegate.errors import RequestError
 from tidegate.lake.layout import Layout
@@ -43,7 +44,7 @@ def trace(
     limit: Annotated[
         int, typer.Option(metavar="ROWS", help="Of a group, follow so many of its rows.", min=1, max=1000)
     ] = 3,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Follow a row to the records that made it, or a record to every table. Reads only; starts no JVM.
 

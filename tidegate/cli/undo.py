@@ -9,6 +9,7 @@ import typer
 
 from tidegate.advice import Command, Edit
 from tidegate.cli import console, project
+from tidegate.cli.arguments import Flows
 from tidegate.cli.run import attempt
 from tidegate.errors import RequestError
 from tidegate.formatting import count
@@ -24,15 +25,11 @@ _SHOWN = 5
 
 
 def undo(
-    run_id: Annotated[
-        str, typer.Argument(metavar="RUN", help="The id of the run, or its key in the ledger.", show_default=False)
-    ],
+    run_id: Annotated[str, typer.Argument(metavar="RUN", help="The id of the run, or its key in the ledger.")],
     pipeline: Annotated[
         str | None, typer.Option(metavar="NAME", help="The pipeline; needed if several have a run of this id.")
     ] = None,
-    flow: Annotated[
-        list[str] | None, typer.Option(metavar="FLOW", help="Only this flow; may be given several times.")
-    ] = None,
+    flow: Flows = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show what would be put back and what left; change nothing.")
     ] = False,

@@ -10,6 +10,7 @@ import typer
 from tidegate import json_codec
 from tidegate.advice import Advice, Command, Either, OutsideAct, Then
 from tidegate.cli import console, project
+from tidegate.cli.arguments import Name
 from tidegate.cli.run import execute, print_report
 from tidegate.environment import Environment
 from tidegate.errors import EX_SOFTWARE, RequestError, TableDiffersError, TidegateError
@@ -27,8 +28,8 @@ from tidegate.status.sources.tables import rows_and_bytes
 
 
 def verify(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
-    flow: Annotated[str, typer.Argument(metavar="FLOW", help="The flow that writes the table.", show_default=False)],
+    name: Name,
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="The flow that writes the table.")],
     key: Annotated[
         list[str] | None,
         typer.Option(

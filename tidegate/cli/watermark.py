@@ -10,6 +10,7 @@ import typer
 
 from tidegate import formatting
 from tidegate.cli import console, project
+from tidegate.cli.arguments import AsJson, Name
 from tidegate.lake.layout import Layout
 from tidegate.pages.shares import percent
 from tidegate.planning import delay
@@ -25,12 +26,12 @@ def _group() -> None:
 
 @app.command()
 def advise(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="The pipeline.", autocompletion=project.complete_name)],
-    flow: Annotated[str, typer.Argument(metavar="FLOW", help="The flow that appends the rows.", show_default=False)],
+    name: Name,
+    flow: Annotated[str, typer.Argument(metavar="FLOW", help="The flow that appends the rows.")],
     share: Annotated[
         float, typer.Option(metavar="SHARE", help="Which share of the rows may be late.", min=0.0, max=1.0)
     ] = 0.001,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
+    as_json: AsJson = False,
 ) -> None:
     """Measure how late rows came, by the batches of bronze, and propose a delay. Starts no JVM.
 

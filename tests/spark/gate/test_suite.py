@@ -179,15 +179,6 @@ def test_json_without_a_suite_is_refused(tmp_path: Path, text: str) -> None:
             rule("expect_column_to_be_fresh", column="a", max_age_hours=1, row_condition=ONLY_JFK),
             "extra fields not permitted|row_condition is not allowed here",
         ),
-        (rule("expect_table_row_count_to_be_near_earlier_batches"), "tolerance: field required"),
-        (
-            rule("expect_column_mean_to_be_near_earlier_batches", column="a", tolerance=1, batches=2, min_batches=3),
-            "min_batches may not exceed batches",
-        ),
-        (
-            rule("expect_column_mean_to_be_near_earlier_batches", column="a", tolerance=1, row_condition=ONLY_JFK),
-            "row_condition is not allowed here: whole batches are compared",
-        ),
         (rule("unexpected_rows_expectation", unexpected_rows_query="SELECT 1"), "must read FROM {batch}"),
         (
             rule("expect_column_values_to_be_increasing", column="a"),
