@@ -25,9 +25,9 @@ def rules(column: Profile, *, keys: tuple[str, ...] = ()) -> dict[str, dict[str,
     return {rule["type"]: rule["kwargs"] for rule in suite["expectations"] if rule["kwargs"].get("column") == "c"}
 
 
-def test_a_rule_against_nulls_is_proposed_for_a_column_without_any() -> None:
+def test_a_rule_about_nulls_is_proposed_for_every_column() -> None:
     assert "expect_column_values_to_not_be_null" in rules(profile("other"))
-    assert rules(profile("other", nulls=30)) == {}
+    assert rules(profile("other", nulls=30)) == {"expect_column_values_to_not_be_null": {"column": "c", "mostly": 0.9}}
     assert rules(profile("other", nulls=1000)) == {}
 
 

@@ -30,13 +30,21 @@ def propose(name: str, profiles: Sequence[Profile], keys: Sequence[str], sequenc
 
 
 def _nulls(profile: Profile, required: bool) -> Iterator[dict[str, Any]]:
-    if not profile.nulls and not required:
-        yield _rule(
-            "expect_column_values_to_not_be_null",
-            "warning",
-            f"none of {profile.rows:,} is null",
-            column=profile.column.name,
-        )
+    if required or profile.nulls == profile.rows:
+        return
+    column, rule = profile.column.name, "expect_column_values_to_not_be_null"
+    if not profile.nulls:
+        yield _rule(rule, "warning", f"none of {profile.rows:,} is null", column=column)
+        return
+    share = profile.nulls / profile.rows
+    # Info: the nulls are counted, and none of their rows is refused.
+    yield _rule(
+        rule,
+        "info",
+        f"{share:.1%} of {profile.rows:,} are null",
+        column=column,
+        mostly=math.floor(10 * (1 - share)) / 10,
+    )
 
 
 def _values(profile: Profile, is_key: bool) -> Iterator[dict[str, Any]]:
