@@ -36,8 +36,8 @@ test: setup ## Run all tests except the nightly matrix; print the slowest twenty
 	@$(BIN)/pytest $(PARALLEL) -m "not nightly" --durations=20
 
 # Bytecode is on, so that pytest does not rewrite the assertions of all test files at each start.
-test-fast: setup-python ## Run the tests without a JVM, Airflow, Great Expectations and a browser.
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest $(PARALLEL) -n $(FAST_WORKERS) $(HEAVY:%=--ignore=tests/%) -m "not jvm and not airflow and not gx and not browser and not nightly"
+test-fast: setup-python ## Run the tests without a JVM, Airflow, Great Expectations, a browser and an S3 server.
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest $(PARALLEL) -n $(FAST_WORKERS) $(HEAVY:%=--ignore=tests/%) -m "not jvm and not airflow and not gx and not browser and not s3 and not nightly"
 
 NIGHTLY = files=$$($(BIN)/python -m tests.slices $(SLICE)) && $(BIN)/pytest $(PARALLEL) -m nightly --durations=20
 

@@ -215,9 +215,25 @@ class Live:
         return response.raise_for_status().text
 
     def log(self, run: str, task: str, attempt: int = 1) -> str:
-        """The log file of a task."""
-        path = f"dag_id=flights/run_id={run}/task_id={task}/attempt={attempt}.log"
-        return (self.project / ".airflow/logs" / path).read_text()
+        """The whole log of a task's attempt.
+
+        A supervisor may report the state of its task before it has written the last lines: wait until it closes the file.
+        """
+        path, project = str(self._log_file(run, task, attempt)), str(self.project)
+
+        def has_it_open(process: psutil.Process) -> bool:
+            of_project = process.environ().get("TIDEGATE_PROJECT") == project
+            return of_project and any(each.path == path for each in process.open_files())
+
+        wait_until(lambda: not living(has_it_open), f"the log of {task} is closed")
+        return self.log_so_far(run, task, attempt)
+
+    def log_so_far(self, run: str, task: str, attempt: int = 1) -> str:
+        """What is written of the log of a task's attempt, which may be running."""
+        return self._log_file(run, task, attempt).read_text()
+
+    def _log_file(self, run: str, task: str, attempt: int) -> Path:
+        return self.project / f".airflow/logs/dag_id=flights/run_id={run}/task_id={task}/attempt={attempt}.log"
 
     def events(self, table: str) -> list[dict[str, Any]]:
         """The extras of a table's Asset events, oldest first."""

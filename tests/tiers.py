@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
-TIERS = ("programs", "airflow", "spark", "fast")
+TIERS = ("programs", "airflow", "spark", "buckets", "fast")
 """The order with several workers: the longest files first, so that no worker is left with a long one at the end."""
 MEANING = {
     "programs": "whole programs: a live Airflow, the demo, the guides, the command line with its Spark applications, a browser",
     "airflow": "Airflow's operators, DAGs and pages, without a scheduler",
     "spark": "Spark, Delta, Kafka and Great Expectations in the test's own process",
+    "buckets": "a real S3 server, without Spark",
     "fast": "no JVM, no Airflow, no Great Expectations, no browser",
 }
 _PROGRAMS = ("tests/live/", "tests/demo/", "tests/docs/", "tests/cli/")
@@ -27,7 +28,7 @@ def tier_of(nodeid: str, marks: Any) -> str:
         marks: A container with the names of its markers.
     """
     if not any(mark in marks for mark in ("jvm", "airflow", "gx", "browser")):
-        return "fast"
+        return "buckets" if "s3" in marks else "fast"
     if nodeid.startswith(_PROGRAMS) or "live" in marks:
         return "programs"
     if "airflow" in marks:
@@ -40,8 +41,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--deal", type=int, metavar="SEED", help="distribute the files to the workers in a random order")
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several workers, sort the files by tier, or randomly with ``--deal``."""
+    """Mark the tests with an S3 server. With several workers, sort the files by tier, or randomly with ``--deal``."""
+    for item in items:
+        if isinstance(item, pytest.Function) and "s3_server" in item.fixturenames:
+            item.add_marker("s3")
     if not hasattr(config, "workerinput"):
         return
     seed = config.getoption("deal")

@@ -84,7 +84,7 @@ def refused(airflow: Live) -> Refused:
     airflow.wait_for_silver(run)
     tries = airflow.tasks(run)["run"].try_number
     # The page shows the state of a flow while `run` is running.
-    wait_until(lambda: "tidegate silver: started" in airflow.log(run, "run", tries), "the log of `run` shows it")
+    wait_until(lambda: "tidegate silver: started" in airflow.log_so_far(run, "run", tries), "the log of `run` shows it")
     page, state = airflow.page(run), airflow.states(run)["run"]
     airflow.release_silver()
     states = airflow.end(run)

@@ -31,7 +31,7 @@ LONG = ("a" * 254, "ä" * 127)
 UNUSUAL = ("a b", "ä", "a%2Fb", CONTROL, "*", "[a]", "-", "~", ".a", "a.", "a\\b", NOT_UTF8, "'\"", *LONG)
 
 
-@pytest.fixture(params=[*KINDS, "objects"])
+@pytest.fixture(params=[*KINDS, pytest.param("objects", marks=pytest.mark.s3)])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
     if request.param == "objects":
         return new_store(request.getfixturevalue("s3_server"))
