@@ -35,6 +35,10 @@ SHARED_WORKERS = {
 }
 """Files of tests/live that run in one worker, by the resource that they share. All in one would take more than a night's ten minutes."""
 
+GUIDES = "tests/docs/test_guides.py"
+OTHER_GUIDES = ("backfill", "change-data-capture", "schema-changes", "stateful", "verify", "windows-and-sessions")
+"""Guides that another worker runs than the rest of `GUIDES`; each has about half of the commands."""
+
 
 def _is_not_a_retry_of_py4j(record: logging.LogRecord) -> bool:
     return not (record.module == "java_gateway" and record.levelno < logging.WARNING)
@@ -58,6 +62,8 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     class SharedWorkerScheduling(LoadFileScheduling):
         def _split_scope(self, nodeid: str) -> str:
             scope: str = super()._split_scope(nodeid)
+            if scope == GUIDES and nodeid.endswith(tuple(f"[{guide}.md]" for guide in OTHER_GUIDES)):
+                return f"the other guides of {scope}"
             shared = (
                 what for what, names in SHARED_WORKERS.items() for name in names if scope == f"tests/live/{name}.py"
             )

@@ -8,12 +8,16 @@ from typing import Any
 
 import pytest
 
-TIERS = ("programs", "airflow", "spark", "buckets", "fast")
-"""The order with several workers: the longest files first, so that no worker is left with a long one at the end."""
+TIERS = ("programs", "airflow", "spark", "guides", "buckets", "fast")
+"""The order with several workers: the longest files first, so that no worker is left with a long one at the end.
+
+The guides run in JVMs that the tests before them have warmed up: a run of three flows takes a third of the time there.
+"""
 MEANING = {
-    "programs": "whole programs: a live Airflow, the demo, the guides, the command line with its Spark applications, a browser",
+    "programs": "whole programs: a live Airflow, the demo, the command line with its Spark applications, a browser",
     "airflow": "Airflow's operators, DAGs and pages, without a scheduler",
     "spark": "Spark, Delta, Kafka and Great Expectations in the test's own process",
+    "guides": "the commands of the guides, in the JVM of the tests before them",
     "buckets": "a real S3 server, without Spark",
     "fast": "no JVM, no Airflow, no Great Expectations, no browser",
 }
@@ -29,6 +33,8 @@ def tier_of(nodeid: str, marks: Any) -> str:
     """
     if not any(mark in marks for mark in ("jvm", "airflow", "gx", "browser")):
         return "buckets" if "s3" in marks else "fast"
+    if nodeid.startswith("tests/docs/test_guides.py"):
+        return "guides"
     if nodeid.startswith(_PROGRAMS) or "live" in marks:
         return "programs"
     if "airflow" in marks:

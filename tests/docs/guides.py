@@ -114,7 +114,7 @@ class GuideRunner:
     Args:
         folder: An empty folder.
         guides: All guides that will be run.
-        commands: A folder of programs that the other commands find before all others; None for none.
+        commands: A folder of programs that commands find before all others; None for none.
         variables: Additional environment variables.
     """
 
@@ -140,9 +140,8 @@ class GuideRunner:
         results = [StepResult(*each) for each in zip(pending, self._outputs.get(prefix, ()), strict=False)]
         for result in results:
             check(guide, result.step, 0, result.output)
-        common = max((len(each) for each in self._shared if commands[: len(each)] == each), default=0)
         for number, step in enumerate(pending[len(results) :], start=len(results) + 1):
-            code, output = self._execute(step, environment, None if number <= common else self._commands)
+            code, output = self._execute(step, environment)
             check(guide, step, code, output)
             results.append(StepResult(step, output))
             if commands[:number] in self._shared:
@@ -163,7 +162,7 @@ class GuideRunner:
         else:
             scaffold(self.project)
             self._exported.touch()
-        return shell_of(self.project) | {"SPARK_SUBMIT_OPTS": _INTERPRETED} | self._variables
+        return shell_of(self.project, self._commands) | {"SPARK_SUBMIT_OPTS": _INTERPRETED} | self._variables
 
     def _store(self, prefix: Prefix, outputs: list[str]) -> None:
         self._outputs[prefix] = outputs
@@ -172,9 +171,9 @@ class GuideRunner:
     def _copy_of(self, prefix: Prefix) -> Path:
         return self._copies / str(list(self._outputs).index(prefix))
 
-    def _execute(self, step: Step, environment: dict[str, str], commands: Path | None) -> tuple[int, str]:
-        exported, path = (shlex.quote(each) for each in (str(self._exported), shell_of(self.project, commands)["PATH"]))
-        export = f"source {exported}; export PATH={path}; trap {shlex.quote(f'export -p >{exported}')} EXIT\n"
+    def _execute(self, step: Step, environment: dict[str, str]) -> tuple[int, str]:
+        exported = shlex.quote(str(self._exported))
+        export = f"source {exported}; trap {shlex.quote(f'export -p >{exported}')} EXIT\n"
         done = subprocess.run(
             ["bash", "-c", export + step.command],
             env=environment,

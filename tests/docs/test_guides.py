@@ -1,8 +1,8 @@
 """Every shell block of the guides runs: `console` blocks with their output, `bash` blocks on one lake that they share.
 
-The first commands, which several guides have in common, are the end-to-end test of the command line: the real command starts the
-real Spark. The processes of the others are forked (`tests.docs.fork_server`). A block that cannot run says why in a comment before it,
-``<!-- not run: it needs a topic -->``.
+The processes of their commands are forked (`tests.docs.fork_server`). The first commands, which most guides have in common, run once
+more as an end-to-end test of the command line: the real command starts the real Spark. A block that cannot run says why in a comment
+before it, ``<!-- not run: it needs a topic -->``.
 """
 
 from __future__ import annotations
@@ -64,8 +64,6 @@ def blocks(guide: Path) -> Iterator[Block]:
 
 BLOCKS = [block for guide in sorted(guides.GUIDES.glob("*.md")) for block in blocks(guide)]
 SHELL = [block for block in BLOCKS if block.language == "bash"]
-PER_MERGE = ("alerts.md", "inspect-batches.md", "keep-history.md", "quarantine.md")
-"""Of the guides with console blocks, those that run in `make test`; the others take three minutes more, and run at night."""
 RUNNABLE = sorted({block.guide for block in BLOCKS if block.language == "console"} - {LIVE})
 
 
@@ -175,14 +173,18 @@ def check_every_batch_balances(layout: Layout) -> None:
 
 
 @pytest.mark.jvm
+def test_the_real_first_commands_print_what_the_guides_show(tmp_path: Path) -> None:
+    first = list(guides.steps(guides.GUIDES / "quarantine.md"))[:2]
+    assert [step.command for step in first] == ["tidegate new orders", "tidegate run orders"]
+    lines = [line for step in first for line in (f"$ {step.command}", *step.printed)]
+    guide = tmp_path / "first.md"
+    guide.write_text("\n".join(["```console", *lines, "```\n"]))
+    assert len(GuideRunner(tmp_path / "runner", [guide]).run(guide)) == 2
+
+
+@pytest.mark.jvm
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize(
-    "guide",
-    [
-        pytest.param(each, marks=() if each.name in PER_MERGE else pytest.mark.nightly, id=each.name)
-        for each in RUNNABLE
-    ],
-)
+@pytest.mark.parametrize("guide", RUNNABLE, ids=lambda guide: guide.name)
 def test_a_guide_prints_what_it_shows_and_no_value_leaves_the_tables(guide: Path, runner: GuideRunner) -> None:
     results = runner.run(guide)
     layout = layout_of(runner)
