@@ -112,8 +112,9 @@ def advices(sources: Mapping[str, str]) -> dict[str, list[Written]]:
             if isinstance(scope, ast.ClassDef) and scope.name in known and path.startswith(_ERRORS):
                 written[scope.name] += _written(scope, path, module, tuples, functions)
             elif isinstance(scope, ast.FunctionDef):
-                values = {**module, **_values(ast.walk(scope))}
-                for node in ast.walk(scope):
+                nodes = list(ast.walk(scope))
+                values = {**module, **_values(nodes)}
+                for node in nodes:
                     if isinstance(node, ast.Call) and _name(node) in known:
                         written[_name(node)] += _written(node, path, values, tuples, functions)
     return {name: list(dict.fromkeys(each)) for name, each in written.items()}

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from great_expectations.data_context.types.base import ProgressBarsConfig
 
 from tidegate.errors import SpecError
 from tidegate.lake.layout import Layout
@@ -95,6 +94,7 @@ def test_the_public_api_of_great_expectations_returns_the_same_rows(
     spark: SparkSession, layout: Layout, airports: Path
 ) -> None:
     import great_expectations as gx
+    from great_expectations.data_context.types.base import ProgressBarsConfig
 
     from tidegate.spark.gate.lake_context import activate
 
