@@ -16,7 +16,8 @@ from tidegate.advice import Command, Edit, OutsideAct
 from tidegate.errors import TidegateError
 from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, TransformRefusal
 from tidegate.lake.table_history import Doubt
-from tidegate.reports.report import ExpectationResult, Verdict, describe_error
+from tidegate.reports.report import describe_error
+from tidegate.reports.verdict import ExpectationResult, Verdict
 
 VERDICT = Verdict(
     flow="silver",

@@ -18,10 +18,11 @@ from tidegate.checkpoints.progress import Progress
 from tidegate.errors import SourceError, SourceUnavailableError, TableInDoubtError
 from tidegate.lake.table_history import Doubt
 from tidegate.spec import Pipeline
-from tidegate.states import STATES, RefusedBy
+from tidegate.states import STATES, status_of
 from tidegate.status.reading import Reading
 from tidegate.status.run_ends import RunEnds
-from tidegate.status.wait import Wait
+from tidegate.status.upstream import upstream_of
+from tidegate.status.wait import RefusedBy, Wait
 
 QUIET: dict[str, Any] = {
     "off": None,
@@ -66,7 +67,7 @@ HOLDS: dict[str, dict[str, Any]] = {
     "rewrite refused": refused("limits"),
     "crashed": {"ends": RunEnds(failure="the last run crashed", crashed=True)},
     "failed": {"ends": RunEnds(failure="the last run failed", failed_runs=1)},
-    "waits": {"upstream": reading("bronze", **refused("gate")).status},
+    "waits": {"upstream": upstream_of(reading("bronze", **refused("gate")))},
     "written": {"written": True},
     "refresh pending": {"refresh_pending": True},
     "unfinished": {"unfinished": "batch 1 was planned and not committed"},
@@ -83,7 +84,7 @@ def test_every_state_has_facts() -> None:
 
 @pytest.mark.parametrize("name", STATES)
 def test_a_flow_is_in_the_state_whose_facts_are_known(name: str) -> None:
-    status = reading(**HOLDS[name]).status
+    status = status_of(reading(**HOLDS[name]))
     assert (status.name, bool(status.sentence)) == (name, True)
 
 
@@ -91,10 +92,10 @@ def test_of_two_states_that_hold_the_first_one_is_the_state() -> None:
     for first, second in combinations(STATES, 2):
         # A process that holds the lease was started before the flow was switched off.
         expected = "running" if (first, second) == ("off", "running") else first
-        assert reading(**(HOLDS[second] | HOLDS[first])).status.name == expected, (first, second)
+        assert status_of(reading(**(HOLDS[second] | HOLDS[first]))).name == expected, (first, second)
 
 
 def test_a_flow_below_one_of_another_pipeline_that_is_stopped_reads_what_there_is() -> None:
-    above = reading_of(Pipeline(name="other", flows=(BRONZE,)), BRONZE, **(QUIET | refused("gate"))).status
-    assert reading(upstream=above, has_work=True).status.name == "behind"
-    assert reading(upstream=above).status.label == "waits for other/bronze"
+    above = upstream_of(reading_of(Pipeline(name="other", flows=(BRONZE,)), BRONZE, **(QUIET | refused("gate"))))
+    assert status_of(reading(upstream=above, has_work=True)).name == "behind"
+    assert status_of(reading(upstream=above)).label == "waits for other/bronze"

@@ -24,12 +24,11 @@ from tidegate.errors import (
 if TYPE_CHECKING:
     from tidegate.reports.report import FlowReport
     from tidegate.status.reading import Reading
+    from tidegate.status.wait import RefusedBy
 
 Tone = Literal["good", "calm", "busy", "wait", "bad"]
 """``good``, ``calm`` and ``busy`` need nothing, ``wait`` may resolve itself, ``bad`` needs a person."""
 
-RefusedBy = Literal["gate", "statistic", "contract", "limits"]
-"""``gate``: or a transform that raises. ``limits``: those of a swap (`tidegate.spec.RewriteLimits`)."""
 STALE = timedelta(seconds=60)
 """Pages show a reading that is older with a warning."""
 
@@ -106,16 +105,10 @@ class FlowState:
     @property
     def text(self) -> str:
         """The sentence, and the next step if there is one; of a flow that waits also those of the flow that it waits for."""
-        sentence = self.sentence.rstrip(".")
-        if self.cause is not self:
-            return f"{sentence}. About {_name_for(self.reading)}: {self.cause.text}"
+        sentence, upstream = self.sentence.rstrip("."), self.reading.upstream
+        if self.name == "waits" and upstream is not None:
+            return f"{sentence}. About {_name_for(self.reading)}: {upstream.cause.text}"
         return f"{sentence}. Next: {self.next_step}." if self.next_step else f"{sentence}."
-
-    @property
-    def cause(self) -> FlowState:
-        """The status that it waits for in the end; itself if it does not wait."""
-        upstream = self.reading.upstream
-        return upstream.cause if self.name == "waits" and upstream is not None else self
 
 
 def step_for(step: Advice, pipeline: str, flow: str, *, takes_batches: bool) -> Advice:
@@ -226,18 +219,18 @@ def waits_for(flow: str, state: str) -> str:
 
 def _waits(reading: Reading) -> str | None:
     upstream = reading.upstream
-    if upstream is None or not upstream.state.blocks:
+    if upstream is None or not upstream.blocks:
         return None
-    stopped = upstream.reading.pipeline == reading.pipeline and upstream.cause.state.needs_person
+    stopped = upstream.pipeline == reading.pipeline and upstream.cause.needs_person
     if reading.has_work and not stopped:
         return None
-    return waits_for(_name_for(reading), upstream.cause.name)
+    return waits_for(_name_for(reading), upstream.cause.state)
 
 
 def _name_for(reading: Reading) -> str:
     """The flow that a flow waits for in the end."""
     assert reading.upstream is not None
-    cause = reading.upstream.cause.reading
+    cause = reading.upstream.cause
     return cause.flow if cause.pipeline == reading.pipeline else cause.label
 
 

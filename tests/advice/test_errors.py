@@ -27,7 +27,7 @@ from tidegate.cli.project import readings
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
 from tidegate.runtime import java
-from tidegate.states import STATES
+from tidegate.states import STATES, status_of
 
 PROJECT = Path(__file__).parents[2]
 ELSEWHERE = {
@@ -134,7 +134,7 @@ def test_every_way_that_an_error_advises_ends_well(name: str, shop: Shop) -> Non
 def _ways_of_state(shop: Shop, flow: str, name: str) -> Iterator[tuple[Part, ...]]:
     if not name:
         return
-    (status,) = (each.status for each in readings(shop.deployment.environment, "shop", 30) if each.flow == flow)
+    (status,) = (status_of(each) for each in readings(shop.deployment.environment, "shop", 30) if each.flow == flow)
     assert status.name == name
     assert status.advice is not None
     yield from ways(status.advice)

@@ -15,7 +15,8 @@ from tidegate.lake.place import AttemptPlace, FlowPlace, Place
 from tidegate.ops import ledger
 from tidegate.project import registry
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.reports.report import ExpectationResult, FlowReport, RunReport, Verdict, now
+from tidegate.reports.report import FlowReport, RunReport, now
+from tidegate.reports.verdict import ExpectationResult, Verdict
 from tidegate.requests.request import RunRequest
 
 

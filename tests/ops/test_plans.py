@@ -24,7 +24,9 @@ def test_plans_are_read_by_flow_the_oldest_first(tmp_path: Path) -> None:
     bronze = resolved(orders()).flow("bronze")
     for number in range(2):
         project.land(f"{number}.csv", "order_id,amount\nA-1,1.0\n")
-        plans.record(PipelinePlace(project.layout, "orders"), [lag.measure(project.environment, bronze)])
+        plans.record(
+            PipelinePlace(project.layout, "orders"), {"bronze": lag.measure(project.environment, bronze).planned_lag}
+        )
     plans.record_failure(PipelinePlace(project.layout, "orders"))
     results = plans.read(FlowPlace(project.layout, "orders", "bronze"))
     assert [plan.behind for plan in results] == [1, 2, None]

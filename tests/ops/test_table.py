@@ -19,7 +19,7 @@ from tidegate.ops.ledger import LEDGER, VERDICTS, RecordedLine, RecordedVerdict
 from tidegate.ops.metrics import PROGRESS
 from tidegate.ops.table import OwnTable, line_of, row_of
 from tidegate.reports.ledger_line import Kind
-from tidegate.reports.report import ExpectationResult
+from tidegate.reports.verdict import ExpectationResult
 from tidegate.schema.changes import SchemaChange
 from tidegate.store import Address
 from tidegate.times import lateness

@@ -14,7 +14,7 @@ from tidegate.ops.evolution import SchemaHistoryLine
 from tidegate.ops.ledger import LEDGER, VERDICTS, RecordedLine, RecordedVerdict, RunOrigin
 from tidegate.project import registry
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.reports.report import ExpectationResult, Verdict
+from tidegate.reports.verdict import ExpectationResult, Verdict
 from tidegate.schema.changes import SchemaChange
 from tidegate.spec import Pipeline
 

@@ -16,7 +16,7 @@ from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import ledger, metrics
 from tidegate.pages.content import PageContent
 from tidegate.pages.site import export
-from tidegate.reports.report import ExpectationResult
+from tidegate.reports.verdict import ExpectationResult
 
 FLIGHTS = samples.flights()
 

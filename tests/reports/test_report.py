@@ -16,7 +16,8 @@ from tidegate import json_codec
 from tidegate.errors import LakeVersionError
 from tidegate.ops.table import line_of
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.reports.report import FORMAT, ExpectationResult, FlowReport, RunReport, Verdict, now
+from tidegate.reports.report import FORMAT, FlowReport, RunReport, now
+from tidegate.reports.verdict import ExpectationResult, Verdict
 from tidegate.store import Address
 
 BROKEN = ExpectationResult(

@@ -33,7 +33,7 @@ from tidegate.ops import store
 from tidegate.probes import delta
 from tidegate.reports.impact import Impact
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.reports.report import Verdict
+from tidegate.reports.verdict import Verdict
 from tidegate.spark import flow, runs
 from tidegate.spark.batch import ledger
 from tidegate.spark.job import Job

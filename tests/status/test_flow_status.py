@@ -13,6 +13,7 @@ from tests.status.sample_project import BRONZE, TRIPS, SampleProject
 from tests.waiting import TIMEOUT_SECONDS
 from tidegate.errors import SourceError, SourceUnavailableError, SpecError, TidegateError
 from tidegate.spec import Flow, KafkaSource, Pipeline, Table
+from tidegate.states import status_of
 from tidegate.status.flow_status import exit_code, gather
 
 TRANSIENT = SourceUnavailableError("no broker answers")
@@ -24,8 +25,13 @@ def test_a_flow_that_never_ran_is_behind(project: SampleProject) -> None:
     (status,) = gather(
         project.environment, [("trips", resolved(Pipeline(name="trips", flows=(BRONZE,))))], patience=TIMEOUT_SECONDS
     )
-    assert (status.label, status.status.name, status.version, status.place.refresh) == ("trips/bronze", "behind", 1, 0)
-    assert status.status.sentence == "1 new file in trips"
+    assert (status.label, status_of(status).name, status.version, status.place.refresh) == (
+        "trips/bronze",
+        "behind",
+        1,
+        0,
+    )
+    assert status_of(status).sentence == "1 new file in trips"
     assert status.quarantine.open == 0
 
 
@@ -38,7 +44,7 @@ def test_a_pipeline_that_does_not_load_hides_no_other(project: SampleProject) ->
         patience=TIMEOUT_SECONDS,
     )
     assert [(status.label, status.error) for status in statuses] == [("broken", broken), ("trips/bronze", None)]
-    assert (statuses[0].status.name, statuses[0].status.sentence) == ("error", "two flows have the name silver")
+    assert (status_of(statuses[0]).name, status_of(statuses[0]).sentence) == ("error", "two flows have the name silver")
 
 
 def test_a_source_that_does_not_answer_in_time_counts_as_unavailable(project: SampleProject) -> None:
@@ -47,9 +53,9 @@ def test_a_source_that_does_not_answer_in_time_counts_as_unavailable(project: Sa
         clicks = Flow(name="clicks", source=KafkaSource(topic="clicks", schema="a INT"), target=Table("bronze.clicks"))
         # With a longer wait, the probe's own timeout would be the error instead.
         (status,) = gather(environment, [("clicks", resolved(Pipeline(name="clicks", flows=(clicks,))))], patience=0.2)
-    assert (status.status.name, status.label, status.version) == ("unreachable", "clicks/clicks", 1)
+    assert (status_of(status).name, status.label, status.version) == ("unreachable", "clicks/clicks", 1)
     assert isinstance(status.error, SourceUnavailableError)
-    assert "did not answer within 0.2 s" in status.status.sentence
+    assert "did not answer within 0.2 s" in status_of(status).sentence
 
 
 @pytest.mark.parametrize(

@@ -15,6 +15,7 @@ from tests.with_fields import with_fields
 from tidegate.checkpoints import checkpoint, vector
 from tidegate.errors import OffsetsExpiredError
 from tidegate.spec import ChangeFeed, Flow
+from tidegate.states import status_of
 from tidegate.status.flow_status import gather
 from tidegate.status.reading import Reading
 from tidegate.status.sources import tables
@@ -171,5 +172,5 @@ def test_a_flow_waits_for_whichever_flow_above_it_is_stopped(project: SampleProj
     statuses = gather(project.environment, [("trips", pipeline)], patience=TIMEOUT_SECONDS)
 
     status = {each.flow: each for each in statuses}["gold"]
-    assert status.upstream is not None and status.upstream.reading.flow == "silver"
-    assert (status.status.name, status.status.sentence) == ("waits", "waits for silver: refused")
+    assert status.upstream is not None and status.upstream.cause.flow == "silver"
+    assert (status_of(status).name, status_of(status).sentence) == ("waits", "waits for silver: refused")

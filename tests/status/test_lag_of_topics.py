@@ -293,7 +293,7 @@ def test_a_plan_warns_before_the_topic_deletes_unread_messages(
         topics.delete_before(broker, topic, begin)
         current = clicks.measure()
         assert warning not in current.reason, "no rate can be computed from fewer than two deletions"
-        plans.record(PipelinePlace(layout, "clicks"), [current])
+        plans.record(PipelinePlace(layout, "clicks"), {"bronze": current.planned_lag})
     assert [plan.first_offsets for plan in plans.read(FlowPlace(layout, "clicks", "bronze"))] == [{0: 2}, {0: 4}]
     topics.delete_before(broker, topic, 6)
 

@@ -60,7 +60,7 @@ def test_the_error_of_a_flow_is_json_serializable_and_its_lag_is_recorded_as_unk
         ("SourceError", 78),
         None,
     ]
-    plans.record(PipelinePlace(project.layout, "trips"), plan.readings)
+    plans.record(PipelinePlace(project.layout, "trips"), {each.flow: each.planned_lag for each in plan.readings})
     behind = {
         flow: [each.behind for each in plans.read(FlowPlace(project.layout, "trips", flow))]
         for flow in ("lost", "bronze")

@@ -7,7 +7,7 @@ import pytest
 from tests.memory import MemoryLayout
 from tests.readings import reading_of, waiting
 from tests.status.sample_project import BRONZE, SILVER, TRIPS
-from tidegate.alerting.conditions import UnknownFactError
+from tidegate.alerting.facts import UnknownFactError
 from tidegate.errors import SourceError
 from tidegate.status.reading import MEASURED, Reading
 

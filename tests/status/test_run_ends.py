@@ -14,7 +14,8 @@ from tests.cli.project import Project, orders
 from tidegate.errors import GateRefusedError, LeaseHeldError, SourceUnavailableError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import AttemptPlace, PipelinePlace, RunPlace
-from tidegate.reports.report import FlowReport, FlowState, RunReport, Verdict, describe_error
+from tidegate.reports.report import FlowReport, FlowState, RunReport, describe_error
+from tidegate.reports.verdict import Verdict
 from tidegate.requests.request import RunRequest
 from tidegate.status import run_ends
 from tidegate.store import Address

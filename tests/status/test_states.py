@@ -49,7 +49,7 @@ from tidegate.reports.impact import Impact
 from tidegate.reports.report import FlowReport, RunReport, describe_error
 from tidegate.requests.request import RunRequest
 from tidegate.spec import FileSource, Intervals, Pipeline
-from tidegate.states import STATES, FlowState
+from tidegate.states import STATES, FlowState, status_of
 from tidegate.status import evaluation, flow_status, status_cache
 from tidegate.status.plan import decide
 
@@ -378,10 +378,10 @@ def test_all_surfaces_say_the_same_in_every_state(
     cases = CASES[name](project)
     pipeline, flow, words = next(cases)
     statuses = {each.flow: each for each in flow_readings(project.environment, pipeline, patience)}
-    status = statuses[flow].status
+    status = status_of(statuses[flow])
     assert (status.name, status.state) == (name, STATES[name])
     assert words in status.sentence
-    need_person = [each for each in statuses.values() if each.status.needs_person]
+    need_person = [each for each in statuses.values() if status_of(each).needs_person]
     assert (statuses[flow] in need_person) == (STATES[name].tone == "bad")
     sentence = " ".join(status.sentence.split())
 
@@ -418,7 +418,7 @@ def test_all_surfaces_say_the_same_in_every_state(
     declared = resolution.load_all(project.environment.project)[pipeline]
     assert isinstance(declared, resolution.ResolvedPipeline)
     site.export(
-        project.layout, declared.pipeline, folder, statuses={flow: each.status for flow, each in statuses.items()}
+        project.layout, declared.pipeline, folder, statuses={flow: status_of(each) for flow, each in statuses.items()}
     )
     assert f"{flow} {statuses[flow].target} {status.label} " in visible((folder / "index.html").read_text())
     shown = visible((folder / flow / "index.html").read_text())
@@ -464,7 +464,7 @@ def test_no_flow_below_one_that_needs_a_person_is_up_to_date(project: Project, n
     _, flow, _ = next(cases)
     statuses = flow_status.gather(project.environment, declared(project), TIMEOUT_SECONDS)
     names = [each.flow for each in statuses]
-    below = [each.status.label for each in statuses[names.index(flow) + 1 :]]
+    below = [status_of(each).label for each in statuses[names.index(flow) + 1 :]]
     # A flow that reads a table in doubt is in doubt itself.
     assert below and set(below) == {name if name == "in doubt" else f"waits for {flow}"}
     list(cases)
@@ -485,7 +485,7 @@ def test_a_flow_of_another_pipeline_waits_too_unless_it_has_something_to_read(pr
 
     def state() -> tuple[str, str]:
         (only,) = flow_readings(project.environment, "other", TIMEOUT_SECONDS)
-        return only.status.label, only.status.sentence
+        return status_of(only).label, status_of(only).sentence
 
     assert state()[0] == "behind"
     table_id = append(project.layout.table("silver.orders"), [{"order_id": "A-1"}])
@@ -501,7 +501,7 @@ def test_a_failed_increment_is_over_when_no_run_would_start(project: Project) ->
 
     def bronze() -> FlowState:
         read = flow_status.gather(project.environment, declared(project), TIMEOUT_SECONDS)
-        return next(each.status for each in read if each.flow == "bronze")
+        return next(status_of(each) for each in read if each.flow == "bronze")
 
     assert bronze().name == "up to date", "the source was away, and has nothing new"
     file = project.land("1.csv", "order_id,amount\nA-2,2.0\n")
@@ -517,7 +517,7 @@ def test_a_failed_increment_is_over_when_no_run_would_start(project: Project) ->
 def test_a_flow_whose_batches_cannot_go_to_quarantine_is_not_told_to_send_one(project: Project, name: str) -> None:
     caught_up(project)
     flows = {each.flow: each for each in flow_readings(project.environment, "orders", TIMEOUT_SECONDS)}
-    steps = [dataclasses.replace(flows[flow].status, name=name).next_step for flow in ("silver", "gold")]
+    steps = [dataclasses.replace(status_of(flows[flow]), name=name).next_step for flow in ("silver", "gold")]
     assert ["quarantine take" in step for step in steps] == [True, False]
     assert "correct" in steps[1]
 
@@ -531,7 +531,7 @@ def test_an_open_alert_makes_its_flow_one_that_needs_a_person(project: Project) 
     overview = Views(project.environment).overview({"orders"}, "", "")
     assert (overview["need_person"], overview["alerts"]) == (1, 1)
     flows = {each.flow: each for each in flow_readings(project.environment, "orders", TIMEOUT_SECONDS)}
-    assert [name for name, each in flows.items() if each.status.needs_person] == ["silver"]
+    assert [name for name, each in flows.items() if status_of(each).needs_person] == ["silver"]
     assert flow_status.to_json(flows["silver"])["alerts"] == ["slow"], (
         "nothing waits any more; the speed of the last run is unknown"
     )

@@ -14,6 +14,7 @@ from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.errors import SpecError
 from tidegate.project import registry
 from tidegate.project.resolution import ResolvedPipeline
+from tidegate.states import status_of
 from tidegate.status import freshness
 from tidegate.status.reading import Reading
 from tidegate.status.status_cache import FRESH, STALE, StatusCache, declarations
@@ -32,7 +33,7 @@ def test_a_fresh_reading_is_reused_and_an_old_one_is_refreshed_in_the_background
     cache = StatusCache(project.environment, clock=lambda: now)
     first = cache.statuses()
     assert first.of("orders")[0].label == "orders/bronze"
-    assert first.of("orders")[0].status.name == "behind"
+    assert status_of(first.of("orders")[0]).name == "behind"
     now += FRESH / 2
     assert cache.statuses() is first
     now += FRESH
@@ -111,5 +112,5 @@ def test_a_declaration_that_does_not_load_hides_no_other_pipeline(project: Proje
     assert isinstance(declared["broken"], SpecError)
     assert isinstance(declared["orders"], ResolvedPipeline)
     assert declared["orders"].pipeline == registry.load("orders")
-    states = {each.pipeline: each.status.name for each in StatusCache(project.environment).statuses().readings}
+    states = {each.pipeline: status_of(each).name for each in StatusCache(project.environment).statuses().readings}
     assert states["broken"] == "error"

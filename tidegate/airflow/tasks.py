@@ -156,7 +156,8 @@ class PlanRun(BaseOperator, SkipMixin):
         except TidegateError:
             plans.record_failure(PipelinePlace(layout, self._pipeline.name))
             raise
-        plans.record(PipelinePlace(layout, self._pipeline.name), increment_plan.readings)
+        lags = {each.flow: each.planned_lag for each in increment_plan.readings}
+        plans.record(PipelinePlace(layout, self._pipeline.name), lags)
         # The run that found the schema change may not have asked: a run of the command line, or a task that was killed.
         for schema_change_id, lines in evolution.open_schema_changes(layout, self._resolved).items():
             message = approval.ask(pipeline=self._pipeline.name, flow=lines[0].flow, schema_change_id=schema_change_id)

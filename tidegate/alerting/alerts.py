@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegate.advice import Command, Edit, Then
-from tidegate.alerting.conditions import UnknownFactError
+from tidegate.alerting.facts import UnknownFactError
 from tidegate.alerting.rules import BLOCKED, INCOMPLETE, LATE, RULES
 from tidegate.states import step_for
 

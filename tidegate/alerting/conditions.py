@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from tidegate import formatting
 from tidegate.alerting import expiry
+from tidegate.alerting.facts import UnknownFactError, known
 from tidegate.spec import FileSource
 from tidegate.times import dates
 
@@ -20,20 +21,8 @@ if TYPE_CHECKING:
     from tidegate.status.flow_runs import FlowRun
     from tidegate.status.reading import Reading
 
-T = TypeVar("T")
 _ROWS_OF_GROWTH = 100
 """A state that grew by fewer rows is not worth an alert: a small state doubles with a few rows."""
-
-
-class UnknownFactError(Exception):
-    """A rule needs a fact that is not known, so it is undecided."""
-
-
-def known(fact: T | None) -> T:
-    """The fact; raises `UnknownFactError` if it is None."""
-    if fact is None:
-        raise UnknownFactError
-    return fact
 
 
 def no_schedule(reading: Reading) -> str | None:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from statistics import median
 from typing import TYPE_CHECKING
 
-from tidegate.alerting.conditions import UnknownFactError, last_run
+from tidegate.alerting.conditions import last_run
+from tidegate.alerting.facts import UnknownFactError
 
 if TYPE_CHECKING:
     from tidegate.status.reading import Reading

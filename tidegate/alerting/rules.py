@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then
 from tidegate.alerting import conditions, rates
-from tidegate.alerting.conditions import known
+from tidegate.alerting.facts import known
 from tidegate.states import STATES
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ from tidegate.cli.arguments import Name
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
 from tidegate.pages import site
+from tidegate.states import status_of
 from tidegate.status import flow_status
 
 
@@ -39,6 +40,6 @@ def docs(
     """
     environment = project.read()
     layout, pipeline = Layout.of(environment), project.load(name)
-    statuses = {each.flow: each.status for each in project.readings(environment, name, flow_status.PATIENCE)}
+    statuses = {each.flow: status_of(each) for each in project.readings(environment, name, flow_status.PATIENCE)}
     folder = out.resolve() if out else Path(PipelinePlace(layout, pipeline.name).docs)
     console.echo(str(site.export(layout, pipeline, folder, newest, statuses)))

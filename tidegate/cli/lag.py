@@ -7,6 +7,7 @@ import typer
 from tidegate.cli import console, project
 from tidegate.cli.arguments import AnyName, AsJson, Patience
 from tidegate.cli.status import lag_cells, position
+from tidegate.states import status_of
 from tidegate.status.flow_status import PATIENCE, exit_code, to_json
 from tidegate.status.reading import Reading
 
@@ -38,4 +39,4 @@ def _to_json(each: Reading) -> dict[str, object]:
 
 def _row(each: Reading) -> tuple[str, ...]:
     kind = each.source_kind if each.lag is not None else "?"
-    return (each.label, kind, *lag_cells(each), position(each), each.status.sentence)
+    return (each.label, kind, *lag_cells(each), position(each), status_of(each).sentence)

@@ -18,6 +18,7 @@ from tidegate.project.resolution import ResolvedPipeline
 from tidegate.reports.report import describe_error
 from tidegate.requests.request import RunRequest
 from tidegate.spec import Flow, Pipeline
+from tidegate.states import status_of
 from tidegate.status import flow_status
 from tidegate.status import plan as lag_plan
 from tidegate.status.lag import to_json
@@ -143,7 +144,7 @@ def _print_errors(
         rows = []
         for each in readings:
             work = "error" if each.error is not None else "yes" if each.lag is not None and each.has_work else "no"
-            rows.append((each.flow, work, *lag_cells(each), each.status.sentence))
+            rows.append((each.flow, work, *lag_cells(each), status_of(each).sentence))
         console.print_table(_HEADERS, rows, right=("rows", "bytes"))
         console.echo(f"{name}: a run would stop at the errors above", style="error")
     return flow_status.exit_code(readings)

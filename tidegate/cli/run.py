@@ -78,7 +78,8 @@ def run(
         console.echo(f"{name}: {request.summary()}")
         raise typer.Exit(attempt(environment, with_size(environment, pipeline, request)))
     run_plan = decide(environment, resolved, flows)
-    plans.record(PipelinePlace(Layout.of(environment), name), run_plan.readings)
+    lags = {each.flow: each.planned_lag for each in run_plan.readings}
+    plans.record(PipelinePlace(Layout.of(environment), name), lags)
     print_plan(run_plan.readings)
     if not run_plan.work and not force and not accept:
         if run_plan.errors:

@@ -9,6 +9,7 @@ from tidegate import formatting
 from tidegate.alerting.alerts import warnings
 from tidegate.cli import console, project
 from tidegate.cli.arguments import AnyName, AsJson, Patience
+from tidegate.states import status_of
 from tidegate.status.flow_status import PATIENCE, exit_code, to_json
 from tidegate.status.reading import Reading
 
@@ -45,7 +46,7 @@ def status(
 def _print_details(readings: list[Reading]) -> None:
     """A line for each state that the numbers do not explain, for intervals, for open alerts, and for each exceeded threshold."""
     for each in readings:
-        status = each.status
+        status = status_of(each)
         if not status.state.plain:
             # The flow that it waits for has a line of its own.
             text = status.text if status.name != "waits" else status.sentence
@@ -70,7 +71,7 @@ def _row(each: Reading) -> tuple[str, ...]:
     batch = "-" if state is None or state.last_committed is None else str(state.last_committed)
     if committed is not None:
         batch += f", {formatting.age(committed.timestamp_ms)}"
-    return (each.label, each.status.label, version, batch, *lag_cells(each), _quarantined(each), position(each))
+    return (each.label, status_of(each).label, version, batch, *lag_cells(each), _quarantined(each), position(each))
 
 
 def _quarantined(each: Reading) -> str:

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidegate.errors.refused import Refusal
-    from tidegate.reports.report import Verdict
+    from tidegate.reports.verdict import Verdict
 
 _RETRY_BATCH = OutsideAct("run the flow again: it tries the same batch again")
 _RETRY_BACKFILL = OutsideAct("run the backfill again: the table is unchanged")

@@ -23,7 +23,7 @@ from tidegate.ops.store import SEQUENCE
 from tidegate.ops.table import columns_of, line_of
 from tidegate.ops.table_cache import TableCache
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.reports.report import STATISTIC
+from tidegate.reports.verdict import STATISTIC
 
 if TYPE_CHECKING:
     from tidegate.lake.layout import Layout

@@ -19,7 +19,7 @@ from tidegate.ops import store
 from tidegate.ops.table import OwnTable, Small
 from tidegate.probes import delta_table
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.reports.report import ExpectationResult, Verdict
+from tidegate.reports.verdict import ExpectationResult, Verdict
 
 if TYPE_CHECKING:
     from tidegate.lake.place import Place

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import logging
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pendulum
 
 from tidegate import json_codec
 from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.store import Address
-
-if TYPE_CHECKING:
-    from tidegate.status.reading import Reading
 
 MAX_LINES = 500
 """When a file has more than twice as many lines, it is cut to this number."""
@@ -32,9 +29,9 @@ class PlannedLag:
     """The lag of a flow in one plan, as it is recorded, whether or not the run had work."""
 
     at: datetime
-    behind: int | None
+    behind: int | None = None
     """Number of files, messages or table versions; None when the source or the checkpoint could not be read."""
-    rows: int | None
+    rows: int | None = None
     """None if unknown."""
     first_offsets: Mapping[int, int] = field(default_factory=dict)
     """Only for a topic: partition to its first offset."""
@@ -47,9 +44,16 @@ class _Plan:
     """Fields of a `PlannedLag` by flow; None if the plan failed."""
 
 
-def record(place: PipelinePlace, readings: Iterable[Reading]) -> None:
-    """Record the result of a plan."""
-    _append(place.plans, {each.flow: _entry(each) for each in readings})
+def record(place: PipelinePlace, lags: Mapping[str, PlannedLag]) -> None:
+    """Record the result of a plan, now.
+
+    Args:
+        lags: By flow.
+    """
+    flows = {flow: json_codec.to_plain(lag) for flow, lag in lags.items()}
+    for fields in flows.values():
+        del fields["at"]
+    _append(place.plans, flows)
 
 
 def record_failure(place: PipelinePlace) -> None:
@@ -74,17 +78,10 @@ def read(place: FlowPlace) -> tuple[PlannedLag, ...]:
     results = []
     for plan in _plans(place.of_pipeline):
         if plan.flows is None:
-            results.append(PlannedLag(at=plan.at, behind=None, rows=None))
+            results.append(PlannedLag(at=plan.at))
         elif place.flow in plan.flows:
             results.append(json_codec.from_plain({"at": plan.at, **plan.flows[place.flow]}, PlannedLag))
     return tuple(results)
-
-
-def _entry(reading: Reading) -> dict[str, Any]:
-    lag = reading.lag
-    if lag is None:
-        return {"behind": None, "rows": None, "first_offsets": {}}
-    return {"behind": lag.behind, "rows": lag.rows, "first_offsets": lag.first_offsets}
 
 
 def _plans(place: PipelinePlace) -> Iterator[_Plan]:

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from tidegate.lake.place import AttemptPlace
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.reports.report import FlowReport, Verdict
+from tidegate.reports.report import FlowReport
+from tidegate.reports.verdict import Verdict
 from tidegate.requests.request import RunRequest
 
 

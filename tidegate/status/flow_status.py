@@ -18,6 +18,7 @@ from tidegate.checkpoints import checkpoint
 from tidegate.errors import SourceUnavailableError, TidegateError, classify
 from tidegate.lake.layout import Layout
 from tidegate.reports.report import describe_error
+from tidegate.states import status_of
 from tidegate.status import lag, run_ends, upstream
 from tidegate.status.reading import Reading
 from tidegate.status.run_ends import RunEnds
@@ -35,7 +36,7 @@ PATIENCE = 1.5
 
 def to_json(reading: Reading) -> dict[str, Any]:
     """The status of a flow, JSON-serializable. What could not be read is None, and ``error`` has the reason."""
-    status, place, quarantine = reading.status, reading.known(Reading.place), reading.known(Reading.quarantine)
+    status, place, quarantine = status_of(reading), reading.known(Reading.place), reading.known(Reading.quarantine)
     state, committed = reading.known(Reading.progress), reading.known(Reading.committed)
     completeness = reading.known(Reading.completeness)
     kept = reading.known(Reading.kept)

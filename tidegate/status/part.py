@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
-from tidegate.alerting.conditions import UnknownFactError
+from tidegate.alerting.facts import UnknownFactError
 
 if TYPE_CHECKING:
     from tidegate.errors import TidegateError

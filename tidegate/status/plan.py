@@ -62,7 +62,7 @@ def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Fl
         upstream = [above.name for above in resolved.pipeline.upstream_of(flow)]
         if reading.failed or (reading.error is None and reading.wait is not None):
             # A run that holds the lease does not get past it either.
-            blocked[flow.name] = states.waits_for(flow.name, reading.given(holder=None).status.name)
+            blocked[flow.name] = states.waits_for(flow.name, states.status_of(reading.given(holder=None)).name)
         elif stopped := [above for above in upstream if above in blocked]:
             blocked[flow.name] = blocked[stopped[0]]
             reading = reading.given(has_work=False, reason=blocked[flow.name])

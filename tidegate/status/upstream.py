@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from tidegate import states
 from tidegate.errors import TidegateError
+from tidegate.status.wait import Cause, Upstream
 
 if TYPE_CHECKING:
     from tidegate.project.resolution import ResolvedPipeline
@@ -33,8 +35,24 @@ def with_upstream(
     return [(name, resolved) for name, resolved in declared.items() if name in reached]
 
 
+def upstream_of(reading: Reading) -> Upstream:
+    """A flow as those see it that read its table."""
+    status, above = states.status_of(reading), reading.upstream
+    if status.name == "waits" and above is not None:
+        cause = above.cause
+    else:
+        cause = Cause(
+            pipeline=reading.pipeline,
+            flow=reading.flow,
+            state=status.name,
+            needs_person=status.state.needs_person,
+            text=status.text,
+        )
+    return Upstream(pipeline=reading.pipeline, blocks=status.state.blocks, cause=cause)
+
+
 def connected(readings: Sequence[Reading]) -> list[Reading]:
-    """Readings with the status of the flows that write their sources. Pipelines that feed each other in a circle stay open."""
+    """Readings with the flows that write their sources. Pipelines that feed each other in a circle stay open."""
     writers = {each.target: each for each in readings if each.target}
     done: dict[Reading, Reading] = {}
 
@@ -43,10 +61,10 @@ def connected(readings: Sequence[Reading]) -> list[Reading]:
             path = (*below, reading)
             tables = () if isinstance(reading.declared, str) else reading.declared.flow.source_tables
             above = [writer for table in tables if (writer := writers.get(table)) is not None and writer not in path]
-            statuses = [connect(each, path).status for each in above]
+            known = [upstream_of(connect(each, path)) for each in above]
             # One that blocks decides; the first if none does.
-            first = next(iter(statuses), None)
-            done[reading] = reading.given(upstream=next((each for each in statuses if each.state.blocks), first))
+            first = next(iter(known), None)
+            done[reading] = reading.given(upstream=next((each for each in known if each.blocks), first))
         return done[reading]
 
     return [connect(each, ()) for each in readings]

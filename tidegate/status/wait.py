@@ -1,9 +1,9 @@
-"""Why a flow waits for a person: another attempt would be refused for the same reason. Starts no JVM."""
+"""What a flow waits for: a person, because another attempt would be refused for the same reason, or a flow above it. Starts no JVM."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, assert_never
+from typing import TYPE_CHECKING, Literal, assert_never
 
 from tidegate.checkpoints import refusal
 from tidegate.checkpoints.refusal import REFUSAL
@@ -12,20 +12,52 @@ from tidegate.ops import evolution
 from tidegate.project import fingerprints
 
 if TYPE_CHECKING:
-    from tidegate.states import RefusedBy
-    from tidegate.status.reading import Reading
+    from tidegate.status.checkpoint_reading import CheckpointReading
+
+RefusedBy = Literal["gate", "statistic", "contract", "limits"]
+"""``gate``: or a transform that raises. ``limits``: those of a swap (`tidegate.spec.RewriteLimits`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Wait:
-    """What a flow waits for."""
+    """What a person has to do for a flow."""
 
     by: RefusedBy
     reason: str
     """One sentence without a full stop."""
 
 
-def of_batch(reading: Reading, batch_id: int) -> Wait | None:
+@dataclass(frozen=True, kw_only=True)
+class Cause:
+    """A flow that others wait for in the end, and its state."""
+
+    pipeline: str
+    flow: str
+    state: str
+    """A name of `tidegate.states.STATES`."""
+    needs_person: bool
+    """Whether the state does."""
+    text: str
+    """What is said about the state, with the next step."""
+
+    @property
+    def label(self) -> str:
+        """``<pipeline>/<flow>``, or only the pipeline if its declaration does not load."""
+        return f"{self.pipeline}/{self.flow}" if self.flow else self.pipeline
+
+
+@dataclass(frozen=True, kw_only=True)
+class Upstream:
+    """A flow that writes a source of a flow."""
+
+    pipeline: str
+    blocks: bool
+    """Whether flows that read its table wait for it."""
+    cause: Cause
+    """The flow that it waits for in the end; itself if it does not wait."""
+
+
+def of_batch(reading: CheckpointReading, batch_id: int) -> Wait | None:
     """The wait of the pending batch, if neither a decision nor what refused it has changed since."""
     resolved, place = reading.resolved, reading.place
     decision = refusal.decision(place, batch_id)
@@ -65,7 +97,7 @@ def of_batch(reading: Reading, batch_id: int) -> Wait | None:
     return Wait(by=by, reason=reason) if same else None
 
 
-def of_limits(reading: Reading, batch: int | None) -> Wait | None:
+def of_limits(reading: CheckpointReading, batch: int | None) -> Wait | None:
     """The wait of a swap, or of a batch that compares a snapshot, whose numbers exceed the limits.
 
     Args:

@@ -12,7 +12,7 @@ import pytest
 from tidegate.errors import SpecError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import Place
-from tidegate.reports.report import Verdict
+from tidegate.reports.verdict import Verdict
 from tidegate.spark.gate import LakeContext, SuiteGate, load_suite
 
 if TYPE_CHECKING:

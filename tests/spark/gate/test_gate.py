@@ -12,7 +12,7 @@ import pytest
 
 from tidegate import json_codec
 from tidegate.errors import SpecError
-from tidegate.reports.report import Verdict
+from tidegate.reports.verdict import Verdict
 from tidegate.spark.gate import SuiteGate, load_suite
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import AttemptPlace, FlowPlace, Place
-from tidegate.reports.report import ExpectationResult, Verdict
+from tidegate.reports.verdict import ExpectationResult, Verdict
 from tidegate.requests.request import RunRequest
 from tidegate.spark.batch import ledger
 from tidegate.spark.gate import history

@@ -15,7 +15,7 @@ from tidegate.lake.place import PipelinePlace
 from tidegate.pages.content import PER_PAGE, PageContent, Values, flow_row
 from tidegate.project.resolution import ResolvedPipeline
 from tidegate.spec import Pipeline
-from tidegate.states import STALE, STATES
+from tidegate.states import STALE, STATES, status_of
 from tidegate.status import run_ends
 from tidegate.status.reading import Reading
 from tidegate.status.status_cache import StatusCache, Statuses
@@ -154,7 +154,7 @@ class Views:
             "lag": reading.lag,
             "lease": reading.known(Reading.holder),
             "completeness": reading.known(Reading.completeness),
-            "state": reading.status,
+            "state": status_of(reading),
             "newest": newest or (summary.at if summary else None),
             "newest_is": "event" if newest and reading.resolved.flow.target.event_time else "ingested",
         }

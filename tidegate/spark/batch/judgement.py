@@ -16,7 +16,7 @@ from tidegate.spark.batch.split import Decision
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidegate.reports.report import Verdict
+    from tidegate.reports.verdict import Verdict
     from tidegate.spark.job import Job
 
 

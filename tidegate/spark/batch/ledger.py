@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.ops import ledger
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.reports.report import Verdict
+from tidegate.reports.verdict import Verdict
 
 if TYPE_CHECKING:
     from tidegate.spark.job import Job

@@ -15,7 +15,7 @@ from pyspark.sql.types import BooleanType, NumericType
 from tidegate import formatting
 from tidegate.advice import Edit
 from tidegate.errors import BatchHeldError, SpecError
-from tidegate.reports.report import STATISTIC, ExpectationResult, Verdict
+from tidegate.reports.verdict import STATISTIC, ExpectationResult, Verdict
 from tidegate.spark.batch import ledger
 from tidegate.spark.driver.failures import value_error
 from tidegate.spark.gate import history

@@ -26,7 +26,7 @@ from tidegate.advice import Advice, Command, Edit, Either
 from tidegate.checkpoints import refusal
 from tidegate.errors import TransformRefusedError
 from tidegate.formatting import count
-from tidegate.reports.report import ExpectationResult, Verdict
+from tidegate.reports.verdict import ExpectationResult, Verdict
 from tidegate.spark.batch import ledger
 from tidegate.spark.driver.failures import value_error
 from tidegate.spark.intake import bronze

@@ -13,7 +13,7 @@ from tidegate import hidden
 from tidegate.advice import Edit
 from tidegate.errors import SpecError
 from tidegate.formatting import count
-from tidegate.reports.report import ExpectationResult, Verdict
+from tidegate.reports.verdict import ExpectationResult, Verdict
 from tidegate.spark.gate import conditions
 from tidegate.spark.gate.lake_context import activate
 from tidegate.spark.gate.rules import FRESHNESS, OF_JUDGED_ROWS, STATISTICAL

@@ -10,7 +10,7 @@ import re
 from dataclasses import dataclass, field
 from typing import Any
 
-from tidegate.reports.report import Severity
+from tidegate.reports.verdict import Severity
 
 ROW_RULES: tuple[str, ...] = (
     "expect_column_pair_values_a_to_be_greater_than_b",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from tidegate.environment import Environment
     from tidegate.requests.request import RunRequest
     from tidegate.spec import Flow, Pipeline
-    from tidegate.status.reading import Reading
+    from tidegate.status.checkpoint_reading import CheckpointReading
     from tidegate.store import Address
     from tidegate.times.window import Window
 
@@ -35,7 +35,7 @@ _GAPS_NAMED = 31
 """How many intervals of a state a plan names: the days of a month."""
 
 
-def _backlog(reading: Reading) -> Backlog:
+def _backlog(reading: CheckpointReading) -> Backlog:
     """Files that are in no committed batch.
 
     Raises:

@@ -26,8 +26,8 @@ from tidegate.status.sources.tables import extent
 if TYPE_CHECKING:
     from tidegate.checkpoints.snapshots import Snapshot
     from tidegate.spec import Flow, Pipeline
+    from tidegate.status.checkpoint_reading import CheckpointReading
     from tidegate.status.intervals import Completeness, Interval
-    from tidegate.status.reading import Reading
 
 _AHEAD = timedelta(days=31)
 """A snapshot of a later time is a wrong name, as ``dt=2062-01-05``: compared, it would be newer than all that follow."""
@@ -118,7 +118,7 @@ def _refused(place: FlowPlace, source_folder: LandingFolder, interval: Interval)
     )
 
 
-def _backlog(reading: Reading) -> Backlog:
+def _backlog(reading: CheckpointReading) -> Backlog:
     """The snapshot that the flow compares next, if there is one; raises as `find`.
 
     A batch that was refused waits for a newer snapshot too, which takes its place.

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tidegate.lake.place import Place
     from tidegate.requests.request import RunRequest
     from tidegate.spec import Flow, Pipeline
-    from tidegate.status.reading import Reading
+    from tidegate.status.checkpoint_reading import CheckpointReading
     from tidegate.store import Address
 
 NOTHING_READ = "nothing read"
@@ -113,7 +113,7 @@ def _has_read(place: Place, target: Address) -> bool:
 class MeasuredSource:
     """What a kind of source provides."""
 
-    backlog: Callable[[Reading], Backlog]
+    backlog: Callable[[CheckpointReading], Backlog]
     """What is in no committed batch, from the place, the last committed batch and a probe. A batch that was planned and not
     committed is run again, so it does not count as read. Raises a `SourceError` if the source has lost what is to be read."""
     extent: Callable[[Environment, Pipeline, Flow, RunRequest], Extent]

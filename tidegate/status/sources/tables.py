@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from tidegate.project.resolution import ResolvedFlow
     from tidegate.requests.request import RunRequest
     from tidegate.spec import ChangeFeed, Flow, Pipeline
-    from tidegate.status.reading import Reading
+    from tidegate.status.checkpoint_reading import CheckpointReading
     from tidegate.store import Address
 
 
-def _backlog(reading: Reading) -> Backlog:
+def _backlog(reading: CheckpointReading) -> Backlog:
     return backlog_of(reading.resolved, reading.place, reading.committed)
 
 

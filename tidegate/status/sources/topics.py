@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from tidegate.environment import Environment
     from tidegate.requests.request import RunRequest
     from tidegate.spec import Flow, Pipeline
-    from tidegate.status.reading import Reading
+    from tidegate.status.checkpoint_reading import CheckpointReading
     from tidegate.store import Address
 
 BYTES_PER_MESSAGE = 1024
 """Assumed size while no message of a topic has been read: the broker does not report sizes."""
 
 
-def _backlog(reading: Reading) -> Backlog:
+def _backlog(reading: CheckpointReading) -> Backlog:
     """Messages of a topic that are in no committed batch.
 
     Their number is that of their offsets and an upper limit: compaction and transactions leave offsets without a message.

@@ -1,0 +1,209 @@
+"""What is known of a flow without its source: its declaration, its checkpoint and the tables that it writes.
+
+The part of a reading that its sources and its waits are made from. Takes no lock, and starts no JVM.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, fields
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import pendulum
+
+from tidegate.checkpoints import checkpoint, derivation, lease, overrides, progress, refusal, rewrite
+from tidegate.lake.layout import Layout
+from tidegate.ops import metrics
+from tidegate.probes import delta, delta_log
+from tidegate.quarantine import lifecycle
+from tidegate.status import proofs, unfinished
+from tidegate.status.part import measured, part
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from tidegate.checkpoints.overrides import Override
+    from tidegate.checkpoints.progress import PlannedBatch, Progress
+    from tidegate.checkpoints.rewrite import JudgedRewrite
+    from tidegate.environment import Environment
+    from tidegate.errors import TidegateError
+    from tidegate.lake.place import Place
+    from tidegate.ops.metrics import StateFigures
+    from tidegate.project.resolution import ResolvedFlow
+    from tidegate.quarantine.lifecycle import EntryCounts
+    from tidegate.status.proofs import Proven
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CheckpointReading:
+    """A reading of a flow's checkpoint. A part that is not known yet is read when it is asked for, and raises what that raises."""
+
+    layout: Layout
+    """The lake, whose store reads each file once."""
+    kafka: str
+    """The brokers."""
+    declared: ResolvedFlow | str = field(repr=False)
+    """The name of the pipeline, if its declaration does not load."""
+    at: datetime
+    """When the reading began."""
+    error: TidegateError | None = None
+    """Why the declaration, the checkpoint or the source could not be read."""
+
+    @classmethod
+    def of(cls, environment: Environment, resolved: ResolvedFlow, at: datetime | None = None) -> Self:
+        """A reading of which nothing is known yet, by default of the present."""
+        return cls(
+            layout=Layout.of(environment), kafka=environment.kafka, declared=resolved, at=at or pendulum.now("UTC")
+        )
+
+    def given(self, **known: Any) -> Self:
+        """The same reading with some fields or parts known."""
+        kind = type(self)
+        assert all(hasattr(kind, name) or name in {each.name for each in fields(self)} for name in known), known
+        copy = object.__new__(kind)
+        vars(copy).update(vars(self) | known)
+        return copy
+
+    def known(self, wanted: part[T]) -> T | None:
+        """A part, as ``Reading.backlog``, if it has been read; reads nothing."""
+        value: T | None = vars(self).get(wanted.name)
+        return value
+
+    def ask(self, *parts: part[Any]) -> Self:
+        """Read some parts, in this order."""
+        for each in parts:
+            each.of(self)
+        return self
+
+    @property
+    def resolved(self) -> ResolvedFlow:
+        """The flow, of a pipeline that loads."""
+        assert not isinstance(self.declared, str), f"the declaration of {self.declared} does not load"
+        return self.declared
+
+    @property
+    def pipeline(self) -> str:
+        """The name of its pipeline."""
+        return self.declared if isinstance(self.declared, str) else self.declared.pipeline.name
+
+    @property
+    def flow(self) -> str:
+        """Its name; empty if the declaration does not load."""
+        return "" if isinstance(self.declared, str) else self.declared.flow.name
+
+    @property
+    def label(self) -> str:
+        """``<pipeline>/<flow>``, or only the pipeline if its declaration does not load."""
+        return f"{self.pipeline}/{self.flow}" if self.flow else self.pipeline
+
+    @property
+    def target(self) -> str:
+        """The table that it writes."""
+        return "" if isinstance(self.declared, str) else self.declared.flow.target.name
+
+    @property
+    def takes_batches(self) -> bool:
+        """Whether all rows of a refused batch can go to quarantine."""
+        return isinstance(self.declared, str) or self.declared.flow.kind.takes_batches
+
+    @property
+    def version(self) -> int | None:
+        """Of its checkpoint."""
+        return None if isinstance(self.declared, str) else self.declared.flow.checkpoint_version
+
+    @part
+    def place(self) -> Place:
+        """Its checkpoint."""
+        return checkpoint.current(self.layout, self.resolved.pipeline, self.resolved.flow)
+
+    @part
+    def holder(self) -> str | None:
+        """The process that holds the lease of its checkpoint or of its table."""
+        resources = lease.checkpoint_resource(self.pipeline, self.flow), lease.table_resource(self.target)
+        return next((name for each in resources if (name := lease.holder(self.layout, each)) is not None), None)
+
+    @part
+    def off(self) -> Override | None:
+        """The decision that switched it off."""
+        return overrides.switched_off(self.resolved.place(self.layout))
+
+    @measured
+    def quarantine(self) -> EntryCounts:
+        """Counts of its quarantine."""
+        return lifecycle.entry_counts(self.place.quarantine)
+
+    @measured
+    def kept(self) -> tuple[StateFigures, ...]:
+        """The state of a stateful flow after its last batch, and after the batch before it, if that is of the same checkpoint."""
+        if not self.resolved.flow.kind.stateful:
+            return ()
+        figures = metrics.state_figures(self.place.of_pipeline.ops("progress"), self.flow, limit=2)
+        return tuple(each for each in figures if each.app_id == figures[0].app_id)
+
+    @measured
+    def progress(self) -> Progress:
+        """Which batches of its checkpoint are planned and committed."""
+        return progress.read(self.place.checkpoint)
+
+    @measured
+    def committed(self) -> PlannedBatch | None:
+        """The last committed batch; None for a checkpoint that was never used: of a new flow, a new version or a full refresh."""
+        last = self.progress.last_committed
+        return None if last is None else progress.planned_batch(self.place.checkpoint, last)
+
+    @measured
+    def proven(self) -> Proven:
+        """What its tables are proven to have; raises if a run could not begin."""
+        resolved = self.resolved
+        if resolved.error is not None:
+            raise resolved.error
+        of_pipeline, target = resolved.place(self.layout).of_pipeline, self.layout.table(self.target)
+        # A batch would find damage in the log of a table that it writes after its first write; those that it reads are read below.
+        own = (target, resolved.place(self.layout).quarantine, resolved.place(self.layout).late)
+        for path in (*own, of_pipeline.ops("ledger"), of_pipeline.ops("verdicts")):
+            delta_log.check(path)
+        derivation.check_recorded(self.layout, resolved)
+        proven = proofs.check(resolved, self.place)
+        proofs.check_checkpoint(resolved, self.place, proven, self.progress.last_planned)
+        if self.progress.last_committed is None:
+            checkpoint.check_writers(resolved.flow, self.place, delta.writers(target, self.place.app_id))
+        return proven
+
+    @measured
+    def refused_rewrite(self) -> JudgedRewrite | None:
+        """A backfill or a swap whose numbers exceed the limits, and are not accepted."""
+        return rewrite.refused(self.place)
+
+    @measured
+    def quarantined_whole(self) -> bool:
+        """Whether a person decided that all of the pending batch goes to quarantine."""
+        batch = self.progress.pending_batch
+        decision = None if batch is None else refusal.decision(self.place, batch)
+        return decision is not None and decision.action == "take"
+
+    @measured
+    def written(self) -> bool:
+        """Whether the table has the pending batch; its ledger line or its end in the checkpoint is missing."""
+        batch = self.progress.pending_batch
+        return (
+            batch is not None
+            and not self.quarantined_whole
+            and unfinished.is_written(self.place, self.resolved.flow, batch)
+        )
+
+    @measured
+    def refresh_pending(self) -> bool:
+        """Whether a full refresh is staged and not swapped in."""
+        return unfinished.is_staged(self.place, self.resolved.flow)
+
+    @measured
+    def unfinished(self) -> str:
+        """What earlier runs left unfinished, which comes first: sentences, separated by semicolons."""
+        return unfinished.summary(
+            self.progress.pending_batch,
+            quarantined_whole=self.quarantined_whole,
+            written=self.written,
+            staged=self.refresh_pending,
+            jobs=unfinished.interrupted(self.place, self.resolved.flow),
+        )
