@@ -10,11 +10,13 @@ import pytest
 
 import spark_jobs
 from tests.deployment import Deployment
-from tidegate.checkpoints import checkpoint, landing_folder
+from tidegate import hidden
 from tidegate.errors import MovedLandingFolderError
+from tidegate.planning import moved_landing
 from tidegate.project import registry
 from tidegate.project.resolution import resolve
 from tidegate.requests.request import RunRequest, fresh_id
+from tidegate.spark.intake.landing import FileBatch
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
 from tidegate.status import lag
 
@@ -34,7 +36,9 @@ PIPELINE = Pipeline(
 
 
 @pytest.fixture
-def shop(deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Deployment:
+def shop(
+    deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> Deployment:
     (tmp_path / "moved_shop.py").write_text(
         "def rows(of):\n    return of.select('_row_id', '_origin', 'id', 'amount')\n"
     )
@@ -43,16 +47,35 @@ def shop(deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     for number in range(3):
         deployment.land(f"{number}.csv", f"id,amount\n{number},{number}\n", folder="shop")
     deployment.land("empty.csv", "", folder="shop")
-    assert [flow.state for flow in deployment.run("shop").flows] == ["done", "done"]
+    with monkeypatch.context() as earlier:
+        if getattr(request, "param", "") == "without checksums":
+            earlier.setattr(
+                FileBatch, "rows", lambda self, *given, rows=FileBatch.rows: rows(self, *given).drop(hidden.CHECKSUM)
+            )
+        assert [flow.state for flow in deployment.run("shop").flows] == ["done", "done"]
     return deployment
 
 
-def moved(shop: Deployment) -> Deployment:
+def moved(shop: Deployment, *, keeps_times: bool = True) -> Deployment:
     """The deployment after its landing zone was renamed."""
     landing = shop.environment.landing
     elsewhere = landing.with_name("elsewhere")
     landing.rename(elsewhere)
+    if not keeps_times:
+        touch(elsewhere)
     return dataclasses.replace(shop, environment=dataclasses.replace(shop.environment, landing_at=elsewhere))
+
+
+def touch(folder: Path) -> None:
+    """Give all files another time, as a copy does."""
+    for path in folder.rglob("*.csv"):
+        os.utime(path, (1_900_000_000, 1_900_000_000))
+
+
+def accept(shop: Deployment, unproven: int = 0) -> moved_landing.MovePlan:
+    plan = moved_landing.plan(shop.layout, PIPELINE, PIPELINE.flows[0])
+    moved_landing.accept(plan, by="ada", reason="a new disk", unproven=unproven)
+    return plan
 
 
 def ids(shop: Deployment, table: str) -> list[int]:
@@ -68,20 +91,28 @@ def behind(shop: Deployment) -> int:
     return lag.measure(shop.environment, resolve(PIPELINE, shop.environment.project).flow("bronze")).backlog.behind
 
 
-def test_a_moved_folder_stops_the_flow_until_it_is_accepted(shop: Deployment) -> None:
+@pytest.mark.parametrize(
+    ("shop", "keeps_times", "unproven"),
+    [("", True, 0), ("", False, 0), ("without checksums", False, 3)],
+    indirect=["shop"],
+)
+def test_a_moved_folder_stops_the_flow_until_it_is_accepted(shop: Deployment, keeps_times: bool, unproven: int) -> None:
     before = shop.environment.landing / "shop"
-    shop = moved(shop)
+    shop = moved(shop, keeps_times=keeps_times)
     shop.land("3.csv", "id,amount\n3,3\n", folder="shop")
     refused = shop.run("shop")
     error = refused.flow("bronze").error
     assert error is not None
-    assert f"tidegate flow accept-move shop bronze --from {before} --reason " in error["message"]
+    assert f"below {before}" in error["message"]
+    assert "tidegate landing moved shop bronze --accept --reason " in error["message"]
     assert len(lines(shop)) == 3
     with pytest.raises(MovedLandingFolderError):
         behind(shop)
 
-    place = checkpoint.current(shop.layout, PIPELINE, PIPELINE.flows[0])
-    landing_folder.accept_move(place, PIPELINE.flows[0], str(before), by="ada", reason="a new disk")
+    accepted = accept(shop, unproven)
+    assert (accepted.same, len(accepted.times), len(accepted.unproven)) == (
+        (4, 0, 0) if keeps_times else (0, 4 - unproven, unproven)
+    )
     assert behind(shop) == 1
 
     report = shop.run("shop")
@@ -99,10 +130,8 @@ def test_a_moved_folder_stops_the_flow_until_it_is_accepted(shop: Deployment) ->
 
 
 def test_a_file_that_was_corrected_in_the_moved_folder_is_replayed(shop: Deployment) -> None:
-    before = shop.environment.landing / "shop"
     shop = moved(shop)
-    place = checkpoint.current(shop.layout, PIPELINE, PIPELINE.flows[0])
-    landing_folder.accept_move(place, PIPELINE.flows[0], str(before), by="ada", reason="a new disk")
+    accept(shop)
     corrected = shop.environment.landing / "shop" / "empty.csv"
     corrected.write_text("id,amount\n9,9\n")
     os.utime(corrected, (2_000_000_000, 2_000_000_000))
@@ -115,3 +144,22 @@ def test_a_file_that_was_corrected_in_the_moved_folder_is_replayed(shop: Deploym
     shop.land("3.csv", "id,amount\n3,3\n", folder="shop")
     assert [flow.state for flow in shop.run("shop").flows] == ["done", "done"]
     assert lines(shop) == ["0,0", "1,1", "2,2", "3,3", "9,9"]
+
+
+def test_files_that_were_restored_with_other_times_are_not_read_again(shop: Deployment) -> None:
+    touch(shop.environment.landing)
+    rewritten = shop.environment.landing / "shop" / "2.csv"
+    rewritten.write_text("id,amount\n2,5\n")
+    reading = lag.measure(shop.environment, resolve(PIPELINE, shop.environment.project).flow("bronze"))
+    assert reading.backlog.rewritten == 4
+
+    accepted = accept(shop)
+
+    assert (sorted(accepted.times), accepted.changed) == (["0.csv", "1.csv", "empty.csv"], ["2.csv"])
+    reading = lag.measure(shop.environment, resolve(PIPELINE, shop.environment.project).flow("bronze"))
+    assert reading.backlog.rewritten == 1
+    window = {"mode": "reingest", "flows": ["bronze"], "from_date": "2020-01-01", "to_date": "2035-01-01"}
+    reingested = shop.try_run(RunRequest.check(PIPELINE, "again", window, requested_by="ada"))
+    assert reingested.flow("bronze").state == "done", reingested
+    assert lines(shop) == ["0,0", "1,1", "2,2", "2,5"]
+    assert len(shop.quarantined("bronze", "shop")) == 1

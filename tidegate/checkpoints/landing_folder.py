@@ -1,23 +1,23 @@
 """The landing folder of a flow, which may have been moved: a file below an earlier folder is the file of that name below the present one.
 
 Spark's log of source files has absolute paths, so that a stream reads all files of a moved folder again. A flow is stopped before it does,
-until a person records where its folder was (`Override.act` ``move``). Then a new refresh of its checkpoint lists every file once more, and
-reads those that neither bronze nor quarantine has below one of the folders.
+until a person accepts the move (`Override.act` ``move``). Then a new refresh of its checkpoint lists every file once more, and reads those
+that neither bronze nor quarantine has below one of the folders. A file whose content was compared has each of its times (`MOVED_FILES`).
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 
-from tidegate.advice import Command, Edit
+from tidegate.advice import Either, OutsideAct
 from tidegate.checkpoints import overrides, progress
-from tidegate.checkpoints.overrides import Override
-from tidegate.errors import MovedLandingFolderError, RequestError
+from tidegate.checkpoints.note import Note
+from tidegate.errors import MovedLandingFolderError
 from tidegate.lake.file_id import FileId
 from tidegate.lake.place import FlowPlace, Place
-from tidegate.spec import FileSource, Flow
+from tidegate.spec import FileSource
 
 
 @dataclass(frozen=True)
@@ -26,34 +26,69 @@ class LandingFolder:
 
     path: str
     earlier: tuple[str, ...] = ()
+    times: Mapping[str, Sequence[int]] = field(default_factory=dict)
+    """`MovedFiles.times`."""
 
     def present(self, file: FileId) -> FileId:
-        """The file below the present folder, for one below any of them."""
-        return FileId(self.present_path(file.path), file.modified_ms)
+        """The file below the present folder with its present time, for one below any of them."""
+        path = self.present_path(file.path)
+        times = self._times(path, file.modified_ms)
+        return FileId(path, times[-1])
 
     def present_path(self, path: str) -> str:
-        """As `present`, for a path."""
-        for folder in self.earlier:
-            if path.startswith(f"{folder}/"):
-                return self.path + path[len(folder) :]
-        return path
+        """As `present`, for a path. One folder may be in another: a file is of the innermost."""
+        folders = [each for each in (self.path, *self.earlier) if path.startswith(f"{each}/")]
+        return self.path + path[len(max(folders, key=len)) :] if folders else path
 
     def names(self, file: FileId) -> list[FileId]:
-        """A file as it is named in records of any time."""
+        """A file as it is named in records of any time; first the present one."""
         file = self.present(file)
         key = file.path.removeprefix(self.path)
-        return [file, *(FileId(folder + key, file.modified_ms) for folder in self.earlier)]
+        times = self._times(file.path, file.modified_ms)
+        return [FileId(folder + key, time) for time in reversed(times) for folder in (self.path, *self.earlier)]
 
     def has(self, path: str) -> bool:
         """Whether a file is below the present folder."""
         return path.startswith(f"{self.path}/")
+
+    def key(self, path: str) -> str:
+        """The name of a file below the folder, for one below any of them."""
+        return self.present_path(path).removeprefix(f"{self.path}/")
+
+    def _times(self, present_path: str, modified_ms: int) -> Sequence[int]:
+        """All times of a file that had this one, the present one last."""
+        times = self.times.get(present_path.removeprefix(f"{self.path}/"), ())
+        return times if modified_ms in times else (modified_ms,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class MovedFiles:
+    """The files that got another time, but no other content."""
+
+    times: dict[str, list[int]]
+    """Key below the landing folder to each time that the file had with its content, the present one last: in milliseconds since 1970."""
+
+
+MOVED_FILES: Note[MovedFiles, FlowPlace] = Note(
+    name="moved files",
+    file="moved_files.json",
+    content=MovedFiles,
+    says="the times of files that got another one, with the same content",
+    absent="a file with another time is another file",
+    written="`tidegate landing moved --accept`, for a person, before its decision",
+    repair=Either(OutsideAct("restore it from a backup"), OutsideAct("delete it and accept the move again")),
+)
 
 
 def of(place: FlowPlace, source: FileSource) -> LandingFolder:
     """The landing folder of a flow that reads files."""
     path = str(place.layout.landing(source.path))
     earlier = dict.fromkeys(overrides.earlier_folders(place))
-    return LandingFolder(path, tuple(folder for folder in earlier if folder != path))
+    # Without a decision there is no note to look for.
+    moved = MOVED_FILES.read(place) if earlier else None
+    return LandingFolder(
+        path, tuple(folder for folder in earlier if folder != path), {} if moved is None else moved.times
+    )
 
 
 def is_moved(place: Place, source: FileSource) -> bool:
@@ -81,31 +116,6 @@ def checked(place: Place, source: FileSource, read: Sequence[progress.ListedFile
         before = _root([file.path for file in read if not folder.has(file.path)], source.path)
         raise MovedLandingFolderError(place.pipeline, place.flow, before=before, now=folder.path)
     return folder
-
-
-def accept_move(place: Place, flow: Flow, before: str, *, by: str, reason: str) -> Override:
-    """Record that the landing folder of a flow was moved here from another path.
-
-    Raises:
-        RequestError: The flow reads no files, has read none below that path, or the reason is empty.
-    """
-    if not isinstance(flow.source, FileSource):
-        raise RequestError(
-            f"flow {flow.name!r} reads no landing folder", Edit("name a flow with a FileSource", "request")
-        )
-    before = before.rstrip("/")
-    read = progress.source_files(place.checkpoint)
-    below = [file for file in read if file.path.startswith(f"{before}/")]
-    is_moved = bool(below) and not LandingFolder(str(place.layout.landing(flow.source.path))).has(read[-1].path)
-    # The path of the source is part of the checkpoint; only the landing zone before it may have been moved.
-    if not is_moved or not before.endswith(f"/{flow.source.path}"):
-        raise RequestError(
-            f"flow {flow.name!r} of {place.pipeline!r} has not read its newest files below {before}",
-            Command.tidegate(
-                "plan", place.pipeline, says="`{}` says whether a landing folder was moved, and from where"
-            ),
-        )
-    return overrides.record(place, Override(act="move", by=by, reason=reason, moved_from=before))
 
 
 def _root(paths: Iterable[str], source_path: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from tidegate.checkpoints.checkpoint import ORIGIN, SCHEMA, SIDECAR
 from tidegate.checkpoints.derivation import DERIVATION
 from tidegate.checkpoints.history import HISTORY
+from tidegate.checkpoints.landing_folder import MOVED_FILES
 from tidegate.checkpoints.last_written import LAST_WRITTEN
 from tidegate.checkpoints.note import AnyNote
 from tidegate.checkpoints.overrides import OVERRIDES
@@ -18,6 +19,6 @@ from tidegate.checkpoints.vector import STARTS
 NOTES: tuple[AnyNote, ...] = (
     *(SIDECAR, SCHEMA, TOPIC),
     *(ORIGIN, STARTS, HISTORY, LAST_WRITTEN, REFUSAL, DECISION, COMPARED),
-    *(OVERRIDES, SNAPSHOTS, REWRITE, DERIVATION, WINDOWS, CLAIM, UNDO),
+    *(OVERRIDES, MOVED_FILES, SNAPSHOTS, REWRITE, DERIVATION, WINDOWS, CLAIM, UNDO),
 )
 """Those of a version, of a checkpoint, and of a flow."""

@@ -1,4 +1,4 @@
-"""``tidegate flow``: switch a flow off and on, skip a file, accept that a topic lost messages or that a landing folder was moved."""
+"""``tidegate flow``: switch a flow off and on, skip a file, accept that a topic lost messages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.checkpoints import checkpoint, gap, landing_folder, overrides
+from tidegate.checkpoints import checkpoint, gap, overrides
 from tidegate.cli import console, project
 from tidegate.cli.arguments import AsJson, Name, OneFlow, Reason
 from tidegate.lake.layout import Layout
@@ -75,24 +75,6 @@ def accept_gap(
     decision = lost_messages.accept_gap(
         environment, resolved.flow(only.name), gap.parse(offsets), by=project.current_user(), reason=reason
     )
-    console.echo(f"{name}/{flow}: {decision.summary()}")
-
-
-@app.command("accept-move")
-def accept_move(
-    name: Name,
-    flow: OneFlow,
-    before: Annotated[str, typer.Option("--from", metavar="FOLDER", help="Where the landing folder was.")],
-    reason: Reason,
-) -> None:
-    """Record that the landing folder of a flow was moved, so that its files are not read again. Starts no JVM.
-
-    The files must have kept their names below the folder and their modification times (`mv`, `cp -p`, `rsync -a`). The next run
-    that has a new file lists all files once more, and opens those that were not read at their earlier path.
-    """
-    layout, only = _selected_flow(name, flow)
-    place = checkpoint.current(layout, project.load(name), only)
-    decision = landing_folder.accept_move(place, only, before, by=project.current_user(), reason=reason)
     console.echo(f"{name}/{flow}: {decision.summary()}")
 
 

@@ -42,12 +42,14 @@ class MovedLandingFolderError(SourceError):
             f"flow {flow!r} has read files below {before}, and its landing folder is {now}: all files there would be read again.",
             Either(
                 Command.tidegate(
-                    *("flow", "accept-move", pipeline, flow, "--from", before, "--reason", "…"),
-                    says="if the files were moved with their times, record it: {}; then only files that were not read yet are read",
+                    *("landing", "moved", pipeline, flow, "--accept", "--reason", "…"),
+                    says="if the files were moved or copied, record it: {}; then only files that were not read yet are read "
+                    "(without --accept it shows which)",
                 ),
                 Edit("set TIDEGATE_LANDING back to where the files were", "setting"),
             ),
         )
+        self.before = before
 
 
 class SourceRewrittenError(SourceError):

@@ -174,17 +174,11 @@ def records(job: Job, snapshot: Snapshot, batch_id: int) -> DataFrame:
     landing = job.resolved.pipeline.writer_of(job.flow.source_tables[0])
     assert landing is not None and isinstance(landing.source, FileSource)
     source_folder = landing_folder.of(job.place.of_pipeline.flow(landing.name), landing.source)
-    files = local.from_rows(
-        job.spark,
-        [
-            (name.url, name.modified_ms)
-            for file in file_id.of_paths(snapshot.files)
-            for name in source_folder.names(file)
-        ],
-        "_of_path string, _of_ms bigint",
-    )
+    names = [name for file in file_id.of_paths(snapshot.files) for name in source_folder.names(file)]
+    listed = [(name.url, name.modified_ms) for name in names]
+    files = local.from_rows(job.spark, listed, "_of_path string, _of_ms bigint")
     # Of an empty snapshot no row of bronze is read.
-    times = sorted(snapshot.files.values()) or [0]
+    times = sorted(name.modified_ms for name in names) or [0]
     bronze = tables.read(job.spark, job.source_table)
     # By the statistics of this column, Delta reads only files that may have the snapshot.
     own = bronze.where(

@@ -31,13 +31,15 @@ if TYPE_CHECKING:
 
 LINES = (
     f"{hidden.ROW_ID} string, line string, {hidden.HEADER} string, {hidden.DIALECT} string, {hidden.PATH} string, "
-    f"_size bigint, {hidden.MODIFIED_AT} timestamp, {hidden.LINE_NUMBER} bigint, {hidden.INGESTED_AT} timestamp, {hidden.BATCH_ID} bigint"
+    f"_size bigint, {hidden.MODIFIED_AT} timestamp, {hidden.LINE_NUMBER} bigint, {hidden.INGESTED_AT} timestamp, {hidden.BATCH_ID} bigint, "
+    f"{hidden.CHECKSUM} string"
 )
 """The columns of a bronze table of files."""
 
 _CONTENT_COLUMNS = (
     f"{hidden.FILE_ID} string, line string, {hidden.HEADER} string, {hidden.PATH} string, _size bigint, "
-    f"_modified_ms bigint, {hidden.LINE_NUMBER} bigint, _ingested_ms bigint, {hidden.BATCH_ID} bigint, _checked string"
+    f"_modified_ms bigint, {hidden.LINE_NUMBER} bigint, _ingested_ms bigint, {hidden.BATCH_ID} bigint, "
+    "_number int, _checked string"
 )
 _MAX_BATCH_CHARACTERS = 4 * 1024 * 1024
 _MAX_BATCH_RECORDS = 20_000
@@ -65,6 +67,8 @@ class FileBatch:
     """The records of all files, and one row per file with the result of its check; None when no file was read."""
     dialect: str | None
     """The dialect as JSON, where it is not the default."""
+    checksums: str = ""
+    """Those of the files in ``content``, by their numbers there, separated by commas. A checksum is known after the last record."""
 
     def rows(self, spark: SparkSession, good: list[CheckedFile]) -> DataFrame:
         """The records of the good files, with the columns of `LINES`."""
@@ -85,6 +89,8 @@ class FileBatch:
             hidden.LINE_NUMBER,
             F.timestamp_millis("_ingested_ms").alias(hidden.INGESTED_AT),
             hidden.BATCH_ID,
+            # One literal, which is folded to an array, and compiled into nothing: generated code takes it as a reference.
+            F.split(F.lit(self.checksums), ",")[F.col("_number")].alias(hidden.CHECKSUM),
         )
 
 
@@ -100,19 +106,22 @@ def read_files(
     """
     if not files:
         return FileBatch([], None, None)
-    listed = local.from_rows(spark, files, "path string, modified_ms bigint")
+    numbered = [(number, *file) for number, file in enumerate(files)]
+    listed = local.from_rows(spark, numbered, "number int, path string, modified_ms bigint")
     kind, dialect, names = source.format, source.dialect, [column.name for column in source.columns]
 
     def read(listings: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         for listing in listings:
             for file in listing.to_pylist():
-                yield from arrow_batches(FileReader(FileId(**file), kind, dialect, names), batch)
+                number = file.pop("number")
+                yield from arrow_batches(FileReader(FileId(**file), kind, dialect, names), batch, number)
 
     frame = listed.mapInArrow(read, _CONTENT_COLUMNS).persist(StorageLevel.DISK_ONLY)
     persisted.append(frame)
     results = frame.where("_checked IS NOT NULL").select("_checked").collect()
     checked = sorted((json_codec.decode(row["_checked"], CheckedFile) for row in results), key=lambda file: file.path)
-    return FileBatch(checked, frame, stored_dialect(source))
+    by_id = {file.id: file.sha256 for file in checked}
+    return FileBatch(checked, frame, stored_dialect(source), ",".join(by_id[file] for file in files))
 
 
 def stored_dialect(source: FileSource) -> str | None:
@@ -126,8 +135,12 @@ def stored_dialect(source: FileSource) -> str | None:
     return json_codec.encode(stored) if stored else None
 
 
-def arrow_batches(reader: FileReader, batch: BatchValues) -> Iterator[pyarrow.RecordBatch]:
-    """The records of one file in Arrow batches of bounded size; the last row holds the result of the check."""
+def arrow_batches(reader: FileReader, batch: BatchValues, number: int = 0) -> Iterator[pyarrow.RecordBatch]:
+    """The records of one file in Arrow batches of bounded size; the last row holds the result of the check.
+
+    Args:
+        number: That of the file among those that are read together.
+    """
     numbers: list[int] = []
     texts: list[str] = []
     characters = 0
@@ -145,12 +158,13 @@ def arrow_batches(reader: FileReader, batch: BatchValues) -> Iterator[pyarrow.Re
             hidden.LINE_NUMBER: pa.array(numbers, pa.int64()),
             "_ingested_ms": pa.array([batch.ingested_ms] * count, pa.int64()),
             hidden.BATCH_ID: pa.array([batch.number] * count, pa.int64()),
+            "_number": pa.array([number] * count, pa.int32()),
             "_checked": pa.array([checked] * count, pa.string()),
         }
         return pa.RecordBatch.from_arrays(list(columns.values()), list(columns))
 
-    for number, text in reader:
-        numbers.append(number)
+    for line, text in reader:
+        numbers.append(line)
         texts.append(text)
         characters += len(text) + len(reader.header or "")
         if characters >= _MAX_BATCH_CHARACTERS or len(texts) == _MAX_BATCH_RECORDS:

@@ -101,7 +101,7 @@ def _sides(job: Job, pins: Pinned) -> Sides:
         actual=actual.join(F.broadcast(ids), hidden.FILE_ID, "left_semi").drop(hidden.FILE_ID),
         keys=(hidden.ROW_ID,),
         source=f"{count(len(compared), 'landed file')} of {source.path}",
-        ignored=(hidden.INGESTED_AT, hidden.BATCH_ID),
+        ignored=(hidden.INGESTED_AT, hidden.BATCH_ID, hidden.CHECKSUM),
         not_compared=not_compared,
     )
 
