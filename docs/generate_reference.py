@@ -18,13 +18,13 @@ from typing import Any, get_args, get_type_hints
 from tidegate import cli, environment, errors, spec, states, testing
 from tidegate.alerting import rules
 from tidegate.checkpoints import note
-from tidegate.checkpoints.notes import NOTES
 from tidegate.errors import TidegateError, causes, object_storage
 from tidegate.errors.exit_codes import EXIT_CODES, JVM_EXIT_CODES, ExitCode
 from tidegate.ops import alert_history, evolution, ledger, metrics
 from tidegate.schema import contract
 from tidegate.spark.driver import session
 from tidegate.spec import change_records, thresholds
+from tidegate.status import source
 from tidegate.store import s3
 
 FOLDER = Path(__file__).parent / "reference"
@@ -336,7 +336,7 @@ def _notes() -> Iterator[str]:
                 each.cleared,
                 "" if each.repair is None else each.repair.text,
             )
-            for each in NOTES
+            for each in source.notes()
         ],
     )
 

@@ -255,7 +255,7 @@ def _arguments(node: ast.Call, tuples: Mapping[str, Sequence[ast.expr]]) -> list
 def sources() -> dict[str, str]:
     """The files that are checked, in git, or new and not ignored."""
     listed = subprocess.check_output(["git", "ls-files", "-co", "--exclude-standard", "*.py"], cwd=ROOT, text=True)
-    files = [each for each in listed.splitlines() if each.startswith(FOLDERS) and (ROOT / each).exists()]
+    files = [each for each in sorted(listed.splitlines()) if each.startswith(FOLDERS) and (ROOT / each).exists()]
     return {path: (ROOT / path).read_text(encoding="utf-8") for path in files}
 
 

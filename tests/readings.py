@@ -11,7 +11,7 @@ from tests.memory import MemoryLayout
 from tests.resolved import resolved_flow
 from tidegate.spec import Flow, Pipeline
 from tidegate.status.reading import Reading
-from tidegate.status.sources.source import Backlog
+from tidegate.status.source import Backlog
 
 
 def reading_of(pipeline: Pipeline, flow: Flow, at: datetime | None = None, **known: Any) -> Reading:

@@ -29,7 +29,7 @@ from tidegate.spec.thresholds import Thresholds
 from tidegate.status.flow_runs import FlowRun
 from tidegate.status.reading import Reading
 from tidegate.status.run_ends import RunEnds
-from tidegate.status.sources.source import Backlog
+from tidegate.status.source import Backlog
 from tidegate.status.wait import Wait
 
 typed_advice = script.load()

@@ -11,13 +11,14 @@ import pytest
 
 from tidegate import json_codec
 from tidegate.checkpoints.note import AnyNote, Note, NoteLines, NumberedNotes
-from tidegate.checkpoints.notes import NOTES
 from tidegate.errors import DamagedFileError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import Place
+from tidegate.status.source import notes
 
 KEPT = Path(__file__).parent / "notes"
 """A lake with one note of each kind, written before there was the table of notes."""
+NOTES = notes()
 BY_NAME = {each.name: each for each in NOTES}
 
 

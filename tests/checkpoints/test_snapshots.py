@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from tests.memory import MemoryLayout
-from tidegate.checkpoints import snapshots
 from tidegate.lake.place import FlowPlace, Place
+from tidegate.sources.snapshots import announcements
 
 
 def test_the_last_announced_snapshot_is_the_newest_of_many() -> None:
     layout = MemoryLayout()
     place = Place(layout, "shop", "silver", 1, 0)
-    assert snapshots.announced(FlowPlace(layout, "shop", "silver")) is None
+    assert announcements.announced(FlowPlace(layout, "shop", "silver")) is None
 
     for day in range(1, 12):
-        snapshots.announce(place, f"2026-01-{day:02}", {f"/{day}.csv": day})
+        announcements.announce(place, f"2026-01-{day:02}", {f"/{day}.csv": day})
 
-    newest = snapshots.announced(FlowPlace(layout, "shop", "silver"))
+    newest = announcements.announced(FlowPlace(layout, "shop", "silver"))
     assert newest is not None
     assert (newest.number, newest.name, newest.files) == (10, "2026-01-11", {"/11.csv": 11})
 
@@ -25,11 +25,11 @@ def test_the_table_has_the_snapshot_before_until_the_batch_is_committed() -> Non
     place = Place(layout, "shop", "silver", 1, 0)
     names = []
     for batch_id, day in ((0, 1), (1, 2), (1, 3)):
-        snapshots.announce(place, f"2026-01-{day:02}", {})
-        newest = snapshots.announced(FlowPlace(layout, "shop", "silver"))
+        announcements.announce(place, f"2026-01-{day:02}", {})
+        newest = announcements.announced(FlowPlace(layout, "shop", "silver"))
         assert newest is not None
-        snapshots.choose(place, batch_id, newest)
-        compared = snapshots.compared(place)
+        announcements.choose(place, batch_id, newest)
+        compared = announcements.compared(place)
         assert compared is not None
         done = [compared.by(batch) for batch in (None, 0, 1)]
         names.append([None if each is None else each.name for each in done])

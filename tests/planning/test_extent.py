@@ -10,7 +10,7 @@ import pytest
 from tests.cli.project import Project, orders
 from tidegate.planning.extent import with_size
 from tidegate.requests.request import RunRequest
-from tidegate.status.sources.source import Extent
+from tidegate.status.source import Extent
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ from tidegate.checkpoints import progress
 from tidegate.errors import SourceError
 from tidegate.lake.layout import Layout
 from tidegate.probes.files import estimate_rows, glob_pattern, is_hidden, list_files
+from tidegate.sources.files.declare import MAX_FILE_AGE_DAYS
 from tidegate.spec import FileSource
-from tidegate.spec.sources import MAX_FILE_AGE_DAYS
 from tidegate.store import Address
 
 if TYPE_CHECKING:

@@ -21,9 +21,9 @@ from tidegate.lake.layout import Layout
 from tidegate.lake.place import AttemptPlace, Place
 from tidegate.reports.report import FlowReport
 from tidegate.requests.request import RunRequest
+from tidegate.spark import kind
 from tidegate.spark.batch.work import Stream
 from tidegate.spark.job import Job, Transform, Work
-from tidegate.spark.kinds import kind
 from tidegate.spark.lake.writes import Transaction
 from tidegate.spark.reprocessing.backfill import Backfill
 from tidegate.spark.run import Run

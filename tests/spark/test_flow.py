@@ -34,13 +34,13 @@ from tidegate.probes import delta
 from tidegate.reports.impact import Impact
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.reports.verdict import Verdict
+from tidegate.sources.tables.measure import of_table
 from tidegate.spark import flow, runs
 from tidegate.spark.batch import ledger
 from tidegate.spark.job import Job
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import backfill, swap
 from tidegate.spec import ChangeFeed, Table
-from tidegate.status.sources.tables import of_table
 from tidegate.store import Address
 from tidegate.times.window import Window
 

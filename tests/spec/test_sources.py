@@ -40,8 +40,8 @@ def test_a_flow_that_reads_snapshots_follows_them_with_or_without_a_transform() 
     plain = Flow(name="silver", source=SnapshotFeed("bronze.trips"), target=Table("silver.trips", keys=("id",)))
 
     for flow in (plain, replace(plain, transform="trips:clean")):
-        assert flow.kind.snapshots and not flow.kind.takes_batches
-    assert SILVER.kind.takes_batches and not SILVER.kind.snapshots
+        assert flow.kind.name == "snapshots" and not flow.kind.takes_batches
+    assert SILVER.kind.takes_batches and SILVER.kind.name == "rows"
     changes = replace(plain, source=ChangeFeed("bronze.trips"), transform="trips:clean")
     assert fingerprint(plain.remembered()) != fingerprint(changes.remembered())
 

@@ -9,8 +9,8 @@ import pytest
 
 from tidegate.checkpoints import progress
 from tidegate.probes import delta
+from tidegate.sources.tables import measure as tables
 from tidegate.spec import ChangeFeed
-from tidegate.status.sources import tables
 from tidegate.store import Address
 
 if TYPE_CHECKING:

@@ -14,11 +14,11 @@ from tests.waiting import TIMEOUT_SECONDS
 from tests.with_fields import with_fields
 from tidegate.checkpoints import checkpoint, vector
 from tidegate.errors import OffsetsExpiredError
+from tidegate.sources.tables import measure as tables
 from tidegate.spec import ChangeFeed, Flow
 from tidegate.states import status_of
 from tidegate.status.flow_status import gather
 from tidegate.status.reading import Reading
-from tidegate.status.sources import tables
 
 WEATHER = replace(SILVER, name="weather", gate=None, target=with_fields(SILVER.target, name="silver.weather"))
 JOINED = replace(GOLD, sources=(ChangeFeed("silver.trips"), ChangeFeed("silver.weather", on={"at": "hour"})))

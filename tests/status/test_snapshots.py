@@ -13,15 +13,16 @@ from deltalake import write_deltalake
 
 from tests.cli.project import append, quarantined
 from tests.status.sample_project import BRONZE, SampleProject
-from tidegate.checkpoints import checkpoint, refusal, rewrite, snapshots
+from tidegate.checkpoints import checkpoint, refusal, rewrite
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.errors.refused import GateRefusal
 from tidegate.lake.place import FlowPlace
 from tidegate.reports.impact import Impact
+from tidegate.sources.snapshots import announcements
+from tidegate.sources.snapshots.measure import find
 from tidegate.spec import FileSource, Flow, Intervals, Pipeline, RewriteLimits, SnapshotFeed, Table
 from tidegate.status import intervals
 from tidegate.status.reading import Reading
-from tidegate.status.sources.snapshots import find
 from tidegate.store import Address
 
 DAYS = "dt=%Y-%m-%d"
@@ -65,11 +66,11 @@ def compare(project: SampleProject, batch_id: int, name: str, *, commit: bool = 
     """As a run of silver does with the snapshot that its lag names."""
     place = checkpoint.current(project.layout, pipeline(), SILVER)
     files = {str(path): int(LANDED * 1000) for path in Path(project.landing / f"dt={name}").glob("[ab].csv")}
-    snapshots.announce(place, name, files)
-    newest = snapshots.announced(FlowPlace(project.layout, "trips", "silver"))
+    announcements.announce(place, name, files)
+    newest = announcements.announced(FlowPlace(project.layout, "trips", "silver"))
     assert newest is not None
     project.checkpoint("silver").plan(batch_id, {"logOffset": batch_id})
-    snapshots.choose(place, batch_id, newest)
+    announcements.choose(place, batch_id, newest)
     if commit:
         project.checkpoint("silver").commit(batch_id)
 
@@ -191,7 +192,7 @@ def test_an_announced_snapshot_is_work_until_a_batch_compares_it(project: Sample
     read_all(project)
     place = checkpoint.current(project.layout, pipeline(), SILVER)
     files = {str(project.landing / f"dt=2026-01-05/{name}"): int(LANDED * 1000) for name in ("a.csv", "b.csv")}
-    snapshots.announce(place, "2026-01-05", files)
+    announcements.announce(place, "2026-01-05", files)
 
     assert measured(project).has_work
 
@@ -242,9 +243,9 @@ def test_a_crash_after_a_newer_snapshot_took_the_place_of_a_refused_one_leaves_w
     )
     rewrite.record(place, judged)
     refusal.record(place, GateRefusal(batch_id=1, suite_fingerprint="s"))
-    refused = snapshots.compared(place)
+    refused = announcements.compared(place)
     assert refused is not None
-    snapshots.choose(place, 1, refused.snapshot)
+    announcements.choose(place, 1, refused.snapshot)
     assert rewrite.recorded(FlowPlace(project.layout, "trips", "silver")) == judged, (
         "the same snapshot is still refused"
     )

@@ -74,7 +74,7 @@ def fingerprint_of(resolved: ResolvedFlow) -> str:
         OSError: A file of the transform cannot be read.
     """
     flow = resolved.flow
-    if flow.transform is None or resolved.code is None or flow.kind.stateful or flow.kind.snapshots:
+    if flow.transform is None or resolved.code is None or flow.kind.stateful or not flow.kind.follows_feed:
         return ""
     return fingerprints.fingerprint(
         {

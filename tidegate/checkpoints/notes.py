@@ -1,4 +1,4 @@
-"""All kinds of notes beside the checkpoints of a flow. The reference prints this table, and a test compares it with the code."""
+"""The kinds of notes beside the checkpoints of every flow; `tidegate.status.source.notes` has those of some kinds of source as well."""
 
 from __future__ import annotations
 
@@ -12,13 +12,12 @@ from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.checkpoints.pending_jobs import CLAIM, UNDO, WINDOWS
 from tidegate.checkpoints.refusal import DECISION, REFUSAL
 from tidegate.checkpoints.rewrite import REWRITE
-from tidegate.checkpoints.snapshots import COMPARED, SNAPSHOTS
 from tidegate.checkpoints.topic import TOPIC
 from tidegate.checkpoints.vector import STARTS
 
 NOTES: tuple[AnyNote, ...] = (
     *(SIDECAR, SCHEMA, TOPIC),
-    *(ORIGIN, STARTS, HISTORY, LAST_WRITTEN, REFUSAL, DECISION, COMPARED),
-    *(OVERRIDES, MOVED_FILES, SNAPSHOTS, REWRITE, DERIVATION, WINDOWS, CLAIM, UNDO),
+    *(ORIGIN, STARTS, HISTORY, LAST_WRITTEN, REFUSAL, DECISION),
+    *(OVERRIDES, MOVED_FILES, REWRITE, DERIVATION, WINDOWS, CLAIM, UNDO),
 )
 """Those of a version, of a checkpoint, and of a flow."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Literal, assert_never
 
 from tidegate import json_codec
-from tidegate.advice import Command, Edit, Either, OutsideAct
+from tidegate.advice import Command, Edit, Either
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.note import Note
 from tidegate.errors import RequestError
@@ -104,20 +104,8 @@ def decide(place: Place, flow: Flow, *, by: str, reason: str, action: Action = "
             to quarantine, which groups, results of state and snapshots cannot.
         CheckpointCorruptError: A file of the checkpoint cannot be read.
     """
-    if flow.kind.snapshots and action == "take":
-        raise RequestError(
-            f"flow {flow.name!r} compares snapshots, and a snapshot without its rows would empty the table",
-            Either(
-                Edit("correct its suite or its transform", "suite"),
-                OutsideAct("land a newer snapshot, which takes the place of the refused one"),
-            ),
-        )
-    if not flow.kind.quarantines and action == "take":
-        what = "keeps state, and its results" if flow.kind.stateful else "recomputes groups, and groups"
-        raise RequestError(
-            f"flow {flow.name!r} {what} cannot be quarantined",
-            Edit("correct its suite or its transform", "suite"),
-        )
+    if action in flow.kind.refuses:
+        raise flow.kind.refuses[action](flow)
     if not reason.strip():
         raise RequestError(
             "the reason is empty",

@@ -20,7 +20,7 @@ from tidegate.reports import run_result
 from tidegate.reports.report import now
 from tidegate.reports.stored_state import StateTable, StoredState
 from tidegate.requests.request import RunRequest
-from tidegate.status.sources.source import Extent
+from tidegate.status.source import Extent
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 

@@ -22,9 +22,9 @@ from tidegate.reports import run_result
 from tidegate.reports.report import FlowReport, RunReport, now
 from tidegate.reports.verification import DifferingRow
 from tidegate.requests.request import RunRequest
+from tidegate.sources.tables.measure import rows_and_bytes
 from tidegate.spec import Flow, Pipeline
-from tidegate.status.sources.source import Extent
-from tidegate.status.sources.tables import rows_and_bytes
+from tidegate.status.source import Extent
 
 
 def verify(

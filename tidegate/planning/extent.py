@@ -10,14 +10,14 @@ from tidegate.errors import TidegateError
 from tidegate.lake.layout import Layout
 from tidegate.planning import rewrites
 from tidegate.requests.runs import RUNS
+from tidegate.status import source
 from tidegate.status.plan import SMALL_FIRST_BYTES
-from tidegate.status.sources import source
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment
     from tidegate.requests.request import RunRequest
     from tidegate.spec import Pipeline
-    from tidegate.status.sources.source import Extent
+    from tidegate.status.source import Extent
 
 
 def with_size(

@@ -18,12 +18,12 @@ from tidegate.planning import rewrites
 from tidegate.planning.backfill import Commands, commands
 from tidegate.planning.estimate import Estimate, estimate
 from tidegate.requests.runs import RUNS, event_time, event_time_table
+from tidegate.sources.tables.measure import rows_and_bytes
 from tidegate.spec import Flow, Pipeline
+from tidegate.status import source
 from tidegate.status.downstream import Downstream, downstream_of
 from tidegate.status.reading import Reading
-from tidegate.status.sources import source
-from tidegate.status.sources.source import Extent
-from tidegate.status.sources.tables import rows_and_bytes
+from tidegate.status.source import Extent
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment

@@ -22,10 +22,9 @@ from tidegate.planning.estimate import Estimate, estimate
 from tidegate.planning.losses import Loss
 from tidegate.project import resolution
 from tidegate.requests.request import RunRequest
-from tidegate.status import damage
+from tidegate.status import damage, source
 from tidegate.status.damage import Damage
-from tidegate.status.sources import source
-from tidegate.status.sources.source import Extent
+from tidegate.status.source import Extent
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment

@@ -202,10 +202,9 @@ def _resolve_flow(
         _check_keyed(flow, writers)
         _check_scope(flow, writer)
         _check_order(flow, writer)
-        _check_sent(flow, writer)
         _check_watermark(pipeline, flow, writer)
-        _check_state(pipeline, flow, writer)
-        _check_snapshots(pipeline, flow, writer)
+        if writer is not None:
+            flow.kind.check_writer(flow, writer, in_pipeline=pipeline.writer_of(writer.target.name) is not None)
         if suite is not None and flow.gate is not None:
             suite_file.read_entries(suite, flow.gate.suite)
         if flow.transform is not None:
@@ -310,13 +309,10 @@ def _check_scope(flow: Flow, writer: Flow | None) -> None:
     """Check that one row of the source can make all rows of a scope, and that the source of a history has every record."""
     target = flow.target
     if writer is not None and target.history and writer.target.keys:
-        # Bronze has the records of all snapshots, and none of a row that was deleted.
-        of_snapshots = "no table has the versions between snapshots, so remove history"
-        instead = of_snapshots if writer.kind.snapshots else "read the bronze table"
         raise SpecError(
             f"table {target.name!r} has history={target.history!r}, but its source {writer.target.name!r} has "
             "only the newest row of a key, so that a full refresh would lose the versions",
-            Edit(instead, "declaration"),
+            Edit(writer.kind.has_versions_of, "declaration"),
         )
     parts = [] if writer is None else [key for key in writer.target.keys if key in target.child_keys]
     if writer is not None and target.replace_by and target.sequence_by and parts:
@@ -342,15 +338,6 @@ def _check_order(flow: Flow, writer: Flow | None) -> None:
             raise SpecError(f"table {flow.target.name!r}: {problem}", advice)
 
 
-def _check_sent(flow: Flow, writer: Flow | None) -> None:
-    """Check that the rows of a table that is sent have keys."""
-    if flow.kind.sends and writer is not None and not writer.target.keys:
-        raise SpecError(
-            f"its source {writer.target.name!r} has no keys, by which the changes are sent to {flow.target.name}",
-            Edit("send the table with keys that is derived from it", "declaration"),
-        )
-
-
 def _check_watermark(pipeline: Pipeline, flow: Flow, writer: Flow | None) -> None:
     """Check that a flow with a watermark reads the batches of bronze, by which the watermark moves."""
     if flow.watermark is None or writer is None:
@@ -360,57 +347,6 @@ def _check_watermark(pipeline: Pipeline, flow: Flow, writer: Flow | None) -> Non
             f"it declares a watermark, but its source {writer.target.name!r} is no bronze table of pipeline "
             f"{pipeline.name!r}: a row is late by the batches of bronze before its own.",
             Edit("declare the watermark on the flow that parses the bronze table", "declaration"),
-        )
-
-
-def _check_state(pipeline: Pipeline, flow: Flow, writer: Flow | None) -> None:
-    """Check that a stateful flow reads rows whose lateness is bounded."""
-    if flow.state is None or writer is None:
-        return
-    name = writer.target.name
-    if pipeline.writer_of(name) is None:
-        raise SpecError(
-            f"it declares state, but another pipeline writes its source {name!r}: a run could read the table "
-            "between its rows and the heartbeat that follows them.",
-            Edit(f"declare the flow in the pipeline that writes {name!r}", "declaration"),
-        )
-    if writer.watermark is None:
-        raise SpecError(
-            f"it declares state, but flow {writer.name!r}, which writes its source {name!r}, declares no "
-            "watermark: state would grow without bound, and no window would close.",
-            Edit(
-                f"declare Flow(…, watermark=Watermark(delay=…)) for {writer.name!r}, which appends to a table "
-                "without keys and with event_time",
-                "declaration",
-            ),
-        )
-
-
-def _check_snapshots(pipeline: Pipeline, flow: Flow, writer: Flow | None) -> None:
-    """Check that the files of the source say which of them are a snapshot, and when it is complete."""
-    if not flow.kind.snapshots or writer is None:
-        return
-    source, table = writer.source, writer.target.name
-    if pipeline.writer_of(table) is None:
-        raise SpecError(
-            f"its source {table!r} is written by another pipeline",
-            Edit("declare the landing flow of the snapshots in this one", "declaration"),
-        )
-    if not isinstance(source, FileSource) or source.intervals is None or source.intervals.quiet_hours is not None:
-        raise SpecError(
-            f"nothing says when a snapshot in its source {table!r} is complete, so that rows which have not "
-            "landed yet would be deleted",
-            Edit(
-                f"flow {writer.name!r} needs FileSource(…, intervals=Intervals(…)) with marker, manifest or "
-                "files; a quiet period is a guess",
-                "declaration",
-            ),
-        )
-    if source.changes is not None:
-        raise SpecError(
-            f"the records of its source {table!r} are changes, which say themselves what they delete, and no "
-            "rows of a snapshot",
-            Either(Edit("read it with ChangeFeed", "declaration"), Edit("remove changes", "declaration")),
         )
 
 

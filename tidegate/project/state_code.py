@@ -1,6 +1,6 @@
 """Checks the code of a stateful flow without importing it: its results depend on the rows only, and its state is bounded.
 
-The rest is checked on the plan when the job has it (`tidegate.spark.intake.state_plan`).
+The rest is checked on the plan when the job has it (`tidegate.kinds.stateful.state_plan`).
 """
 
 from __future__ import annotations

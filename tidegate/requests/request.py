@@ -18,7 +18,7 @@ from tidegate.lake.layout import Layout, run_key
 from tidegate.lake.place import RunPlace
 from tidegate.quarantine.selection import Selection
 from tidegate.reports.impact import accepting_flow
-from tidegate.requests.runs import RUNS, modes
+from tidegate.requests.runs import RUNS, check_flow, modes
 from tidegate.spec import Flow, Intervals, Pipeline
 from tidegate.times.window import Window
 
@@ -167,7 +167,7 @@ class RunRequest:
                 Edit("allowed: 1 or more", "request"),
             )
         request = cls.check(pipeline, run_id, {"flows": [flow]}, requested_by=requested_by)
-        RUNS["replay"].check(pipeline, pipeline.flow(flow))
+        check_flow("replay", pipeline, pipeline.flow(flow))
         return dataclasses.replace(request, mode="replay", selection=selection, limit=limit, dry_run=dry_run)
 
     @classmethod
@@ -216,7 +216,7 @@ class RunRequest:
                 Edit("write column=value, for example id=7", "request"),
             )
         request = cls.check(pipeline, run_id, {"flows": [flow]}, requested_by=requested_by)
-        RUNS[mode].check(pipeline, pipeline.flow(flow))
+        check_flow(mode, pipeline, pipeline.flow(flow))
         return dataclasses.replace(request, mode=mode, limit=limit, keys=tuple(keys), dry_run=True)
 
     def selected(self, pipeline: Pipeline) -> tuple[Flow, ...]:
@@ -388,7 +388,7 @@ def _check_fits(pipeline: Pipeline, request: RunRequest) -> None:
         )
     for flow in request.selected(pipeline):
         if request.applies_to(flow):
-            RUNS[request.mode].check(pipeline, flow)
+            check_flow(request.mode, pipeline, flow)
         elif request.flows:
             applicable = [other.name for other in pipeline.flows if request.applies_to(other)]
             raise RequestError(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
-from tidegate.advice import Edit, Either, OutsideAct, Then
+from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import RequestError
 from tidegate.spec import Flow, Pipeline
 
@@ -84,37 +84,7 @@ def _check_event_time(pipeline: Pipeline, flow: Flow) -> None:
 
 def _derives_keys(flow: Flow) -> bool:
     """Whether rows of some keys can be derived, or put back, without the others."""
-    # No row of a snapshot has a time: its flow derives the whole table, or compares the next one.
-    return bool(flow.target.keys) and not (flow.kind.stateful or flow.kind.snapshots)
-
-
-def _check_table(_pipeline: Pipeline, flow: Flow) -> None:
-    if flow.kind.stateful:
-        raise RequestError(
-            f"flow {flow.name!r} cannot be verified: its results depend on the batches in which the rows "
-            f"came, which no query over {flow.source_tables[0]} has.",
-            Edit(f"verify the flow that writes {flow.source_tables[0]}; {flow.kind.instead}", "request"),
-        )
-    if flow.kind.sends:
-        raise RequestError(
-            f"flow {flow.name!r} cannot be verified: it has no table, but sends the changes of "
-            f"{flow.source_tables[0]} to {flow.target.name}.",
-            Edit(
-                f"verify the flow that writes {flow.source_tables[0]}, and compare the sink with that table", "request"
-            ),
-        )
-
-
-def _check_entries(_pipeline: Pipeline, flow: Flow) -> None:
-    if flow.kind.snapshots:
-        raise RequestError(
-            f"entries of flow {flow.name!r} are not replayed: they are records of a snapshot, and only a "
-            "whole one is compared.",
-            Either(
-                Then(Edit("correct the suite or the transform", "suite"), Edit("use mode='full_refresh'", "request")),
-                OutsideAct("land the next snapshot"),
-            ),
-        )
+    return bool(flow.target.keys) and flow.kind.derives_keys
 
 
 def _check_stateful(pipeline: Pipeline, flow: Flow) -> None:
@@ -181,7 +151,6 @@ RUNS: dict[str, RunKind] = {
         code="tidegate.spark.runs:replay",
         dry_run="tidegate.spark.runs:replay",
         applies_to=lambda _: True,
-        check=_check_entries,
         reads_source=False,
         increments=False,
     ),
@@ -190,7 +159,6 @@ RUNS: dict[str, RunKind] = {
         code="tidegate.spark.reprocessing.verify:verify",
         dry_run="tidegate.spark.reprocessing.verify:verify",
         applies_to=lambda _: True,
-        check=_check_table,
         increments=False,
         only_reads=True,
     ),
@@ -207,6 +175,13 @@ RUNS: dict[str, RunKind] = {
     ),
 }
 """Every kind of run, by its name."""
+
+
+def check_flow(mode: str, pipeline: Pipeline, flow: Flow) -> None:
+    """Raise `RequestError` for a flow that this run applies to, and whose kind refuses it or that lacks something."""
+    if mode in flow.kind.refuses:
+        raise flow.kind.refuses[mode](flow)
+    RUNS[mode].check(pipeline, flow)
 
 
 def modes() -> dict[str, str]:

@@ -287,11 +287,11 @@ class _Application:
             flow_report.lag_after = {"reason": classify(error).message}
 
     def _job(self, spark: SparkSession, resolved: ResolvedFlow, flow_report: FlowReport) -> Job:
+        from tidegate.spark import kind
         from tidegate.spark.batch.work import Stream
         from tidegate.spark.functions import import_function
         from tidegate.spark.gate import LakeContext, SuiteGate
         from tidegate.spark.job import Job
-        from tidegate.spark.kinds import kind
         from tidegate.spark.run import Run
 
         pipeline, flow = resolved.pipeline, resolved.flow

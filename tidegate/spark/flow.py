@@ -31,7 +31,7 @@ from tidegate.spark.intake import contracts
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import backfill, pending_work, recovery, reingest, replay, swap, undo
 from tidegate.spec import KafkaSource
-from tidegate.status.sources.source import not_delivered
+from tidegate.status.source import not_delivered
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -97,8 +97,8 @@ def _prepare(job: Job, before: Callable[[Job], Job] | None = None) -> Job:
     earlier = [app_id for app_id in transactions if app_id.startswith(prefix) and app_id != job.app_id]
     if earlier and job.app_id not in transactions and job.flow.is_staged:
         job = job.doing(Staged())
-        if not job.flow.kind.snapshots:
-            # The swap waits from now on, whether or not a batch makes a row; a snapshot may never come.
+        if job.flow.kind.follows_feed:
+            # The swap waits from now on, whether or not a batch makes a row; what follows no feed may never have a batch.
             swap.staging(job).make_folder()
     elif job.app_id in transactions and swap.staging(job).exists():
         job = swap.finish(job)

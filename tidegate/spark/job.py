@@ -29,8 +29,8 @@ if TYPE_CHECKING:
     from tidegate.spark.batch.pinned import Pinned
     from tidegate.spark.batch.split import Decision, Split
     from tidegate.spark.gate import SuiteGate
-    from tidegate.spark.kinds.sides import Sides
     from tidegate.spark.lake.writes import Transaction
+    from tidegate.spark.sides import Sides
     from tidegate.times.window import Window
 
 Transform = Callable[..., "DataFrame"]
@@ -97,7 +97,7 @@ class Job:
     def query_tables(self) -> tuple[Address, ...]:
         """The tables that its query reads, in the order of Spark's offset log; none for landing flows.
 
-        A stateful flow reads heartbeats before its source (`tidegate.spark.intake.ordered`).
+        A stateful flow reads heartbeats before its source (`tidegate.kinds.stateful.ordered`).
         """
         beats = self.resolved.heartbeats(self.place.layout)
         return (*(() if beats is None else (beats,)), *self.source_tables)

@@ -8,13 +8,19 @@ every name. An invalid declaration fails at import with the field, its value and
 from __future__ import annotations
 
 from tidegate.schema.contract import Contract as Contract
+from tidegate.sources.files.declare import FileFormat as FileFormat
+from tidegate.sources.files.declare import FileSource as FileSource
+from tidegate.sources.snapshots.declare import SnapshotFeed as SnapshotFeed
+from tidegate.sources.tables.declare import ChangeFeed as ChangeFeed
+from tidegate.sources.topics.declare import KafkaSource as KafkaSource
+from tidegate.sources.topics.declare import ValueFormat as ValueFormat
 from tidegate.spec.change_records import ChangeRecords as ChangeRecords
 from tidegate.spec.change_records import debezium as debezium
 from tidegate.spec.dialect import Dialect as Dialect
 from tidegate.spec.flow import Flow as Flow
-from tidegate.spec.flow import Gate as Gate
 from tidegate.spec.flow import Target as Target
 from tidegate.spec.formats import Formats as Formats
+from tidegate.spec.gate import Gate as Gate
 from tidegate.spec.intervals import Intervals as Intervals
 from tidegate.spec.intervals import TopicIntervals as TopicIntervals
 from tidegate.spec.limits import RewriteLimits as RewriteLimits
@@ -22,14 +28,8 @@ from tidegate.spec.pipeline import Pipeline as Pipeline
 from tidegate.spec.schedule import AfterTables as AfterTables
 from tidegate.spec.sinks import FunctionSink as FunctionSink
 from tidegate.spec.sinks import KafkaSink as KafkaSink
-from tidegate.spec.sources import ChangeFeed as ChangeFeed
-from tidegate.spec.sources import FileFormat as FileFormat
-from tidegate.spec.sources import FileSource as FileSource
-from tidegate.spec.sources import KafkaSource as KafkaSource
 from tidegate.spec.sources import LandingSource as LandingSource
-from tidegate.spec.sources import SnapshotFeed as SnapshotFeed
 from tidegate.spec.sources import Source as Source
-from tidegate.spec.sources import ValueFormat as ValueFormat
 from tidegate.spec.state import State as State
 from tidegate.spec.statistics import Statistic as Statistic
 from tidegate.spec.table import Table as Table

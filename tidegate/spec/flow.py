@@ -1,4 +1,4 @@
-"""Declarations of a flow and its gate."""
+"""Declarations of a flow."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from tidegate.errors import FieldError
+from tidegate.sources.tables.declare import ChangeFeed, check_sources
 from tidegate.spec.checks import check_name, check_positive, check_unique, fits
+from tidegate.spec.flow_kind import FlowKind
+from tidegate.spec.gate import Gate
 from tidegate.spec.intervals import Intervals, TopicIntervals
-from tidegate.spec.kinds import FlowKind, kind_of
+from tidegate.spec.kinds import kind_of
 from tidegate.spec.limits import RewriteLimits
 from tidegate.spec.sinks import Sink
-from tidegate.spec.source_kinds import SOURCES
-from tidegate.spec.sources import ChangeFeed, LandingSource, Source, check_sources
+from tidegate.spec.sources import SOURCES, LandingSource, Source
 from tidegate.spec.state import State
 from tidegate.spec.statistics import Statistic
 from tidegate.spec.table import Table
@@ -21,23 +23,10 @@ from tidegate.spec.thresholds import Thresholds, check_thresholds
 from tidegate.spec.watermark import Watermark
 
 _TRANSFORM = re.compile(r"[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
-_SUITE = re.compile(r"[a-z][a-z0-9_]*/[a-z][a-z0-9_]*")
 
 
 Target = Table | Sink
 _FIRST_OF_SOURCES = cast(Source, None)
-
-
-@dataclass(frozen=True)
-class Gate:
-    """The expectation suite that checks every batch of a flow before it is written."""
-
-    suite: str
-    """``<pipeline>/<flow>``: the file ``expectations/<pipeline>/<flow>.json`` in Great Expectations' own format."""
-
-    def __post_init__(self) -> None:
-        if not fits(_SUITE, self.suite):
-            raise FieldError("Gate", "suite", self.suite, "'<pipeline>/<flow>' in lower case, as in 'flights/silver'")
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,11 +10,11 @@ import pendulum
 
 from tidegate.advice import Edit
 from tidegate.errors import FieldError, SpecError
+from tidegate.sources.topics.declare import KafkaSource
 from tidegate.spec.checks import check_name, check_texts, check_unique
 from tidegate.spec.flow import Flow
 from tidegate.spec.limits import RewriteLimits
 from tidegate.spec.schedule import PRESETS, AfterTables, is_cron
-from tidegate.spec.sources import KafkaSource
 from tidegate.spec.thresholds import Thresholds, check_thresholds
 from tidegate.times import dates
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Literal
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.errors import CheckpointCorruptError, OffsetsExpiredError, TableUnreadableError
 from tidegate.probes import delta_history, delta_log
+from tidegate.sources.tables import measure as tables
 from tidegate.spec import FileSource, KafkaSource
 from tidegate.status import evidence, proofs
-from tidegate.status.sources import tables
 from tidegate.store import Address
 
 if TYPE_CHECKING:
@@ -112,7 +112,7 @@ def _damages(resolved: ResolvedFlow, place: Place) -> Iterator[Damage]:
     except CheckpointCorruptError as error:
         yield damage("checkpoint", f"checkpoint v{place.version}/{place.refresh}", error.problem.rstrip("."))
         return
-    if flow.feeds and not flow.kind.snapshots and state.last_committed is not None:
+    if flow.feeds and flow.kind.follows_feed and state.last_committed is not None:
         try:
             tables.backlog_of(resolved, place, progress.planned_batch(place.checkpoint, state.last_committed))
         except OffsetsExpiredError as error:
@@ -161,6 +161,6 @@ def _read_checkpoint(resolved: ResolvedFlow, folder: Address) -> progress.Progre
             offsets.kafka_offsets(flow.source.topic)
         elif flow.state is not None:
             offsets.delta_positions(len(flow.feeds) + 1)
-        elif not flow.kind.snapshots:
+        elif flow.kind.follows_feed:
             offsets.delta_positions(len(flow.feeds))
     return state

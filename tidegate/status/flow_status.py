@@ -19,10 +19,9 @@ from tidegate.errors import SourceUnavailableError, TidegateError, classify
 from tidegate.lake.layout import Layout
 from tidegate.reports.report import describe_error
 from tidegate.states import status_of
-from tidegate.status import lag, run_ends, upstream
+from tidegate.status import lag, run_ends, source, upstream
 from tidegate.status.reading import Reading
 from tidegate.status.run_ends import RunEnds
-from tidegate.status.sources import source
 
 if TYPE_CHECKING:
     from datetime import datetime

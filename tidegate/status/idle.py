@@ -9,8 +9,8 @@ from tidegate.checkpoints import checkpoint, progress
 from tidegate.ops import heartbeats
 from tidegate.ops.heartbeats import Heartbeat
 from tidegate.probes import delta
+from tidegate.sources.tables import measure as tables
 from tidegate.status import freshness
-from tidegate.status.sources import tables
 from tidegate.times import lateness
 
 if TYPE_CHECKING:

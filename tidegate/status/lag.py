@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.reports.report import describe_error
 from tidegate.status.reading import Reading
-from tidegate.status.sources.source import Backlog
+from tidegate.status.source import Backlog
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment

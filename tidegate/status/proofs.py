@@ -120,7 +120,7 @@ class _Check:
     def followed(self) -> Iterator[tuple[Address, Follower]]:
         """The tables that the flow reads, as it follows them."""
         flow = self.flow
-        follows = self.resolved.landing is None and not (flow.kind.stateful or flow.kind.snapshots)
+        follows = self.resolved.landing is None and flow.kind.follows_feed and not flow.kind.stateful
         for table in flow.source_tables:
             writer = writer_of(self.resolved, table)
             owner = "" if writer is None else f"{writer[0].name}/{writer[1].name}/"

@@ -13,12 +13,11 @@ from tidegate import hidden
 from tidegate.alerting import expiry
 from tidegate.ops import plans
 from tidegate.ops.plans import PlannedLag
-from tidegate.status import flow_runs, freshness, idle, remarks, topic_intervals, wait
+from tidegate.status import flow_runs, freshness, idle, remarks, source, topic_intervals, wait
 from tidegate.status.checkpoint_reading import CheckpointReading
 from tidegate.status.downstream import downstream_of
 from tidegate.status.interval import interval_of
 from tidegate.status.part import measured, part
-from tidegate.status.sources import source
 from tidegate.times import dates
 
 if TYPE_CHECKING:
@@ -29,7 +28,7 @@ if TYPE_CHECKING:
     from tidegate.status.flow_runs import FlowRun
     from tidegate.status.intervals import Completeness
     from tidegate.status.run_ends import RunEnds
-    from tidegate.status.sources.source import Backlog
+    from tidegate.status.source import Backlog
     from tidegate.status.wait import RefusedBy, Upstream, Wait
 
 
@@ -118,8 +117,7 @@ class Reading(CheckpointReading):
     def wait(self) -> Wait | None:
         """Why another attempt at what is pending would be refused, too."""
         batch = self.progress.pending_batch
-        if self.resolved.flow.kind.snapshots and self.backlog.has_data:
-            # A newer snapshot takes the place of a refused one.
+        if self.resolved.flow.kind.superseded_by and self.backlog.has_data:
             batch = None
         return (wait.of_batch(self, batch) if batch is not None else None) or wait.of_limits(self, batch)
 

@@ -10,10 +10,10 @@ from tidegate import hidden
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.formatting import count
 from tidegate.probes import kafka
+from tidegate.sources.topics import measure as topics
 from tidegate.spec import KafkaSource
 from tidegate.status import freshness, intervals
 from tidegate.status.intervals import Completeness, Interval
-from tidegate.status.sources import topics
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

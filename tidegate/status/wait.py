@@ -98,7 +98,7 @@ def of_batch(reading: CheckpointReading, batch_id: int) -> Wait | None:
 
 
 def of_limits(reading: CheckpointReading, batch: int | None) -> Wait | None:
-    """The wait of a swap, or of a batch that compares a snapshot, whose numbers exceed the limits.
+    """The wait of a swap, or of a batch that a newer one may supersede, whose numbers exceed the limits.
 
     Args:
         batch: The pending batch.
@@ -109,7 +109,7 @@ def of_limits(reading: CheckpointReading, batch: int | None) -> Wait | None:
     # Raised limits count from the next plan on.
     if not resolved.pipeline.rewrite_limits_of(resolved.flow).exceeded(judged.impact):
         return None
-    if not swaps and (batch is None or not resolved.flow.kind.snapshots):
+    if not swaps and (batch is None or not resolved.flow.kind.superseded_by):
         return None
-    otherwise = "derive the table again with mode full_refresh" if swaps else "land a newer snapshot"
+    otherwise = "derive the table again with mode full_refresh" if swaps else f"land {resolved.flow.kind.superseded_by}"
     return Wait(by="limits", reason=f"waits: {judged.summary()}; accept the numbers, or {otherwise}")

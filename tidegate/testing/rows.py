@@ -20,12 +20,12 @@ from tidegate.lake.place import AttemptPlace, Place
 from tidegate.project import resolution
 from tidegate.reports.report import FlowReport
 from tidegate.requests.request import RunRequest, fresh_id
+from tidegate.spark import kind
 from tidegate.spark.batch import dispositions, groups, rows, time_windows, transform_output
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.batch.work import Stream
 from tidegate.spark.functions import import_function
 from tidegate.spark.job import Job
-from tidegate.spark.kinds import kind
 from tidegate.spark.run import Run
 from tidegate.spec import Pipeline
 from tidegate.testing import records

@@ -235,10 +235,7 @@ class Lineage:
             return Step(state="quarantined", entries=entries, **shared)
         if late := self._late(flow, {hidden.ROW_ID: str(source.get(hidden.ROW_ID))}):
             return late[0]
-        if flow.flow.kind.snapshots:
-            note = (
-                "its snapshot was not compared, or the row was the same in an earlier one, or is another in a later one"
-            )
+        if note := flow.flow.kind.not_there:
             return Step(state="not there", notes=(note, *self._same_key(flow, table, source)), **shared)
         reading = SourcePosition.of(self.layout, flow, source_name)
         if reading is None or not written:

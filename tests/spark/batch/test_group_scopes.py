@@ -18,11 +18,11 @@ from tests.resolved import resolved_flow
 from tests.spark import job as jobs
 from tests.spark.job import GOLD, changes, plan_batch, table, write_table
 from tidegate.errors import LedgerImbalanceError, SpecError
+from tidegate.kinds.groups.run import KIND
 from tidegate.lake.place import PipelinePlace
 from tidegate.spark.batch import micro_batch, time_windows
 from tidegate.spark.batch.groups import split_groups
 from tidegate.spark.batch.split import Decision
-from tidegate.spark.kinds.groups import KIND
 from tidegate.spec import ChangeFeed, Pipeline, Table, TimeWindows
 
 if TYPE_CHECKING:

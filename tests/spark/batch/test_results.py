@@ -15,8 +15,8 @@ from tests.spark.job import plan_batch, table, transaction
 from tests.spark.kinds.payments import Payments
 from tidegate.checkpoints import checkpoint
 from tidegate.checkpoints.checkpoint import SIDECAR
+from tidegate.kinds.stateful import results
 from tidegate.lake.place import Place
-from tidegate.spark.batch import results
 from tidegate.spark.driver.execution import StateMetrics
 
 if TYPE_CHECKING:

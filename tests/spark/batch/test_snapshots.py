@@ -16,10 +16,10 @@ from tests.fault_points import fault
 from tests.slices import of_week
 from tests.spark.job import SILVER, job_of, plan_batch, table, write_table
 from tidegate import json_codec
-from tidegate.checkpoints import snapshots
 from tidegate.checkpoints.refusal import DECISION, BatchDecision
 from tidegate.errors import RewriteRefusedError
 from tidegate.lake.place import Place
+from tidegate.sources.snapshots import announcements
 from tidegate.spark.batch import micro_batch
 from tidegate.spec import SnapshotFeed, Table
 
@@ -68,7 +68,7 @@ class Snapshots:
         assert job.source_table is not None
         write_table(job.source_table, _BRONZE, *self.rows)
         name, files = f"2026-01-{self.days:02}", {path: int(modified.timestamp() * 1000)}
-        snapshots.announce(job.place, name, files)
+        announcements.announce(job.place, name, files)
 
     def process(self, batch_id: int, **options: Any) -> LedgerLine | None:
         """The ledger line of a batch; None if it writes nothing."""
@@ -159,7 +159,7 @@ def test_a_snapshot_without_files_deletes_all_rows_once_that_is_accepted(compare
     compared.land(lines({1: 10, 2: 20}))
     compared.process(0)
     job = compared.job()
-    snapshots.announce(job.place, "2026-01-31", {})
+    announcements.announce(job.place, "2026-01-31", {})
 
     with pytest.raises(RewriteRefusedError, match="it would delete 2 of 2 rows"):
         compared.process(1)
@@ -168,7 +168,7 @@ def test_a_snapshot_without_files_deletes_all_rows_once_that_is_accepted(compare
 
     assert keys(line) == (2, 0, 2, 0)
     assert compared.orders() == {}
-    snapshots.announce(job.place, "2026-02-01", {})
+    announcements.announce(job.place, "2026-02-01", {})
     assert compared.process(2) is None, "neither has rows"
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tidegate.errors import LateRowsDroppedError, UnexpectedError
+from tidegate.kinds.stateful import run as stateful
 from tidegate.spark.driver.execution import StateMetrics, state_metrics
-from tidegate.spark.kinds import stateful
 
 DROPPED = "numRowsDroppedByWatermark"
 

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 from typing import get_args
 
 import pytest
 
 from tidegate.spark.intake.bronze import Bronze, columns
 from tidegate.spec import LandingSource, Source
-from tidegate.spec.source_kinds import SOURCES
-from tidegate.status.sources.source import MeasuredSource
+from tidegate.spec.sources import SOURCES
+from tidegate.status.source import MeasuredSource, of_kind
 
 
 def test_every_type_that_a_flow_may_declare_is_a_kind_of_source() -> None:
@@ -20,13 +20,13 @@ def test_every_type_that_a_flow_may_declare_is_a_kind_of_source() -> None:
 
 @pytest.mark.parametrize("declared", SOURCES, ids=lambda kind: kind.__name__)
 def test_a_kind_of_source_is_measured_and_read_by_its_modules(declared: type) -> None:
-    kind = SOURCES[declared]
-    assert isinstance(importlib.import_module(kind.measured).SOURCE, MeasuredSource)
-    assert bool(kind.bronze) == (declared in get_args(LandingSource)), (
-        "only records that no flow writes have a bronze table"
-    )
-    if kind.bronze:
-        assert isinstance(importlib.import_module(kind.bronze).BRONZE, Bronze)
+    assert isinstance(of_kind(declared), MeasuredSource)
+    folder = f"tidegate.sources.{SOURCES[declared]}"
+    assert importlib.import_module(f"{folder}.declare").__dict__[declared.__name__] is declared
+    has_bronze = importlib.util.find_spec(f"{folder}.read") is not None
+    assert has_bronze == (declared in get_args(LandingSource)), "only records that no flow writes have a bronze table"
+    if has_bronze:
+        assert isinstance(importlib.import_module(f"{folder}.read").BRONZE, Bronze)
 
 
 def test_a_transform_may_use_the_columns_of_every_kind() -> None:

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tidegate.schema.contract import Contract, Terms
+from tidegate.sources.files.read import BRONZE
 from tidegate.spark.intake import parse
 from tidegate.spark.intake.bronze import HEADER
-from tidegate.spark.intake.bronze_files import BRONZE
 from tidegate.spec import ChangeRecords, FileSource, KafkaSource, debezium
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.spark import job as orders
-from tidegate.spark.intake import bronze_files
+from tidegate.sources.files import read as bronze_files
 from tidegate.spark.lake import writes
 from tidegate.spark.reprocessing.replay import Replay
 from tidegate.spec import ChangeFeed, Flow, Table

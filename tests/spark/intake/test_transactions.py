@@ -14,9 +14,9 @@ from tests.resolved import resolved_flow
 from tests.spark import job as orders
 from tidegate.environment import Environment
 from tidegate.probes import kafka
+from tidegate.sources.topics.declare import Isolation
 from tidegate.spark.flow import run_flow
 from tidegate.spec import Flow, KafkaSource, Pipeline
-from tidegate.spec.sources import Isolation
 from tidegate.status import lag
 
 if TYPE_CHECKING:

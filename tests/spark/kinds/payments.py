@@ -173,7 +173,7 @@ class Payments:
             resolved_flow(self.flow, Pipeline(name="orders", flows=flows)), code=getattr(self, "code", None)
         )
         place = dataclasses.replace(job.place, flow=self.flow.name)
-        from tidegate.spark.kinds import kind
+        from tidegate.spark import kind
 
         report = dataclasses.replace(job.run.report, flow=self.flow.name, target=self.flow.target.name)
         return dataclasses.replace(

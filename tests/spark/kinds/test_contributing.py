@@ -1,4 +1,4 @@
-"""The worked example of CONTRIBUTING: a kind of flow, and a kind of run, is one module and one line that registers it."""
+"""The worked example of CONTRIBUTING: a kind of flow is a folder, a kind of run a module, and each is registered in one line."""
 
 from __future__ import annotations
 
@@ -55,8 +55,10 @@ def change_log(monkeypatch: pytest.MonkeyPatch) -> Flow:
     declare = compile(BLOCKS["declares a flow of this kind"].strip(), "example", "eval")
     with pytest.raises(FieldError, match="without one this flow would only copy its source"):
         eval(declare, dict(vars(spec)))
-    add_module("tidegate/spark/kinds/change_log.py", monkeypatch)
-    add_line(kinds.KINDS, "registers a kind of flow", kinds, monkeypatch)
+    for module in ("declare", "run"):
+        add_module(f"tidegate/kinds/change_log/{module}.py", monkeypatch)
+    (name,) = eval(f"({BLOCKS['registers a kind of flow']})")
+    monkeypatch.setitem(kinds.KINDS, name, kinds.declared(name))
     flow: Flow = eval(declare, dict(vars(spec)))
     # The pipeline of these tests has a flow of this name.
     return dataclasses.replace(flow, name="latest")

@@ -23,7 +23,7 @@ from tests.spark import job as orders
 from tests.spark.kinds.outbox import Outbox
 from tidegate.changes import Change
 from tidegate.errors import SinkError, SinkUnavailableError, SpecError, UnexpectedError
-from tidegate.spark.batch import function_sink
+from tidegate.kinds.sinks import function_sink
 from tidegate.spec import FunctionSink
 
 if TYPE_CHECKING:
@@ -108,7 +108,7 @@ def test_an_id_is_of_one_change_also_if_the_lake_was_put_back_and_another_has_it
 def test_every_time_of_a_row_is_its_instant_in_whatever_zone_the_process_runs(
     outbox: Outbox, functions: ModuleType, zone: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from tidegate.spark.batch import sends
+    from tidegate.kinds.sinks import sends
 
     # The clocks of two of the zones are set back between these.
     instants = [

@@ -202,7 +202,7 @@ def test_a_record_that_kafka_refuses_is_an_error_that_no_retry_removes(outbox: T
 @pytest.mark.nightly
 def test_the_topic_alone_says_how_large_a_record_may_be(outbox: TopicOutbox) -> None:
     from tests import topics
-    from tidegate.spark.batch import sends
+    from tidegate.kinds.sinks import sends
 
     feed = orders.changes(outbox.spark, "id int, text string", (1, "x" * 2_000_000))
     split = sends.split_changes(outbox.job(), feed, 0)
@@ -230,7 +230,7 @@ def test_a_new_version_sends_the_whole_table_again_and_its_plan_says_so(outbox: 
 
 
 def test_a_key_that_one_commit_deletes_and_inserts_is_one_update(outbox: TopicOutbox) -> None:
-    from tidegate.spark.batch import sends
+    from tidegate.kinds.sinks import sends
 
     feed = orders.changes(
         outbox.spark,
@@ -251,7 +251,7 @@ def test_a_key_that_one_commit_deletes_and_inserts_is_one_update(outbox: TopicOu
 
 
 def test_rows_of_scopes_are_sent_without_their_tombstones(outbox: TopicOutbox) -> None:
-    from tidegate.spark.batch import sends
+    from tidegate.kinds.sinks import sends
 
     scoped = Table("silver.orders", keys=("id", "item"), replace_by=("id",), sequence_by=("at",))
     job = outbox.job()

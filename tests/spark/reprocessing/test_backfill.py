@@ -20,6 +20,7 @@ from tests.spark import job as orders
 from tests.with_fields import with_fields
 from tidegate.checkpoints import rewrite
 from tidegate.errors import RewriteRefusedError, SpecError, TransformRefusedError
+from tidegate.kinds.rows.run import source_rows
 from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.ops import store
 from tidegate.quarantine import decision
@@ -28,7 +29,6 @@ from tidegate.reports.impact import Impact
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.flow import refresh_once, run_flow
 from tidegate.spark.job import Job
-from tidegate.spark.kinds.rows import source_rows
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import backfill, pending_work
 from tidegate.spec import ChangeFeed, RewriteLimits, Table, Thresholds

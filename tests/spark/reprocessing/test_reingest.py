@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from tests.spark import job as orders
+from tidegate.kinds.messages import run as messages_kind
 from tidegate.lake.layout import Layout
+from tidegate.spark import kind
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.flow import run_flow
 from tidegate.spark.job import Job
-from tidegate.spark.kinds import kind
-from tidegate.spark.kinds import messages as messages_kind
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import pending_work, reingest
 from tidegate.spec import FileSource, Flow, Intervals, KafkaSource

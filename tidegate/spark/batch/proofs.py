@@ -101,7 +101,7 @@ def _read(job: Job, batch_id: int, newest: Mapping[Address, Position] | None = N
     """The positions up to which a batch of the stream reads its sources."""
     if not job.query_tables:
         return {}
-    if job.flow.kind.snapshots:
+    if not job.flow.kind.follows_feed:
         # It reads the records of some files, whenever they were added.
         pins = {path: position.version for path, position in (newest or {}).items() if path in job.source_tables}
     else:

@@ -19,11 +19,11 @@ from pyspark.sql import functions as F
 
 from tidegate.errors import TidegateError, UnexpectedError
 from tidegate.probes import messages
+from tidegate.sources.topics.measure import format_offsets
 from tidegate.spark.driver import failures
 from tidegate.spark.intake import sources
 from tidegate.spark.lake import local
 from tidegate.spec import KafkaSource
-from tidegate.status.sources.topics import format_offsets
 from tidegate.times import dates
 
 if TYPE_CHECKING:

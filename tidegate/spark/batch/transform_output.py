@@ -124,7 +124,7 @@ def _transformed(job: Job, records: DataFrame, *, checked: bool) -> DataFrame:
     transform = job.transform
     if transform is None:
         return records
-    if checked and not job.flow.kind.snapshots:
+    if checked and job.flow.kind.follows_feed:
         return derive_checked(
             job.place.layout, job.resolved, job.run, job.transform, [records], lambda rows: transform(*rows)
         )

@@ -5,14 +5,14 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
 
 from pyspark.sql import functions as F
 
 from tidegate import hidden
 from tidegate.schema.ddl import Column
 from tidegate.spec import LandingSource
-from tidegate.spec.source_kinds import SOURCES
+from tidegate.spec.sources import SOURCES
 from tidegate.store import Address
 
 if TYPE_CHECKING:
@@ -78,14 +78,14 @@ def arrival(feed: DataFrame) -> SparkColumn:
 
 def load(source: LandingSource) -> Bronze[Any]:
     """The bronze tables of the kind of a source."""
-    return _load(SOURCES[type(source)].bronze)
+    return _load(type(source))
 
 
 def columns() -> set[str]:
     """The columns that a transform may use, of all kinds."""
-    return {name for kind in SOURCES.values() if kind.bronze for name in _load(kind.bronze).columns}
+    return {name for kind in get_args(LandingSource) for name in _load(kind).columns}
 
 
-def _load(module: str) -> Bronze[Any]:
-    bronze: Bronze[Any] = importlib.import_module(module).BRONZE
+def _load(declared: type[LandingSource]) -> Bronze[Any]:
+    bronze: Bronze[Any] = importlib.import_module(f"tidegate.sources.{SOURCES[declared]}.read").BRONZE
     return bronze

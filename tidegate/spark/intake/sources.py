@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 from tidegate.checkpoints import checkpoint, progress, topic
 from tidegate.errors import TopicReplacedError
 from tidegate.probes import delta, files, kafka
+from tidegate.sources.files.declare import MAX_FILE_AGE_DAYS
+from tidegate.sources.topics import measure as topics
 from tidegate.spark.intake import batch_bounds
 from tidegate.spark.intake.landing import glob_escaped
 from tidegate.spec import ChangeFeed, FileSource, KafkaSource
-from tidegate.spec.sources import MAX_FILE_AGE_DAYS, in_bytes
-from tidegate.status.sources import topics
+from tidegate.spec.source_checks import in_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

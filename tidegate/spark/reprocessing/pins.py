@@ -158,8 +158,8 @@ def _source_versions(job: Job, batch_id: int) -> dict[str, int]:
     names = job.flow.source_tables
     if not names:
         return {}
-    if job.flow.kind.snapshots:
-        # Bronze keeps the rows of a snapshot as they are.
+    if not job.flow.kind.follows_feed:
+        # Bronze keeps the records as they are.
         return {names[0]: tables.version(job.spark, job.place.layout.table(names[0]))}
     planned = progress.planned_batch(job.place.checkpoint, batch_id)
     if len(names) == 1:

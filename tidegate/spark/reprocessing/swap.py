@@ -112,7 +112,7 @@ def is_past_replacement(job: Job) -> bool:
     """Whether a commit after the checkpoint's position replaced a source table, so that its feed cannot be continued."""
     if not job.query_tables or not all(tables.exists(path) for path in job.query_tables):
         return False
-    if job.flow.kind.snapshots:
+    if not job.flow.kind.follows_feed:
         # Its position is not one in the log of bronze, which is never replaced.
         return False
     state = progress.read(job.place.checkpoint)

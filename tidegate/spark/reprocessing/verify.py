@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
     from tidegate.spark.job import Job
-    from tidegate.spark.kinds.sides import Sides
+    from tidegate.spark.sides import Sides
 
 _SAME = 1e-9
 """The relative difference up to which sums of floating-point numbers are the same: they depend on the order of the rows."""

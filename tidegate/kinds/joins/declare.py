@@ -1,0 +1,16 @@
+"""What a flow of groups of several tables declares."""
+
+from tidegate.kinds.groups.declare import HOLDS_BATCHES, not_taken
+from tidegate.sources.tables.declare import ChangeFeed
+from tidegate.spec.flow_kind import FlowKind
+
+KIND = FlowKind(
+    name="joins",
+    source=ChangeFeed,
+    several=True,
+    shapes=(("recompute", True),),
+    quarantines=False,
+    holds_batches=HOLDS_BATCHES,
+    refuses={"take": not_taken},
+    unit="group",
+)

@@ -1,0 +1,1 @@
+"""Landing flows of messages."""

@@ -1,0 +1,142 @@
+"""Landing flows of messages: each message of a topic is stored once, raw, in bronze, except for timestamps that no table can hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from tidegate import hidden
+from tidegate.checkpoints import progress, topic
+from tidegate.ops import ledger
+from tidegate.probes import kafka
+from tidegate.sources.topics.measure import format_offsets
+from tidegate.spark.batch import raw, topic_messages
+from tidegate.spark.intake import sources
+from tidegate.spark.job import Entries, Kind
+from tidegate.spark.lake import local, tables
+from tidegate.spark.sides import Sides
+from tidegate.times.window import Window
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+    from typing import Any
+
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tidegate.checkpoints.pending_jobs import PendingPiece
+    from tidegate.spark.batch.pinned import Pinned
+    from tidegate.spark.job import Job
+
+
+def _needs_refresh(job: Job) -> bool:
+    """If the next messages were deleted and a person accepted the gap: a new checkpoint starts after it."""
+    ledger.record_gaps(job.place)
+    return topic_messages.reader_of(job).needs_refresh_for_gap()
+
+
+def _parts(job: Job, window: Window | None, earlier: Sequence[PendingPiece]) -> Iterator[Mapping[str, Any]]:
+    """The window's offsets; each part contains a share of every partition."""
+    assert window is not None
+    reader = topic_messages.reader_of(job)
+    source, bootstrap = reader.source, reader.bootstrap
+    ranges = kafka.offsets_within(bootstrap, source.topic, window.since, window.until, isolation=source.isolation)
+    for piece in earlier:
+        for partition, (_, done) in piece.offsets.items():
+            begin, end = ranges.get(int(partition), (0, 0))
+            ranges[int(partition)] = (min(max(begin, done), end), end)
+    total = sum(end - begin for begin, end in ranges.values())
+    firsts = {partition: begin for partition, (begin, end) in ranges.items() if begin < end}
+    pieces = -(-total // reader.max_offsets_per_batch(firsts)) if total else 0
+    for nth in range(pieces):
+        cuts = {
+            str(partition): [begin + (end - begin) * nth // pieces, begin + (end - begin) * (nth + 1) // pieces]
+            for partition, (begin, end) in ranges.items()
+        }
+        yield {"offsets": {partition: cut for partition, cut in cuts.items() if cut[1] > cut[0]}}
+
+
+def _read_piece(job: Job, piece: PendingPiece) -> DataFrame:
+    """The piece's messages with a timestamp in the window, with the connector's columns. A timestamp out of range is in no window."""
+    window = Window(**piece.window)
+    rows = topic_messages.read(job, _ranges(piece.offsets)).good
+    start, end_time = (F.lit(moment).cast("timestamp") for moment in (window.start, window.end))
+    return rows.where((F.col("timestamp") >= start) & (F.col("timestamp") < end_time))
+
+
+def _read_entries(_job: Job, spark: SparkSession, entries: Entries) -> DataFrame:
+    """The entries themselves: a message and its timestamp never change, so that the topic need not have it any more."""
+    return local.from_rows(
+        spark, [(each[hidden.ROW_ID], each["source"]) for each in entries], f"{hidden.ROW_ID} string, source string"
+    )
+
+
+def _ranges(offsets: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, int]]:
+    return {int(partition): (first, end) for partition, (first, end) in offsets.items()}
+
+
+def _sides(job: Job, pins: Pinned) -> Sides:
+    """The messages that the topic still has, up to the pinned offsets. Messages of an accepted gap are on neither side."""
+    reader = topic_messages.reader_of(job)
+    source, bootstrap = reader.source, reader.bootstrap
+    current = kafka.describe(bootstrap, source.topic, sources.PROBE_SECONDS, source.isolation)
+    ends = _read_offsets(job, pins, current.topic_id)
+    offsets = {
+        partition: (begin, min(end, ends[partition]))
+        for partition, (begin, end) in current.bounds.items()
+        if begin < min(end, ends.get(partition, 0))
+    }
+    table = tables.read(job.spark, job.live, pins.version)
+    within = F.lit(False)
+    later = F.lit(False)
+    for partition, (begin, end) in offsets.items():
+        within |= (F.col(hidden.PARTITION) == partition) & F.col(hidden.OFFSET).between(begin, end - 1)
+    for partition, end in ends.items():
+        later |= (F.col(hidden.PARTITION) == partition) & (F.col(hidden.OFFSET) >= end)
+    of_topic = (F.col(hidden.TOPIC) == source.topic) & (F.coalesce(hidden.TOPIC_ID, F.lit("")) == current.topic_id)
+    place = F.when(of_topic & within, "compared").when(of_topic & later, "later").otherwise("gone")
+    placed = table.withColumn("_place", place)
+    rows_by_place = {row["_place"]: row["count"] for row in placed.groupBy("_place").count().collect()}
+    actual = placed.where("_place = 'compared'").drop("_place")
+    expected = actual.limit(0)
+    if offsets:
+        expected = raw.message_rows(topic_messages.read(job, offsets).good, current.topic_id)
+    not_compared = {
+        "of messages that the topic no longer has": rows_by_place.get("gone", 0),
+        "of messages after the position of the stream": rows_by_place.get("later", 0),
+    }
+    if kafka.is_compacted(bootstrap, source.topic, sources.PROBE_SECONDS):
+        compacted = actual.join(expected, hidden.ROW_ID, "left_anti").count()
+        not_compared["of messages that compaction may have removed"] = compacted
+        actual = actual.join(expected.select(hidden.ROW_ID), hidden.ROW_ID, "left_semi")
+    return Sides(
+        expected=expected,
+        actual=actual,
+        keys=(hidden.ROW_ID,),
+        source=f"offsets {format_offsets(offsets) or 'none'} of topic {source.topic}",
+        ignored=(hidden.INGESTED_AT, hidden.BATCH_ID),
+        not_compared=not_compared,
+    )
+
+
+def _read_offsets(job: Job, pins: Pinned, topic_id: str) -> dict[int, int]:
+    """The offset that follows those that the pinned batches had read, by partition of the present topic."""
+    name, ends = topic_messages.reader_of(job).source.topic, dict[int, int]()
+    for place, batch in pins.batches.items():
+        recorded = topic.recorded(place)
+        if recorded is not None and recorded.topic_id == topic_id:
+            read = progress.planned_batch(place.checkpoint, batch).kafka_offsets(name)
+            ends = {each: max(read.get(each, 0), ends.get(each, 0)) for each in read.keys() | ends.keys()}
+    return ends
+
+
+KIND = Kind(
+    read_stream=lambda job: topic_messages.reader_of(job).stream(job.spark, job.target),
+    split=raw.split_messages,
+    completed_by_target=True,
+    needs_refresh=_needs_refresh,
+    parts=_parts,
+    read_piece=_read_piece,
+    read_entries=_read_entries,
+    sides=_sides,
+)

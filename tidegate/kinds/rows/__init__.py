@@ -1,0 +1,1 @@
+"""Flows that derive rows from rows."""

@@ -1,0 +1,1 @@
+"""Flows that send the changes of a table."""

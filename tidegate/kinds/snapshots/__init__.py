@@ -1,0 +1,1 @@
+"""Flows that compare snapshots with their table."""

@@ -1,0 +1,1 @@
+"""Flows that keep state between batches."""

@@ -1,0 +1,1 @@
+"""Landing folders: files that appear under final names."""

@@ -1,0 +1,1 @@
+"""Full snapshots of a table, each an interval of landed files."""

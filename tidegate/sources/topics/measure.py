@@ -1,0 +1,246 @@
+"""The messages of a topic: the unread ones, whether the broker still has them, and those of a window. Needs no JVM.
+
+Offsets are only valid for one topic id: a topic that is deleted and created again starts at 0. See
+`tidegate.checkpoints.topic`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from tidegate import hidden
+from tidegate.advice import Either, OutsideAct, new_version
+from tidegate.checkpoints import checkpoint, gap, topic
+from tidegate.errors import GapError, NotDeliveredError, OffsetsExpiredError
+from tidegate.formatting import count
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import Place
+from tidegate.ops import query, store
+from tidegate.probes import delta, kafka
+from tidegate.spec import KafkaSource
+from tidegate.status.source import NOTHING_READ, Backlog, Extent, MeasuredSource, not_delivered
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tidegate.checkpoints.overrides import Override
+    from tidegate.checkpoints.progress import PlannedBatch
+    from tidegate.environment import Environment
+    from tidegate.requests.request import RunRequest
+    from tidegate.spec import Flow, Pipeline
+    from tidegate.status.checkpoint_reading import CheckpointReading
+    from tidegate.store import Address
+
+BYTES_PER_MESSAGE = 1024
+"""Assumed size while no message of a topic has been read: the broker does not report sizes."""
+
+
+def _backlog(reading: CheckpointReading) -> Backlog:
+    """Messages of a topic that are in no committed batch.
+
+    Their number is that of their offsets and an upper limit: compaction and transactions leave offsets without a message.
+
+    Raises:
+        NotDeliveredError: The topic does not exist, and messages of it were read before.
+        SourceUnavailableError: No broker answers.
+        OtherClusterError: The broker belongs to another cluster than the one that the checkpoint reads.
+        TopicReplacedError: The topic was deleted and created again.
+        GapError: The broker deleted messages before they were read, and the gap was not accepted.
+        OffsetsExpiredError: The topic ends before the next offset of the checkpoint.
+    """
+    source, bootstrap, target = _source(reading.resolved.flow), reading.kafka, reading.layout.table(reading.target)
+    try:
+        description, positions, ranges = unread_ranges(bootstrap, source, target, reading.place, reading.committed)
+    except NotDeliveredError as missing:
+        return not_delivered(missing, reading.place, target)
+    first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
+    pending = sum(end - begin for begin, end in ranges.values())
+    unread = {partition: first for partition, (first, end) in ranges.items() if first < end}
+    until = kafka.unread_until(bootstrap, source.topic, unread, isolation=source.isolation) if unread else None
+    what = f"up to {count(pending, 'new message')} in topic {source.topic}"
+    message_bytes = (delta.row_bytes(target) or BYTES_PER_MESSAGE) if pending else 0
+    return Backlog(
+        what=what if pending else f"nothing new in topic {source.topic}",
+        behind=pending,
+        rows=pending,
+        size=round(pending * message_bytes),
+        # Also, a new version starts after the offsets that are in bronze; only the job looks them up.
+        rows_exact=not pending,
+        size_exact=not pending,
+        position=" ".join(f"{partition}:{offset}" for partition, offset in sorted(positions.items())) or NOTHING_READ,
+        has_data=pending > 0,
+        ahead=f"offsets {format_offsets(ranges)}" if pending else "",
+        first_offsets=first_offsets,
+        unread=unread,
+        unread_until_ms=None if until is None else round(until.timestamp() * 1000),
+    )
+
+
+def unread_ranges(
+    bootstrap: str,
+    source: KafkaSource,
+    target: Address,
+    place: Place,
+    committed: PlannedBatch | None,
+) -> tuple[kafka.Topic, Mapping[int, int], dict[int, tuple[int, int]]]:
+    """The topic, the committed positions, and each partition with the offset that is read next and its end.
+
+    Raises:
+        TidegateError: As for the backlog.
+    """
+    description = kafka.describe(bootstrap, source.topic, isolation=source.isolation)
+    ids = {"topic_id": description.topic_id, "cluster_id": description.cluster_id}
+    topic.check(place, source.topic, bootstrap=bootstrap, **ids)
+    checkpoint_topic = topic.of_version(place, source.topic, **ids)
+    if committed is not None:
+        read = positions = committed.kafka_offsets(source.topic)
+    else:
+        # A new checkpoint version continues after the older ones; a reingest reads all messages that the topic still has.
+        read = topic.next_offsets(place, checkpoint_topic)
+        positions = {} if checkpoint.reads_again(place) else read
+    check_not_truncated(source.topic, read, {partition: end for partition, (_, end) in description.bounds.items()})
+    first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
+    check_gap(place, checkpoint_topic, read, first_offsets, target)
+    # A partition that is not in the checkpoint is new and read from its beginning. A partition with an accepted gap continues
+    # at its first offset.
+    return (
+        description,
+        positions,
+        {
+            partition: (min(max(positions.get(partition, begin), begin), end), end)
+            for partition, (begin, end) in sorted(description.bounds.items())
+        },
+    )
+
+
+def check_gap(
+    place: Place,
+    checkpoint_topic: topic.CheckpointTopic,
+    read: Mapping[int, int],
+    first_offsets: Mapping[int, int],
+    target: Address,
+) -> None:
+    """Check that the topic still has all unread messages, except for accepted gaps.
+
+    Args:
+        layout: The paths of the lake, with the accepted gaps.
+        read: Partition to the offset that is read next.
+        first_offsets: Partition to the first offset that the topic still has.
+        target: The flow's table. Messages in it were read, even if their batch is not committed in the checkpoint yet.
+
+    Raises:
+        GapError: Messages are missing; the error lists their offsets.
+    """
+    accepted = gap.accepted(place)
+    if lost := unaccepted_gap(read, first_offsets, checkpoint_topic, target, accepted):
+        raise GapError(place.pipeline, place.flow, checkpoint_topic.topic, lost)
+
+
+def unaccepted_gap(
+    read: Mapping[int, int],
+    first_offsets: Mapping[int, int],
+    checkpoint_topic: topic.CheckpointTopic,
+    target: Address,
+    accepted: Sequence[Override] = (),
+) -> gap.Offsets:
+    """Unread offsets that the topic no longer has and that are in no accepted gap; arguments as for `check_gap`."""
+    if not gap.missing(read, first_offsets, accepted, checkpoint_topic.topic_id):
+        return {}
+    in_table = next_offsets_in_table(target, checkpoint_topic)
+    next_offsets = {partition: max(offset, in_table.get(partition, 0)) for partition, offset in read.items()}
+    return gap.missing(next_offsets, first_offsets, accepted, checkpoint_topic.topic_id)
+
+
+def next_offsets_in_table(target: Address, checkpoint_topic: topic.CheckpointTopic) -> dict[int, int]:
+    """Partition to the offset after the highest one of a topic in a bronze table."""
+    if hidden.TOPIC_ID not in query.columns(target):
+        return {}
+    sql = f"SELECT {hidden.PARTITION}, max({hidden.OFFSET}) + 1 AS next_offset FROM delta_table"
+    rows = store.select(target, f"{sql} WHERE {topic_condition(checkpoint_topic)} GROUP BY {hidden.PARTITION}")
+    return {int(row[hidden.PARTITION]): int(row["next_offset"]) for row in rows}
+
+
+def topic_condition(checkpoint_topic: topic.CheckpointTopic) -> str:
+    """SQL condition for the rows of a bronze table that come from a topic. The id is NULL where the broker has none."""
+    return f"{hidden.TOPIC} = '{checkpoint_topic.topic}' AND coalesce({hidden.TOPIC_ID}, '') = '{checkpoint_topic.topic_id}'"
+
+
+def check_not_truncated(name: str, read: Mapping[int, int], ends: Mapping[int, int]) -> None:
+    """Check that no partition ends before the offset that is read next.
+
+    Args:
+        read: Partition to the offset that is read next.
+        ends: Partition to its end offset.
+
+    Raises:
+        OffsetsExpiredError: A partition ends before that, or does not exist any more.
+    """
+    for partition, offset in read.items():
+        end = ends.get(partition)
+        if end is not None and offset <= end:
+            continue
+        why = "it no longer has that partition" if end is None else f"it ends at {end}"
+        raise OffsetsExpiredError(
+            f"topic {name}, partition {partition}: the checkpoint continues at offset {offset}, but {why}: "
+            "the broker lost messages, or it has no topic ids and the topic was created again.",
+            Either(
+                new_version(
+                    says="if it was created again, raise checkpoint_version: the topic is then read from its beginning"
+                ),
+                OutsideAct(
+                    "if the broker lost messages, create the topic again: otherwise its next messages get offsets "
+                    "that count as already read"
+                ),
+            ),
+        )
+
+
+def format_offsets(ranges: Mapping[int, tuple[int, int]]) -> str:
+    """``0:15-19 1:10-14``: first and last offset of each partition with messages.
+
+    Args:
+        ranges: Partition to the first offset and the offset after the last one.
+    """
+    return " ".join(f"{partition}:{begin}-{end - 1}" for partition, (begin, end) in ranges.items() if end > begin)
+
+
+def _extent(environment: Environment, pipeline: Pipeline, flow: Flow, request: RunRequest) -> Extent:
+    layout, source, window = Layout.of(environment), _source(flow), request.window
+    bootstrap, bronze = environment.kafka, layout.table(flow.target.name)
+    recorded = topic.recorded(Place(layout, pipeline.name, flow.name, flow.checkpoint_version, 0))
+    if window is None:
+        ranges = kafka.offset_bounds(bootstrap, source.topic, isolation=source.isolation)
+    else:
+        ranges = kafka.offsets_within(bootstrap, source.topic, window.since, window.until, isolation=source.isolation)
+    offsets = sum(end - begin for begin, end in ranges.values())
+    # Compaction and transactions leave offsets without a message, which never arrive in bronze.
+    missing = max(0, offsets - _ingested_messages(bronze, source.topic, ranges, recorded))
+    return Extent(
+        what=f"offsets {format_offsets(ranges) or 'none'} of {source.topic}, at most {missing:,} of which are not in bronze",
+        rows=offsets,
+        size=round(offsets * (delta.row_bytes(bronze) or BYTES_PER_MESSAGE)),
+        rows_exact=not offsets,
+        size_exact=not offsets,
+    )
+
+
+def _ingested_messages(
+    bronze: Address, name: str, ranges: dict[int, tuple[int, int]], recorded: topic.CheckpointTopic | None
+) -> int:
+    if hidden.TOPIC_ID not in query.columns(bronze) or not ranges:
+        return 0
+    within = " OR ".join(
+        f"({hidden.PARTITION} = {partition} AND {hidden.OFFSET} >= {begin} AND {hidden.OFFSET} < {end})"
+        for partition, (begin, end) in ranges.items()
+    )
+    of_topic = f"{hidden.TOPIC} = '{name}'" if recorded is None else topic_condition(recorded)
+    counts = store.select(bronze, f"SELECT count(*) AS messages FROM delta_table WHERE {of_topic} AND ({within})")
+    return sum(int(row["messages"]) for row in counts)
+
+
+def _source(flow: Flow) -> KafkaSource:
+    assert isinstance(flow.source, KafkaSource)
+    return flow.source
+
+
+SOURCE = MeasuredSource(backlog=_backlog, extent=_extent, is_local=False)
