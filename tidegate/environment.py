@@ -33,16 +33,26 @@ from tidegate.errors import SetupError
 from tidegate.store import ReadOnceStore, Store
 from tidegate.store.location import Location, Stores, parse_location
 
+_FOLDERS = {"checkpoints": 3, "quarantine": 2, "late": 2, "heartbeats": 2, "staging": 2}
+"""Folders of a lake of which most of what a reading asks for is missing: notes of a flow, and tables that not every flow has."""
+_TREES = {"checkpoints": 4}
+"""The checkpoints of a version. Not with the notes, which are asked for earlier: the logs of tables are listed in between, so that
+these have no batch that the checkpoint lacks."""
+
 
 class _ReadOnce:
     """One store for each root, which reads once."""
 
-    def __init__(self, store_of: Callable[[Location], Store]) -> None:
-        self._store_of = store_of
+    def __init__(self, store_of: Callable[[Location], Store], lake: Location) -> None:
+        self._store_of, self._lake = store_of, lake
         self._stores: dict[Location, ReadOnceStore] = {}
 
     def __call__(self, root: Location) -> Store:
-        return self._stores.setdefault(root, ReadOnceStore(self._store_of(root)))
+        return self._stores.setdefault(root, self._made(root))
+
+    def _made(self, root: Location) -> ReadOnceStore:
+        store = self._store_of(root)
+        return ReadOnceStore(store, _FOLDERS, _TREES) if root == self._lake else ReadOnceStore(store)
 
     def forget(self) -> None:
         for store in self._stores.values():
@@ -104,7 +114,7 @@ class Environment:
         """The environment for one reading of lake and landing zone, which reads each key once (`ReadOnceStore`)."""
         if isinstance(self.store_of, _ReadOnce):
             return self
-        return dataclasses.replace(self, store_of=_ReadOnce(self.store_of))
+        return dataclasses.replace(self, store_of=_ReadOnce(self.store_of, self.lake_at))
 
     def forget(self) -> None:
         """Free what a reading has read, for one that is kept."""

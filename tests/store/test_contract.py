@@ -24,6 +24,7 @@ KINDS: dict[str, Callable[[Path], Store]] = {
     "memory": lambda _: MemoryStore(),
     "instrumented": lambda folder: InstrumentedStore(LocalStore(folder)),
     "read once": lambda folder: ReadOnceStore(LocalStore(folder)),
+    "read once, listed first": lambda folder: ReadOnceStore(LocalStore(folder), {"a": 1, "b": 2}, {"a": 2, "c": 1}),
 }
 CONTROL = "a\nb"
 NOT_UTF8 = "\udcff"
@@ -44,6 +45,18 @@ def keys(store: Store, folder: str = "") -> dict[str, bytes]:
 
 def shape(store: Store, folder: str = "") -> list[tuple[str, bool]]:
     return [(entry.key, entry.is_folder) for entry in store.list(folder)]
+
+
+def test_a_tree_has_the_listings_of_its_folders(store: Store) -> None:
+    for key in ("a/b", "a/c/d", "a/c/e/f", "a/c/e/g", "a-/b", "b/c"):
+        store.put(key, b"")
+    store.make_folder("a/empty")
+    for root in ("a", "a/c", "b", "missing"):
+        tree = store.list_tree(root)
+        assert root in tree
+        assert {folder: [each.key for each in listed] for folder, listed in tree.items()} == {
+            folder: [each.key for each in store.list(folder)] for folder in tree
+        }
 
 
 def test_a_content_is_what_was_put_last_even_an_empty_one(store: Store) -> None:

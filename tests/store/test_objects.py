@@ -14,7 +14,7 @@ from tests.store.proxy import S3Proxy, ServerFault
 from tidegate.errors import SetupError, WriteConflictError
 from tidegate.errors.classification import classify, is_transient
 from tidegate.errors.object_storage import ANSWERS, OTHER_ANSWER
-from tidegate.store import ObjectStore
+from tidegate.store import ObjectStore, objects
 
 
 @pytest.fixture
@@ -183,6 +183,20 @@ def test_what_is_open_is_never_mixed_with_a_later_content(store: ObjectStore) ->
         with pytest.raises(OSError, match="changed meanwhile") as raised:
             file.read()
         assert raised.value.errno == errno.ESTALE
+
+
+@pytest.mark.parametrize("page", range(1, 9))
+def test_a_tree_of_one_request_has_only_folders_that_it_tells_as_a_whole(
+    store: ObjectStore, monkeypatch: pytest.MonkeyPatch, page: int
+) -> None:
+    for key in ("a/1", "a/b-/2", "a/b/3", "a/b/4", "a/b/c/5", "a/d/6", "a/e"):
+        store.put(key, b"")
+    monkeypatch.setattr(objects, "_PAGE", page)
+    tree = store.list_tree("a")
+    assert {folder: [each.key for each in listed] for folder, listed in tree.items()} == {
+        folder: [each.key for each in store.list(folder)] for folder in tree
+    }
+    assert len(tree) == (0, 0, 1, 1, 1, 3, 4, 5)[page - 1]
 
 
 def test_signs_of_folders_that_others_leave_are_no_keys(store: ObjectStore, s3_server: S3Process) -> None:

@@ -33,6 +33,54 @@ def test_each_thing_is_asked_for_once_also_what_is_missing(counted: Instrumented
     assert counted.requests == {"read": 2, "list": 1, "stat": 3}
 
 
+def test_what_a_folder_was_listed_without_is_missing_with_all_below_it(counted: InstrumentedStore) -> None:
+    store = ReadOnceStore(counted)
+    store.list("a")
+    counted.requests.clear()
+    for key in ("a/c", "a/d/e"):
+        with pytest.raises(FileNotFoundError, match=key):
+            store.read(key)
+        assert not store.exists(key)
+        assert store.list(key) == []
+    assert store.stat("a/b").size == 1
+    assert counted.requests == {}
+    assert store.read("a/b").data == b"1"
+
+
+def test_a_folder_of_which_most_is_missing_is_listed_first(counted: InstrumentedStore) -> None:
+    store = ReadOnceStore(counted, folders={"a": 2})
+    assert [store.exists(key) for key in ("a/x/1", "a/x/2", "a/x/3/4", "c/1")] == [False] * 4
+    assert counted.keys == {("put", "a/b"): 1, ("list", "a/x"): 1, ("stat", "c/1"): 1}
+
+
+def test_a_tree_answers_for_its_folders(counted: InstrumentedStore) -> None:
+    for key in ("a/b2/c/1", "a/b2/d/2"):
+        counted.put(key, b"")
+    counted.requests.clear()
+    store = ReadOnceStore(counted, trees={"a": 2})
+    assert [entry.name for entry in store.list("a/b2")] == ["c", "d"]
+    assert not store.exists("a/b2/e/3")
+    assert store.read("a/b").data == b"1", "a content has no tree"
+    assert counted.requests["list_tree"] == 2
+    assert counted.requests["list"] + counted.requests["stat"] == 0
+
+
+def test_a_folder_that_cannot_be_listed_is_no_obstacle(counted: InstrumentedStore) -> None:
+    store = ReadOnceStore(counted, folders={"a": 1})
+    refused = counted.fail(Fault("list", PermissionError(13, "Permission denied", "a")))
+    assert store.read("a/b").data == b"1"
+    assert refused.fired
+
+
+def test_what_is_forgotten_is_asked_for_again_with_all_below_it(counted: InstrumentedStore) -> None:
+    store = ReadOnceStore(counted, folders={"a": 1})
+    everything(store)
+    for key in ("a/b", "a/d", "c"):
+        counted.put(key, b"2")
+    store.forget("a")
+    assert (store.read("a/b").data, store.exists("a/d"), store.exists("c")) == (b"2", True, False)
+
+
 def test_what_others_write_meanwhile_does_not_change_the_reading(counted: InstrumentedStore) -> None:
     store = ReadOnceStore(counted)
     before = everything(store)

@@ -160,12 +160,14 @@ def read(checkpoint: Address) -> Progress:
     committed, planned = _newest(checkpoint / "commits"), _newest(checkpoint / "offsets")
     if planned is not None:
         planned_batch(checkpoint, planned)
-    if committed is not None:
+    # Where a content is always whole, its name is enough.
+    if committed is not None and checkpoint.store.may_be_cut:
         _json(checkpoint / "commits" / str(committed), _lines(checkpoint / "commits" / str(committed), 2)[1])
     if committed is not None and (planned is None or committed > planned):
         raise _corrupt(checkpoint / "offsets", f"commits go up to {committed}, offsets only to {planned}")
-    if planned is not None:
-        _json(checkpoint / "metadata", _lines(checkpoint / "metadata", 1)[0])
+    metadata = checkpoint / "metadata"
+    if planned is not None and (checkpoint.store.may_be_cut or not metadata.exists()):
+        _json(metadata, _lines(metadata, 1)[0])
     return Progress(last_planned=planned, last_committed=committed)
 
 
@@ -350,7 +352,7 @@ def _lines(path: Address, at_least: int) -> list[str]:
         raise _corrupt(path, "it is not text") from None
     if len(lines) < at_least or not lines[0]:
         raise _corrupt(path, "it is empty or incomplete")
-    if not _fits_checksum(path, raw):
+    if path.store.may_be_cut and not _fits_checksum(path, raw):
         raise _corrupt(path, "it is incomplete or was changed: its checksum does not match")
     return lines
 

@@ -43,7 +43,7 @@ def plan(
 
     The exit code is 0 whether there is work or not, or that of an error that would stop the run or one of its flows.
     """
-    environment = project.read()
+    environment = project.read().reading()
     resolved = project.resolve(environment, name)
     pipeline = resolved.pipeline
     flows = project.choose(pipeline, flow or ())
@@ -56,13 +56,14 @@ def plan(
     except TidegateError:
         raise typer.Exit(_print_errors(environment, resolved, flows, as_json=as_json)) from None
 
-    expected = preview(environment, resolved, request, run_plan.readings)
     if as_json:
+        expected = preview(environment, resolved, request, run_plan.readings)
         console.print_json({**_to_json(pipeline, run_plan), "preview": expected.to_json()})
     else:
+        lines = preview(environment, resolved, request, run_plan.readings).lines() if run_plan.work else ()
         print_plan(run_plan.readings)
         console.echo(f"{name}: {conclusion(run_plan)}", style="error" if run_plan.errors else "")
-        for line in expected.lines() if run_plan.work else ():
+        for line in lines:
             console.echo(f"  {line}")
     if run_plan.errors:
         raise typer.Exit(run_plan.errors[0].exit_code)
@@ -88,6 +89,7 @@ def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Fl
     Raises:
         TidegateError: An error that would stop the whole run before its first batch.
     """
+    environment = environment.reading()
     layout = Layout.of(environment)
     if layout.marker.exists():
         layout.open()

@@ -15,11 +15,10 @@ from tidegate.errors import TableUnreadableError
 from tidegate.json_codec import from_plain
 from tidegate.lake.table_history import STANDS_ON, Doubt, ForeignCommit, LogEntry, Position, Proof
 from tidegate.probes import delta, delta_log, delta_table
+from tidegate.probes.revisions import KeptByRevision
 from tidegate.times import dates
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from tidegate.lake.table_history import Reason
     from tidegate.store import Address
 
@@ -28,9 +27,7 @@ _FILE = re.compile(r"\.{0,1}(\d{20})\.(.+)")
 """With the checksums that Hadoop writes under hidden names."""
 _SEARCHED = 20
 """Among how many of the newest entries that of a checkpoint is searched: only maintenance and other work of the flow follow it."""
-_read_entries: dict[str, tuple[Hashable, LogEntry]] = {}
-"""By address, entries with the revision of their file: pages read the status of every flow each few seconds."""
-_MAX_READ = 4096
+_read_entries = KeptByRevision[LogEntry]()
 _FEED = "delta.enableChangeDataFeed"
 _PROPERTIES = ("SET TBLPROPERTIES", "UNSET TBLPROPERTIES")
 
@@ -192,12 +189,13 @@ def _adopt(address: Address, newest: int) -> Proof:
 def _extent(address: Address) -> tuple[int | None, int, int | None]:
     """The newest entry of a log, the oldest one, and a later version of which only other files are left, if there is one."""
     entries, others = _names(address)
+    if entries and max(others, default=-1) > max(entries):
+        # A checksum may be listed and its entry not, while a commit is made.
+        (address / "_delta_log").forget()
+        entries, others = _names(address)
     if not entries:
         return None, 0, None
     newest, later = max(entries), max(others, default=-1)
-    # A checksum may be listed and its entry not, while a commit is made.
-    if later > newest and delta_log.entry(address, later).exists():
-        newest = later
     return newest, min(entries), later if later > newest else None
 
 
@@ -222,12 +220,7 @@ def _entry(address: Address, version: int) -> LogEntry | None:
             revision = file.stat().revision
     except FileNotFoundError:
         return None
-    known = _read_entries.get(file.uri)
-    if known is None or known[0] != revision:
-        if len(_read_entries) > _MAX_READ:
-            _read_entries.clear()
-        known = _read_entries[file.uri] = revision, _read(address, version)
-    return known[1]
+    return _read_entries.get(file, revision, lambda: _read(address, version))
 
 
 def _read(address: Address, version: int) -> LogEntry:

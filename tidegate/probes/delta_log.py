@@ -8,22 +8,23 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
 from tidegate.errors import TableUnreadableError
 from tidegate.errors.classification import raise_machine
-from tidegate.store import Address
+from tidegate.probes.revisions import KeptByRevision
+from tidegate.store import Address, Entry
 
 _VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint(?:\.[0-9a-f.-]+)?\.(?:parquet|json))")
 _PARQUET = b"PAR1"
 """The first and the last four bytes of a Parquet file."""
-_checked_commits: dict[str, tuple[Hashable, frozenset[str]]] = {}
-"""By address, the kinds of actions of commits that `check` has read, with the revision of the file: pages check every ten seconds."""
-_whole_checkpoints: dict[str, Hashable] = {}
-"""By address, the revisions of files of checkpoints that have the beginning and the end of a Parquet file."""
-_MAX_CHECKED = 10_000
+_HINT = "_last_checkpoint"
+_checked_commits = KeptByRevision[frozenset[str]]()
+"""The kinds of actions of commits that `check` has read."""
+_checked_checkpoints = KeptByRevision[bool]()
+"""Files of checkpoints that have the beginning and the end of a Parquet file."""
 
 
 def entry(address: Address, version: int) -> Address:
@@ -114,75 +115,75 @@ def newest_checkpoint(address: Address) -> int | None:
     Raises:
         TableUnreadableError: A file of it is missing or torn.
     """
-    # Before the folder is listed: a checkpoint is complete when it is named here.
-    named = hinted_version(address / "_delta_log")
-    return _newest_checkpoint(address, named, _names(address))
+    return _newest_checkpoint(address, _files(address))[0]
 
 
-def _newest_checkpoint(address: Address, named: int | None, names: Sequence[str]) -> int | None:
-    log, checkpoints = address / "_delta_log", [name for name in names if not _is_commit(name)]
-    newest = max((int(name[:20]) for name in checkpoints), default=None)
-    for name in checkpoints:
-        if int(name[:20]) == newest and name.endswith(".parquet"):
-            _check_parquet(address, log / name)
+def _newest_checkpoint(address: Address, files: dict[str, Entry]) -> tuple[int | None, dict[str, Entry]]:
+    """The newest checkpoint, and the files of the log, which is listed again if a checkpoint was made meanwhile."""
+    log = address / "_delta_log"
+    named = None
+    if _HINT in files:
+        with reading(address, log):
+            named = hinted_version(log)
+    checkpoints = _checkpoints(files)
+    if named is not None and named > max(checkpoints, default=-1):
+        # A checkpoint is complete when it is named, so it has been lost if it is not listed then.
+        log.forget()
+        files = _files(address)
+        checkpoints = _checkpoints(files)
+    newest = max(checkpoints, default=None)
+    for name in checkpoints.get(newest, ()) if newest is not None else ():
+        _check_parquet(address, files[name])
     if named is not None and (newest is None or named > newest):
         raise TableUnreadableError(address, log / f"{named:020d}.checkpoint.parquet", "is missing")
-    return newest
+    return newest, files
 
 
 def readable_checkpoints(address: Address) -> set[int]:
     """The versions of which the log has a whole checkpoint."""
-    readable, damaged = set(), set()
-    for name in _names(address):
-        if _is_commit(name):
-            continue
+    files, readable = _files(address), set()
+    for version, names in _checkpoints(files).items():
         try:
-            if name.endswith(".parquet"):
-                _check_parquet(address, address / "_delta_log" / name)
-            readable.add(int(name[:20]))
+            for name in names:
+                _check_parquet(address, files[name])
+            readable.add(version)
         except (TableUnreadableError, FileNotFoundError):
-            damaged.add(int(name[:20]))
-    return readable - damaged
+            continue
+    return readable
 
 
 def check(address: Address) -> None:
     """Check that the newest version of a table can be made of its log; without a table there is nothing to check.
 
-    Reads the commits since the newest checkpoint, and no data file.
+    Reads the commits since the newest checkpoint, unless the store has only whole contents, and no data file.
 
     Raises:
         TableUnreadableError: A file is missing, empty or torn, or cannot be read.
     """
-    log = address / "_delta_log"
-    with reading(address, log):
-        named = hinted_version(log)
-    names = _names(address)
-    if not names:
+    files = _files(address)
+    if not _versions(files):
         return
-    newest = max(int(name[:20]) for name in names)
-    checkpoint = _newest_checkpoint(address, named, names)
+    checkpoint, files = _newest_checkpoint(address, files)
     first = 0 if checkpoint is None else checkpoint + 1
     kinds: set[str] = set()
-    for version in range(first, newest + 1):
-        kinds |= _kinds(address, version)
-    if checkpoint is None and not kinds >= {"metaData", "protocol"}:
+    for version in range(first, max(_versions(files)) + 1):
+        kinds |= _kinds(address, version, files)
+    if checkpoint is None and address.store.may_be_cut and not kinds >= {"metaData", "protocol"}:
         raise TableUnreadableError(address, entry(address, first), "has neither schema nor protocol of the table")
 
 
-def _kinds(address: Address, version: int) -> frozenset[str]:
-    """The kinds of the actions of a commit; a file that was read before and has not changed is not read again."""
+def _kinds(address: Address, version: int, files: Mapping[str, Entry]) -> frozenset[str]:
+    """The kinds of the actions of a commit, as far as it has to be read."""
     file = entry(address, version)
     try:
         with reading(address, file):
-            revision = file.stat().revision
+            listed = files.get(file.name) or file.stat()
+            revision, size = listed.revision, listed.size
     except FileNotFoundError:
         raise TableUnreadableError(address, file, "is missing") from None
-    known = _checked_commits.get(file.uri)
-    if known is None or known[0] != revision:
-        if len(_checked_commits) > _MAX_CHECKED:
-            _checked_commits.clear()
-        known = _checked_commits[file.uri] = revision, frozenset(kind for kind, _ in actions(address, version) or ())
-    return known[1]
+    if size and not address.store.may_be_cut:
+        return frozenset()
+    return _checked_commits.get(file, revision, lambda: frozenset(kind for kind, _ in actions(address, version) or ()))
 
 
 @contextmanager
@@ -207,15 +208,32 @@ def reading(address: Address, file: Address) -> Iterator[None]:
         raise TableUnreadableError(address, file, "is torn, or does not have what Delta writes") from None
 
 
-def _names(address: Address) -> list[str]:
-    """The files of commits and checkpoints; none without a table."""
+def _files(address: Address) -> dict[str, Entry]:
+    """The files of the log by name; none without a table."""
     folder = address / "_delta_log"
     try:
         with reading(address, folder):
-            names = [each.name for each in folder.list() if _VERSION.fullmatch(each.name)]
+            return {each.name: each for each in folder.list()}
     except NotADirectoryError:
-        return []
-    return names
+        return {}
+
+
+def _names(address: Address) -> list[str]:
+    """The files of commits and checkpoints; none without a table."""
+    return [name for name in _files(address) if _VERSION.fullmatch(name)]
+
+
+def _versions(files: Mapping[str, Entry]) -> list[int]:
+    return [int(name[:20]) for name in files if _VERSION.fullmatch(name)]
+
+
+def _checkpoints(files: Mapping[str, Entry]) -> dict[int, list[str]]:
+    """The files of checkpoints, by their versions."""
+    by_version: dict[int, list[str]] = {}
+    for name in files:
+        if _VERSION.fullmatch(name) and not _is_commit(name):
+            by_version.setdefault(int(name[:20]), []).append(name)
+    return by_version
 
 
 def _is_commit(name: str) -> bool:
@@ -232,25 +250,30 @@ def _action(line: bytes) -> tuple[str, dict[str, Any]]:
 def hinted_version(log: Address) -> int | None:
     """The checkpoint that ``_last_checkpoint`` names; None if it names none. Readers list the folder then, so that is no damage."""
     try:
-        named = json.loads((log / "_last_checkpoint").read().data)["version"]
+        named = json.loads((log / _HINT).read().data)["version"]
     except (FileNotFoundError, ValueError, TypeError, KeyError):
         return None
     return named if isinstance(named, int) else None
 
 
-def _check_parquet(address: Address, file: Address) -> None:
-    with reading(address, file):
-        revision = file.stat().revision
-    if _whole_checkpoints.get(file.uri) == revision:
+def _check_parquet(address: Address, listed: Entry) -> None:
+    """Raise `TableUnreadableError` if a file of a checkpoint is torn; those of JSON are not looked at."""
+    file = address.at(listed)
+    if not file.name.endswith(".parquet"):
         return
+    with reading(address, file):
+        revision, size = listed.revision, listed.size
+    if size <= 12 or address.store.may_be_cut:
+        _checked_checkpoints.get(file, revision, lambda: _is_whole(address, file))
+
+
+def _is_whole(address: Address, file: Address) -> bool:
+    """True; raises if it is not."""
     with reading(address, file), file.open() as content:
         first = content.read(4)
         size = content.seek(0, 2)
         content.seek(max(0, size - 8))
         last = content.read()
-        complete = size > 12 and first == last[4:] == _PARQUET and int.from_bytes(last[:4], "little") <= size - 12
-        if not complete:
+        if not (size > 12 and first == last[4:] == _PARQUET and int.from_bytes(last[:4], "little") <= size - 12):
             raise ValueError(file.name)
-    if len(_whole_checkpoints) > _MAX_CHECKED:
-        _whole_checkpoints.clear()
-    _whole_checkpoints[file.uri] = revision
+    return True

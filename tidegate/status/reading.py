@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Self
 
 from tidegate import hidden
 from tidegate.alerting import expiry
+from tidegate.errors import CheckpointCorruptError, OffsetsExpiredError, TableInDoubtError, TableUnreadableError
 from tidegate.ops import plans
 from tidegate.ops.plans import PlannedLag
 from tidegate.status import flow_runs, freshness, idle, remarks, source, topic_intervals, wait
@@ -58,7 +59,20 @@ class Reading(CheckpointReading):
             TableUnreadableError: The log of a table that the flow reads or writes is damaged.
             TableInDoubtError: A table that the flow reads or writes does not have the history that is known of it.
         """
-        return self.ask(*MEASURED)
+        try:
+            return self.ask(*MEASURED)
+        except (CheckpointCorruptError, OffsetsExpiredError, TableInDoubtError, TableUnreadableError):
+            # A job that went on between two of the things that were read makes them contradict each other.
+            self._forget()
+            return self.ask(*MEASURED)
+
+    def _forget(self) -> None:
+        """Measure again what was measured, and let the store ask for everything again that is of the flow."""
+        for name in [name for name in vars(self) if isinstance(getattr(Reading, name, None), measured)]:
+            del vars(self)[name]
+        place, tables = self.resolved.place(self.layout), (*self.resolved.flow.source_tables, self.target)
+        for address in (place.checkpoints, place.quarantine, place.late, *map(self.layout.table, tables)):
+            address.forget()
 
     def ended(self, error: TidegateError, *, late: bool = False) -> Reading:
         """The same reading, which an error ended: what waits is unknown as a whole."""

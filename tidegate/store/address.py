@@ -129,6 +129,10 @@ class Address:
         """As `Store.exists`."""
         return self.store.exists(self.key)
 
+    def forget(self) -> None:
+        """As `Store.forget`."""
+        self.store.forget(self.key)
+
     def exclusive(self) -> AbstractContextManager[bool]:
         """As `Store.exclusive`."""
         return self.store.exclusive(self.key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import BinaryIO, TypeVar
 
@@ -94,6 +94,10 @@ class InstrumentedStore(StoreWrapper):
     def list(self, key: str = "") -> list[Entry]:
         """A request."""
         return self._request("list", key, lambda: self.store.list(key))
+
+    def list_tree(self, key: str) -> Mapping[str, Sequence[Entry]]:
+        """A request."""
+        return self._request("list_tree", key, lambda: self.store.list_tree(key))
 
     def stat(self, key: str) -> Entry:
         """A request."""

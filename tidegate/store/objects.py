@@ -33,6 +33,8 @@ _PROBE = ".probe-"
 _ANSWER = re.compile(r"://\S+ in [\d.]+\w*s - Server returned (?:non-2xx status code: (\d{3})|error response)")
 _CODE = re.compile(r"<Code>\s*(\w+)\s*</Code>")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+_PAGE = 1000
+"""How many keys a server lists with one request."""
 _PART = 4 * 1024 * 1024
 """How many bytes `open` reads with one request."""
 
@@ -81,6 +83,11 @@ class ObjectStore(Store):
     def options(self) -> Mapping[str, str]:
         """Endpoint and credentials."""
         return self.server.delta_options
+
+    @property
+    def may_be_cut(self) -> bool:
+        """No: the server takes an upload as a whole, and compares it with a sum of it."""
+        return False
 
     def uri(self, key: str) -> str:
         """``s3://<bucket>/<prefix>/<key>``."""
@@ -216,6 +223,26 @@ class ObjectStore(Store):
         entries = [_entry(self._key(each["path"]), each) for each in listed["objects"] if each["path"] != path]
         entries += [self._folder(self._key(each)) for each in listed["common_prefixes"]]
         return sorted((each for each in entries if not _is_own(each.name)), key=lambda each: each.name)
+
+    def list_tree(self, key: str) -> Mapping[str, Sequence[Entry]]:
+        """A LIST of the first thousand keys below, of which the last folder may not be whole."""
+        path = self._path(key)
+        first = self._ask("list", key, lambda client: next(iter(client.list(path, chunk_size=_PAGE)), ()))
+        tree: dict[str, dict[str, Entry]] = {key: {}}
+        for each in first:
+            below_key, folder = self._key(each["path"])[len(key) + 1 :], key
+            *folders, name = below_key.split("/")
+            for each_folder in folders:
+                child = below(folder, each_folder)
+                tree[folder].setdefault(each_folder, self._folder(child))
+                folder = child
+                tree.setdefault(folder, {})
+            if not _is_own(name):
+                tree[folder][name] = _entry(below(folder, name), each)
+        if len(first) == _PAGE:
+            last = self._key(first[-1]["path"])
+            tree = {folder: listed for folder, listed in tree.items() if not last.startswith(f"{folder}/")}
+        return {folder: sorted(listed.values(), key=lambda entry: entry.name) for folder, listed in tree.items()}
 
     def stat(self, key: str) -> Entry:
         """A HEAD; if there is no object, a LIST of what is below."""

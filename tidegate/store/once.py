@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, BinaryIO, TypeVar
 
-from tidegate.store.store import Content, Entry, Store
+from tidegate.store.store import Content, Entry, Store, missing
 from tidegate.store.wrapper import StoreWrapper
 
 T = TypeVar("T")
@@ -17,28 +18,50 @@ class ReadOnceStore(StoreWrapper):
     """What another store has, as it was when it was first asked for: a reading that many functions make together reads each key once.
 
     Contents, listings and statuses stay as they were first, also that a key is missing; any other error is raised again when it occurs
-    again. `open` is not for contents that are read as a whole: it asks the other store each time. A write forgets everything. Threads may
-    share it: of several that ask for one thing at the same time, one asks, and the others wait.
+    again. What a folder was listed without is missing, with all below it, and no request says so again. `open` is not for contents that
+    are read as a whole: it asks the other store each time. A write forgets everything. Threads may share it: of several that ask for one
+    thing at the same time, one asks, and the others wait.
 
     Args:
         store: The other store.
+        folders: Folders of which most of what is asked for is missing, by the first of their names: how many names each has. It is listed
+            before the first thing in it is asked for.
+        trees: Likewise, folders that are listed together with those in them (`Store.list_tree`).
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(
+        self, store: Store, folders: Mapping[str, int] | None = None, trees: Mapping[str, int] | None = None
+    ) -> None:
         super().__init__(store)
+        self._folders, self._trees = dict(folders or {}), dict(trees or {})
         self._answers: dict[tuple[str, str], Future[Any]] = {}
+        self._listings: dict[str, dict[str, Entry]] = {}
+        """By folder, what it was listed with, by name."""
+        self._forgotten = 0
+        """How often something was forgotten: a listing that began before answers for nothing else."""
         self._lock = threading.Lock()
 
     def read(self, key: str) -> Content:
         """Asks once."""
+        self._expect_listed(key)
         return self._once("read", key, self.store.read)
 
     def list(self, key: str = "") -> list[Entry]:
         """Asks once."""
-        return [*self._once("list", key, self.store.list)]
+        try:
+            self._expect_listed(key)
+        except FileNotFoundError:
+            return []
+        if key in self._listings:
+            return [*self._listings[key].values()]
+        return [*self._once("list", key, self._list)]
 
     def stat(self, key: str) -> Entry:
-        """Asks once."""
+        """Asks once, unless a listing of a store that has its statuses has it."""
+        entry = self._expect_listed(key)
+        # A folder may be listed and not exist (`tidegate.store.objects`).
+        if entry is not None and entry.kind == "content" and not self.is_local:
+            return entry
         return self._once("stat", key, self.store.stat)
 
     def open(self, key: str) -> BinaryIO:
@@ -88,13 +111,63 @@ class ReadOnceStore(StoreWrapper):
                 answer.set_exception(error)
         return answer.result()
 
+    def _list(self, key: str) -> Sequence[Entry]:
+        before, entries = self._forgotten, self.store.list(key)
+        self._keep({key: entries}, before)
+        return entries
+
+    def _list_tree(self, key: str) -> None:
+        before, listings = self._forgotten, self.store.list_tree(key)
+        self._keep(listings, before)
+
+    def _keep(self, listings: Mapping[str, Sequence[Entry]], before: int) -> None:
+        with self._lock:
+            if before == self._forgotten:
+                self._listings |= {key: {each.name: each for each in listed} for key, listed in listings.items()}
+
+    def _expect_listed(self, key: str) -> Entry | None:
+        """What the key was listed as, if its folder was listed. Raises FileNotFoundError if a listing lacks it, or one of its folders."""
+        names = key.split("/") if key else []
+        # What cannot be listed may still be read.
+        with contextlib.suppress(FileNotFoundError, NotADirectoryError, PermissionError):
+            self._list_around(names)
+        return self._listed(names)
+
+    def _list_around(self, names: Sequence[str]) -> None:
+        """List what is to be listed before a key is asked for."""
+        first = names[0] if names else ""
+        if first in self._folders and len(names) > self._folders[first]:
+            self.list("/".join(names[: self._folders[first]]))
+        if first in self._trees and len(names) >= self._trees[first]:
+            tree = names[: self._trees[first]]
+            entry = self._listed(tree)
+            if entry is None or entry.is_folder:
+                self._once("tree", "/".join(tree), self._list_tree)
+
+    def _listed(self, names: Sequence[str]) -> Entry | None:
+        for count in range(len(names) - 1, -1, -1):
+            listing = self._listings.get("/".join(names[:count]))
+            if listing is not None and names[count] not in listing:
+                raise missing(self.uri("/".join(names)))
+            if listing is not None:
+                return listing[names[count]] if count == len(names) - 1 else None
+        return None
+
     def _write(self, act: Callable[[], T]) -> T:
         try:
             return act()
         finally:
             self.forget()
 
-    def forget(self) -> None:
-        """Ask for everything again."""
+    def forget(self, key: str = "") -> None:
+        """Ask again for a key and all below it; by default for everything."""
         with self._lock:
-            self._answers.clear()
+            self._forgotten += 1
+            for request in [each for each in self._answers if _is_in(each[1], key)]:
+                del self._answers[request]
+            for listed in [each for each in self._listings if _is_in(each, key)]:
+                del self._listings[listed]
+
+
+def _is_in(key: str, folder: str) -> bool:
+    return not folder or f"{key}/".startswith(f"{folder}/")

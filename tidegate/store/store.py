@@ -6,7 +6,7 @@ import errno
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -186,6 +186,10 @@ class Store(ABC):
         has a content.
         """
 
+    def list_tree(self, key: str) -> Mapping[str, Sequence[Entry]]:
+        """What folders have, by their keys: that of a folder, and of those in it as far as one request tells; as `list`."""
+        return {key: self.list(key)}
+
     @abstractmethod
     def stat(self, key: str) -> Entry:
         """A key or a folder, with its size and time at the time of the call."""
@@ -216,6 +220,14 @@ class Store(ABC):
         """
         del key
         return nullcontext(False)
+
+    def forget(self, key: str = "") -> None:  # noqa: B027  # most stores keep nothing
+        """Ask again for a key and all below it, where a store keeps what it was once told (`tidegate.store.once`)."""
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether a content may be there and end too early: of a file system, of which nothing is synced, after a power cut."""
+        return True
 
     @property
     def is_local(self) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from tidegate.store.store import Store
+from tidegate.store.store import Entry, Store
 
 
 class StoreWrapper(Store):
@@ -26,6 +26,19 @@ class StoreWrapper(Store):
     def path(self, key: str) -> Path:
         """That of the other store."""
         return self.store.path(key)
+
+    def list_tree(self, key: str) -> Mapping[str, Sequence[Entry]]:
+        """That of the other store."""
+        return self.store.list_tree(key)
+
+    def forget(self, key: str = "") -> None:
+        """That of the other store."""
+        self.store.forget(key)
+
+    @property
+    def may_be_cut(self) -> bool:
+        """As the other store."""
+        return self.store.may_be_cut
 
     @property
     def is_local(self) -> bool:

@@ -194,9 +194,9 @@ def _remaining_changes(address: Address, source: ChangeFeed, newest: int, positi
         commits = delta.commits_since(address, position.version + position.of_snapshot)
     except FileNotFoundError:
         raise _expired_versions(source.table, f"its log no longer holds version {position.version}") from None
-    if position.table_id not in (
-        {commit.table_id for commit in commits if commit.table_id} or {delta.table_id(address)}
-    ):
+    # Where nothing is unread, the history of the table says whether it is the same one; so no table is opened.
+    of_commits = {commit.table_id for commit in commits if commit.table_id}
+    if (commits or position.of_snapshot) and position.table_id not in (of_commits or {delta.table_id(address)}):
         raise _expired_versions(source.table, "another table of that name replaced it")
     deleted = [] if delta.all_exist(address, remaining) else [position.version]
     ahead = [position.version] if remaining else []
