@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidegate import states
 from tidegate.errors import TidegateError
-from tidegate.status.wait import Cause, Upstream
+from tidegate.status.wait import BlockingFlow, Upstream
 
 if TYPE_CHECKING:
     from tidegate.project.resolution import ResolvedPipeline
@@ -41,7 +41,7 @@ def upstream_of(reading: Reading) -> Upstream:
     if status.name == "waits" and above is not None:
         cause = above.cause
     else:
-        cause = Cause(
+        cause = BlockingFlow(
             pipeline=reading.pipeline,
             flow=reading.flow,
             state=status.name,

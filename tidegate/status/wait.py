@@ -28,7 +28,7 @@ class Wait:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Cause:
+class BlockingFlow:
     """A flow that others wait for in the end, and its state."""
 
     pipeline: str
@@ -53,7 +53,7 @@ class Upstream:
     pipeline: str
     blocks: bool
     """Whether flows that read its table wait for it."""
-    cause: Cause
+    cause: BlockingFlow
     """The flow that it waits for in the end; itself if it does not wait."""
 
 
