@@ -21,14 +21,14 @@ import duckdb
 from demo import flights_feed
 from tidegate.formats.delimited import splitter
 from tidegate.formats.reader import FileReader
-from tidegate.lake.file_id import FileId
 from tidegate.spec import Dialect
+from tidegate.store import Address
 
 
 def ours(path: Path) -> int:
     """The number of records, each split into its fields."""
     split = splitter(Dialect())
-    reader = FileReader(FileId(str(path), 0), "csv", Dialect())
+    reader = FileReader(Address.local(path), 0, "csv", Dialect())
     count = sum(split(text) is not None for _, text in reader)
     assert reader.checked.problem is None
     return count

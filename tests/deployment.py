@@ -51,14 +51,25 @@ class Deployment(Lake):
         return cls.of(folder, source)
 
     @classmethod
-    def of(cls, folder: Path, source: Path) -> Deployment:
-        """An existing deployment."""
-        variables = {
+    def of(cls, folder: Path, source: Path, **variables: str) -> Deployment:
+        """An existing deployment.
+
+        Args:
+            folder: Its folder.
+            source: The folder of the project under test.
+            variables: The environment, where lake or landing zone are not in the folder.
+        """
+        own = {
             "TIDEGATE_PROJECT": str(folder / "project"),
             "TIDEGATE_LAKE": str(folder / "lake"),
             "TIDEGATE_LANDING": str(folder / "landing"),
         }
-        return cls(Environment.read(variables), source=source)
+        return cls(Environment.read({**own, **variables}), source=source)
+
+    @property
+    def folder(self) -> Path:
+        """The folder of the test."""
+        return self.environment.project.parent
 
     def land(self, name: str, content: str | bytes, folder: str = "flights") -> Path:
         return super().land(f"{folder}/{name}", content)
@@ -136,7 +147,7 @@ class Deployment(Lake):
 
     def start_driver(self, at: str, request: RunRequest, *, batch: int) -> tuple[subprocess.Popen[str], Path]:
         """A separate driver, and the file that it writes when it reaches ``at``."""
-        request_id, marker = request.write(self.layout), self.environment.lake.parent / fresh_id("reached")
+        request_id, marker = request.write(self.layout), self.folder / fresh_id("reached")
         command = [
             sys.executable,
             str(DRIVER),
@@ -150,7 +161,7 @@ class Deployment(Lake):
         driver = subprocess.Popen(
             command,
             env={**os.environ, **self.environment.variables(), "PYTHONPATH": str(self.source)},
-            cwd=self.environment.lake.parent,
+            cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,

@@ -28,6 +28,7 @@ from tidegate.requests import launch
 from tidegate.requests.request import fresh_id
 from tidegate.runtime.process_exit import exit_now
 from tidegate.spark.driver.session import build_session
+from tidegate.store import Address
 from tidegate.testing.session import SMALL_DATA_CONF
 
 PROJECT = Path(__file__).parents[2]
@@ -98,8 +99,8 @@ class _Served:
         with self.calls.refuse(Call(*refuse[:2]), refuse[2]) if refuse else contextlib.nullcontext():
             returned = run_pipeline.main(arguments)
         report = RunReport.read(AttemptPlace(layout, request.dag_id, request.run_key, attempt).report)
-        print_report(report, returned, log)
-        return run_result.exit_code(report, returned, log)
+        print_report(report, returned, Address.local(log))
+        return run_result.exit_code(report, returned, Address.local(log))
 
 
 if __name__ == "__main__":

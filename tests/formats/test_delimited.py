@@ -13,8 +13,8 @@ import pytest
 from tests.formats.corpus import NAMES, Generated, good_file, hostile_file, strict_rows
 from tidegate.formats.delimited import OpenQuoteError, records, splitter
 from tidegate.formats.reader import CheckedFile, FileReader
-from tidegate.lake.file_id import FileId
 from tidegate.spec import Dialect
+from tidegate.store import Address
 
 MAX_LENGTH = 1000
 FILES = pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.nightly)])
@@ -34,7 +34,7 @@ def read(folder: Path, file: Generated) -> tuple[list[list[str] | None], Checked
     """The fields of each record of a file (None for one that breaks the grammar), and the result of the file's check."""
     path = folder / "file.csv"
     path.write_bytes(file.content)
-    reader = FileReader(FileId(str(path), 5), "csv", file.dialect)
+    reader = FileReader(Address.local(path), 5, "csv", file.dialect)
     texts = [text for _, text in reader]
     return [cells(text, file.dialect) for text in texts], reader.checked
 

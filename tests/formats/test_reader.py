@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import bz2
+import dataclasses
+import errno
 import gzip
 import hashlib
 import os
@@ -10,13 +12,18 @@ import random
 import tracemalloc
 from pathlib import Path
 
+import pyarrow
+import pyarrow.parquet as pq
 import pytest
 
+from tests.s3_server import S3Process
+from tests.store.buckets import new_store
 from tidegate import json_codec
 from tidegate.formats.reader import MAX_RECORD_LENGTH, CheckedFile, FileReader
-from tidegate.lake.file_id import FileId
 from tidegate.spark.intake.landing import BatchValues, arrow_batches
 from tidegate.spec import Dialect, FileFormat
+from tidegate.store import Address
+from tidegate.store.location import Stores
 
 CONTENT = b"id,a\n1,x\n2,y\n"
 
@@ -24,7 +31,7 @@ CONTENT = b"id,a\n1,x\n2,y\n"
 def read(
     path: Path, dialect: Dialect | None = None, kind: FileFormat = "csv", names: tuple[str, ...] = ()
 ) -> tuple[list[tuple[int, str]], str | None, CheckedFile]:
-    reader = FileReader(FileId(str(path), 5), kind, dialect or Dialect(), names)
+    reader = FileReader(Address.local(path), 5, kind, dialect or Dialect(), names)
     records = list(reader)
     return records, reader.header, reader.checked
 
@@ -143,7 +150,7 @@ def test_a_line_of_exactly_the_maximum_length_passes(tmp_path: Path) -> None:
 def test_a_file_that_changes_during_the_read_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "a.csv"
     path.write_bytes(CONTENT)
-    reader = FileReader(FileId(str(path), 5), "csv", Dialect())
+    reader = FileReader(Address.local(path), 5, "csv", Dialect())
     for _ in reader:
         path.write_bytes(CONTENT + b"3,z\n")
     assert reader.checked.problem == "changed_while_read"
@@ -170,10 +177,45 @@ def test_arrow_batches_are_bounded_and_the_last_row_has_the_result_of_the_check(
     path = tmp_path / "a.csv"
     path.write_bytes(b"id,a\n" + b"".join(b"%d,%s\n" % (number, b"x" * 1_000_000) for number in range(10)))
 
-    batches = list(arrow_batches(FileReader(FileId(str(path), 5), "csv", Dialect()), BatchValues(0, 5)))
+    batches = list(arrow_batches(FileReader(Address.local(path), 5, "csv", Dialect()), BatchValues(0, 5)))
 
     assert max(batch.nbytes for batch in batches) < 8 * 1024 * 1024
     rows = [row for batch in batches for row in batch.to_pylist()]
     assert [row["_line_number"] for row in rows[:-1]] == list(range(2, 12))
     assert {row["_checked"] for row in rows[:-1]} == {None}
     assert json_codec.decode(rows[-1]["_checked"], CheckedFile).records == 10
+
+
+def test_a_file_in_a_bucket_is_read_like_a_local_one(
+    tmp_path: Path, s3_server: S3Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3_server.variables.items():
+        monkeypatch.setenv(name, value)
+    parquet = tmp_path / "a.parquet"
+    pq.write_table(pyarrow.table({"id": range(10_000)}), parquet)
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress(CONTENT))
+    (tmp_path / "large.csv").write_bytes(b"id,a\n" + b"1,x\n" * 1_500_000)
+    store = new_store(s3_server)
+    kinds: dict[str, FileFormat] = {"a.parquet": "parquet", "a.csv.gz": "csv", "large.csv": "csv"}
+    for name, kind in kinds.items():
+        store.put(name, (tmp_path / name).read_bytes())
+        records, header, checked = read(tmp_path / name, kind=kind)
+        stored = Stores().address(store.uri(name))
+        reader = FileReader(stored, 5, kind, Dialect())
+        assert (list(reader), reader.header) == (records, header)
+        assert reader.checked == dataclasses.replace(checked, path=f"s3://{store.bucket}/{store.prefix}/{name}")
+
+
+def test_what_a_server_refuses_whatever_the_file_judges_no_file(s3_server: S3Process) -> None:
+    file = Address(new_store(s3_server, 0, AWS_SECRET_ACCESS_KEY="wrong"), "a.csv")
+    with pytest.raises(OSError, match=rf"\[Errno {errno.EACCES}\] .*s3://.*/a.csv"):
+        list(FileReader(file, 5, "csv", Dialect()))
+
+
+def test_an_object_that_is_replaced_by_one_of_the_same_size_is_not_accepted(s3_server: S3Process) -> None:
+    file = Address(new_store(s3_server), "a.csv")
+    file.put(b"id,a\n1,x\n")
+    reader = FileReader(file, 5, "csv", Dialect())
+    for _ in reader:
+        file.put(b"id,a\n1,y\n")
+    assert reader.checked.problem == "changed_while_read"

@@ -16,8 +16,8 @@ import pytest
 
 from tidegate.formats import records
 from tidegate.formats.reader import FileReader
-from tidegate.lake.file_id import FileId
 from tidegate.spec import Dialect, FileFormat
+from tidegate.store import Address
 
 INSTANT = datetime.datetime(2026, 1, 2, 3, 4, 5, 600000, tzinfo=datetime.UTC)
 AVRO = fastavro.parse_schema({
@@ -49,7 +49,7 @@ def avro(*orders: dict[str, Any], codec: str = "deflate") -> bytes:
 
 
 def reader_of(path: Path, kind: str) -> FileReader:
-    return FileReader(FileId(str(path), 5), cast("FileFormat", kind), Dialect())
+    return FileReader(Address.local(path), 5, cast("FileFormat", kind), Dialect())
 
 
 def fields_of(path: Path, kind: str) -> dict[str, str]:

@@ -13,6 +13,7 @@ from tidegate.errors import LeaseHeldError, OffsetsExpiredError, SpecError, Tide
 from tidegate.reports import run_result
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.reports.report import FlowReport, RunReport, describe_error
+from tidegate.store import Address
 
 TRANSIENT = LeaseHeldError("table silver.orders", "another run")
 LOST = OffsetsExpiredError("the topic no longer has the next messages")
@@ -78,10 +79,10 @@ def test_a_run_with_batches_names_the_commands_that_show_more() -> None:
 
 
 def test_the_log_tail_is_the_last_lines_of_the_log(tmp_path: Path) -> None:
-    log = tmp_path / "driver.log"
-    log.write_text("".join(f"line {number}\n" for number in range(40_000)))
+    log = Address.local(tmp_path / "driver.log")
+    log.put("".join(f"line {number}\n" for number in range(40_000)).encode())
     assert run_result.log_tail(log) == [f"line {number}" for number in range(39_985, 40_000)]
-    assert run_result.log_tail(tmp_path / "none.log") == []
+    assert run_result.log_tail(Address.local(tmp_path / "none.log")) == []
 
 
 def test_each_change_is_printed_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,7 +12,7 @@ from tests.s3_server import S3Process
 from tests.store.buckets import arrow_files, directly, new_store
 from tests.store.proxy import S3Proxy, ServerFault
 from tidegate.errors import SetupError, WriteConflictError
-from tidegate.errors.classification import classify, is_transient
+from tidegate.errors.classification import classify, is_transient, says_nothing_about_file
 from tidegate.errors.object_storage import ANSWERS, OTHER_ANSWER
 from tidegate.store import ObjectStore, objects
 
@@ -167,6 +167,14 @@ def test_a_refusal_says_what_it_means_where_and_what_to_do(
             assert cause.meaning in str(error)
             assert str(error).endswith(f"{cause.next_step.says[1:]}.")
         assert (error.transient, error.exit_code) == ((True, 75) if is_transient(refused.value) else (False, 78))
+        is_of_object = refused.value.errno in (errno.ENAMETOOLONG, errno.EEXIST, errno.EILSEQ)
+        assert says_nothing_about_file(refused.value) == (not is_of_object), "landed files are not judged by the server"
+
+
+def test_an_answer_404_of_another_code_than_that_of_a_missing_key_is_not_taken_for_one(s3_server: S3Process) -> None:
+    store = new_store(s3_server, 0, AWS_ACCESS_KEY_ID="unknown")
+    with pytest.raises(OSError, match="does not accept the credentials"):
+        store.read("a")
 
 
 def test_what_is_open_is_never_mixed_with_a_later_content(store: ObjectStore) -> None:

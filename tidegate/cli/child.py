@@ -15,6 +15,8 @@ from tidegate.reports.report import RunReport
 from tidegate.store import Address
 
 POLL_SECONDS = 0.2
+BUCKET_SECONDS = 2.0
+"""Seconds between two readings of the report in a bucket: each is a request."""
 GRACE_SECONDS = 4.0
 """Seconds between SIGTERM and SIGKILL, so that the JVM can finish its write."""
 
@@ -27,16 +29,18 @@ def watch(
     Args:
         start: Starts the job as the leader of its own process group.
         address: To which the job writes its report.
-        show: Called several times a second with the current report; None while there is none.
+        show: Called with the current report, several times a second where it is in a folder; None while there is none.
 
     Raises:
         StoppedError: The command received a signal; all processes of the job's group have ended.
     """
     with _recorded_signals() as signals:
-        process = start()
+        process, read_at = start(), 0.0
         try:
             while process.poll() is None and not signals:
-                show(RunReport.read(address))
+                if (now := time.monotonic()) >= read_at:
+                    show(RunReport.read(address))
+                    read_at = now if address.store.is_local else now + BUCKET_SECONDS
                 time.sleep(POLL_SECONDS)
         finally:
             # Also after its normal end, because descendants may remain.

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tidegate import json_codec
-from tidegate.cli import child, console, progress_view, project
+from tidegate.cli import child, console, driver_log, progress_view, project
 from tidegate.cli.arguments import First, Flows, Gaps, Last, Mode, Name
 from tidegate.cli.plan import conclusion, decide, print_plan
 from tidegate.environment import Environment
@@ -24,6 +23,7 @@ from tidegate.reports.report_lines import flow_lines
 from tidegate.requests import launch
 from tidegate.requests.request import RunRequest, fresh_id
 from tidegate.runtime import java
+from tidegate.store import Address
 
 
 def run(
@@ -99,21 +99,18 @@ def attempt(environment: Environment, request: RunRequest) -> int:
     return run_result.exit_code(report, returned, log)
 
 
-def execute(environment: Environment, request: RunRequest) -> tuple[int, RunReport | None, Path]:
+def execute(environment: Environment, request: RunRequest) -> tuple[int, RunReport | None, Address]:
     """Run one attempt and show its progress; the exit code of its process, its last report, and its log."""
     java.find()
-    launch.expect_local_folders(environment)
     layout = Layout.of(environment)
     layout.open()
     attempt_id, request_id = fresh_id("a"), request.write(layout)
-    log = Path(AttemptPlace(layout, request.dag_id, request.run_key, attempt_id).folder / "driver.log")
-    with progress_view.viewer() as show:
+    place = AttemptPlace(layout, request.dag_id, request.run_key, attempt_id)
+    with progress_view.viewer() as show, driver_log.written(place.folder / "driver.log") as log:
         returned, report = child.watch(
-            lambda: launch.start(environment, request, request_id, attempt_id, log),
-            AttemptPlace(layout, request.dag_id, request.run_key, attempt_id).report,
-            show,
+            lambda: launch.start(environment, request, request_id, attempt_id, log.path), place.report, show
         )
-    return returned, report, log
+    return returned, report, log.kept
 
 
 def _print_samples(layout: Layout, report: RunReport) -> None:
@@ -124,7 +121,7 @@ def _print_samples(layout: Layout, report: RunReport) -> None:
             console.echo(f"{flow.flow}: {effect}, for example {', '.join(keys)}")
 
 
-def print_report(report: RunReport | None, returned: int, log: Path) -> None:
+def print_report(report: RunReport | None, returned: int, log: Address) -> None:
     """Print what each flow of an attempt did, where to find more, and how it failed."""
     for flow in report.flows if report is not None else ():
         for label, text in flow_lines(flow):

@@ -28,7 +28,7 @@ _SAYS = re.compile(
     r"|[^\n]*insufficient memory for the Java Runtime[^\n]*"
 )
 """What Java, Hadoop, DuckDB, SQLite and Python say about files."""
-_PATH = re.compile(r"(?:^|(?<=[\s'\"(:=]))(/[^\s'\"#,;:()\[\]]+)")
+_PATH = re.compile(r"(?:^|(?<=[\s'\"(:=]))((?:s3a?:/)?/[^\s'\"#,;:()\[\]]+)")
 _WORDS = {os.strerror(number): number for number in BY_NUMBER if number not in (errno.ENOENT, errno.EINTR)} | {
     "AccessDeniedException": errno.EACCES,
     "unable to create native thread": errno.EAGAIN,
@@ -142,6 +142,15 @@ def is_transient(error: OSError) -> bool:
     """Whether the operating system may accept later what it refused now."""
     cause = error.cause if isinstance(error, ObjectStorageRefusal) else BY_NUMBER.get(error.errno or 0, OTHER)
     return cause.kind.transient
+
+
+def says_nothing_about_file(error: OSError) -> bool:
+    """Whether an error of reading a file would have come with another file as well, so that none may be judged by it.
+
+    A file system denies permission for a file. An object store denies it to an identity, and does not always say whether it knows that.
+    """
+    of_storage = isinstance(error, ObjectStorageRefusal) and error.errno not in _OF_PATH | {errno.EILSEQ}
+    return of_storage or is_transient(error)
 
 
 def _describe(number: int, what: str, *, path: str, operation: str = "", within: str = "") -> MachineError:

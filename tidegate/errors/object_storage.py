@@ -138,7 +138,14 @@ ANSWERS: tuple[tuple[tuple[str, ...], Cause], ...] = (
         ),
     ),
     (
-        ("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidToken", "InvalidClientTokenId", "401"),
+        (
+            "InvalidAccessKeyId",
+            "SignatureDoesNotMatch",
+            "InvalidToken",
+            "InvalidClientTokenId",
+            "XAdminUserNotFound",
+            "401",
+        ),
         Cause(
             ("EPERM",),
             "the object store does not accept the credentials",

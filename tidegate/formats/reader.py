@@ -8,18 +8,17 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
-import stat
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-from tidegate.errors.classification import is_transient
+from tidegate.errors.classification import says_nothing_about_file
 from tidegate.formats import delimited, raw_fields, records
 from tidegate.formats.text_stream import LineTooLongError, open_text
 from tidegate.lake.file_id import FileId
 from tidegate.spec import FileFormat
 from tidegate.spec.dialect import Dialect
+from tidegate.store import Address, Entry
 
 MAX_RECORD_LENGTH = 16 * 1024 * 1024
 """In characters. A longer record means lost line ends or an unclosed quote."""
@@ -53,14 +52,22 @@ class CheckedFile:
         return json.dumps(source if self.line is None else source | {"line": self.line})
 
 
+def _state(file: Address, entry: Entry) -> Hashable:
+    """What differs if the content does. A local file's revision also differs if it only gets another link or permission."""
+    return (entry.size, entry.modified_ns) if file.store.is_local else entry.revision
+
+
 class FileReader:
     """Reads one file: iterate over its records first, then read `checked`."""
 
-    def __init__(self, file: FileId, kind: FileFormat, dialect: Dialect, names: Sequence[str] = ()) -> None:
+    def __init__(
+        self, file: Address, modified_ms: int, kind: FileFormat, dialect: Dialect, names: Sequence[str] = ()
+    ) -> None:
         """Prepare to read a file; nothing is opened yet.
 
         Args:
-            file: Its modification time is that of the stream's source log.
+            file: The file.
+            modified_ms: Its modification time in the stream's source log.
             dialect: The dialect of a CSV file. A JSON file uses its encoding and its setting for blank lines.
             names: The declared field names, those of a CSV file without a header.
         """
@@ -68,7 +75,7 @@ class FileReader:
         """The first record of a CSV file, or the fields of a Parquet or Avro file with their types, as JSON. Set before the
         first record is returned."""
         self._names = names
-        self._file, self._kind, self._dialect = file, kind, dialect
+        self._file, self._modified_ms, self._kind, self._dialect = file, modified_ms, kind, dialect
         self._size = self._records = 0
         self._digest = hashlib.sha256()
         self._problem: str | None = None
@@ -77,17 +84,17 @@ class FileReader:
     def __iter__(self) -> Iterator[tuple[int, str]]:
         """The records as text, each with the number of its first line, or of the record where a format has no lines."""
         try:
-            before = Path(self._file.path).stat()
-            if not stat.S_ISREG(before.st_mode):
+            before = self._file.stat()
+            if before.kind != "content":
                 # Opening a pipe would block until another process writes to it.
                 self._problem = "not_a_file"
                 return
-            self._size = before.st_size
+            self._size = before.size
             for record in self._text_records() if self._kind in ("csv", "json") else self._typed_records():
                 self._records += 1
                 yield record
-            after = Path(self._file.path).stat()
-            if (after.st_size, after.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
+            after = self._file.stat()
+            if _state(self._file, after) != _state(self._file, before):
                 self._problem = "changed_while_read"
             elif not self._size:
                 self._problem = "empty_file"
@@ -99,9 +106,9 @@ class FileReader:
         except (EOFError, zlib.error, gzip.BadGzipFile):
             self._problem = "corrupt_compression"
         except OSError as error:
-            if is_transient(error):
-                # It says something about the machine, not about the file, which must not be judged by it.
-                raise OSError(error.errno, error.strerror, self._file.path) from error
+            if says_nothing_about_file(error):
+                # It says something about the machine, and the file must not be judged by it.
+                raise OSError(error.errno, error.strerror, self._file.uri) from error
             # bz2 raises an OSError without errno for a damaged stream; errors of the system have one.
             self._problem = "unreadable" if error.errno else "corrupt_compression"
         except records.CorruptFileError:
@@ -122,8 +129,8 @@ class FileReader:
         """The result; call it after the iteration has ended."""
         was_read = self._problem not in ("vanished", "not_a_file", "unreadable")
         return CheckedFile(
-            path=self._file.path,
-            modified_ms=self._file.modified_ms,
+            path=self._file.uri,
+            modified_ms=self._modified_ms,
             size=self._size,
             sha256=self._digest.hexdigest() if was_read else "",
             records=self._records if self._problem is None else 0,
@@ -133,7 +140,7 @@ class FileReader:
 
     def _text_records(self) -> Iterator[tuple[int, str]]:
         dialect = self._dialect if self._kind == "csv" else Dialect(quote="", blank_lines=self._dialect.blank_lines)
-        with open_text(self._file.path, self._dialect.codec, MAX_RECORD_LENGTH, self._digest) as lines:
+        with open_text(self._file, self._dialect.codec, MAX_RECORD_LENGTH, self._digest) as lines:
             numbered = delimited.records(lines, dialect, MAX_RECORD_LENGTH)
             if self._kind == "csv" and not dialect.header:
                 self.header = dialect.separator.join(self._names)
@@ -146,12 +153,12 @@ class FileReader:
             yield from numbered
 
     def _typed_records(self) -> Iterator[tuple[int, str]]:
-        with Path(self._file.path).open("rb") as raw:
+        with self._file.open() as raw:
             while chunk := raw.read(1 << 20):
                 self._digest.update(chunk)
         if not self._size:
             return
-        fields, texts = records.read_records(self._file.path, self._kind)
+        fields, texts = records.read_records(self._file, self._kind)
         self.header = json.dumps(fields, ensure_ascii=False)
         for number, text in enumerate(texts, start=1):
             if len(text) > MAX_RECORD_LENGTH:

@@ -15,13 +15,13 @@ import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.schema.ddl import quoted
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     import pyarrow
@@ -82,11 +82,11 @@ class RepeatedFieldError(ValueError):
     """Two columns have the same name, so a record by field name would lose one."""
 
 
-def read_records(path: str, kind: str) -> tuple[Fields, Iterator[str]]:
+def read_records(address: Address, kind: str) -> tuple[Fields, Iterator[str]]:
     """Read a file: its fields, and its records as JSON text.
 
     Args:
-        path: A local path.
+        address: The file.
         kind: ``parquet`` or ``avro``.
 
     Raises:
@@ -95,7 +95,7 @@ def read_records(path: str, kind: str) -> tuple[Fields, Iterator[str]]:
         OSError: The system refuses to read the file.
     """
     with _decoder_errors():
-        fields, records = _read_parquet(path) if kind == "parquet" else _read_avro(path)
+        fields, records = _read_parquet(address) if kind == "parquet" else _read_avro(address)
     if len({name for name, _ in fields}) < len(fields):
         raise RepeatedFieldError
 
@@ -137,17 +137,18 @@ def as_json(record: Any) -> str:
         return json.dumps(_with_finite_numbers(record), ensure_ascii=False, default=_json_default)
 
 
-def _read_parquet(path: str) -> tuple[Fields, Iterator[str]]:
-    file = pq.ParquetFile(path, page_checksum_verification=True)
+def _read_parquet(address: Address) -> tuple[Fields, Iterator[str]]:
+    with _Bounded(address) as content:
+        schema = pq.ParquetFile(content).schema_arrow
 
     def read() -> Iterator[str]:
-        with file:
-            for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+        with _Bounded(address) as content:
+            for batch in pq.ParquetFile(content, page_checksum_verification=True).iter_batches(batch_size=_BATCH_ROWS):
                 for record in _records(batch):
                     yield as_json(_with_objects(record, map_types) if map_types else record)
 
-    map_types = {field.name: field.type for field in file.schema_arrow if _has_map(field.type)}
-    return [(field.name, _arrow_type(field.type)) for field in file.schema_arrow], read()
+    map_types = {field.name: field.type for field in schema if _has_map(field.type)}
+    return [(field.name, _arrow_type(field.type)) for field in schema], read()
 
 
 def _records(batch: pyarrow.RecordBatch) -> list[dict[str, Any]]:
@@ -225,9 +226,11 @@ def avro() -> Any:
 class _Bounded(io.BufferedReader):
     """A file that never reads more than it has: a damaged length in it would ask for any amount of memory."""
 
-    def __init__(self, path: str) -> None:
-        super().__init__(io.FileIO(path))
-        self._size = Path(path).stat().st_size
+    def __init__(self, address: Address) -> None:
+        # It has all that is asked of the raw stream.
+        super().__init__(address.open())  # type: ignore[arg-type]
+        self._size = self.seek(0, io.SEEK_END)
+        self.seek(0)
 
     def read(self, size: int | None = -1, /) -> bytes:
         return super().read(min(size, self._size) if size is not None else size)
@@ -243,13 +246,13 @@ def _guarded(name: str, reader: Any) -> Any:
     return read
 
 
-def _read_avro(path: str) -> tuple[Fields, Iterator[str]]:
+def _read_avro(address: Address) -> tuple[Fields, Iterator[str]]:
     fastavro = avro()
-    with _Bounded(path) as content:
+    with _Bounded(address) as content:
         schema = fastavro.reader(content).writer_schema
 
     def read() -> Iterator[str]:
-        with _Bounded(path) as content:
+        with _Bounded(address) as content:
             for record in fastavro.reader(content):
                 yield as_json(record)
 

@@ -8,8 +8,9 @@ import io
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from pathlib import Path
 from typing import IO, Protocol, cast
+
+from tidegate.store import Address
 
 _CHUNK = 1 << 20
 _LINE_END = re.compile(rb"[\r\n]")
@@ -92,11 +93,11 @@ class _LineLimit(io.RawIOBase):
 
 
 @contextmanager
-def open_text(path: str, codec: str, max_line_bytes: int, digest: Digest) -> Iterator[IO[str]]:
+def open_text(address: Address, codec: str, max_line_bytes: int, digest: Digest) -> Iterator[IO[str]]:
     """Open a file as text, decompressed by the suffix of its name.
 
     Args:
-        path: A local path; ``.gz`` and ``.bz2`` are decompressed.
+        address: The file; ``.gz`` and ``.bz2`` are decompressed.
         codec: A codec name of Python.
         max_line_bytes: Maximum length of a line in bytes, approximately; longer lines are not read into memory.
         digest: Receives the bytes of the file as stored, before decompression.
@@ -108,12 +109,12 @@ def open_text(path: str, codec: str, max_line_bytes: int, digest: Digest) -> Ite
         zlib.error: While reading: the compressed content is damaged.
         UnicodeDecodeError: While reading: the content is not in this encoding.
     """
-    with Path(path).open("rb", buffering=0) as file:
+    with address.open() as file:
         raw: IO[bytes] = io.BufferedReader(_Hashed(file, digest), _CHUNK)
         content: IO[bytes] = raw
-        if path.endswith(".gz"):
+        if address.name.endswith(".gz"):
             content = cast("IO[bytes]", gzip.GzipFile(fileobj=raw, mode="rb"))
-        elif path.endswith(".bz2"):
+        elif address.name.endswith(".bz2"):
             content = io.BufferedReader(_Bz2(raw), _CHUNK)
         limited = io.BufferedReader(_LineLimit(content, max_line_bytes), _CHUNK)
         try:

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 from tidegate.advice import with_advice
 from tidegate.errors import EX_CONFIG, EX_DATAERR, EX_SOFTWARE, EX_TEMPFAIL, EX_USAGE, TidegateError, exit_codes
 from tidegate.errors.classification import cause_in
 from tidegate.reports.report import RunReport
+from tidegate.store import Address
 
 _LAST_LINES = 15
 _SEARCHED_LINES = 200
 _OF_JOB = (EX_USAGE, EX_DATAERR, EX_TEMPFAIL, EX_CONFIG)
 
 
-def exit_code(report: RunReport | None, returned: int, log: Path | None = None) -> int:
+def exit_code(report: RunReport | None, returned: int, log: Address | None = None) -> int:
     """The exit code of `tidegate run`, and of Airflow's task when it fails.
 
     In order of precedence: an error of the whole application, a permanent error of a flow, a refusal, a transient error. A job that
@@ -44,14 +44,14 @@ def _of_job(returned: int) -> int:
     return returned if returned in _OF_JOB else EX_SOFTWARE
 
 
-def machine_cause(returned: int, log: Path | None) -> TidegateError | None:
+def machine_cause(returned: int, log: Address | None) -> TidegateError | None:
     """Why the machine ended a job that has no report, by the last lines of its log; None where they do not say it."""
     if log is None or _of_job(returned) != EX_SOFTWARE:
         return None
     return cause_in("\n".join(log_tail(log, _SEARCHED_LINES)), "the job")
 
 
-def describe_crash(returned: int, log: Path) -> str:
+def describe_crash(returned: int, log: Address) -> str:
     """Why there is no final report, and the next step."""
     if (cause := machine_cause(returned, log)) is not None:
         return f"{cause.message} The job's log: {log}"
@@ -88,11 +88,11 @@ def failed(report: RunReport) -> bool:
     return report.error is not None or any(flow.state in ("refused", "failed") for flow in report.flows)
 
 
-def log_tail(log: Path, lines: int = _LAST_LINES) -> list[str]:
+def log_tail(log: Address, lines: int = _LAST_LINES) -> list[str]:
     """The last lines of the job's log; empty if there is no log, or it cannot be read."""
     try:
-        with log.open("rb") as raw:
-            raw.seek(max(log.stat().st_size - 64 * 1024, 0))
+        with log.open() as raw:
+            raw.seek(max(log.stat().size - 64 * 1024, 0))
             return raw.read().decode(errors="replace").splitlines()[-lines:]
     except OSError:
         return []

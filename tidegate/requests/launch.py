@@ -14,9 +14,7 @@ import sys
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tidegate.advice import Edit
 from tidegate.environment import Environment
-from tidegate.errors import SetupError
 from tidegate.requests.request import RunRequest
 from tidegate.runtime import archive, jars, s3a
 from tidegate.store import S3Server
@@ -31,16 +29,6 @@ _COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}
 ONLY_C1 = "-XX:TieredStopAtLevel=1"
 """The option of the JVM of a small run."""
 _QUICK = (ONLY_C1, "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
-
-
-def expect_local_folders(environment: Environment) -> None:
-    """Raise SetupError unless lake and landing zones are folders: not every kind of flow is proven in buckets yet."""
-    for name, location in (("TIDEGATE_LAKE", environment.lake_at), ("TIDEGATE_LANDING", environment.landing_at)):
-        if not isinstance(location, Path):
-            raise SetupError(
-                f"{name} is {location}: runs of Spark need a local folder, other commands do not",
-                Edit("set a local or mounted POSIX path", "setting"),
-            )
 
 
 def submit_conf(environment: Environment, *, small: bool, master: str | None = None) -> dict[str, str]:
@@ -84,11 +72,7 @@ def submit_environment(environment: Environment, *, master: str | None = None) -
 
     Args:
         master: Spark's master, if not the environment's.
-
-    Raises:
-        SetupError: As `expect_local_folders`.
     """
-    expect_local_folders(environment)
     local = {"SPARK_LOCAL_IP": _LOOPBACK} if _on_this_machine(master or environment.master) else {}
     return {
         **environment.variables(),

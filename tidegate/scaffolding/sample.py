@@ -16,9 +16,9 @@ from tidegate.errors import RequestError
 from tidegate.formats import delimited, raw_fields
 from tidegate.formats.reader import FileReader
 from tidegate.formatting import count
-from tidegate.lake.file_id import FileId
 from tidegate.probes import kafka
 from tidegate.spec import Dialect, FileFormat, FileSource
+from tidegate.store import Address
 
 RECORDS = 1_000
 """Records of a sample."""
@@ -164,7 +164,7 @@ def _glob(path: Path, kind: FileFormat) -> str:
 def _read(
     path: Path, kind: FileFormat, dialect: Dialect, names: Sequence[str] = ()
 ) -> tuple[FileReader, list[tuple[int, str]]]:
-    reader = FileReader(FileId(str(path), 0), kind, dialect, names)
+    reader = FileReader(Address.local(path), 0, kind, dialect, names)
     return reader, list(islice(reader, RECORDS + 1))
 
 
@@ -260,7 +260,7 @@ def _delimited(path: Path) -> Sample:
 
 
 def _begins_with_comment(path: Path, encoding: str) -> bool:
-    reader = FileReader(FileId(str(path), 0), "csv", Dialect(encoding=encoding, header=False, quote=""), ("line",))
+    reader = FileReader(Address.local(path), 0, "csv", Dialect(encoding=encoding, header=False, quote=""), ("line",))
     first = next(iter(reader), (1, ""))[1]
     return first.startswith("#")
 

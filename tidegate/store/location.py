@@ -10,6 +10,7 @@ from pathlib import Path
 
 from tidegate.advice import Edit
 from tidegate.errors import SetupError
+from tidegate.store.address import Address
 from tidegate.store.local import LocalStore
 from tidegate.store.objects import ObjectStore
 from tidegate.store.s3 import S3Server
@@ -95,6 +96,15 @@ class Stores:
             # Spark reports normal paths, of files that it lists and of files of tables.
             return LocalStore(Path(os.path.normpath(location)))
         return ObjectStore(self.server, location.bucket, location.prefix)
+
+    def address(self, uri: str) -> Address:
+        """A file, by its `Address.uri`, in whichever store it is."""
+        scheme, separator, rest = uri.partition("://")
+        if not separator or uri.startswith("/"):
+            return Address.local(Path(uri))
+        assert scheme == "s3", uri
+        bucket, _, key = rest.partition("/")
+        return Address(ObjectStore(self.server, bucket), key)
 
     @property
     def server(self) -> S3Server:

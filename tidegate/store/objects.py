@@ -345,7 +345,7 @@ class ObjectStore(Store):
         if not (type(error).__module__.startswith("obstore") or isinstance(error, FileNotFoundError)):
             raise error
         status, code = _answer(error)
-        if status == 404 and code != "NoSuchBucket":
+        if status == 404 and code in ("", "NoSuchKey"):
             raise missing(self.uri(key)) from None
         return ObjectStorageRefusal(self.uri(key), operation, self.server.name, status, code)
 

@@ -120,4 +120,5 @@ def read(path: Path | Address) -> pyarrow.Table:
     """
     from deltalake import DeltaTable
 
-    return DeltaTable(str(path)).to_pyarrow_table()
+    options = {} if isinstance(path, Path) else dict(path.options)
+    return DeltaTable(str(path), storage_options=options).to_pyarrow_table()

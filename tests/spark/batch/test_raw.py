@@ -223,11 +223,11 @@ class Crashing(FileReader):
     """A reader on which some files end the worker, raise, or ask for more memory than there is."""
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        if "crash" in self._file.path:
+        if "crash" in self._file.key:
             os._exit(1)
-        if "raise" in self._file.path:
+        if "raise" in self._file.key:
             raise LookupError("an error of the reader")
-        if "memory" in self._file.path:
+        if "memory" in self._file.key:
             raise MemoryError
         yield from super().__iter__()
 

@@ -21,6 +21,7 @@ from tidegate import hidden, json_codec
 from tidegate.formats.reader import CheckedFile, FileReader
 from tidegate.lake.file_id import FileId
 from tidegate.spark.lake import local
+from tidegate.store.location import Stores
 
 if TYPE_CHECKING:
     import pyarrow
@@ -111,10 +112,13 @@ def read_files(
     kind, dialect, names = source.format, source.dialect, [column.name for column in source.columns]
 
     def read(listings: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
+        # An executor has server and credentials of buckets from its own environment.
+        stores = Stores()
         for listing in listings:
             for file in listing.to_pylist():
-                number = file.pop("number")
-                yield from arrow_batches(FileReader(FileId(**file), kind, dialect, names), batch, number)
+                address = stores.address(file["path"])
+                reader = FileReader(address, file["modified_ms"], kind, dialect, names)
+                yield from arrow_batches(reader, batch, file["number"])
 
     frame = listed.mapInArrow(read, _CONTENT_COLUMNS).persist(StorageLevel.DISK_ONLY)
     persisted.append(frame)

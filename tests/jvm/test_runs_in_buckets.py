@@ -1,0 +1,141 @@
+"""Whole runs of `tidegate run`, and drivers that are killed, with lake and landing zone in a bucket whose policy refuses unsafe writes."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.sample import expect_everything_once, landed
+from tests.deployment import Deployment
+from tests.s3_server import S3Process
+from tests.slices import of_week
+from tests.store.proxy import S3Proxy
+from tidegate.lake.place import PipelinePlace
+from tidegate.store import Address
+
+pytestmark = pytest.mark.jvm
+
+PROJECT = Path(__file__).parents[2]
+COMMAND = Path(sys.executable).parent / "tidegate"
+MIXTURES = [(lake, landing) for lake in ("bucket", "folder") for landing in ("bucket", "folder")]
+STEPS = {
+    "bronze": ("before:write_quarantine", "after:write_quarantine", "after:write_target", "after:record_batch"),
+    "silver": ("before:write_quarantine", "after:write_quarantine", "after:write_target", "after:record_batch"),
+    "gold": ("after:write_target", "after:record_batch"),
+}
+"""By flow: the steps at which its driver is killed, in the order of a batch."""
+
+Deploy = Callable[..., Deployment]
+
+
+@pytest.fixture
+def deploy(
+    s3_server: S3Process, tmp_path: Path, no_settings: None, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Deploy]:
+    """Makes deployments with the sample of flights, each in a bucket of its own or in a folder; no unsafe write reached the server."""
+    with S3Proxy(s3_server.endpoint).serving() as proxy:
+        # The environment of all processes that are started.
+        variables = {**s3_server.variables, "AWS_ENDPOINT_URL_S3": proxy.endpoint}
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+
+        def make(lake: str = "bucket", landing: str = "bucket") -> Deployment:
+            folder = tmp_path / f"{lake}-{landing}"
+            local = Deployment.make(folder, PROJECT)
+            landed(local)
+            for name in ("pipelines", "spark_jobs"):
+                shutil.copytree(PROJECT / name, folder / "project" / name, dirs_exist_ok=True)
+            (folder / "project" / ".cache").symlink_to(PROJECT / ".cache")
+            bucket = f"s3://{s3_server.new_bucket()}"
+            roots = {"TIDEGATE_LAKE": lake, "TIDEGATE_LANDING": landing}
+            uris = {name: f"{bucket}/{name.lower()}" for name, where in roots.items() if where == "bucket"}
+            deployment = Deployment.of(folder, PROJECT, **variables, **uris)
+            if landing == "bucket":
+                upload(folder / "landing", deployment.layout.landing_root)
+            return deployment
+
+        yield make
+    assert proxy.refused == []
+
+
+def upload(folder: Path, address: Address) -> None:
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            (address / str(path.relative_to(folder))).put(path.read_bytes())
+
+
+def tidegate(deployment: Deployment, *arguments: str) -> str:
+    """What a command prints that ends with 0."""
+    result = subprocess.run(
+        [COMMAND, *arguments],
+        env={**os.environ, **deployment.environment.variables()},
+        cwd=deployment.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout + result.stderr
+    return result.stdout
+
+
+def expect_as_in_a_folder(deployment: Deployment) -> None:
+    """Check the tables, the ledger and the plan after a run."""
+    expect_everything_once(deployment, deployment.folder / "landing")
+    deployment.expect_a_balanced_ledger()
+    assert "flights: nothing is new" in tidegate(deployment, "plan", "flights")
+
+
+def test_a_run_after_a_killed_driver_leaves_every_row_once(deploy: Deploy) -> None:
+    deployment = deploy()
+    deployment.run_and_kill("after:write_quarantine:silver", flows=["bronze", "silver"])
+    assert "gold: done" in tidegate(deployment, "run", "flights")
+    expect_as_in_a_folder(deployment)
+    logs = [entry for entry in PipelinePlace(deployment.layout, "flights").reports.walk() if entry.name == "driver.log"]
+    assert len(logs) == 1 and logs[0].size > 0
+
+
+@pytest.mark.nightly
+def test_the_same_run_in_buckets_and_folders_gives_the_same_lake(deploy: Deploy) -> None:
+    deployments = {mixture: deploy(*mixture) for mixture in MIXTURES}
+    for deployment in deployments.values():
+        tidegate(deployment, "run", "flights")
+        expect_as_in_a_folder(deployment)
+    expected = _contents(deployments["folder", "folder"])
+    for mixture, deployment in deployments.items():
+        assert _contents(deployment) == expected, mixture
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("flow", of_week(list(STEPS), 1))
+def test_drivers_that_are_killed_at_each_step_leave_every_row_once(deploy: Deploy, flow: str) -> None:
+    deployment = deploy()
+    names = list(STEPS)[: list(STEPS).index(flow) + 1]
+    for step in STEPS[flow]:
+        deployment.run_and_kill(f"{step}:{flow}", flows=names)
+    assert "gold: done" in tidegate(deployment, "run", "flights")
+    expect_as_in_a_folder(deployment)
+
+
+def _contents(deployment: Deployment) -> dict[str, list[str]]:
+    """What does not depend on the folder and the time: rows of tables and of quarantines, and the numbers of the ledger."""
+    tables = {name: deployment.table(name) for name in ("bronze.flights", "silver.flights", "gold.daily_delay")}
+    public = {
+        name: rows.select([column for column in rows.column_names if not column.startswith("_")])
+        for name, rows in tables.items()
+    }
+    refused = {
+        flow: deployment.quarantined(flow).select(["level", "rules", "record", "state"])
+        for flow in ("bronze", "silver")
+    }
+    contents = {name: sorted(map(repr, rows.to_pylist())) for name, rows in (public | refused).items()}
+    changing = ("_at", "seconds", "run_key", "attempt", "fingerprint")
+    lines = [
+        {name: value for name, value in line.items() if not name.endswith(changing)} for line in deployment.ledger()
+    ]
+    return contents | {"ledger": [repr(line) for line in lines]}
