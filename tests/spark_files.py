@@ -10,9 +10,10 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests import places
 from tests.resolved import resolved_flow
 from tidegate import json_codec
-from tidegate.checkpoints import checkpoint, history
+from tidegate.checkpoints import history
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.lake.place import Place
 from tidegate.ops import evolution
@@ -85,7 +86,7 @@ def write_refused_schema_change(
 ) -> None:
     """Write a pending batch and the record of the frozen contract that refused it, as the job does."""
     declared_flow = pipeline.flow(flow)
-    place = checkpoint.current(layout, pipeline, declared_flow)
+    place = places.current(layout, pipeline, declared_flow)
     Checkpoint(place.checkpoint).plan(batch_id, delta_offset(1))
     source = resolved_flow(declared_flow, pipeline).landing
     assert source is not None

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from tests import places
 from tests.cli.project import append, quarantined
 from tidegate.checkpoints import checkpoint
 from tidegate.lake.layout import Layout, run_key
@@ -100,7 +101,7 @@ class Lake:
         """Write the checkpoint sidecars of a first run."""
         declared = registry.load(pipeline)
         for flow in declared.flows:
-            checkpoint.write_sidecar(self.layout, declared, flow)
+            checkpoint.write_sidecar(places.of(self.layout, declared, flow), flow)
 
 
 def _origin(place: Place, run_id: str, of_request: Mapping[str, Any] | None) -> ledger.RunOrigin:

@@ -12,6 +12,7 @@ import pendulum
 import pytest
 
 from pipelines.flights import pipeline
+from tests import places
 from tests.airflow.in_process import EventsByAsset, InProcessRun
 from tests.airflow.lake import Lake
 from tests.spark_files import Checkpoint
@@ -126,7 +127,7 @@ def test_plan_refuses_an_invalid_conf_before_any_application(
 def test_an_incompatible_declaration_is_refused_before_any_application(dag: Any, landed: Lake) -> None:
     silver = pipeline.flow("silver")
     other = dataclasses.replace(silver, target=with_fields(silver.target, keys=("flight_id", "carrier")))
-    write_sidecar(landed.layout, pipeline, other)
+    write_sidecar(places.of(landed.layout, pipeline, other), other)
     run = InProcessRun(dag)
     assert run.execute("plan") == "failed"
     assert "checkpoint_version=2" in run.message

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import pytest
 
+from tests import places
 from tests.memory import MemoryLayout
 from tests.resolved import resolved, resolved_flow
 from tidegate.advice import Edit
@@ -36,7 +37,7 @@ def of(flow: Flow) -> Pipeline:
 
 
 def write_sidecar(layout: Layout, flow: Flow) -> None:
-    checkpoint.write_sidecar(layout, of(flow), flow)
+    checkpoint.write_sidecar(places.of(layout, of(flow), flow), flow)
 
 
 def check(layout: Layout, flow: Flow) -> None:
@@ -53,7 +54,7 @@ def test_path_and_transaction_id_change_with_version_and_refresh(layout: Layout)
 
 def test_the_current_checkpoint_is_the_highest_refresh_of_the_declared_version(layout: Layout) -> None:
     def current(flow: Flow) -> tuple[int, int]:
-        place = checkpoint.current(layout, of(flow), flow)
+        place = places.current(layout, of(flow), flow)
         return place.version, place.refresh
 
     assert current(SILVER) == (1, 0)
@@ -166,7 +167,7 @@ def landing(schema: str, version: int = 1) -> Pipeline:
 
 def begin(layout: Layout, pipeline: Pipeline) -> None:
     for flow in pipeline.flows:
-        checkpoint.write_sidecar(layout, pipeline, flow)
+        checkpoint.write_sidecar(places.of(layout, pipeline, flow), flow)
         checkpoint.write_schema(layout, resolved_flow(flow, pipeline))
 
 

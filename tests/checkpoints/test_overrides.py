@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import places
 from tests.cli.project import Project, orders
 from tests.resolved import resolved
-from tidegate.checkpoints import checkpoint, overrides
+from tidegate.checkpoints import overrides
 from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.errors import DamagedFileError, RequestError
 from tidegate.lake.place import FlowPlace
@@ -76,7 +77,7 @@ def test_a_decision_without_a_reason_or_without_effect_is_refused(project: Proje
 
 def test_a_file_can_be_skipped_until_it_is_read(project: Project, pipeline: Pipeline) -> None:
     bronze = pipeline.flow("bronze")
-    place = checkpoint.current(project.layout, pipeline, bronze)
+    place = places.current(project.layout, pipeline, bronze)
     for name, why in (("read.csv", "read already"), ("other.csv", "no file other.csv"), ("day=1", "no file day=1")):
         with pytest.raises(RequestError, match=why):
             overrides.skip(place, bronze, name, by="ada", reason="a test")

@@ -11,9 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import places
 from tests.cli.project import Project, orders
 from tidegate import json_codec
-from tidegate.checkpoints import checkpoint, refusal
+from tidegate.checkpoints import refusal
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.errors import RequestError
 from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, Refusal, TransformRefusal
@@ -46,7 +47,7 @@ def place(project: Project) -> Place:
     flow = pipeline.flow("silver")
     written = project.checkpoint(pipeline, flow)
     written.plan(0, {"reservoirVersion": 0}).commit(0).plan(1, {"reservoirVersion": 1})
-    return checkpoint.current(project.layout, pipeline, flow)
+    return places.current(project.layout, pipeline, flow)
 
 
 @given(st.sampled_from([*STORED]).flatmap(lambda kind: st.tuples(st.just(kind), st.fixed_dictionaries(STORED[kind]))))

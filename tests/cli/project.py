@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow
 
+from tests import places
 from tests.spark_files import address_of, leave_note
 from tidegate.checkpoints import checkpoint
 from tidegate.environment import Environment
@@ -193,7 +194,7 @@ class Project:
         return append(self.layout.table(name), rows)
 
     def checkpoint(self, pipeline: Pipeline, flow: Flow) -> Checkpoint:
-        checkpoint.write_sidecar(self.layout, pipeline, flow)
+        checkpoint.write_sidecar(places.of(self.layout, pipeline, flow), flow)
         folder = Place(self.layout, pipeline.name, flow.name, flow.checkpoint_version, 0).checkpoint
         Path(folder).mkdir(parents=True, exist_ok=True)
         Path(folder / "metadata").write_text('{"id":"0b7e6f0e-6d5a-4a55-9a35-0d8a9b5b6c11"}')

@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from tests import places
 from tests.cli.project import Project, orders
 from tests.spark_files import Checkpoint
-from tidegate.checkpoints import checkpoint, history
+from tidegate.checkpoints import history
 from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.lake.place import FlowPlace
 from tidegate.lake.table_history import Position
@@ -25,7 +26,7 @@ def damaged(project: Project) -> Project:
     landing.make_folder()
     kept = landing / "kept.csv"
     kept.put(b"order_id\n1\n")
-    place = checkpoint.current(project.layout, pipeline, pipeline.flows[0])
+    place = places.current(project.layout, pipeline, pipeline.flows[0])
     spark = Checkpoint(place.checkpoint)
     spark.list_files(0, {str(kept): kept.stat().modified_ns // 1_000_000, str(landing / "gone.csv"): 1_700_000_000_000})
     spark.run(0, {"logOffset": 0})

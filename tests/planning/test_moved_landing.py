@@ -70,7 +70,7 @@ class Shop:
         os.utime(path, ns=(modified_ms * 1_000_000,) * 2)
 
     def plan(self) -> MovePlan:
-        return moved_landing.plan(self.layout, PIPELINE, FLOW)
+        return moved_landing.plan(self.place, FLOW)
 
     def _write_bronze(self, checksums: bool) -> None:
         rows = [

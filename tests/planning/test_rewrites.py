@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from tests import places
 from tests.cli.project import Project, orders
 from tests.spark_files import DeltaLog, add, txn
 from tests.status.sample_project import BRONZE, GOLD, SILVER, TRIPS, SampleProject
@@ -53,7 +54,7 @@ def test_a_version_that_has_not_written_the_table_of_an_earlier_one_derives_it_a
         transactions = [{"appId": writer, "version": 0} for writer in writers]
         checksum = project.layout.table("silver.trips") / "_delta_log" / "00000000000000000000.crc"
         checksum.put((json.dumps({"setTransactions": transactions})).encode())
-    assert rewrites.derives_again(project.layout, pipeline, silver) is expected
+    assert rewrites.derives_again(places.of(project.layout, pipeline, silver), silver) is expected
     assert has_any(project, pipeline) is expected
     request = RunRequest.check(pipeline, "r", {"dry_run": True})
     sized = with_size(project.environment, pipeline, request)

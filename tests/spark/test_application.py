@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests import places
 from tests.deployment import Deployment
 from tests.spark.orders import Declare, Orders, row
 from tests.with_fields import with_fields
@@ -174,7 +175,7 @@ def test_a_flow_with_an_incompatible_declaration_fails_and_its_downstream_flows_
     layout, pipeline = orders.deployment.layout, registry.load("orders")
     silver = pipeline.flow("silver")
     recorded = dataclasses.replace(silver, target=with_fields(silver.target, keys=("amount",)))
-    checkpoint.write_sidecar(layout, pipeline, recorded)
+    checkpoint.write_sidecar(places.of(layout, pipeline, recorded), recorded)
 
     report = orders.run("bronze", "silver", "gold")
 
@@ -264,7 +265,7 @@ def test_a_refused_batch_is_recorded_for_plan_and_stops_the_downstream_flows(
 
     assert states(report) == {"bronze": "done", "silver": "refused", "gold": "skipped"}
     layout, pipeline = orders.deployment.layout, registry.load("orders")
-    place = checkpoint.current(layout, pipeline, pipeline.flow("silver"))
+    place = places.current(layout, pipeline, pipeline.flow("silver"))
     error = report.flow("silver").error
     assert error is not None
     recorded = refusal.REFUSAL.read(place)

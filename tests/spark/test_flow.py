@@ -11,6 +11,7 @@ from unittest.mock import patch
 
 import pytest
 
+from tests import places
 from tests.spark import job as orders
 from tests.with_fields import with_fields
 from tidegate.checkpoints import checkpoint, progress, refusal, rewrite
@@ -63,7 +64,7 @@ def land(folder: Path, name: str, *records: dict[str, Any]) -> None:
 def run(spark: SparkSession, folder: Path, declared: Flow, **more: Any) -> Job:
     """Run a flow with its current checkpoint, as a job does."""
     job = orders.job_of(spark, folder, declared, version=declared.checkpoint_version, **more)
-    job = dataclasses.replace(job, place=checkpoint.current(job.place.layout, job.resolved.pipeline, declared))
+    job = dataclasses.replace(job, place=places.current(job.place.layout, job.resolved.pipeline, declared))
     runs.load(job.run.request, declared)(job)
     return job
 
@@ -346,7 +347,7 @@ def first_version(job: Job) -> Place:
 def job_of_request(spark: SparkSession, folder: Path, declared: Flow, **more: Any) -> Job:
     """The job of a request, with the current checkpoint of the flow."""
     job = orders.job_of(spark, folder, declared, **more)
-    return dataclasses.replace(job, place=checkpoint.current(job.place.layout, job.resolved.pipeline, declared))
+    return dataclasses.replace(job, place=places.current(job.place.layout, job.resolved.pipeline, declared))
 
 
 def before_of(job: Job) -> Callable[[Job], Job]:

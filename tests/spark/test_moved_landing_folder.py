@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 import spark_jobs
+from tests import places
 from tests.deployment import Deployment
 from tidegate import hidden
 from tidegate.errors import MovedLandingFolderError
@@ -73,7 +74,7 @@ def touch(folder: Path) -> None:
 
 
 def accept(shop: Deployment, unproven: int = 0) -> moved_landing.MovePlan:
-    plan = moved_landing.plan(shop.layout, PIPELINE, PIPELINE.flows[0])
+    plan = moved_landing.plan(places.of(shop.layout, PIPELINE, PIPELINE.flows[0]), PIPELINE.flows[0])
     moved_landing.accept(plan, by="ada", reason="a new disk", unproven=unproven)
     return plan
 

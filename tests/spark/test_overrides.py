@@ -6,8 +6,9 @@ import json
 
 import pytest
 
+from tests import places
 from tests.deployment import Deployment
-from tidegate.checkpoints import checkpoint, overrides
+from tidegate.checkpoints import overrides
 from tidegate.lake.place import FlowPlace
 from tidegate.project import registry
 
@@ -22,7 +23,7 @@ def test_a_skipped_file_is_quarantined_unread_and_a_flow_that_is_switched_off_is
     poison = deployment.land("poison.csv", header)
     layout, pipeline = deployment.layout, registry.load("flights")
     bronze = pipeline.flow("bronze")
-    place = checkpoint.current(layout, pipeline, bronze)
+    place = places.current(layout, pipeline, bronze)
     overrides.skip(place, bronze, "poison.csv", by="ada", reason="crashes the driver")
     overrides.switch(FlowPlace(layout, "flights", "silver"), on=False, by="ada", reason="its suite is being fixed")
     # The bytes are not UTF-8: reading the file would be another rule.

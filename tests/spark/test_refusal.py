@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from demo import flights_feed
+from tests import places
 from tests.deployment import Deployment
-from tidegate.checkpoints import checkpoint, progress, refusal
+from tidegate.checkpoints import progress, refusal
 from tidegate.lake.place import PipelinePlace, Place
 from tidegate.pages.site import export
 from tidegate.project import registry, resolution
@@ -111,7 +112,7 @@ def test_all_rows_of_a_batch_that_is_taken_out_are_quarantined_and_the_flow_cont
     before = flights.table("silver.flights").num_rows
     pipeline = registry.load("flights")
     silver = pipeline.flow("silver")
-    place = checkpoint.current(flights.layout, pipeline, silver)
+    place = places.current(flights.layout, pipeline, silver)
     assert refusal.decide(place, silver, by="ada", reason="the feed of another airport") == 1
     resolved = resolution.load("flights", flights.environment.project)
     plan = decide(flights.environment, resolved, pipeline.flows)

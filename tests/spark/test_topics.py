@@ -15,10 +15,9 @@ import pendulum
 import pytest
 
 from devstack.broker import Broker
-from tests import topics
+from tests import places, topics
 from tests.resolved import resolved_flow
 from tests.spark import job as orders
-from tidegate.checkpoints import checkpoint
 from tidegate.environment import Environment
 from tidegate.errors import GapError, SourceUnavailableError, TopicReplacedError
 from tidegate.ops import store
@@ -55,7 +54,7 @@ class Clicks:
         flow = self.flow(version)
         kafka = self.broker.bootstrap
         job = orders.job_of(self.spark, self.folder, flow, version=version, kafka=kafka, **request)
-        place = checkpoint.current(job.place.layout, job.resolved.pipeline, flow)
+        place = places.current(job.place.layout, job.resolved.pipeline, flow)
         job.run.report.refresh = place.refresh
         return dataclasses.replace(job, place=place)
 
@@ -179,7 +178,7 @@ def test_a_day_of_a_topic_is_complete_when_every_partition_is_read_and_an_idle_o
     def states() -> list[str]:
         """Of the first day, the next, and that of ``now``."""
         job = clicks.job()
-        result = topic_intervals.read(broker.bootstrap, job.place.layout, job.resolved.pipeline, job.flow, now)
+        result = topic_intervals.read(broker.bootstrap, job.place, job.flow, job.resolved.pipeline.timezone, now)
         assert result is not None
         assert result.intervals == () or result.intervals[0].name == first.to_date_string()
         return [f"{each.state} {each.why}".split(" from")[0].strip() for each in result.intervals]

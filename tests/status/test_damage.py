@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import places
 from tests.resolved import resolved
 from tests.spark_files import add, delta_offset
 from tests.status.sample_project import TRIPS, SampleProject
-from tidegate.checkpoints import checkpoint, history
+from tidegate.checkpoints import history
 from tidegate.lake.place import PipelinePlace
 from tidegate.ops import ledger
 from tidegate.planning import losses, recovery
@@ -46,7 +47,7 @@ def prepare(project: SampleProject) -> None:
     for flow, table in zip(("bronze", *SOURCES), TABLES, strict=True):
         paths = [project.layout.table(each) for each in (table, SOURCES.get(flow)) if each is not None]
         positions = {path.key: delta_history.position(path, 2) for path in paths}
-        place = checkpoint.current(project.layout, TRIPS, TRIPS.flow(flow))
+        place = places.current(project.layout, TRIPS, TRIPS.flow(flow))
         history.write(place, batch=0, positions=positions)
 
 
@@ -161,7 +162,7 @@ def test_the_log_is_usable_again_up_to_its_last_readable_version(project: Sample
 
 def test_a_flow_that_has_not_read_what_is_lost_follows_what_comes_instead(project: SampleProject) -> None:
     prepare(project)
-    place = checkpoint.current(project.layout, TRIPS, TRIPS.flow("gold"))
+    place = places.current(project.layout, TRIPS, TRIPS.flow("gold"))
     path = project.layout.table("silver.trips")
     positions = {path.key: delta_history.position(path, 1)}
     history.write(place, batch=0, positions=positions)

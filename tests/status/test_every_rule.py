@@ -13,12 +13,13 @@ from typing import Any
 import pendulum
 import pytest
 
+from tests import places
 from tests.cli.project import Project, append, orders, quarantined, state_progress, stateful_orders
 from tests.resolved import resolved
 from tests.spark_files import delta_offset
 from tidegate.alerting.alerts import Findings, evaluate
 from tidegate.alerting.rules import RULES
-from tidegate.checkpoints import checkpoint, refusal, rewrite
+from tidegate.checkpoints import refusal, rewrite
 from tidegate.errors.refused import GateRefusal
 from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.ops import ledger, metrics
@@ -151,7 +152,7 @@ def refused(project: Project) -> Steps:
         suite_fingerprint=fingerprints.suite_fingerprint(resolved_flow.suite),
         code_fingerprint=resolved_flow.code_fingerprint(),
     )
-    refusal.record(checkpoint.current(project.layout, HOURLY, flow), by_gate)
+    refusal.record(places.current(project.layout, HOURLY, flow), by_gate)
     yield Step("silver")
     resolved_flow.suite.write_text(json.dumps({"name": "orders/silver", "expectations": []}))
     yield Step("silver")
@@ -159,7 +160,7 @@ def refused(project: Project) -> Steps:
 
 @case
 def refused_rewrite(project: Project) -> Steps:
-    place = checkpoint.current(project.layout, HOURLY, HOURLY.flow("silver"))
+    place = places.current(project.layout, HOURLY, HOURLY.flow("silver"))
     loss = Impact(before=355, after=0, deleted=355, changed=0, added=0, read=427, quarantined=427)
     judged = rewrite.JudgedRewrite(
         what="backfill 0", app_id=place.windows_app_id, impact=loss, reasons=(loss.phrase("deleted"),)

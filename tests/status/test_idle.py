@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests import places
 from tests.resolved import resolved_flow
 from tests.spark_files import delta_offset
 from tests.status.sample_project import BRONZE, SILVER, TRIPS, SampleProject
-from tidegate.checkpoints import checkpoint
 from tidegate.lake.place import PipelinePlace
 from tidegate.ops import heartbeats, ledger
 from tidegate.ops.heartbeats import Heartbeat
@@ -45,7 +45,7 @@ def read(project: SampleProject, version: int, batch_id: int = 0) -> None:
 
 
 def due_heartbeat(project: SampleProject, now: datetime = NOW) -> Heartbeat | None:
-    place = checkpoint.current(project.layout, PIPELINE, TIMED)
+    place = places.current(project.layout, PIPELINE, TIMED)
     return idle.heartbeat_due(resolved_flow(TIMED, PIPELINE), place, now)
 
 
@@ -65,7 +65,7 @@ def test_after_idle_time_a_heartbeat_is_due_once_in_that_time_and_plan_has_work(
         ("silver: nothing new in bronze.trips; a heartbeat is due, because no rows came for 1 hour",),
     )
 
-    heartbeats.append(checkpoint.current(quiet.layout, PIPELINE, TIMED), beat)
+    heartbeats.append(places.current(quiet.layout, PIPELINE, TIMED), beat)
 
     assert due_heartbeat(quiet, NOW + timedelta(minutes=59)) is None
     assert quiet.plan(TIMED, pipeline=PIPELINE).work is False
@@ -84,7 +84,7 @@ def test_no_heartbeat_is_due_while_rows_are_unread_or_a_batch_of_bronze_is_plann
 
 
 def test_a_longer_delay_does_not_move_the_watermark_of_a_heartbeat_back(quiet: SampleProject) -> None:
-    place, beat = checkpoint.current(quiet.layout, PIPELINE, TIMED), due_heartbeat(quiet)
+    place, beat = places.current(quiet.layout, PIPELINE, TIMED), due_heartbeat(quiet)
     assert beat is not None
     heartbeats.append(place, beat)
     lines = heartbeats.read(place)
@@ -110,7 +110,7 @@ def test_no_heartbeat_is_due_that_would_not_move_the_watermark(quiet: SampleProj
 @pytest.mark.parametrize("declared", [None, Watermark(delay="10 minutes")])
 def test_a_flow_that_declares_no_idle_time_needs_none(quiet: SampleProject, declared: Watermark | None) -> None:
     flow = dataclasses.replace(TIMED, watermark=declared)
-    place = checkpoint.current(quiet.layout, PIPELINE, flow)
+    place = places.current(quiet.layout, PIPELINE, flow)
 
     assert idle.heartbeat_due(resolved_flow(flow, PIPELINE), place, NOW) is None
 
@@ -124,7 +124,7 @@ def test_a_flow_that_has_read_nothing_needs_no_heartbeat(project: SampleProject)
 def test_the_watermark_of_a_checkpoint_is_that_of_its_batches_its_heartbeats_and_replays_into_its_table(
     project: SampleProject, tmp_path: Path
 ) -> None:
-    place = checkpoint.current(project.layout, PIPELINE, TIMED)
+    place = places.current(project.layout, PIPELINE, TIMED)
     assert heartbeats.watermark(place, [], 600) is None
 
     def at(minutes: int) -> datetime:

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests import places
 from tests.cli.project import append, quarantined
 from tests.status.sample_project import BRONZE, SILVER, SampleProject
 from tidegate import json_codec
@@ -54,7 +55,7 @@ def read_all(project: SampleProject) -> None:
 def completeness(project: SampleProject, declared: Intervals, now: datetime = NOW, zone: str = "UTC") -> Completeness:
     flow = bronze(declared)
     pipeline = Pipeline(name="trips", flows=(flow, SILVER), timezone=zone)
-    result = intervals.read(project.layout, pipeline, flow, now)
+    result = intervals.read(places.of(project.layout, pipeline, flow), flow, zone, now)
     assert result is not None
     return result
 

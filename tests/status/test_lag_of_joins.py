@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from tests import places
 from tests.resolved import resolved
 from tests.spark_files import DeltaLog, add, change, delta_offset
 from tests.status.sample_project import BRONZE, GOLD, SILVER, TRIPS, SampleProject
 from tests.waiting import TIMEOUT_SECONDS
 from tests.with_fields import with_fields
-from tidegate.checkpoints import checkpoint, vector
+from tidegate.checkpoints import vector
 from tidegate.errors import OffsetsExpiredError
 from tidegate.sources.tables import measure as tables
 from tidegate.spec import ChangeFeed, Flow
@@ -34,7 +35,7 @@ class Joined:
 
     def begin(self, **versions: int) -> None:
         """Note the versions at which the checkpoint begins."""
-        place = checkpoint.current(self.project.layout, PIPELINE, JOINED)
+        place = places.current(self.project.layout, PIPELINE, JOINED)
         vector.note_starts(place, {f"silver.{name}": number for name, number in versions.items()})
 
     def lag(self) -> Reading:

@@ -10,13 +10,13 @@ import pendulum
 import pytest
 
 from devstack.broker import Broker
-from tests import topics
+from tests import places, topics
 from tests.resolved import resolved, resolved_flow
 from tests.spark.job import write_table
 from tests.status.sample_project import CLICKS, PROJECT, TRIPS, SampleProject
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.alerting.alerts import evaluate
-from tidegate.checkpoints import checkpoint, lease, overrides
+from tidegate.checkpoints import lease, overrides
 from tidegate.checkpoints import topic as checkpoint_topic
 from tidegate.checkpoints.topic import TOPIC
 from tidegate.errors import (
@@ -142,7 +142,7 @@ class Clicks:
         known = checkpoint_topic.CheckpointTopic(
             topic=topic, topic_id=description.topic_id, cluster_id=description.cluster_id
         )
-        checkpoint_topic.record(checkpoint.current(self.project.layout, self.pipeline(), self.flow), known)
+        checkpoint_topic.record(places.current(self.project.layout, self.pipeline(), self.flow), known)
 
     def pipeline(self, version: int = 1) -> Pipeline:
         return replace(CLICKS, flows=(self.flow_of(version),))

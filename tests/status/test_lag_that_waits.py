@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import places
 from tests.resolved import resolved_flow
 from tests.spark_files import DeltaLog, add, delta_offset, txn
 from tests.status.sample_project import BRONZE, GOLD, SILVER, SampleProject
-from tidegate.checkpoints import checkpoint, refusal, rewrite
+from tidegate.checkpoints import refusal, rewrite
 from tidegate.checkpoints.pending_jobs import UNDO, PendingUndo
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.checkpoints.rewrite import JudgedRewrite
@@ -90,7 +91,7 @@ def test_a_held_batch_waits_for_a_decision_or_for_other_statistics(project: Samp
     )
     looser = replace(silver, statistics=(replace(rows, rule="value >= 0"),))
     assert project.measure(looser, Pipeline(name="trips", flows=(BRONZE, looser))).has_work
-    place = checkpoint.current(project.layout, pipeline, silver)
+    place = places.current(project.layout, pipeline, silver)
     refusal.decide(place, silver, by="ada", reason="a holiday", action="accept")
     lag = project.measure(silver, pipeline)
     assert (lag.has_work, lag.reason) == (True, "batch 1 was planned and not committed; 1 new version of bronze.trips")
@@ -123,7 +124,7 @@ def test_a_full_refresh_waits_to_be_swapped_in_until_the_table_has_it(project: S
     staged.commit(add("a", 3), txn("trips/silver/v2/0", 0))
     lag = project.measure(silver, pipeline)
     assert (lag.has_work, lag.reason) == (True, "a full refresh waits to be swapped in")
-    place = checkpoint.current(project.layout, pipeline, silver)
+    place = places.current(project.layout, pipeline, silver)
     loss = Impact(before=9, after=0, deleted=9, changed=0, added=0, read=9, quarantined=0)
     refused = JudgedRewrite(what="swap of v2/0", app_id=place.app_id, impact=loss, reasons=(loss.phrase("deleted"),))
     rewrite.record(place, refused)

@@ -11,12 +11,13 @@ from typing import TypeVar
 import deltalake
 import pytest
 
+from tests import places
 from tests.resolved import resolved
 from tests.s3_server import S3Process
 from tests.spark_files import add, delta_offset
 from tests.status.sample_project import BRONZE, GOLD, SILVER, TRIPS, SampleProject
 from tests.store.proxy import S3Proxy
-from tidegate.checkpoints import checkpoint, history
+from tidegate.checkpoints import history
 from tidegate.probes import delta_history
 from tidegate.probes.revisions import KeptByRevision
 from tidegate.spec import Flow
@@ -42,7 +43,7 @@ def run(project: SampleProject, flow: Flow, batch: int) -> None:
     made.plan(batch, {"logOffset": batch} if flow is BRONZE else delta_offset(batch + 1))
     table.commit(add(f"f{batch}", 1))
     made.commit(batch)
-    place, sources = checkpoint.current(project.layout, TRIPS, flow), map(project.layout.table, SOURCES[flow])
+    place, sources = places.current(project.layout, TRIPS, flow), map(project.layout.table, SOURCES[flow])
     positions = {source.key: delta_history.position(source, batch) for source in sources}
     own = delta_history.position(table.path, batch)
     positions[table.path.key] = dataclasses.replace(own, app_id=place.app_id, batch_id=batch)

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from tests import places
 from tests.cli.project import append, quarantined
 from tests.status.sample_project import BRONZE, SampleProject
-from tidegate.checkpoints import checkpoint, refusal, rewrite
+from tidegate.checkpoints import refusal, rewrite
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.errors.refused import GateRefusal
-from tidegate.lake.place import FlowPlace
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.reports.impact import Impact
 from tidegate.sources.snapshots import announcements
 from tidegate.sources.snapshots.measure import find
@@ -64,7 +65,7 @@ def measured(project: SampleProject, declared: Pipeline | None = None) -> Readin
 
 def compare(project: SampleProject, batch_id: int, name: str, *, commit: bool = True) -> None:
     """As a run of silver does with the snapshot that its lag names."""
-    place = checkpoint.current(project.layout, pipeline(), SILVER)
+    place = places.current(project.layout, pipeline(), SILVER)
     files = {str(path): int(LANDED * 1000) for path in Path(project.landing / f"dt={name}").glob("[ab].csv")}
     announcements.announce(place, name, files)
     newest = announcements.announced(FlowPlace(project.layout, "trips", "silver"))
@@ -108,7 +109,7 @@ def test_a_marker_or_an_empty_manifest_alone_is_a_snapshot_without_rows(
     assert not measured(project, chosen).has_work, "bronze has no table yet"
     write_deltalake(str(project.layout.table("bronze.trips")), pa.table({"a": [1]}))
     assert measured(project, chosen).reads == "snapshot 2026-01-05 of bronze.trips"
-    candidates = find(project.layout, chosen, chosen.flow("silver"))
+    candidates = find(PipelinePlace(project.layout, "trips"), chosen, chosen.flow("silver"))
     assert candidates.newest is not None
     assert (candidates.newest.name, dict(candidates.files)) == ("2026-01-05", {})
 
@@ -190,7 +191,7 @@ def test_a_snapshot_of_which_a_file_was_waived_is_not_compared(project: SamplePr
 def test_an_announced_snapshot_is_work_until_a_batch_compares_it(project: SampleProject) -> None:
     land_day(project, 5, "a.csv", "b.csv", "_manifest")
     read_all(project)
-    place = checkpoint.current(project.layout, pipeline(), SILVER)
+    place = places.current(project.layout, pipeline(), SILVER)
     files = {str(project.landing / f"dt=2026-01-05/{name}"): int(LANDED * 1000) for name in ("a.csv", "b.csv")}
     announcements.announce(place, "2026-01-05", files)
 
@@ -209,7 +210,7 @@ def test_a_refused_snapshot_waits_until_its_limits_are_raised_or_a_newer_one_is_
     compare(project, 1, "2026-01-06", commit=False)
     read_all(project)
     loss = Impact(before=90, after=10, deleted=80, changed=0, added=0, read=10, quarantined=0)
-    place = checkpoint.current(project.layout, pipeline(), SILVER)
+    place = places.current(project.layout, pipeline(), SILVER)
     what = "snapshot 2026-01-06 of bronze.trips"
     rewrite.record(
         place,
@@ -237,7 +238,7 @@ def test_a_crash_after_a_newer_snapshot_took_the_place_of_a_refused_one_leaves_w
     land_day(project, 6, "a.csv", "b.csv", "_manifest")
     compare(project, 1, "2026-01-06", commit=False)
     loss = Impact(before=90, after=10, deleted=80, changed=0, added=0, read=10, quarantined=0)
-    place = checkpoint.current(project.layout, pipeline(), SILVER)
+    place = places.current(project.layout, pipeline(), SILVER)
     judged = JudgedRewrite(
         what="snapshot 2026-01-06", app_id=place.app_id, impact=loss, reasons=(loss.phrase("deleted"),)
     )

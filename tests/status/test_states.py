@@ -24,6 +24,7 @@ from typing import Any
 import pytest
 import typer
 
+from tests import places
 from tests.cli.project import Checkpoint, Project, append, orders
 from tests.pages import samples
 from tests.spark_files import delta_offset, write_refused_schema_change
@@ -157,7 +158,7 @@ def in_doubt(project: Project) -> Iterator[Case]:
     caught_up(project)
     table = project.layout.table("silver.orders")
     known = {table.key: delta_history.position(table, 0)}
-    place = checkpoint.current(project.layout, ORDERS, ORDERS.flow("silver"))
+    place = places.current(project.layout, ORDERS, ORDERS.flow("silver"))
     history.write(place, batch=0, positions=known)
     entry = delta_log.entry(table, 0)
     entry.put(entry.read().data + b"\n")
@@ -203,7 +204,7 @@ def contract_refused(project: Project) -> Iterator[Case]:
     read = project.land("0.csv", "order_id,amount\nA-1,1.0\n")
     project.checkpoint(ORDERS, ORDERS.flow("bronze")).listed(0, read).plan(0, {"logOffset": 0}).commit(0)
     project.table("bronze.orders", [{"line": "A-1,1.0"}])
-    checkpoint.write_sidecar(project.layout, ORDERS, SILVER)
+    checkpoint.write_sidecar(places.of(project.layout, ORDERS, SILVER), SILVER)
     write_refused_schema_change(project.layout, ORDERS, "silver", "0a1b2c3d4e5f")
     yield "orders", "silver", "batch 0 was refused by its frozen contract; schema change 0a1b2c3d4e5f needs an answer"
 
@@ -223,7 +224,7 @@ def refuse(project: Project) -> None:
         suite_fingerprint=fingerprints.suite_fingerprint(project.folder / "expectations/orders/silver.json"),
         code_fingerprint=fingerprints.code_fingerprint(project.folder / "spark_jobs/orders.py"),
     )
-    refusal.record(checkpoint.current(project.layout, ORDERS, SILVER), by_gate)
+    refusal.record(places.current(project.layout, ORDERS, SILVER), by_gate)
 
 
 @case
@@ -235,7 +236,7 @@ def on_hold(project: Project) -> Iterator[Case]:
         statistics_fingerprint=fingerprints.fingerprint({}),
         code_fingerprint=fingerprints.code_fingerprint(project.folder / "spark_jobs/orders.py"),
     )
-    refusal.record(checkpoint.current(project.layout, ORDERS, SILVER), by_statistic)
+    refusal.record(places.current(project.layout, ORDERS, SILVER), by_statistic)
     yield "orders", "silver", "batch 1 is held, because a statistic of it breaks its rule"
 
 
@@ -243,7 +244,7 @@ def on_hold(project: Project) -> Iterator[Case]:
 def rewrite_refused(project: Project) -> Iterator[Case]:
     for _ in refresh_pending(project):
         loss = Impact(before=9, after=0, deleted=9, changed=0, added=0, read=9, quarantined=0)
-        place = checkpoint.current(project.layout, orders(version=2), SILVER_V2)
+        place = places.current(project.layout, orders(version=2), SILVER_V2)
         refusal_of_swap = JudgedRewrite(
             what="swap of v2/0", app_id=place.app_id, impact=loss, reasons=(loss.phrase("deleted"),)
         )

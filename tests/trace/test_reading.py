@@ -15,7 +15,7 @@ from tests.trace.test_lineage import PIPELINE
 from tidegate import json_codec
 from tidegate.checkpoints.vector import STARTS
 from tidegate.lake.layout import Layout
-from tidegate.lake.place import PipelinePlace, Place
+from tidegate.lake.place import FlowPlace, PipelinePlace, Place
 from tidegate.project import resolution
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spec import ChangeFeed, Flow, Pipeline, State, Table
@@ -91,7 +91,7 @@ def test_the_batch_that_read_a_change_of_one_of_several_sources_is_named(project
     for number in (0, 1):
         line = LedgerLine(flow="pages", batch_id=number, app_id=app_id, kind="recompute")
         project.record(PIPELINE, line)
-    ledger = Ledger(project.layout, "shop", "pages")
+    ledger = Ledger(FlowPlace(project.layout, "shop", "pages"))
 
     (of_clicks,) = reading(project.layout, "pages", "silver.clicks").explain(4, ledger)
     (of_users,) = reading(project.layout, "pages", "silver.users").explain(8, ledger)
@@ -101,7 +101,7 @@ def test_the_batch_that_read_a_change_of_one_of_several_sources_is_named(project
 
 def test_a_stateful_flow_has_read_its_source_whatever_it_has_read_of_the_heartbeats_before_it(project: Project) -> None:
     checkpoint = project.checkpoint(STATEFUL, STATEFUL.flow("first"))
-    ledger = Ledger(project.layout, "shop", "first")
+    ledger = Ledger(FlowPlace(project.layout, "shop", "first"))
 
     def explained(version: int) -> tuple[str, ...]:
         return reading(project.layout, "first", "silver.visits", STATEFUL).explain(version, ledger)

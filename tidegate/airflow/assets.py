@@ -60,7 +60,7 @@ def attach_updates(context: Context, layout: Layout, pipeline: Pipeline, flows: 
     """
     updated = []
     for flow in flows:
-        update = pending_update(context, layout, pipeline, flow)
+        update = pending_update(context, PipelinePlace(layout, pipeline.name), flow)
         if update is not None:
             asset = table_asset(flow.target.name)
             context["outlet_events"][asset].extra = {**dataclasses.asdict(update), "attempt": attempt_id(context)}
@@ -68,7 +68,7 @@ def attach_updates(context: Context, layout: Layout, pipeline: Pipeline, flows: 
     return updated
 
 
-def pending_update(context: Context, layout: Layout, pipeline: Pipeline, flow: Flow) -> TableUpdate | None:
+def pending_update(context: Context, place: PipelinePlace, flow: Flow) -> TableUpdate | None:
     """The rows that any run or attempt of the flow wrote since the last event of its table, counted from the ledger.
 
     The table's own version is not used: maintenance creates new versions without new rows.
@@ -82,7 +82,7 @@ def pending_update(context: Context, layout: Layout, pipeline: Pipeline, flow: F
     # Imported in the task's process: the threads of delta-rs do not survive a fork of a process that imported it before.
     from tidegate.probes import delta_table
 
-    ledger = delta_table.find(PipelinePlace(layout, pipeline.name).ops("ledger"))
+    ledger = delta_table.find(place.ops("ledger"))
     if ledger is None:
         return None
     ledger_id = str(ledger.metadata().id)
@@ -123,10 +123,12 @@ def attach_intervals(context: Context, layout: Layout, pipeline: Pipeline, flows
     Returns:
         The aliases with an event.
     """
-    attached = []
+    attached, place = [], PipelinePlace(layout, pipeline.name)
     for flow in flows:
         try:
-            completeness = topic_intervals.read(Environment.read().kafka, layout, pipeline, flow, pendulum.now("UTC"))
+            completeness = topic_intervals.read(
+                Environment.read().kafka, place.flow(flow.name), flow, pipeline.timezone, pendulum.now("UTC")
+            )
         except TidegateError as error:
             # The flow is done, or switched off. The next task that looks sends what is complete.
             log.warning("No events for intervals of %s: %s", flow.target.name, error.message)

@@ -21,7 +21,6 @@ from tidegate.airflow.submit import RunFlows
 from tidegate.environment import Environment
 from tidegate.errors import RequestError
 from tidegate.formatting import count
-from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace
 from tidegate.planning.extent import with_size
 from tidegate.project import registry
@@ -31,7 +30,7 @@ from tidegate.quarantine.selection import AGE, RULE, Selection
 from tidegate.reports.ledger_line import ROWS
 from tidegate.reports.report_lines import log_lines
 from tidegate.requests.request import RunRequest
-from tidegate.spec import Flow, Pipeline
+from tidegate.spec import Flow
 from tidegate.times import dates
 
 ACTIONS = ("replay", "waive", "expire", "take", "accept")
@@ -106,12 +105,13 @@ class PlanQuarantine(BaseOperator, SkipMixin):
         selection = Selection.check(**{name: params[name] for name in _SELECTION})
         layout = attempt.layout()
         layout.open()
+        place = FlowPlace(layout, pipeline.name, flow.name)
         if params["action"] != "replay":
-            return None, decide(layout, pipeline, flow, selection, params, by=by)
+            return None, decide(place, flow, selection, params, by=by)
         dry_run = params["dry_run"]
         environment = Environment.read()
         resolve(pipeline, environment.project).check_runnable([flow])
-        replayable = decision.check_replay(FlowPlace(layout, pipeline.name, flow.name), selection, dry_run=dry_run)
+        replayable = decision.check_replay(place, selection, dry_run=dry_run)
         if not replayable.entries and not replayable.interrupted:
             return None, f"{flow.name}: no open entries"
         request = RunRequest.of_replay(
@@ -154,9 +154,7 @@ class ShowReplay(BaseOperator):
         return {count: flow.total(count) for count in (ROWS.total, *ROWS.parts)}
 
 
-def decide(
-    layout: Layout, pipeline: Pipeline, flow: Flow, selection: Selection, params: Mapping[str, Any], *, by: str
-) -> str:
+def decide(place: FlowPlace, flow: Flow, selection: Selection, params: Mapping[str, Any], *, by: str) -> str:
     """Execute the action `waive`, `expire`, `take` or `accept`; returns a summary.
 
     Raises:
@@ -166,10 +164,9 @@ def decide(
     action, reason, dry_run = params["action"], params["reason"] or "", params["dry_run"]
     _check_fits(action, params, dry_run=dry_run)
     if action in ("take", "accept"):
-        batch_id = decision.decide_batch(layout, pipeline, flow, by=by, reason=reason, action=action)
+        batch_id = decision.decide_batch(place, flow, by=by, reason=reason, action=action)
         done = f"quarantine the whole batch {batch_id}" if action == "take" else f"let batch {batch_id} pass"
         return f"{flow.name}: the next run will {done}"
-    place = FlowPlace(layout, pipeline.name, flow.name)
     if action == "waive":
         closed = decision.waive(place, selection, by=by, reason=reason, dry_run=dry_run)
     else:

@@ -20,16 +20,16 @@ from tidegate.project.resolution import ResolvedFlow
 from tidegate.reports.report import now
 from tidegate.schema.changes import SchemaChange, compare
 from tidegate.schema.ddl import Column, parse_ddl
-from tidegate.spec import Flow, Pipeline
+from tidegate.spec import Flow
 from tidegate.spec.durations import in_seconds
 
 REPAIR = Either(OutsideAct("restore it from a backup"), new_version(says="raise checkpoint_version"))
 """What to do about a damaged file of a checkpoint version."""
 
 
-def current(layout: Layout, pipeline: Pipeline, flow: Flow) -> Place:
-    """The current checkpoint of the declared version: its highest refresh, 0 when there is none yet."""
-    first = Place(layout, pipeline.name, flow.name, flow.checkpoint_version, 0)
+def current(place: FlowPlace, version: int) -> Place:
+    """The current checkpoint of a version: its highest refresh, 0 when there is none yet."""
+    first = place.of_version(version)
     return max(of_version(first), default=first, key=lambda place: place.refresh)
 
 
@@ -210,9 +210,9 @@ def check_writers(flow: Flow, place: Place, writers: Collection[str]) -> None:
         )
 
 
-def write_sidecar(layout: Layout, pipeline: Pipeline, flow: Flow) -> None:
+def write_sidecar(of_flow: FlowPlace, flow: Flow) -> None:
     """Write the declaration to the sidecar, once per version, before the version is first used; later only a longer delay."""
-    place = Place(layout, pipeline.name, flow.name, flow.checkpoint_version, 0)
+    place = of_flow.of_version(flow.checkpoint_version)
     delay = None if flow.watermark is None else flow.watermark.delay
     recorded = SIDECAR.read(place)
     if recorded is not None:

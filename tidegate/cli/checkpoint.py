@@ -13,7 +13,7 @@ from tidegate.cli import console, project
 from tidegate.cli.arguments import AsJson, Name
 from tidegate.errors import EX_CONFIG, TidegateError
 from tidegate.lake.layout import Layout
-from tidegate.lake.place import FlowPlace
+from tidegate.lake.place import Place
 from tidegate.project.resolution import ResolvedFlow
 
 _HEADERS = ("flow", "version", "refresh", "in use", "fingerprint", "created at", "planned", "committed", "note")
@@ -40,38 +40,43 @@ def checkpoint(
 
 
 def _lines(layout: Layout, resolved: ResolvedFlow) -> Iterator[dict[str, Any]]:
-    pipeline, flow = resolved.pipeline, resolved.flow
-    current = checkpoints.current(layout, pipeline, flow)
+    current = checkpoints.current(resolved.place(layout), resolved.flow.checkpoint_version)
     try:
-        sidecars = checkpoints.versions(FlowPlace(layout, pipeline.name, flow.name))
+        sidecars = checkpoints.versions(current)
     except TidegateError as error:
-        yield {**_empty(flow.name, flow.checkpoint_version, current.refresh), "in_use": True, "error": error.message}
+        yield {**_empty(current), "in_use": True, "error": error.message}
         return
     for version, sidecar in sidecars.items():
         first = current.of_version(version)
-        for refresh in (place.refresh for place in checkpoints.of_version(first) or [first]):
-            in_use = (version, refresh) == (current.version, current.refresh)
-            line = {**_empty(flow.name, version, refresh), "in_use": in_use}
+        for place in checkpoints.of_version(first) or [first]:
+            in_use = place == current
+            line = {**_empty(place), "in_use": in_use}
             line |= {"fingerprint": sidecar.fingerprint, "created_at": sidecar.created_at}
-            yield line | _progress(layout, resolved, version, refresh, in_use=in_use)
+            yield line | _progress(place, resolved, in_use=in_use)
 
 
-def _progress(layout: Layout, resolved: ResolvedFlow, version: int, refresh: int, *, in_use: bool) -> dict[str, Any]:
+def _progress(place: Place, resolved: ResolvedFlow, *, in_use: bool) -> dict[str, Any]:
 
     values: dict[str, Any] = {}
     try:
-        state = progress.read(resolved.place(layout).of_version(version, refresh).checkpoint)
+        state = progress.read(place.checkpoint)
         values = {"last_planned": state.last_planned, "last_committed": state.last_committed}
-        if in_use or version > resolved.flow.checkpoint_version:
-            checkpoints.check_compatible(layout, resolved)
+        if in_use or place.version > resolved.flow.checkpoint_version:
+            checkpoints.check_compatible(place.layout, resolved)
     except TidegateError as error:
         values["error"] = error.message
     return values
 
 
-def _empty(flow: str, version: int, refresh: int) -> dict[str, Any]:
+def _empty(place: Place) -> dict[str, Any]:
     names = ("fingerprint", "created_at", "last_planned", "last_committed", "error")
-    return {"flow": flow, "version": version, "refresh": refresh, "in_use": False, **dict.fromkeys(names)}
+    return {
+        "flow": place.flow,
+        "version": place.version,
+        "refresh": place.refresh,
+        "in_use": False,
+        **dict.fromkeys(names),
+    }
 
 
 def _row(line: dict[str, Any]) -> tuple[str, ...]:

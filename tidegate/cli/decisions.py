@@ -52,7 +52,7 @@ def take(
     flow's lease.
     """
     layout, (only,) = selected_flows(name, flow)
-    batch_id = decision.decide_batch(layout, project.load(name), only, by=project.current_user(), reason=reason)
+    batch_id = decision.decide_batch(FlowPlace(layout, name, only.name), only, by=project.current_user(), reason=reason)
     console.echo(f"{only.name}: batch {batch_id} goes to quarantine whole with the next run: tidegate run {name}")
 
 
@@ -67,8 +67,8 @@ def accept(
     a run holds the flow's lease.
     """
     layout, (only,) = selected_flows(name, flow)
-    pipeline, by = project.load(name), project.current_user()
-    batch_id = decision.decide_batch(layout, pipeline, only, by=by, reason=reason, action="accept")
+    by = project.current_user()
+    batch_id = decision.decide_batch(FlowPlace(layout, name, only.name), only, by=by, reason=reason, action="accept")
     console.echo(f"{only.name}: batch {batch_id} is accepted and passes with the next run: tidegate run {name}")
 
 

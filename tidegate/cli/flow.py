@@ -49,7 +49,7 @@ def skip(
     `skipped_file`, and `tidegate quarantine replay` reads the file later.
     """
     layout, only = _selected_flow(name, flow)
-    place = checkpoint.current(layout, project.load(name), only)
+    place = checkpoint.current(FlowPlace(layout, name, only.name), only.checkpoint_version)
     decision = overrides.skip(place, only, file, by=project.current_user(), reason=reason, undo=undo)
     console.echo(f"{name}/{flow}: {decision.summary()}")
 

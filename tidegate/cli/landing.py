@@ -11,6 +11,7 @@ from tidegate.cli import console, project
 from tidegate.cli.arguments import AnyFlow, AsJson, Name
 from tidegate.errors import RequestError
 from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
 from tidegate.planning import moved_landing
 from tidegate.spec import FileSource
 
@@ -46,10 +47,12 @@ def moved(
     has a new file lists all files once more, and opens those that were not read; files whose content changed are read again.
     A copy that is torn, the same time with another size, is refused.
     """
-    layout, pipeline = Layout.of(project.read()), project.load(name)
+    place, pipeline = PipelinePlace(Layout.of(project.read()), name), project.load(name)
     chosen = project.choose(pipeline, [flow]) if flow else pipeline.flows
     plans = [
-        moved_landing.plan(layout, pipeline, each) for each in chosen if flow or isinstance(each.source, FileSource)
+        moved_landing.plan(place.flow(each.name), each)
+        for each in chosen
+        if flow or isinstance(each.source, FileSource)
     ]
     if as_json:
         console.print_json({"format": 1, "pipeline": name, "flows": [each.to_json() for each in plans]})

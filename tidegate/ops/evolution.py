@@ -129,7 +129,7 @@ def open_schema_change(layout: Layout, resolved: ResolvedFlow) -> str | None:
     A refused batch no longer waits once its schema change is answered, or the schema or contract that refused it has changed.
     The refusal is recorded in a small file, so the check is cheap when nothing waits.
     """
-    place = checkpoint.current(layout, resolved.pipeline, resolved.flow)
+    place = checkpoint.current(resolved.place(layout), resolved.flow.checkpoint_version)
     refused = REFUSAL.read(place)
     if not isinstance(refused, ContractRefusal):
         return None

@@ -124,16 +124,18 @@ def _commits(layout: Layout, flow: ResolvedFlow) -> dict[int, int]:
     writer = flow.writer
     if writer is None:
         return {}
-    app_id = checkpoint.current(layout, flow.pipeline, writer).app_id
+    place = FlowPlace(layout, flow.pipeline.name, writer.name)
+    app_id = checkpoint.current(place, writer.checkpoint_version).app_id
     writers = delta.writers(layout.table(writer.target.name), app_id)
-    commits = arrivals.read(FlowPlace(layout, flow.pipeline.name, writer.name), writers)
+    commits = arrivals.read(place, writers)
     return {commit.planned: commit.version for commit in commits if commit.planned is not None}
 
 
 def _of_table(layout: Layout, flow: ResolvedFlow) -> str:
     """The condition for the late rows of the checkpoint that the table belongs to: those of others are in it, or late, once more."""
-    place = checkpoint.current(layout, flow.pipeline, flow.flow)
-    writers = delta.writers(layout.table(flow.flow.target.name), place.app_id)
+    place = flow.place(layout)
+    app_id = checkpoint.current(place, flow.flow.checkpoint_version).app_id
+    writers = delta.writers(layout.table(flow.flow.target.name), app_id)
     places = [each for app_id in writers if (each := place.of_stream(app_id)) is not None]
     newest = max(places, key=lambda each: (each.version, each.refresh), default=None)
     if newest is None:

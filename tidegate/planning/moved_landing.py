@@ -27,9 +27,9 @@ from tidegate.spec import FileSource
 if TYPE_CHECKING:
     from tidegate.checkpoints.landing_folder import LandingFolder
     from tidegate.lake.layout import Layout
-    from tidegate.lake.place import Place
+    from tidegate.lake.place import FlowPlace, Place
     from tidegate.probes.files import LandedFile
-    from tidegate.spec import Flow, Pipeline
+    from tidegate.spec import Flow
     from tidegate.store import Address
 
 _NAMED = 5
@@ -110,7 +110,7 @@ class MovePlan:
         }
 
 
-def plan(layout: Layout, pipeline: Pipeline, flow: Flow) -> MovePlan:
+def plan(of_flow: FlowPlace, flow: Flow) -> MovePlan:
     """Compare the landing folder of a flow with what the flow has read.
 
     Raises:
@@ -119,7 +119,8 @@ def plan(layout: Layout, pipeline: Pipeline, flow: Flow) -> MovePlan:
         CheckpointCorruptError: The checkpoint's log of files cannot be read.
     """
     source = _source(flow)
-    place = checkpoint.current(layout, pipeline, flow)
+    place = checkpoint.current(of_flow, flow.checkpoint_version)
+    layout = place.layout
     folder = landing_folder.of(place, source)
     before = folder.path
     try:

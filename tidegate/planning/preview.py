@@ -203,7 +203,7 @@ def _of_mode(
     existing = rows_and_bytes(layout.table(flow.target.name))[0]
     keys, rows, quantity, words = None, reads.rows, "", RUNS[request.mode].rewrites
     if "{keys}" in words and request.window is not None:
-        keys = _keys_within(layout, pipeline, flow, request.window)
+        keys = _keys_within(layout, flow, event_time(pipeline, flow), request.window)
         unit = flow.kind.unit
         number = f"an unknown number of {unit}s" if keys is None else count(keys, unit)
         quantity = f"{number} of {flow.target.name} in {request.window.summary()}"
@@ -234,13 +234,13 @@ def _before(reading: Reading, *, whole: bool) -> str:
     return f"an increment, {reading.reason}" if reading.has_work and not whole else ""
 
 
-def _keys_within(layout: Layout, pipeline: Pipeline, flow: Flow, window: Window) -> int | None:
+def _keys_within(layout: Layout, flow: Flow, column: str | None, window: Window) -> int | None:
     """The number of keys or groups with a row in the window; None without the table or its columns."""
     from tidegate.ops import query
     from tidegate.probes import delta_table
     from tidegate.trace import conditions
 
-    name, column = event_time_table(flow), event_time(pipeline, flow)
+    name = event_time_table(flow)
     path = layout.table(name)
     table = None if column is None else delta_table.find(path)
     if column is None or table is None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import checkpoint
-from tidegate.lake import identity
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.probes import delta
 from tidegate.requests.runs import RUNS
 
@@ -22,20 +22,19 @@ def has_any(layout: Layout, pipeline: Pipeline, request: RunRequest) -> bool:
 
 def flows_of(layout: Layout, pipeline: Pipeline, request: RunRequest) -> list[Flow]:
     """The flows that the request backfills or refreshes, and those of its flows that derive their table again."""
+    pipeline_place = PipelinePlace(layout, pipeline.name)
     return [
         flow
         for flow in request.selected(pipeline)
-        if (request.applies_to(flow) and RUNS[request.mode].replaces_rows) or derives_again(layout, pipeline, flow)
+        if (request.applies_to(flow) and RUNS[request.mode].replaces_rows)
+        or derives_again(pipeline_place.flow(flow.name), flow)
     ]
 
 
-def derives_again(layout: Layout, pipeline: Pipeline, flow: Flow) -> bool:
+def derives_again(of_flow: FlowPlace, flow: Flow) -> bool:
     """Whether the flow's next run swaps in a table of a new checkpoint version, or of a refresh that was not swapped in yet."""
     if not flow.is_staged:
         return False
-    place = checkpoint.current(layout, pipeline, flow)
-    writers = delta.writers(layout.table(flow.target.name), place.app_id)
-    earlier = f"{pipeline.name}/{flow.name}/v"
-    return place.app_id not in writers and any(
-        writer.startswith(earlier) and identity.is_stream(writer) for writer in writers
-    )
+    place = checkpoint.current(of_flow, flow.checkpoint_version)
+    writers = delta.writers(place.layout.table(flow.target.name), place.app_id)
+    return place.app_id not in writers and any(place.of_stream(writer) is not None for writer in writers)

@@ -78,7 +78,8 @@ def plan(layout: Layout, pipeline: Pipeline, request: RunRequest) -> tuple[RunRe
         )
     flows, texts, done = [], [], []
     for flow in request.selected(pipeline):
-        own, stays = commits(layout, pipeline, flow, lines, key)
+        place = PipelinePlace(layout, pipeline.name).flow(flow.name)
+        own, stays = commits(place, flow, lines, key)
         texts += stays
         if not own:
             continue
@@ -87,7 +88,7 @@ def plan(layout: Layout, pipeline: Pipeline, request: RunRequest) -> tuple[RunRe
                 f"{flow.name}: run {key} was undone already, by run {by.run_key} at {by.recorded_at:%Y-%m-%d %H:%M:%S} UTC"
             )
             continue
-        overrides.check_on(FlowPlace(layout, pipeline.name, flow.name))
+        overrides.check_on(place)
         flows.append(flow.name)
         for line in own:
             check_readable(layout, flow, line)
@@ -117,16 +118,16 @@ def _keys(run: str) -> tuple[str, str]:
 
 
 def commits(
-    layout: Layout, pipeline: Pipeline, flow: Flow, lines: Sequence[RecordedLine], key: str
+    place: FlowPlace, flow: Flow, lines: Sequence[RecordedLine], key: str
 ) -> tuple[list[RecordedLine], list[str]]:
     """The lines of a run in one flow whose commits can be put back, oldest first, and a sentence for each that cannot."""
-    place = checkpoint.current(layout, pipeline, flow)
+    current = checkpoint.current(place, flow.checkpoint_version)
     own: list[RecordedLine] = []
     stays: list[str] = []
     for line in _of_run(lines, key):
         if line.flow != flow.name or (flow.kind.has_groups and not changed_rows(line)):
             continue
-        why = _stays(flow, line, (place.version, place.refresh))
+        why = _stays(flow, line, (current.version, current.refresh))
         if why is None:
             own.append(line)
         else:

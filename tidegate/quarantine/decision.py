@@ -24,10 +24,9 @@ from tidegate.quarantine import claims, lifecycle
 from tidegate.reports.ledger_line import LedgerLine
 
 if TYPE_CHECKING:
-    from tidegate.lake.layout import Layout
     from tidegate.lake.place import Place
     from tidegate.quarantine.selection import Selection
-    from tidegate.spec import Flow, Pipeline
+    from tidegate.spec import Flow
     from tidegate.store import Address
 
 _Kind = Literal["waive", "expire", "retire", "retire_waived"]
@@ -92,18 +91,16 @@ def expire(place: FlowPlace, selection: Selection, *, by: str, dry_run: bool = F
     return _close(place, "expire", selection, by=by, reason=reason, dry_run=dry_run)
 
 
-def decide_batch(
-    layout: Layout, pipeline: Pipeline, flow: Flow, *, by: str, reason: str, action: refusal.Action = "take"
-) -> int:
+def decide_batch(place: FlowPlace, flow: Flow, *, by: str, reason: str, action: refusal.Action = "take") -> int:
     """Let the flow's next run quarantine its refused batch as a whole, or accept one that is held; returns the batch's id.
 
     Raises:
         RequestError, CheckpointCorruptError: See `refusal.decide`.
         LeaseHeldError: A run of the flow is in progress. Transient.
     """
-    with _lease(FlowPlace(layout, pipeline.name, flow.name), action, by):
-        place = checkpoint.current(layout, pipeline, flow)
-        return refusal.decide(place, flow, by=by, reason=reason, action=action)
+    with _lease(place, action, by):
+        current = checkpoint.current(place, flow.checkpoint_version)
+        return refusal.decide(current, flow, by=by, reason=reason, action=action)
 
 
 def check_replay(place: FlowPlace, selection: Selection, *, dry_run: bool) -> Replayable:

@@ -294,8 +294,8 @@ class _Application:
         from tidegate.spark.job import Job
         from tidegate.spark.run import Run
 
-        pipeline, flow = resolved.pipeline, resolved.flow
-        place = checkpoint.current(self.layout, pipeline, flow)
+        flow = resolved.flow
+        place = checkpoint.current(resolved.place(self.layout), flow.checkpoint_version)
         flow_report.refresh = place.refresh
         gate, derives = None, RUNS[self.request.mode].derives
         if RUNS[self.request.mode].judges and flow.gate is not None:

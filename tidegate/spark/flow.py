@@ -92,7 +92,7 @@ def _prepare(job: Job, before: Callable[[Job], Job] | None = None) -> Job:
     proofs.adopt(job)
     if state.last_planned is None and job.place.refresh == 0:
         _check_old_versions_finished(job)
-    checkpoint.write_sidecar(job.place.layout, job.resolved.pipeline, job.flow)
+    checkpoint.write_sidecar(job.place, job.flow)
     contracts.record_declared(job.place, job.resolved, job.run)
     earlier = [app_id for app_id in transactions if app_id.startswith(prefix) and app_id != job.app_id]
     if earlier and job.app_id not in transactions and job.flow.is_staged:

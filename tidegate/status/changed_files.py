@@ -16,7 +16,6 @@ from tidegate.times import dates
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-    from tidegate.lake.layout import Layout
     from tidegate.probes.files import LandedFile
     from tidegate.spec import Flow
     from tidegate.store import Address
@@ -28,9 +27,7 @@ STORED = f"SELECT DISTINCT {hidden.PATH}, {hidden.MODIFIED_AT} FROM delta_table"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def unread(
-    layout: Layout, pipeline: str, flow: Flow, read: Mapping[str, int], listed: Iterable[LandedFile]
-) -> set[FileId]:
+def unread(place: FlowPlace, flow: Flow, read: Mapping[str, int], listed: Iterable[LandedFile]) -> set[FileId]:
     """Those of the listed files that were changed after they were read, and that neither a reingest nor a replay has read as they are now.
 
     A reingest lists what it read. What a replay read is in bronze: its rows have the times of their files. The time of the replay says
@@ -45,7 +42,6 @@ def unread(
         TableUnreadableError: The log of the table is damaged.
     """
     changed = (file.id for file in listed if file.modified_ms != read.get(file.path, file.modified_ms))
-    place = FlowPlace(layout, pipeline, flow.name)
     left = set(changed)
     if left:
         assert isinstance(flow.source, FileSource)
@@ -54,7 +50,7 @@ def unread(
     if left:
         times = [_EPOCH + timedelta(milliseconds=file.modified_ms) for file in left]
         since_until = (min(times), max(times) + timedelta(milliseconds=1))
-        left -= set(map(source_folder.present, stored(layout.table(flow.target.name), since_until)))
+        left -= set(map(source_folder.present, stored(place.layout.table(flow.target.name), since_until)))
     return left
 
 

@@ -115,7 +115,7 @@ class CheckpointReading:
     @part
     def place(self) -> Place:
         """Its checkpoint."""
-        return checkpoint.current(self.layout, self.resolved.pipeline, self.resolved.flow)
+        return checkpoint.current(self.resolved.place(self.layout), self.resolved.flow.checkpoint_version)
 
     @part
     def holder(self) -> str | None:

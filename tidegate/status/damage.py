@@ -54,7 +54,7 @@ def of_flow(layout: Layout, resolved: ResolvedFlow) -> tuple[Damage, ...]:
     Raises:
         TidegateError: It cannot be judged: the log of the ledger is damaged, or the operating system refuses to read.
     """
-    return tuple(_damages(resolved, checkpoint.current(layout, resolved.pipeline, resolved.flow)))
+    return tuple(_damages(resolved, checkpoint.current(resolved.place(layout), resolved.flow.checkpoint_version)))
 
 
 def cut_off(address: Address) -> str:

@@ -33,7 +33,8 @@ def heartbeat_due(resolved: ResolvedFlow, place: Place, now: datetime) -> Heartb
     flow, writer = resolved.flow, resolved.writer
     if flow.watermark is None or flow.watermark.idle_seconds is None or writer is None:
         return None
-    if progress.read(checkpoint.current(place.layout, resolved.pipeline, writer).checkpoint).pending_batch is not None:
+    above = checkpoint.current(place.of_pipeline.flow(writer.name), writer.checkpoint_version)
+    if progress.read(above.checkpoint).pending_batch is not None:
         return None
     state, bronze = progress.read(place.checkpoint), place.layout.table(writer.target.name)
     if state.last_committed is None or state.pending_batch is not None:

@@ -29,9 +29,8 @@ from tidegate.status import changed_files
 from tidegate.store import Address, Entry
 
 if TYPE_CHECKING:
-    from tidegate.lake.layout import Layout
     from tidegate.probes.files import LandedFile
-    from tidegate.spec import Flow, Intervals, Pipeline
+    from tidegate.spec import Flow, Intervals
     from tidegate.spec.intervals import IntervalUnit
     from tidegate.times.window import Window
 
@@ -122,10 +121,11 @@ def described(intervals: Iterable[Interval], most: int = _NAMED) -> list[str]:
     return parts
 
 
-def read(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Completeness | None:
+def read(place: FlowPlace, flow: Flow, timezone: str, now: datetime) -> Completeness | None:
     """The intervals of a flow's source; None if it declares none.
 
     Args:
+        timezone: The name of the pipeline's time zone.
         now: With a time zone.
 
     Raises:
@@ -135,11 +135,11 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Compl
     source = flow.source
     if not isinstance(source, FileSource) or source.intervals is None:
         return None
-    folder = layout.landing(source.path)
-    rule, zone = source.intervals, ZoneInfo(pipeline.timezone)
+    folder = place.layout.landing(source.path)
+    rule, zone = source.intervals, ZoneInfo(timezone)
     local_now = now.astimezone(zone).replace(tzinfo=None)
     # Before the listing, so that a file that lands meanwhile counts as not read.
-    bronze = _Bronze.read(layout, pipeline, flow)
+    bronze = _Bronze.read(place, flow, source)
     declared = _Declared(folder=folder, intervals=rule, zone=zone, now=now)
     read_before = _by_interval(folder, rule, bronze.read_files)[0]
     sealed = _sealed(folder, rule)
@@ -151,7 +151,7 @@ def read(layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Compl
         if bronze.read_files:
             raise
         listed = {}
-    unread = changed_files.unread(layout, pipeline.name, flow, bronze.read_files, listed.values())
+    unread = changed_files.unread(place, flow, bronze.read_files, listed.values())
     bronze = dataclasses.replace(bronze, changed=frozenset(path for path, _ in unread))
     paths, others = _by_interval(folder, rule, listed)
     landed = {start: [listed[path] for path in own] for start, own in paths.items()}
@@ -227,15 +227,13 @@ class _Bronze:
     """The paths of files that `changed_files.unread` returns."""
 
     @classmethod
-    def read(cls, layout: Layout, pipeline: Pipeline, flow: Flow) -> _Bronze:
-        folder = checkpoint.current(layout, pipeline, flow).checkpoint
+    def read(cls, place: FlowPlace, flow: Flow, source: FileSource) -> _Bronze:
+        folder = checkpoint.current(place, flow.checkpoint_version).checkpoint
         committed = progress.read(folder).last_committed
         if committed is None:
             return cls()
         up_to = progress.planned_batch(folder, committed).log_offset
-        place = FlowPlace(layout, pipeline.name, flow.name)
-        assert isinstance(flow.source, FileSource)
-        source_folder = landing_folder.of(place, flow.source)
+        source_folder = landing_folder.of(place, source)
         refused = store.select(
             place.quarantine,
             f"SELECT {hidden.ROW_ID} FROM delta_table WHERE level = 'file' AND state = 'open'",

@@ -108,7 +108,8 @@ class _Check:
         for path, seen_by_flow in self.followed():
             writer = writer_of(self.resolved, seen_by_flow.table)
             if writer is not None:
-                above, place = writer[1], checkpoint.current(self.layout, *writer)
+                above, of_writer = writer[1], FlowPlace(self.layout, writer[0].name, writer[1].name)
+                place = checkpoint.current(of_writer, above.checkpoint_version)
                 position = self._known(*writer, place).of(path)
                 if position is not None:
                     seen_by_flow = replace(seen_by_flow, vouched=position.version)

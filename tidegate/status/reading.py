@@ -144,7 +144,7 @@ class Reading(CheckpointReading):
     def completeness(self) -> Completeness | None:
         """Of a source that declares intervals: which of them are complete."""
         resolved = self.resolved
-        return topic_intervals.read(self.kafka, self.layout, resolved.pipeline, resolved.flow, self.at)
+        return topic_intervals.read(self.kafka, self.place, resolved.flow, resolved.pipeline.timezone, self.at)
 
     @measured
     def remarks(self) -> str:

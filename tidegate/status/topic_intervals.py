@@ -18,18 +18,19 @@ from tidegate.status.intervals import Completeness, Interval
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidegate.lake.layout import Layout
-    from tidegate.spec import Flow, Pipeline, TopicIntervals
+    from tidegate.lake.place import FlowPlace
+    from tidegate.spec import Flow, TopicIntervals
 
 _MOST = 1000
 """Intervals that are looked at, the newest, besides those that have messages: a message with a wrong time must not add thousands that
 are complete without one."""
 
 
-def read(bootstrap: str, layout: Layout, pipeline: Pipeline, flow: Flow, now: datetime) -> Completeness | None:
+def read(bootstrap: str, place: FlowPlace, flow: Flow, timezone: str, now: datetime) -> Completeness | None:
     """The intervals of a flow's source, a topic or files; None if it declares none.
 
     Args:
+        timezone: The name of the pipeline's time zone.
         now: With a time zone, from before the call.
 
     Raises:
@@ -37,16 +38,16 @@ def read(bootstrap: str, layout: Layout, pipeline: Pipeline, flow: Flow, now: da
     """
     source = flow.source
     if not isinstance(source, KafkaSource):
-        return intervals.read(layout, pipeline, flow, now)
+        return intervals.read(place, flow, timezone, now)
     if source.intervals is None:
         return None
-    table, place = layout.table(flow.target.name), checkpoint.current(layout, pipeline, flow)
+    table, current = place.layout.table(flow.target.name), checkpoint.current(place, flow.checkpoint_version)
     first = freshness.oldest(table, hidden.TIMESTAMP)
     if first is None:
         return Completeness(unit=source.intervals.unit, intervals=())
-    last_committed = progress.read(place.checkpoint).last_committed
-    committed = None if last_committed is None else progress.planned_batch(place.checkpoint, last_committed)
-    _, _, ranges = topics.unread_ranges(bootstrap, source, table, place, committed)
+    last_committed = progress.read(current.checkpoint).last_committed
+    committed = None if last_committed is None else progress.planned_batch(current.checkpoint, last_committed)
+    _, _, ranges = topics.unread_ranges(bootstrap, source, table, current, committed)
     starts = {partition: begin for partition, (begin, _) in ranges.items()}
     answers = kafka.next_timestamps(bootstrap, source.topic, starts)
     # What did not answer, or has a time that cannot be right, may be of any interval.
@@ -58,7 +59,7 @@ def read(bootstrap: str, layout: Layout, pipeline: Pipeline, flow: Flow, now: da
         intervals=tuple(
             states(
                 source.intervals,
-                ZoneInfo(pipeline.timezone),
+                ZoneInfo(timezone),
                 first,
                 unread,
                 now,

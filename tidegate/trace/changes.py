@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import hidden
 from tidegate.errors.classification import raise_machine
-from tidegate.lake.place import PipelinePlace
+from tidegate.lake.place import FlowPlace
 from tidegate.ops import query
 from tidegate.ops.ledger import LEDGER, VERDICTS, RecordedLine, RecordedVerdict
 from tidegate.probes import delta, delta_log, delta_table
@@ -17,7 +17,7 @@ from tidegate.times import dates
 from tidegate.trace import feed
 
 if TYPE_CHECKING:
-    from tidegate.lake.layout import Layout
+    pass
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,9 +84,9 @@ class RowHistory:
 class Ledger:
     """The batches of a flow by their transactions."""
 
-    def __init__(self, layout: Layout, pipeline: str, flow: str) -> None:
+    def __init__(self, flow: FlowPlace) -> None:
         self._served: dict[tuple[int, int], list[tuple[int, int]]] = {}
-        place, of_flow = PipelinePlace(layout, pipeline), f"flow = '{flow}'"
+        place, of_flow = flow.of_pipeline, f"flow = '{flow.flow}'"
         self._lines = LEDGER.read(place, of_flow)
         self._verdicts = {(each.app_id, each.batch_id): each for each in VERDICTS.read(place, of_flow)}
 

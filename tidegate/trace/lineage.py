@@ -13,6 +13,7 @@ from tidegate.advice import Command, Edit
 from tidegate.errors import MachineError, RequestError, TidegateError
 from tidegate.errors.classification import raise_machine
 from tidegate.lake import identity
+from tidegate.lake.place import FlowPlace
 from tidegate.ops import query
 from tidegate.probes import delta_table
 from tidegate.trace import conditions, relation
@@ -415,7 +416,7 @@ class Lineage:
     def _ledger(self, flow: ResolvedFlow) -> Ledger:
         key = (flow.pipeline.name, flow.flow.name)
         if key not in self._ledgers:
-            self._ledgers[key] = Ledger(self.layout, *key)
+            self._ledgers[key] = Ledger(FlowPlace(self.layout, *key))
         return self._ledgers[key]
 
 

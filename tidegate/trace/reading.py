@@ -36,7 +36,7 @@ class SourcePosition:
     @classmethod
     def of(cls, layout: Layout, flow: ResolvedFlow, table: str) -> SourcePosition | None:
         """The position in a source table after the last committed batch; None if the checkpoint cannot be read."""
-        place = checkpoint.current(layout, flow.pipeline, flow.flow)
+        place = checkpoint.current(flow.place(layout), flow.flow.checkpoint_version)
         try:
             next_version = _next_version(flow, place, table)
         except CheckpointError:

@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Literal
 
 import pytest
 
+from tests import places
 from tests.airflow.lake import Lake
 from tests.cli.project import append
 from tests.pages import samples
 from tests.spark_files import write_refused_schema_change
 from tidegate.airflow.components import silent
 from tidegate.alerting.episodes import Event
-from tidegate.checkpoints import checkpoint, gap, overrides, rewrite
+from tidegate.checkpoints import gap, overrides, rewrite
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import alert_history, ledger
@@ -241,7 +242,7 @@ def test_a_refused_backfill_is_on_the_pages_of_its_flow_and_of_its_run(client: C
     loss = Impact(before=355, after=0, deleted=355, changed=0, added=0, read=427, quarantined=427)
     flights = registry.load("flights")
     silver = flights.flow("silver")
-    place = checkpoint.current(lake.layout, flights, silver)
+    place = places.current(lake.layout, flights, silver)
     what = "backfill 3 of 2013-01-01"
     judged = JudgedRewrite(what=what, app_id=place.windows_app_id, impact=loss, reasons=(loss.phrase("deleted"),))
     rewrite.record(place, judged)

@@ -120,7 +120,7 @@ def test_of_files_with_equal_times_the_one_with_the_higher_number_is_newer(
     from pyspark.sql import functions as F
 
     job = jobs.job_of(spark, tmp_path, SILVER)
-    checkpoint.write_sidecar(job.place.layout, job.resolved.pipeline, job.flow)
+    checkpoint.write_sidecar(job.place, job.flow)
     if earlier:
         path = SIDECAR.path(Place(job.place.layout, "orders", job.flow.name, 1, 0))
         written = json.loads(Path(path).read_text())

@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests import places
 from tests.spark.job import BRONZE, CLICKS, PLANNED_MS, job_of, plan_batch, table, transaction
-from tidegate.checkpoints import checkpoint, overrides, topic
+from tidegate.checkpoints import overrides, topic
 from tidegate.errors import CheckpointCorruptError, MachineUnavailableError
 from tidegate.formats.reader import FileReader
 from tidegate.lake.place import Place
@@ -205,7 +206,7 @@ def test_a_file_that_became_unreadable_since_the_split_stops_the_rerun(flow: Cal
 def test_a_skipped_file_is_quarantined_without_being_read(flow: Callable[..., Job]) -> None:
     job = flow()
     good, poison = land(job, "good.json", '{"id": 1}\n'), land(job, "poison.json", '{"id": 2}\n')
-    place = checkpoint.current(job.place.layout, job.resolved.pipeline, BRONZE)
+    place = places.current(job.place.layout, job.resolved.pipeline, BRONZE)
     overrides.skip(place, BRONZE, "poison.json", by="ada", reason="crashes the driver")
 
     result = split_and_write(job, good, poison)

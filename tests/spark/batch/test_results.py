@@ -85,7 +85,7 @@ def test_a_checkpoint_version_of_an_earlier_release_keeps_its_ids(spark: SparkSe
 
     payments = Payments(spark, tmp_path)
     job = payments.job()
-    checkpoint.write_sidecar(job.place.layout, job.resolved.pipeline, job.flow)
+    checkpoint.write_sidecar(job.place, job.flow)
     path = SIDECAR.path(Place(job.place.layout, "orders", job.flow.name, 1, 0))
     written = json.loads(Path(path).read_text())
     assert written.pop("exact_ids") is True

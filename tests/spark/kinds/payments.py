@@ -9,10 +9,10 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests import places
 from tests.fault_points import aborted
 from tests.resolved import resolved_flow
 from tests.spark import job as orders
-from tidegate.checkpoints import checkpoint
 from tidegate.lake.place import FlowPlace
 from tidegate.ops import heartbeats
 from tidegate.spark import runs
@@ -160,7 +160,7 @@ class Payments:
 
         at, job = START + timedelta(minutes=minutes), self.job()
         # As the row flow does: a table whose first version has a line would count as read.
-        heartbeats.create(checkpoint.current(job.place.layout, job.resolved.pipeline, SILVER))
+        heartbeats.create(places.current(job.place.layout, job.resolved.pipeline, SILVER))
         line = {"event_time": at, "at": at, "_app_id": "orders/silver/v1/0", "watermark": at - timedelta(minutes=10)}
         write_deltalake(str(self.beats), pa.Table.from_pylist([line], schema=heartbeats.schema()), mode="append")
 

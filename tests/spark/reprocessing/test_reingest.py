@@ -165,7 +165,7 @@ class TestPiecesOfAFlow:
             assert [line.files_opened for line in job.run.report.batches] == opened
             assert job.run.report.notes == [note]
 
-        completeness = intervals.read(job.place.layout, job.resolved.pipeline, flow, datetime.now(UTC))
+        completeness = intervals.read(job.place, flow, job.resolved.pipeline.timezone, datetime.now(UTC))
         assert completeness is not None and len(completeness.complete) == 3
         assert len(orders.table(job.live)) == 5
 

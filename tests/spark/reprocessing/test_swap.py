@@ -37,7 +37,7 @@ LIVE = [(1, 10, "a", 0), (2, 20, "b", 0), (3, 30, "c", 0)]
 def live(spark: SparkSession, folder: Path, flow: Flow, rows: list[Any], columns: str = COLUMNS) -> Job:
     """The live table, written by version 1 of the flow's checkpoint."""
     job = orders.job_of(spark, folder, flow)
-    checkpoint.write_sidecar(job.place.layout, job.resolved.pipeline, flow)
+    checkpoint.write_sidecar(job.place, flow)
     writes.append(spark.createDataFrame(rows, columns), job.live, orders.transaction(job, 4))
     return job
 
@@ -261,7 +261,7 @@ def test_keys_are_those_of_the_newest_version_that_wrote_the_table(spark: SparkS
     other = with_fields(orders.SILVER.target, keys=("amount",))
     for version, target in ((9, other), (10, orders.SILVER.target)):
         flow = dataclasses.replace(orders.SILVER, target=target, checkpoint_version=version)
-        checkpoint.write_sidecar(job.place.layout, job.resolved.pipeline, flow)
+        checkpoint.write_sidecar(job.place, flow)
     rows = spark.createDataFrame(LIVE, COLUMNS)
     for batch_id, app_id in enumerate(("orders/silver/v9/0", "orders/silver/v10/0", "orders/silver/v99/0/window")):
         writes.append(rows, job.live, writes.Transaction(app_id=app_id, batch_id=batch_id, prepared={}))

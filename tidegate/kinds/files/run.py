@@ -51,7 +51,7 @@ def _parts(job: Job, window: Window | None, earlier: Sequence[PendingPiece]) -> 
 
 def _in_gaps(job: Job, window: Window | None) -> tuple[LandedFile, ...]:
     """The files of intervals that are not complete, without those that bronze has as they are now."""
-    completeness = intervals.read(job.place.layout, job.resolved.pipeline, job.flow, pendulum.now("UTC"))
+    completeness = intervals.read(job.place, job.flow, job.resolved.pipeline.timezone, pendulum.now("UTC"))
     assert completeness is not None
     gaps = completeness.gaps(window)
     job.run.report.notes.append(f"gaps: {', '.join(intervals.described(gaps)) or 'none'}")

@@ -40,7 +40,7 @@ _NO_BATCH = -1
 
 def _read_stream(job: Job) -> DataFrame:
     """The announcements of snapshots, after that of a new one: each makes a batch, which reads the rows itself."""
-    candidates = find(job.place.layout, job.resolved.pipeline, job.flow)
+    candidates = find(job.place.of_pipeline, job.resolved.pipeline, job.flow)
     if candidates.newest is not None:
         announcements.announce(job.place, candidates.newest.name, candidates.files)
     folder = announcements.SNAPSHOTS.folder(job.place)
@@ -67,9 +67,8 @@ def _all_keys(job: Job, _window: Window | None, _pending: PendingBackfill) -> Da
 
 def _split_keys(job: Job, _keys: DataFrame, pending: PendingBackfill, decision: Decision) -> Split | None:
     """What a full refresh makes of the newest complete snapshot; rows that it lacks do not stay, whoever they are of."""
-    layout = job.place.layout
     candidates, snapshot = (
-        find(layout, job.resolved.pipeline, job.flow),
+        find(job.place.of_pipeline, job.resolved.pipeline, job.flow),
         announcements.announced(job.place),
     )
     if candidates.newest is not None:

@@ -80,5 +80,5 @@ def _heartbeats(spark: SparkSession, place: Place, resolved: ResolvedFlow) -> Da
     """The heartbeats as a stream: all that there are, then the new ones. The table is made in case the row flow has not ended a run."""
     writer, path = resolved.writer, resolved.heartbeats(place.layout)
     assert writer is not None and path is not None
-    heartbeats.create(checkpoint.current(place.layout, resolved.pipeline, writer))
+    heartbeats.create(checkpoint.current(place.of_pipeline.flow(writer.name), writer.checkpoint_version))
     return spark.readStream.format("delta").load(str(path)).select("event_time")

@@ -65,7 +65,7 @@ def _backlog(reading: CheckpointReading) -> Backlog:
         # After a crash between listing and planning, the next batch contains the listed files even if they were deleted since.
         has_data=bool(new) or progress.newest_log_batch(checkpoint) > up_to,
         ahead=_shortened([file.path.removeprefix(f"{folder}/") for file in new]),
-        rewritten=len(changed_files.unread(layout, place.pipeline, flow, read, listing.files)),
+        rewritten=len(changed_files.unread(place, flow, read, listing.files)),
         ignored=listing.ignored,
         skipped=_skipped_files(listing, source.glob),
     )
@@ -98,22 +98,22 @@ def _rows(landing_zone: Address, new: tuple[files.LandedFile, ...], source: File
 
 def _extent(environment: Environment, pipeline: Pipeline, flow: Flow, request: RunRequest) -> Extent:
     layout = Layout.of(environment)
-    of_what = _of_gaps if request.gaps else _of_landed
-    what, missing = of_what(layout, pipeline, flow, request.window)
+    place = FlowPlace(layout, pipeline.name, flow.name)
+    if request.gaps:
+        what, missing = _of_gaps(place, flow, pipeline.timezone, request.window)
+    else:
+        what, missing = _of_landed(place, flow, request.window)
     size = sum(file.size for file in missing)
     return Extent(what=what, rows=_rows(layout.landing_root, missing, _source(flow)), size=size, rows_exact=not missing)
 
 
-def _of_landed(
-    layout: Layout, pipeline: Pipeline, flow: Flow, window: Window | None
-) -> tuple[str, tuple[files.LandedFile, ...]]:
+def _of_landed(place: FlowPlace, flow: Flow, window: Window | None) -> tuple[str, tuple[files.LandedFile, ...]]:
     """The landed files, of the window, that are not in bronze."""
-    source = _source(flow)
+    source, layout = _source(flow), place.layout
     landed = files.list_files(layout.landing(source.path), source.glob).files
     if window is not None:
         landed = files.modified_within(landed, window)
-    place = FlowPlace(layout, pipeline.name, flow.name)
-    source_folder = landing_folder.of(place, _source(flow))
+    source_folder = landing_folder.of(place, source)
     ingested = {
         source_folder.present(file)
         for file in _ingested_files(layout.table(flow.target.name), place.quarantine, window)
@@ -125,10 +125,10 @@ def _of_landed(
 
 
 def _of_gaps(
-    layout: Layout, pipeline: Pipeline, flow: Flow, window: Window | None
+    place: FlowPlace, flow: Flow, timezone: str, window: Window | None
 ) -> tuple[str, tuple[files.LandedFile, ...]]:
     """The unread files of intervals that are not complete."""
-    completeness = intervals.read(layout, pipeline, flow, pendulum.now("UTC"))
+    completeness = intervals.read(place, flow, timezone, pendulum.now("UTC"))
     assert completeness is not None
     gaps = completeness.gaps(window)
     missing = tuple(file for gap in gaps for file in gap.to_read)

@@ -14,8 +14,7 @@ from tidegate.checkpoints import landing_folder
 from tidegate.checkpoints.landing_folder import LandingFolder
 from tidegate.lake import file_id
 from tidegate.lake.file_id import FileId
-from tidegate.lake.layout import Layout
-from tidegate.lake.place import FlowPlace
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import store
 from tidegate.probes import delta
 from tidegate.sources.snapshots import announcements
@@ -29,6 +28,7 @@ if TYPE_CHECKING:
     from tidegate.spec import Flow, Pipeline
     from tidegate.status.checkpoint_reading import CheckpointReading
     from tidegate.status.intervals import Completeness, Interval
+    from tidegate.store import Address
 
 _AHEAD = timedelta(days=31)
 """A snapshot of a later time is a wrong name, as ``dt=2062-01-05``: compared, it would be newer than all that follow."""
@@ -51,7 +51,7 @@ class Candidates:
         return {} if self.newest is None else {file.path: file.modified_ms for file in self.newest.landed}
 
 
-def find(layout: Layout, pipeline: Pipeline, flow: Flow) -> Candidates:
+def find(of_pipeline: PipelinePlace, pipeline: Pipeline, flow: Flow) -> Candidates:
     """Look for a snapshot that the flow has to compare.
 
     Every file of a complete snapshot is in bronze as it is now, and none was refused: of a file that a person waived, bronze has no
@@ -65,13 +65,13 @@ def find(layout: Layout, pipeline: Pipeline, flow: Flow) -> Candidates:
     landing = pipeline.writer_of(flow.source_tables[0])
     assert landing is not None
     now = pendulum.now(pipeline.timezone)
-    completeness = intervals.read(layout, pipeline, landing, now)
+    place = of_pipeline.flow(landing.name)
+    completeness = intervals.read(place, landing, pipeline.timezone, now)
     assert completeness is not None
     assert isinstance(landing.source, FileSource)
-    place = FlowPlace(layout, pipeline.name, landing.name)
     source_folder = landing_folder.of(place, landing.source)
     latest = intervals.name_of(completeness.unit, (now + _AHEAD).naive())
-    announced = announcements.announced(FlowPlace(layout, pipeline.name, flow.name))
+    announced = announcements.announced(of_pipeline.flow(flow.name))
     # One that was announced by an earlier release, or by a wrong clock, hides no other.
     since = "" if announced is None or announced.name > latest else announced.name
     waiting: list[Interval] = []
@@ -80,7 +80,9 @@ def find(layout: Layout, pipeline: Pipeline, flow: Flow) -> Candidates:
             waiting.append(replace(interval, why=f"it is more than {_AHEAD.days} days ahead of the clock"))
             continue
         has_rows = bool(interval.landed) and not _refused(place, source_folder, interval)
-        if interval.state == "complete" and (has_rows or _is_empty(layout, pipeline, landing, interval, announced)):
+        if interval.state == "complete" and (
+            has_rows or _is_empty(of_pipeline.layout.table(landing.target.name), interval, announced)
+        ):
             candidates = Candidates(newest=interval, waiting=tuple(waiting))
             is_announced = (
                 announced is not None
@@ -99,11 +101,9 @@ def _later(completeness: Completeness, name: str) -> Sequence[Interval]:
     return [interval for interval in completeness.intervals if interval.name >= name]
 
 
-def _is_empty(
-    layout: Layout, pipeline: Pipeline, landing: Flow, interval: Interval, announced: Snapshot | None
-) -> bool:
+def _is_empty(bronze: Address, interval: Interval, announced: Snapshot | None) -> bool:
     """Whether a complete interval is a snapshot without rows: nothing but its marker or manifest ever landed."""
-    if not interval.is_empty or delta.current_version(layout.table(landing.target.name)) is None:
+    if not interval.is_empty or delta.current_version(bronze) is None:
         return False
     return announced is None or announced.name != interval.name or not announced.files
 
@@ -125,7 +125,7 @@ def _backlog(reading: CheckpointReading) -> Backlog:
     A batch that was refused waits for a newer snapshot too, which takes its place.
     """
     pipeline, flow, place = reading.resolved.pipeline, reading.resolved.flow, reading.place
-    table, candidates = flow.source_tables[0], find(reading.layout, pipeline, flow)
+    table, candidates = flow.source_tables[0], find(place.of_pipeline, pipeline, flow)
     newest_announced, chosen = announcements.announced(place), announcements.compared(place)
     done = None if chosen is None else chosen.by(reading.progress.last_committed)
     name, size = None, 0

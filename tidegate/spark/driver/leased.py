@@ -50,7 +50,7 @@ def leased_flow(
         raise
     except Exception as error:
         # The work may have opened a new refresh.
-        folder = checkpoint.current(layout, pipeline, flow).checkpoint
+        folder = checkpoint.current(resolved.place(layout), flow.checkpoint_version).checkpoint
         feeds = [str(layout.table(table)) for table in flow.source_tables]
         raise translate(error, what=work, checkpoint=str(folder), feeds=feeds) from error
     finally:

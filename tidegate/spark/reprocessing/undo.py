@@ -95,7 +95,7 @@ def undo_run(job: Job) -> None:
             job.run.report.notes.append(ALREADY_DONE)
             return
         _check_ready(job)
-        own, _ = planning.commits(job.place.layout, job.resolved.pipeline, flow, lines, key)
+        own, _ = planning.commits(job.place, flow, lines, key)
         for line in own:
             planning.check_readable(job.place.layout, flow, line)
         pending = Undo(

@@ -67,7 +67,7 @@ def judge_nothing(job: Job) -> None:
 
 def judge_new_version(job: Job) -> None:
     """The dry run of an increment: judge the table that it would swap in, if the flow has a new version."""
-    if not rewrites.derives_again(job.place.layout, job.resolved.pipeline, job.flow):
+    if not rewrites.derives_again(job.place, job.flow):
         judge_nothing(job)
     elif (job.flow.kind.stateful or not job.flow.target.keys) and not tables.exists(swap.staging(job)):
         _judge_later(job)
@@ -79,7 +79,7 @@ def judge_new_version(job: Job) -> None:
 
 def judge_backfill(job: Job) -> None:
     """The dry run of a backfill; of a flow with a new version, of the swap that comes before it."""
-    if rewrites.derives_again(job.place.layout, job.resolved.pipeline, job.flow):
+    if rewrites.derives_again(job.place, job.flow):
         job.run.report.notes.append(
             "dry run: the new version would be swapped in before the backfill, and is judged here"
         )
