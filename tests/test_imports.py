@@ -1,4 +1,7 @@
-"""Modules of `tidegate` import each other in one direction, also for types, its root is small, and only some parts know a job."""
+"""Modules of `tidegate` import each other in one direction, also for types, only some parts know a job, and long ones say why they are.
+
+The root is small: a module that belongs to a package is in it.
+"""
 
 from __future__ import annotations
 
@@ -50,3 +53,12 @@ def test_a_job_is_given_to_the_steps_and_to_what_starts_them_only() -> None:
     in_spark = {name: tree for name, tree in modules().items() if name.startswith("tidegate.spark.")}
     know = {name.split(".")[2] for name, tree in in_spark.items() if "tidegate.spark.job.Job" in imported(tree)}
     assert know == set(_KNOW_A_JOB) - {"job"}
+
+
+def test_a_module_of_more_than_300_lines_says_why() -> None:
+    lines = {
+        name: max(getattr(node, "end_lineno", 0) or 0 for node in ast.walk(tree)) for name, tree in modules().items()
+    }
+    long = {name for name, number in lines.items() if number > 300}
+    says = {name for name, tree in modules().items() if "\nLonger than 300 lines: " in (ast.get_docstring(tree) or "")}
+    assert long == says, "a reason is only where a module is long"

@@ -3,6 +3,8 @@
 Every surface shows the `FlowState` that `status_of` makes of a reading, and only lays it out: the pages, the command line, the
 tasks in Airflow and the texts of alerts. The first state of the table that holds is the state of the flow.
 `docs/reference/states.md` is generated from the table.
+
+Longer than 300 lines: it is one table, with the condition of each state.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from tidegate.formats import records
+from tidegate.formats import json_text
 from tidegate.formats.reader import FileReader
 from tidegate.spec import Dialect, FileFormat
 from tidegate.store import Address
@@ -265,7 +265,7 @@ def test_small_decimals_and_early_times_are_written_in_the_grammar_of_the_casts(
         "none": Decimal("0E-10"),
         "at": datetime.datetime(1900, 1, 1, tzinfo=paris),
     }
-    assert json.loads(records.as_json(record)) == {
+    assert json.loads(json_text.as_json(record)) == {
         "price": "0.00000001",
         "none": "0.0000000000",
         "at": "1899-12-31T23:50:39+00:00",

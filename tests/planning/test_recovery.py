@@ -9,8 +9,8 @@ from pathlib import Path
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidegate.planning import recovery
-from tidegate.planning.recovery import Key, RecoveryStep
+from tidegate.planning import recovery_steps
+from tidegate.planning.recovery_steps import Key, RecoveryStep
 from tidegate.project.resolution import ResolvedFlow, resolve
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSink, Pipeline, Table, Watermark
 from tidegate.status.damage import Damage, Kind
@@ -85,7 +85,7 @@ def below(flows: list[ResolvedFlow], of: set[Key]) -> set[Key]:
 
 
 def made_of(flows: list[ResolvedFlow], damages: dict[Key, tuple[Damage, ...]]) -> tuple[RecoveryStep, ...]:
-    return recovery.steps(recovery.ordered(flows), damages)
+    return recovery_steps.steps(recovery_steps.ordered(flows), damages)
 
 
 @settings(max_examples=150, deadline=None)
@@ -120,7 +120,7 @@ def test_the_steps_of_a_table_are_all_below_it_and_what_they_stand_on(
     flows, damages = graph
     made = made_of(flows, damages)
     table = data.draw(st.sampled_from(sorted({each.flow.target.name for each in flows})))
-    chosen = {step.key for step in recovery.around(table, recovery.ordered(flows), made)}
+    chosen = {step.key for step in recovery_steps.around(table, recovery_steps.ordered(flows), made)}
     owner = {(each.pipeline.name, each.flow.name) for each in flows if each.flow.target.name == table}
     wanted = {step.key for step in made} & below(flows, owner)
     writers = {each.flow.target.name: (each.pipeline.name, each.flow.name) for each in flows}

@@ -12,7 +12,7 @@ from devstack.broker import Broker
 from tests import topics
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.errors import NotDeliveredError, SourceUnavailableError
-from tidegate.probes import kafka
+from tidegate.probes import kafka, retention
 from tidegate.probes.kafka import end_offsets, offset_bounds
 
 NEVER = 3600.0
@@ -123,7 +123,9 @@ def test_unread_messages_are_kept_for_the_rest_of_the_retention_time_of_the_olde
         topics.send(broker, topic, range(3), partition, sent_ms=moment)
 
     def until(**unread: int) -> datetime | None:
-        return kafka.unread_until(broker.bootstrap, topic, {int(name[1:]): offset for name, offset in unread.items()})
+        return retention.unread_until(
+            broker.bootstrap, topic, {int(name[1:]): offset for name, offset in unread.items()}
+        )
 
     def deleted(milliseconds: int) -> datetime:
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
@@ -133,4 +135,4 @@ def test_unread_messages_are_kept_for_the_rest_of_the_retention_time_of_the_olde
     assert until(p2=0) is None, "younger than half of the retention"
     topics.configure(broker, topic, retention_ms="-1")
     wait_until(lambda: until(p0=0) is None, "the topic keeps all messages")
-    assert kafka.unread_until("127.0.0.1:1", topic, {0: 0}) is None
+    assert retention.unread_until("127.0.0.1:1", topic, {0: 0}) is None

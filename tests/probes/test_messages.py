@@ -12,7 +12,7 @@ import pytest
 from devstack.broker import Broker
 from tests import topics
 from tidegate.errors import OffsetsExpiredError, SourceUnavailableError
-from tidegate.probes import kafka, messages
+from tidegate.probes import messages, retention, samples
 from tidegate.times import dates
 
 FINE = 1_700_000_000_000
@@ -80,10 +80,10 @@ def test_the_time_of_a_next_message_that_is_out_of_range_says_nothing(broker: Br
     topics.configure(broker, odd_topic, retention_ms=str(30 * 86_400_000))
     for sent_ms in (BAD[0], BAD[4], GOOD[2], FINE):
         topics.send(broker, odd_topic, [1], sent_ms=sent_ms)
-    times = [kafka.next_timestamps(broker.bootstrap, odd_topic, {0: offset}) for offset in range(4)]
+    times = [samples.next_timestamps(broker.bootstrap, odd_topic, {0: offset}) for offset in range(4)]
     assert [sorted(each) for each in times] == [[], [], [0], [0]]
     for offset in range(4):
-        kafka.unread_until(broker.bootstrap, odd_topic, {0: offset})
+        retention.unread_until(broker.bootstrap, odd_topic, {0: offset})
 
 
 def test_a_broker_that_sends_nothing_is_a_transient_error() -> None:

@@ -21,7 +21,7 @@ from tidegate.probes import files
 from tidegate.project.resolution import resolve
 from tidegate.spec import AfterTables, FileSource, Flow, Intervals, KafkaSource, Pipeline, TopicIntervals
 from tidegate.status import intervals
-from tidegate.status.intervals import Completeness
+from tidegate.status.completeness import Completeness
 from tidegate.status.lag import to_json
 from tidegate.store import Address
 from tidegate.times.window import Window

@@ -10,7 +10,7 @@ import pytest
 
 from tidegate.spec import TopicIntervals
 from tidegate.status import topic_intervals
-from tidegate.status.intervals import Completeness
+from tidegate.status.completeness import Completeness
 
 FIRST = datetime(2026, 1, 1, 23, 59, tzinfo=UTC)
 NEVER = datetime.fromtimestamp(0, UTC)

@@ -20,7 +20,7 @@ from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.tasks import PlanRun, ShowFlow
 from tidegate.environment import Environment
 from tidegate.project.resolution import resolve
-from tidegate.requests.request import RUN_ID
+from tidegate.requests.parameters import RUN_ID
 from tidegate.requests.runs import modes
 from tidegate.spec import AfterTables, Flow, Pipeline
 from tidegate.times import dates

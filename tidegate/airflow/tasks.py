@@ -13,13 +13,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from tidegate.advice import Edit
 from tidegate.airflow import approval, attempt, gauges
-from tidegate.airflow.assets import (
-    attach_intervals,
-    attach_updates,
-    interval_alias,
-    interval_asset,
-    table_asset,
-)
+from tidegate.airflow.assets import attach_intervals, attach_updates, interval_alias, interval_asset, table_asset
 from tidegate.airflow.failure import CLEARING_HINT, TaskFailure, plain_failures
 from tidegate.airflow.links import ReportsLink
 from tidegate.checkpoints.checkpoint import check_compatible

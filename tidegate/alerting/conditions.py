@@ -262,9 +262,7 @@ def state_growth(reading: Reading, limit: Any) -> str | None:
 def state_size(reading: Reading, limit: Any) -> str | None:
     """How large the state is."""
     size = _state(reading).state_bytes
-    if size <= limit:
-        return None
-    return f"the state takes {formatting.size(size)}, more than {formatting.size(limit)}"
+    return f"the state takes {formatting.size(size)}, more than {formatting.size(limit)}" if size > limit else None
 
 
 def watermark(reading: Reading, limit: Any) -> str | None:

@@ -1,4 +1,7 @@
-"""The current checkpoint of a flow, and the declaration that its version was created with."""
+"""The current checkpoint of a flow, and the declaration that its version was created with.
+
+Longer than 300 lines: it is the sidecar of a version and every check against it.
+"""
 
 from __future__ import annotations
 

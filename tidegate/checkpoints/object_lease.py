@@ -12,6 +12,8 @@ So between the last moment at which the old holder was certain and the first of 
 its holder was certain may still end later, as after a pause in a request: then the transaction ids of Delta decide, not the lease.
 
 A holder whose process has ended on the machine and in the process namespace of who asks is replaced at once.
+
+Longer than 300 lines: the argument above holds for all of it together.
 """
 
 from __future__ import annotations

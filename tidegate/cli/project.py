@@ -141,7 +141,7 @@ def build_request(
     """The request from the command line, validated in the same way as Airflow's conf.
 
     Args:
-        more: Other parameters of it (`tidegate.requests.request.KEYS`).
+        more: Other parameters of it (`tidegate.requests.parameters.KEYS`).
 
     Raises:
         RequestError: An argument is invalid; the message lists what is allowed.

@@ -12,7 +12,8 @@ from tidegate.cli.run import attempt
 from tidegate.environment import Environment
 from tidegate.errors import NotRecoveredError, RequestError, TidegateError
 from tidegate.planning import recovery
-from tidegate.planning.recovery import Key, Recovery
+from tidegate.planning.recovery import Recovery
+from tidegate.planning.recovery_steps import Key
 from tidegate.project import resolution
 from tidegate.reports.report import now
 from tidegate.requests.request import RunRequest

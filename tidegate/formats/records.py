@@ -6,12 +6,7 @@ pyarrow and fastavro in the executors' Python: record numbers are exact, and mem
 
 from __future__ import annotations
 
-import base64
-import datetime
-import decimal
 import io
-import json
-import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -20,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from tidegate.formats import json_text
 from tidegate.schema.ddl import quoted
 from tidegate.store import Address
 
@@ -129,14 +125,6 @@ def avro_fields(schema: Any) -> Fields:
     return [(str(field["name"]), _avro_type(field["type"])) for field in schema["fields"]]
 
 
-def as_json(record: Any) -> str:
-    """A record as JSON text: dates and times as ISO 8601, decimals as text, bytes in base64."""
-    try:
-        return json.dumps(record, ensure_ascii=False, allow_nan=False, default=_json_default)
-    except ValueError:
-        return json.dumps(_with_finite_numbers(record), ensure_ascii=False, default=_json_default)
-
-
 def _read_parquet(address: Address) -> tuple[Fields, Iterator[str]]:
     with _Bounded(address) as content:
         schema = pq.ParquetFile(content).schema_arrow
@@ -145,7 +133,7 @@ def _read_parquet(address: Address) -> tuple[Fields, Iterator[str]]:
         with _Bounded(address) as content:
             for batch in pq.ParquetFile(content, page_checksum_verification=True).iter_batches(batch_size=_BATCH_ROWS):
                 for record in _records(batch):
-                    yield as_json(_with_objects(record, map_types) if map_types else record)
+                    yield json_text.as_json(_with_objects(record, map_types) if map_types else record)
 
     map_types = {field.name: field.type for field in schema if _has_map(field.type)}
     return [(field.name, _arrow_type(field.type)) for field in schema], read()
@@ -206,7 +194,7 @@ def _object_key(key: Any) -> str:
     """A map key as text, since keys of a JSON object are strings."""
     if isinstance(key, str):
         return key
-    return as_json(key) if isinstance(key, bool | int | float | dict | list) else _json_default(key)
+    return json_text.as_json(key) if isinstance(key, bool | int | float | dict | list) else json_text.default(key)
 
 
 @cache
@@ -254,7 +242,7 @@ def _read_avro(address: Address) -> tuple[Fields, Iterator[str]]:
     def read() -> Iterator[str]:
         with _Bounded(address) as content:
             for record in fastavro.reader(content):
-                yield as_json(record)
+                yield json_text.as_json(record)
 
     return avro_fields(schema), read()
 
@@ -294,25 +282,3 @@ def _avro_type(kind: Any) -> str:
     if plain == "record":
         return f"struct<{','.join(f'{name}:{field_type}' for name, field_type in avro_fields(kind))}>"
     return _avro_type(plain)
-
-
-def _json_default(value: Any) -> str:
-    if isinstance(value, bytes):
-        return base64.b64encode(value).decode()
-    if isinstance(value, datetime.datetime) and value.tzinfo is not None:
-        # Early times can have an offset with seconds, which few parsers accept.
-        return value.astimezone(datetime.UTC).isoformat()
-    if isinstance(value, datetime.date | datetime.time):
-        return value.isoformat()
-    if isinstance(value, decimal.Decimal):
-        # str() would give 1E-8 for 0.00000001.
-        return format(value, "f")
-    return str(value)
-
-
-def _with_finite_numbers(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
-    if isinstance(value, dict):
-        return {name: _with_finite_numbers(item) for name, item in value.items()}
-    return [_with_finite_numbers(item) for item in value] if isinstance(value, list) else value

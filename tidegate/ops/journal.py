@@ -285,14 +285,13 @@ class Journal:
 
 def quarantine_counts(place: FlowPlace) -> list[QuarantineCount]:
     """A flow's quarantine entries by rule and state, the highest count first."""
-    columns = (hidden.ROW_ID, "level", "rules", "state")
-    return [QuarantineCount(**row) for row in query(place.quarantine, columns, _BY_RULE)]
+    rows = query(place.quarantine, (hidden.ROW_ID, "level", "rules", "state"), _BY_RULE)
+    return [QuarantineCount(**row) for row in rows]
 
 
 def open_entries(place: FlowPlace) -> int:
     """The number of open entries in a flow's quarantine; each counts once."""
-    rows = store.select(place.quarantine, _OPEN)
-    return int(rows[0]["entries"]) if rows else 0
+    return next((int(row["entries"]) for row in store.select(place.quarantine, _OPEN)), 0)
 
 
 def _line(row: dict[str, Any]) -> Line:

@@ -8,9 +8,9 @@ goes on by being started again. Starts no JVM and takes no lock.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from tidegate.advice import Command
 from tidegate.checkpoints import overrides
@@ -20,6 +20,7 @@ from tidegate.lake.place import FlowPlace
 from tidegate.planning import losses
 from tidegate.planning.estimate import Estimate, estimate
 from tidegate.planning.losses import Loss
+from tidegate.planning.recovery_steps import Key, RecoveryStep, around, key_of, ordered, steps
 from tidegate.project import resolution
 from tidegate.requests.request import RunRequest
 from tidegate.status import damage, source
@@ -28,34 +29,7 @@ from tidegate.status.source import Extent
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment
-    from tidegate.project.resolution import ResolvedFlow, ResolvedPipeline
-
-Key = tuple[str, str]
-"""Pipeline and flow."""
-Action = Literal["read again", "derive again", "send again", "go on", "follow"]
-"""``go on``: an earlier recovery of the flow was interrupted. ``follow``: an ordinary increment."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class RecoveryStep:
-    """What is done to one flow."""
-
-    resolved: ResolvedFlow
-    action: Action
-    damages: tuple[Damage, ...]
-    because: str
-    """Why, for a flow that is not damaged itself."""
-
-    @property
-    def key(self) -> Key:
-        """The pipeline and the flow."""
-        return self.resolved.pipeline.name, self.resolved.flow.name
-
-    @property
-    def replaces(self) -> bool:
-        """Whether one commit replaces all rows of the table, so that no reader can follow its feed."""
-        flow = self.resolved.flow
-        return self.action == "derive again" and not flow.target.keys
+    from tidegate.project.resolution import ResolvedPipeline
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -172,7 +146,7 @@ def make(
     flows = ordered([flow for each in pipelines.values() if not isinstance(each, TidegateError) for flow in each.flows])
     damages: dict[Key, tuple[Damage, ...]] = {}
     for each in flows:
-        key = _key(each)
+        key = key_of(each)
         try:
             damages[key] = damage.of_flow(Layout.of(environment), each)
         except TidegateError as error:
@@ -228,74 +202,6 @@ def check_accepted(recovery: Recovery, accepted: Collection[tuple[str, str]], ta
         raise LossNotAcceptedError([(name, each.flow, each.what, each.acceptance) for name, each in refused], table)
 
 
-def ordered(flows: Sequence[ResolvedFlow]) -> tuple[ResolvedFlow, ...]:
-    """Flows of all pipelines, each after those that write what it reads; those of one pipeline stay together where that allows it."""
-    writers = {each.flow.target.name: each for each in flows if not each.flow.kind.sends}
-    done: dict[Key, ResolvedFlow] = {}
-    left = list(flows)
-    while left:
-        free = [each for each in left if all(_key(above) in done for above in _above(each, writers) if above in left)]
-        last = next(reversed(done), ("", ""))[0]
-        # Pipelines may feed each other, flows never: a circle is left in the order of the declarations.
-        chosen = next((each for each in free if each.pipeline.name == last), (free or left)[0])
-        done[_key(chosen)] = chosen
-        left.remove(chosen)
-    return tuple(done.values())
-
-
-def steps(flows: Sequence[ResolvedFlow], damages: Mapping[Key, tuple[Damage, ...]]) -> tuple[RecoveryStep, ...]:
-    """What is done to each flow that is damaged, or that stands on one that is.
-
-    Args:
-        flows: In the order of `ordered`.
-        damages: By flow; none for a flow that is whole.
-    """
-    made: dict[str, RecoveryStep] = {}
-    for each in flows:
-        own = damages.get(_key(each), ())
-        above = [made[table] for table in dict.fromkeys(each.flow.source_tables) if table in made]
-        replaced = [step for step in above if step.replaces]
-        if own and all(item.kind == "unfinished" for item in own):
-            action: Action = "go on"
-        elif own or replaced:
-            action = _again(each)
-        elif above:
-            action = "follow"
-        else:
-            continue
-        tables = ", ".join(step.resolved.flow.target.name for step in replaced or above)
-        words = f"{tables} is replaced as a whole" if replaced else f"it reads what {tables} gets"
-        name = each.flow.target.name if not each.flow.kind.sends else "/".join(_key(each))
-        made[name] = RecoveryStep(resolved=each, action=action, damages=own, because="" if own else words)
-    return tuple(made.values())
-
-
-def around(table: str, flows: Sequence[ResolvedFlow], made: Sequence[RecoveryStep]) -> tuple[RecoveryStep, ...]:
-    """The steps of a table, of everything below it, and of what these stand on.
-
-    Args:
-        flows: All flows, in the order of `ordered`.
-    """
-    chosen: set[Key] = set()
-    reached = {table}
-    for each in flows:
-        if each.flow.target.name == table or reached & set(each.flow.source_tables):
-            chosen.add(_key(each))
-            reached.add(each.flow.target.name)
-    needed = {each for step in made if step.key in chosen for each in step.resolved.flow.source_tables}
-    for step in reversed(made):
-        if step.resolved.flow.target.name in needed:
-            chosen.add(step.key)
-            needed |= set(step.resolved.flow.source_tables)
-    return tuple(step for step in made if step.key in chosen)
-
-
-def _again(resolved: ResolvedFlow) -> Action:
-    if not resolved.flow.feeds:
-        return "read again"
-    return "send again" if resolved.flow.kind.sends else "derive again"
-
-
 def _planned(
     environment: Environment, made: Iterable[RecoveryStep], unknown: dict[str, TidegateError]
 ) -> tuple[PlannedStep, ...]:
@@ -340,11 +246,3 @@ def _extent(environment: Environment, step: RecoveryStep, mode: str) -> Extent |
         if classify(error).transient:
             raise
         return None
-
-
-def _above(resolved: ResolvedFlow, writers: Mapping[str, ResolvedFlow]) -> list[ResolvedFlow]:
-    return [writers[table] for table in resolved.flow.source_tables if table in writers]
-
-
-def _key(resolved: ResolvedFlow) -> Key:
-    return resolved.pipeline.name, resolved.flow.name

@@ -4,6 +4,8 @@ Commits become visible by a rename, so the log can be read while jobs write to t
 for a commit follow Delta's ``CDCReader``: change files if there are any, else the files added and removed.
 
 Every function raises `TableUnreadableError` if a file of the log that it needs is damaged.
+
+Longer than 300 lines: it knows the actions of the log that have content, and no other module does.
 """
 
 from __future__ import annotations

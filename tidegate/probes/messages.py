@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.advice import OutsideAct
 from tidegate.errors import OffsetsExpiredError, SourceError
-from tidegate.probes import kafka
+from tidegate.probes import broker_errors, kafka
 from tidegate.times import dates
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def read_range(
             message: Any = consumer.poll(_POLL_SECONDS)
             if message is None:
                 if time.monotonic() > deadline:
-                    raise kafka.unavailable(bootstrap, f"no message of topic {topic} within {silence:g} s")
+                    raise broker_errors.unavailable(bootstrap, f"no message of topic {topic} within {silence:g} s")
                 continue
             error, deadline = message.error(), time.monotonic() + silence
             if error is None and message.offset() < end:
@@ -134,7 +134,7 @@ def _failure(bootstrap: str, topic: str, partition: int, position: int, error: K
                 "and accept the gap that the next run names"
             ),
         )
-    return kafka.failure(bootstrap, topic, error)
+    return broker_errors.failure(bootstrap, topic, error)
 
 
 def _lost(topic: str, partition: int, offset: int, why: str) -> OffsetsExpiredError:

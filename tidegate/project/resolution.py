@@ -8,20 +8,18 @@ and no suite is checked by Great Expectations: the files are only parsed, becaus
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from tidegate import hidden
-from tidegate.advice import Edit, Either
+from tidegate.advice import Edit
 from tidegate.errors import SpecError, TidegateError
 from tidegate.expectations import suite_file
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, PipelinePlace
-from tidegate.project import fingerprints, registry, state_code, transform_code
-from tidegate.schema.ddl import parse_ddl
-from tidegate.spec import AfterTables, FileSource, Flow, FunctionSink, LandingSource, Pipeline
-from tidegate.spec.table import no_text_order
+from tidegate.project import fingerprints, graph, registry, state_code, transform_code
+from tidegate.spec import Flow, FunctionSink, LandingSource, Pipeline
 from tidegate.store import Address
 
 
@@ -169,7 +167,7 @@ def resolve(
         SpecError: A table has two writers, no flow writes a source, or a source is neither a bronze table nor keyed.
     """
     declared = {**(registry.declarations() if declared is None else declared), pipeline.name: pipeline}
-    _check_intervals(pipeline, declared)
+    graph.check_intervals(pipeline, declared)
     flows = tuple(_resolve_flow(pipeline, flow, project, declared) for flow in pipeline.flows)
     return ResolvedPipeline(pipeline=pipeline, flows=flows, declared=declared)
 
@@ -189,22 +187,12 @@ def _resolve_flow(
     code = None if flow.transform is None else transform_code.file_of(flow.transform)
     error = None
     unloadable = [f"pipelines/{name}.py" for name, each in declared.items() if not isinstance(each, Pipeline)]
-    writers = [_writer(table, (pipeline, *others), where, certain=not unloadable) for table in flow.source_tables]
+    writers = [
+        graph.writer_of(table, (pipeline, *others), where, certain=not unloadable) for table in flow.source_tables
+    ]
     writer = writers[0] if writers else None
     try:
-        for table, each in zip(flow.source_tables, writers, strict=True):
-            if each is None:
-                raise SpecError(
-                    _NO_WRITER.format(table),
-                    Either(*_WRITER.ways, Edit(f"correct {', '.join(unloadable)}", "declaration")),
-                )
-        _check_landing(pipeline, flow, others)
-        _check_keyed(flow, writers)
-        _check_scope(flow, writer)
-        _check_order(flow, writer)
-        _check_watermark(pipeline, flow, writer)
-        if writer is not None:
-            flow.kind.check_writer(flow, writer, in_pipeline=pipeline.writer_of(writer.target.name) is not None)
+        graph.check_flow(pipeline, flow, writers, unloadable, others)
         if suite is not None and flow.gate is not None:
             suite_file.read_entries(suite, flow.gate.suite)
         if flow.transform is not None:
@@ -233,122 +221,3 @@ def _resolve_flow(
         error=error,
         declared=declared,
     )
-
-
-def _check_intervals(pipeline: Pipeline, declared: Mapping[str, Pipeline | TidegateError]) -> None:
-    """Check that the tables whose intervals a pipeline waits for have intervals; otherwise it would never run."""
-    if not isinstance(pipeline.schedule, AfterTables) or not pipeline.schedule.intervals:
-        return
-    for table in pipeline.schedule.tables:
-        writers = [each.writer_of(table) for each in declared.values() if isinstance(each, Pipeline)]
-        for writer in filter(None, writers):
-            if writer.intervals is None:
-                raise SpecError(
-                    f"pipelines/{pipeline.name}.py: its schedule waits for intervals of {table!r}, but flow "
-                    f"{writer.name!r}, which writes it, declares none",
-                    Edit(
-                        "declare FileSource(…, intervals=Intervals(…)) or KafkaSource(…, intervals=TopicIntervals(…)), "
-                        "or wait for its rows",
-                        "declaration",
-                    ),
-                )
-
-
-def _writer(table: str, pipelines: Sequence[Pipeline], where: str, *, certain: bool) -> Flow | None:
-    """The flow that writes a source table.
-
-    Args:
-        pipelines: Those that load.
-        where: The flow's file and name.
-        certain: Whether every pipeline loads; if not, one that does not load may write the table.
-    """
-    writer = next((each for pipeline in pipelines if (each := pipeline.writer_of(table)) is not None), None)
-    if writer is None and certain:
-        raise SpecError(f"{where}: {_NO_WRITER.format(table)}", _WRITER)
-    ordered = writer is not None and (writer.watermark is not None or writer.state is not None)
-    if writer is not None and writer.feeds and not writer.target.keys and not ordered:
-        raise SpecError(
-            f"{where}: its source {table!r} is neither a bronze table nor keyed",
-            Edit("give it keys", "declaration"),
-        )
-    return writer
-
-
-def _check_landing(pipeline: Pipeline, flow: Flow, others: Sequence[Pipeline]) -> None:
-    """Check that all flows which read the same landed files say alike which interval a file is part of, and when it is complete."""
-    source = flow.source
-    if not isinstance(source, FileSource) or source.intervals is None:
-        return
-    for place, other in ((each, flow) for each in (pipeline, *others) for flow in each.flows):
-        same = isinstance(other.source, FileSource) and (other.source.path, other.source.glob) == (
-            source.path,
-            source.glob,
-        )
-        declared = other.intervals
-        if same and declared is not None and declared != source.intervals:
-            raise SpecError(
-                f"its landing folder {source.path!r} ({source.glob}) has {source.intervals} here and {declared} in flow {other.name!r} in "
-                f"pipelines/{place.name}.py, so that a file would count in two intervals",
-                Either(
-                    Edit("declare the same intervals in both places", "declaration"),
-                    Edit("declare globs that tell their files apart", "declaration"),
-                ),
-            )
-
-
-def _check_keyed(flow: Flow, writers: Sequence[Flow | None]) -> None:
-    """Check that no one of several sources is a bronze table, whose records are not parsed."""
-    if flow.sources and (raw := [each.target.name for each in writers if each is not None and not each.target.keys]):
-        raise SpecError(
-            f"its source {raw[0]!r} has no keys: its records are not parsed yet.",
-            Edit("read the table of the flow that parses it; of several sources each has keys", "declaration"),
-        )
-
-
-def _check_scope(flow: Flow, writer: Flow | None) -> None:
-    """Check that one row of the source can make all rows of a scope, and that the source of a history has every record."""
-    target = flow.target
-    if writer is not None and target.history and writer.target.keys:
-        raise SpecError(
-            f"table {target.name!r} has history={target.history!r}, but its source {writer.target.name!r} has "
-            "only the newest row of a key, so that a full refresh would lose the versions",
-            Edit(writer.kind.has_versions_of, "declaration"),
-        )
-    parts = [] if writer is None else [key for key in writer.target.keys if key in target.child_keys]
-    if writer is not None and target.replace_by and target.sequence_by and parts:
-        raise SpecError(
-            f"table {target.name!r} has replace_by={target.replace_by}, but its source {writer.target.name!r} "
-            f"has one row per {', '.join(parts)}: each row would replace the others of its scope.",
-            Either(
-                Edit("read a table whose rows make whole scopes", "declaration"),
-                Edit("remove replace_by", "declaration"),
-            ),
-        )
-
-
-def _check_order(flow: Flow, writer: Flow | None) -> None:
-    """Check that no text is in the order unless the table declares how it compares; with a transform the job checks what it returns."""
-    source = None if writer is None or flow.transform is not None else writer.landed_source
-    if source is None:
-        return
-    texts = {column.name for column in parse_ddl("schema", source.schema) if column.is_text}
-    for name in flow.target.sequence_by:
-        if name in texts and name not in flow.target.text_order:
-            problem, advice = no_text_order(name)
-            raise SpecError(f"table {flow.target.name!r}: {problem}", advice)
-
-
-def _check_watermark(pipeline: Pipeline, flow: Flow, writer: Flow | None) -> None:
-    """Check that a flow with a watermark reads the batches of bronze, by which the watermark moves."""
-    if flow.watermark is None or writer is None:
-        return
-    if writer.feeds or pipeline.writer_of(writer.target.name) is None:
-        raise SpecError(
-            f"it declares a watermark, but its source {writer.target.name!r} is no bronze table of pipeline "
-            f"{pipeline.name!r}: a row is late by the batches of bronze before its own.",
-            Edit("declare the watermark on the flow that parses the bronze table", "declaration"),
-        )
-
-
-_NO_WRITER = "no declared flow writes its source table {!r}"
-_WRITER = Either(Edit("correct the source", "declaration"), Edit("declare the flow that writes it", "declaration"))

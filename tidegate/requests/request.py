@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import re
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -17,15 +16,10 @@ from tidegate.errors import RequestError
 from tidegate.lake.layout import Layout, run_key
 from tidegate.lake.place import RunPlace
 from tidegate.quarantine.selection import Selection
-from tidegate.reports.impact import accepting_flow
-from tidegate.requests.runs import RUNS, check_flow, modes
+from tidegate.requests import parameters
+from tidegate.requests.runs import RUNS, check_flow
 from tidegate.spec import Flow, Intervals, Pipeline
 from tidegate.times.window import Window
-
-KEYS = ("mode", "flows", "from_date", "to_date", "gaps", "undo_run", "dry_run", "accept")
-"""The parameters with which a run can be triggered."""
-RUN_ID = r"[^\x00-\x20\x7f'\x22`\\]{1,250}"
-"""A run id of Airflow or of the command line, or a run's key; Airflow's ids have at most 250 characters."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,17 +74,17 @@ class RunRequest:
             RequestError: A parameter, mode or flow is unknown, or they do not fit together; the message names what is
                 allowed.
         """
-        mode, dry_run = _mode_and_dry_run(params)
+        mode, dry_run = parameters.mode_and_dry_run(params)
         request = cls(
             dag_id=pipeline.name,
             run_id=run_id,
             mode=mode,
-            flows=_flows(pipeline, params.get("flows")),
-            window=_window(pipeline, mode, params.get("from_date"), params.get("to_date")),
-            gaps=_gaps(mode, params.get("gaps")),
-            undoes=_undone_run(mode, params.get("undo_run")),
+            flows=parameters.flow_names(pipeline, params.get("flows")),
+            window=parameters.window_of(pipeline, mode, params.get("from_date"), params.get("to_date")),
+            gaps=parameters.gaps_only(mode, params.get("gaps")),
+            undoes=parameters.undone_run(mode, params.get("undo_run")),
             dry_run=dry_run,
-            accept=_accept(pipeline, params.get("accept")),
+            accept=parameters.accepted(pipeline, params.get("accept")),
             requested_by=requested_by,
         )
         _check_fits(pipeline, request)
@@ -105,7 +99,7 @@ class RunRequest:
         Raises:
             RequestError: As for `check`; also for a mode other than ``backfill``, and for dates.
         """
-        mode, dry_run = _mode_and_dry_run(params)
+        mode, dry_run = parameters.mode_and_dry_run(params)
         # "incremental" is the default of the form and of scheduled runs, so it does not mean that a person chose it.
         if mode not in ("incremental", "backfill"):
             raise RequestError(
@@ -119,16 +113,16 @@ class RunRequest:
                 "its own data interval",
                 Edit("leave them out", "request"),
             )
-        _undone_run("backfill", params.get("undo_run"))
-        _gaps("backfill", params.get("gaps"))
+        parameters.undone_run("backfill", params.get("undo_run"))
+        parameters.gaps_only("backfill", params.get("gaps"))
         request = cls(
             dag_id=pipeline.name,
             run_id=run_id,
             mode="backfill",
-            flows=_flows(pipeline, params.get("flows")),
+            flows=parameters.flow_names(pipeline, params.get("flows")),
             window=window,
             dry_run=dry_run,
-            accept=_accept(pipeline, params.get("accept")),
+            accept=parameters.accepted(pipeline, params.get("accept")),
             requested_by=requested_by,
         )
         _check_fits(pipeline, request)
@@ -247,131 +241,6 @@ class RunRequest:
 def fresh_id(prefix: str) -> str:
     """A unique id of an attempt or a request; sorts by time."""
     return f"{prefix}{pendulum.now('UTC').format('YYYYMMDDTHHmmss')}-{secrets.token_hex(4)}"
-
-
-def _mode_and_dry_run(params: dict[str, Any]) -> tuple[str, bool]:
-    unknown = sorted(set(params) - set(KEYS))
-    if unknown:
-        raise RequestError(
-            f"unknown key {', '.join(map(repr, unknown))}",
-            Edit(f"allowed: {', '.join(KEYS)}", "request"),
-        )
-    mode = params.get("mode", "incremental")
-    if mode not in tuple(modes()):
-        raise RequestError(
-            f"mode={mode!r} is not allowed",
-            Edit(f"allowed: {', '.join(modes())}", "request"),
-        )
-    return mode, _flag("dry_run", params.get("dry_run"))
-
-
-def _flag(name: str, value: object) -> bool:
-    if not isinstance(value, bool | None):
-        raise RequestError(
-            f"{name}={value!r} is not allowed",
-            Edit("allowed: true, false", "request"),
-        )
-    return bool(value)
-
-
-def _gaps(mode: str, value: object) -> bool:
-    gaps = _flag("gaps", value)
-    if gaps and not RUNS[mode].gaps:
-        allowed = ", ".join(name for name, kind in RUNS.items() if kind.gaps)
-        raise RequestError(
-            f"gaps cannot be used with mode={mode!r}",
-            Edit(
-                f"allowed with: {allowed}, which reads the files of days or hours that are not complete; the "
-                "flows below read what it adds",
-                "request",
-            ),
-        )
-    return gaps
-
-
-def _flows(pipeline: Pipeline, requested: object) -> tuple[str, ...]:
-    flows = requested or ()
-    names = [flow.name for flow in pipeline.flows]
-    if not isinstance(flows, list | tuple):
-        raise RequestError(
-            f"flows={flows!r} is not a list",
-            Edit(f"pipeline {pipeline.name!r} has: {', '.join(names)}", "request"),
-        )
-    if unknown := [name for name in flows if name not in names]:
-        quoted = ", ".join(map(repr, unknown))
-        raise RequestError(
-            f"pipeline {pipeline.name!r} has no flow {quoted}",
-            Edit(f"it has: {', '.join(names)}", "request"),
-        )
-    return tuple(name for name in names if name in flows)
-
-
-def _accept(pipeline: Pipeline, requested: object) -> tuple[str, ...]:
-    accepted = requested or ()
-    if not isinstance(accepted, list | tuple):
-        raise RequestError(
-            f"accept={accepted!r} is not a list",
-            Edit("write it as in ['silver:deleted=355']", "request"),
-        )
-    keyed = [flow.name for flow in pipeline.flows if flow.is_staged]
-    names = [flow.name for flow in pipeline.flows]
-    for each in accepted:
-        if accepting_flow(each) not in (names if ":lost=" in str(each) else keyed):
-            raise RequestError(
-                f"accept={each!r} is not allowed",
-                Edit(
-                    "allowed: <flow>:deleted=<number> and <flow>:quarantined=<number>, with a flow of "
-                    f"{', '.join(keyed) or 'a derived table, of which this pipeline has none'}; of a recovery <flow>:lost=<number>",
-                    "request",
-                ),
-            )
-    return tuple(accepted)
-
-
-def _window(pipeline: Pipeline, mode: str, first: object, last: object) -> Window | None:
-    if first is None and last is None:
-        if RUNS[mode].window == "required":
-            raise RequestError(
-                f"mode={mode!r} needs from_date and to_date",
-                Edit("add them, for example 2026-03-01 and 2026-03-07", "request"),
-            )
-        return None
-    if RUNS[mode].window == "none":
-        allowed = ", ".join(name for name, kind in RUNS.items() if kind.window != "none")
-        raise RequestError(
-            f"from_date and to_date cannot be used with mode={mode!r}",
-            Edit(f"allowed with: {allowed}", "request"),
-        )
-    if first is None or last is None:
-        raise RequestError(
-            "from_date and to_date are only allowed together",
-            Edit("add the one that is missing", "request"),
-        )
-    return Window.of_dates(first, last, pipeline.timezone)
-
-
-def _undone_run(mode: str, run: object) -> str | None:
-    if run is None:
-        if RUNS[mode].of_run:
-            raise RequestError(
-                f"mode={mode!r} needs undo_run, the id of the run",
-                Edit(
-                    "it is the run_key of the run's lines in the ledger; on the command line use the command undo",
-                    "request",
-                ),
-            )
-        return None
-    if not RUNS[mode].of_run:
-        raise RequestError(
-            f"undo_run cannot be used with mode={mode!r}",
-            Edit("allowed with: undo", "request"),
-        )
-    if not isinstance(run, str) or not re.fullmatch(RUN_ID, run):
-        raise RequestError(
-            f"undo_run={run!r} is not the id of a run",
-            Edit("it is the run_key of the run's lines in the ledger", "request"),
-        )
-    return run
 
 
 def _check_fits(pipeline: Pipeline, request: RunRequest) -> None:

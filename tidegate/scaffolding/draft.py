@@ -1,4 +1,7 @@
-"""The declaration, transform, suite and test of a pipeline, drafted from a sample, and what was guessed for them."""
+"""The declaration, transform, suite and test of a pipeline, drafted from a sample, and what was guessed for them.
+
+Longer than 300 lines: the files that it writes refer to each other.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The application: runs the flows of a pipeline in graph order in one JVM and writes one report."""
+"""The application: runs the flows of a pipeline in graph order in one JVM and writes one report.
+
+Longer than 300 lines: it is the one place that decides which error stops what.
+"""
 
 from __future__ import annotations
 

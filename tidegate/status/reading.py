@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
     from tidegate.errors import TidegateError
     from tidegate.ops.heartbeats import Heartbeat
+    from tidegate.status.completeness import Completeness
     from tidegate.status.flow_runs import FlowRun
-    from tidegate.status.intervals import Completeness
     from tidegate.status.run_ends import RunEnds
     from tidegate.status.source import Backlog
     from tidegate.status.wait import RefusedBy, Upstream, Wait

@@ -9,14 +9,11 @@ from __future__ import annotations
 import heapq
 import re
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import partial
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
-from tidegate import errors
-from tidegate.checkpoints import lease
 from tidegate.errors import LeaseHeldError, TidegateError
 from tidegate.formatting import count
 from tidegate.lake.place import PipelinePlace
@@ -24,6 +21,7 @@ from tidegate.reports.report import RunReport
 from tidegate.requests.request import RunRequest
 from tidegate.requests.runs import RUNS
 from tidegate.status import freshness
+from tidegate.status.attempts import described, may_start, report_of
 from tidegate.store import Address
 
 if TYPE_CHECKING:
@@ -37,10 +35,6 @@ _NAME = re.compile(r"a\d{8}T\d{6}-\w+|q\d{8}T\d{6}-\w+\.request\.json")
 """The folder of an attempt, or the file of a request (`tidegate.requests.request.fresh_id`)."""
 _TIME = "%Y%m%dT%H%M%S"
 """The time in such a name."""
-_QUIET = timedelta(minutes=15)
-"""A run without a lease may still be waiting or starting until nothing was written about it for this time."""
-_HANDOVER = timedelta(minutes=1)
-"""A flow whose report says that it is running takes its lease first, and returns it last, within this time."""
 _LISTED_AGAIN = 60.0
 """Seconds after which all runs are listed again, for an old run that was cleared."""
 _listed: dict[Address, tuple[int, float, list[str]]] = {}
@@ -96,7 +90,7 @@ def read(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) ->
     # Runs exclude each other, so of several without an end only the newest can be alive.
     may_run = True
     for path, request_id in _newest(PipelinePlace(layout, pipeline.name).reports, now):
-        report, cause = _report(path)
+        report, cause = report_of(path)
         has_end = report is not None and report.ended_at is not None
         if cause is None and not has_end:
             alive = may_run and (running or may_start(path, report, now))
@@ -138,16 +132,6 @@ def read(layout: Layout, pipeline: Pipeline, now: datetime, *, running: bool) ->
         )
         for flow, failure in failures.items()
     }
-
-
-def may_start(attempt: Address, report: RunReport | None, now: datetime) -> bool:
-    """Whether an attempt that reported no end, and holds no lease, may still be waiting, starting, or between two flows.
-
-    Args:
-        attempt: Its folder, or the file of a request that has no attempt yet.
-    """
-    quiet = _HANDOVER if report is not None and any(flow.state == "running" for flow in report.flows) else _QUIET
-    return abs(now - datetime.fromtimestamp(attempt.stat().modified_ns / 1e9, UTC)) < quiet
 
 
 def _newest_runs(reports: Address, now: datetime) -> list[str]:
@@ -198,15 +182,6 @@ def _order(name: str, latest: str) -> tuple[bool, str, bool]:
     return time <= latest, time, not name.endswith(_REQUEST)
 
 
-def _report(attempt: Address) -> tuple[RunReport | None, str | None]:
-    """The report of an attempt, if there is one, and what failed apart from its flows."""
-    try:
-        report = RunReport.read(attempt / "report.json")
-    except TidegateError as error:
-        return None, f"the report of the last run cannot be read: {error.message}"
-    return report, _described(report.error) if report is not None and report.error is not None else None
-
-
 def _request(layout: Layout, pipeline: Pipeline, attempt: Address, request_id: str | None) -> RunRequest | None:
     try:
         return None if request_id is None else RunRequest.read(layout, pipeline.name, attempt.parent.name, request_id)
@@ -224,7 +199,7 @@ def _failures(
     """
     reports = report.flows if report is not None else []
     failures = {
-        each.flow: _described(each.error or {}) if each.state == "failed" or _backfill_refused(each) else None
+        each.flow: described(each.error or {}) if each.state == "failed" or _backfill_refused(each) else None
         for each in reports
         # A flow that found its lease held ends as the job that holds it does, which began earlier.
         if each.state in ("done", "idle", "refused", "failed")
@@ -245,76 +220,3 @@ def _backfill_refused(report: FlowReport) -> bool:
     """Whether a verdict refused a backfill."""
     refused = (verdict for verdict in report.verdicts if verdict.outcome == "refused")
     return report.state == "refused" and any(not verdict.is_batch for verdict in refused)
-
-
-def _described(error: Mapping[str, Any]) -> str:
-    """An error in one line. The text of an exception that is not Tidegate's may quote data, so it is left out."""
-    kind = str(error.get("kind", "unknown error"))
-    text = (
-        " ".join(str(error.get("message", "")).split())
-        if hasattr(errors, kind)
-        else f"{kind}; its text is in the report"
-    )
-    return f"the last run failed: {text}"
-
-
-@dataclass(frozen=True, kw_only=True)
-class Attempt:
-    """One attempt of a run, and what is known about its end."""
-
-    id: str
-    report: RunReport | None
-    """None if it wrote none, or one that cannot be read."""
-    end: Literal["reported", "running", "unknown", "crashed"]
-
-    @property
-    def sentence(self) -> str:
-        """What is known about its end; empty if it reported it."""
-        return _ENDS[self.end]
-
-    def state_of(self, flow: FlowReport) -> str:
-        """The state of a flow in it: an attempt that crashed does not run any more, whatever its report says."""
-        if self.end != "crashed":
-            return flow.state
-        return {"running": "crashed", "waiting": "not reached"}.get(flow.state, flow.state)
-
-
-_ENDS = {
-    "reported": "",
-    "running": "it is running and holds a lease",
-    "unknown": "it has not reported an end and holds no lease: it is starting, between two flows, or was stopped",
-    "crashed": "it reported no end: it was stopped, or it crashed; see the log of the task `run`",
-}
-
-
-def attempts(place: PipelinePlace, run_key: str, now: datetime) -> list[Attempt]:
-    """The attempts of one run, the newest first."""
-    folder = place.reports / run_key
-    reports: list[tuple[datetime | None, str, RunReport | None]] = []
-    for entry in folder.list():
-        if entry.is_folder:
-            report, _ = _report(folder / entry.name)
-            started_at = datetime.fromisoformat(report.started_at) if report is not None else None
-            reports.append((started_at, entry.name, report))
-    newest_first = sorted(reports, key=lambda each: _begin(each[0], each[1], now), reverse=True)
-    return [
-        Attempt(id=name, report=report, end=_end(place, folder / name, report, now, newest=number == 0))
-        for number, (_, name, report) in enumerate(newest_first)
-    ]
-
-
-def _begin(started_at: datetime | None, name: str, now: datetime) -> tuple[bool, bool, datetime, str]:
-    """Sorts attempts by their begin. One without a report is about to begin; one of the future came before the clock was set back."""
-    return started_at is None, started_at is None or started_at <= now + freshness.SKEW, started_at or now, name
-
-
-def _end(
-    place: PipelinePlace, path: Address, report: RunReport | None, now: datetime, *, newest: bool
-) -> Literal["reported", "running", "unknown", "crashed"]:
-    if report is not None and report.ended_at is not None:
-        return "reported"
-    flows = report.flows if report is not None else ()
-    holders = [lease.holder(place.layout, lease.checkpoint_resource(place.pipeline, flow.flow)) or "" for flow in flows]
-    if any(f"{path.name} of {place.pipeline} " in holder for holder in holders):
-        return "running"
-    return "unknown" if newest and may_start(path, report, now) else "crashed"

@@ -73,7 +73,7 @@ class Backlog(Extent):
     unread: Mapping[int, int] = field(default_factory=dict)
     """For a topic: partition to the offset that is read next, for partitions with unread messages."""
     unread_until_ms: int | None = None
-    """Up to when retention keeps all that is unread: of a topic (`tidegate.probes.kafka.unread_until`), or of a table
+    """Up to when retention keeps all that is unread: of a topic (`tidegate.probes.retention.unread_until`), or of a table
     (`tidegate.probes.delta.kept_until_ms`)."""
     unread_since_ms: int | None = None
     """For a table: when the first unread version was committed, in milliseconds since 1970; None if that is unknown."""

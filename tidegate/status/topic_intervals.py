@@ -9,11 +9,11 @@ from zoneinfo import ZoneInfo
 from tidegate import hidden
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.formatting import count
-from tidegate.probes import kafka
+from tidegate.probes import samples
 from tidegate.sources.topics import measure as topics
 from tidegate.spec import KafkaSource
 from tidegate.status import freshness, intervals
-from tidegate.status.intervals import Completeness, Interval
+from tidegate.status.completeness import Completeness, Interval, end_of, exists, name_of, quiet_from, step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -49,7 +49,7 @@ def read(bootstrap: str, place: FlowPlace, flow: Flow, timezone: str, now: datet
     committed = None if last_committed is None else progress.planned_batch(current.checkpoint, last_committed)
     _, _, ranges = topics.unread_ranges(bootstrap, source, table, current, committed)
     starts = {partition: begin for partition, (begin, _) in ranges.items()}
-    answers = kafka.next_timestamps(bootstrap, source.topic, starts)
+    answers = samples.next_timestamps(bootstrap, source.topic, starts)
     # What did not answer, or has a time that cannot be right, may be of any interval.
     never, latest = datetime.fromtimestamp(0, UTC), now + freshness.SKEW
     moments = [moment for each in starts if (moment := answers.get(each, never)) is not None]
@@ -87,19 +87,19 @@ def states(
         spans: The times of the first and the last message in each file of bronze. An interval of them is listed however long it took to
             become complete.
     """
-    length, moments = intervals.step(rule.unit), sorted(unread)
+    length, moments = step(rule.unit), sorted(unread)
     # Cut at the present: at the end of the calendar a time has no place in other zones.
     known = [(low, min(high, now)) for low, high in ((first, now), *spans) if low <= now]
     ends = [(_start(rule, zone, low), _start(rule, zone, high)) for low, high in known]
     starts = {high - each * length for low, high in ends for each in range(min((high - low) // length + 1, _MOST))}
     for start in sorted(starts):
-        if not intervals.exists(rule.unit, zone, start):
+        if not exists(rule.unit, zone, start):
             continue
-        complete_at = intervals.end_of(rule.unit, zone, start).add(seconds=rule.quiet_hours * 3600)
+        complete_at = end_of(rule.unit, zone, start).add(seconds=rule.quiet_hours * 3600)
         behind = sum(moment < complete_at for moment in moments)
-        name = intervals.name_of(rule.unit, start)
+        name = name_of(rule.unit, start)
         if now < complete_at:
-            yield Interval(name=name, state="incomplete", files=None, why=intervals.quiet_from(complete_at))
+            yield Interval(name=name, state="incomplete", files=None, why=quiet_from(complete_at))
         elif behind:
             yield Interval(name=name, state="not read", files=None, why=f"{count(behind, 'partition')} to read")
         else:

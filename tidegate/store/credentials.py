@@ -125,9 +125,8 @@ def _of_profile(variables: Mapping[str, str]) -> Credentials:
 
     name = variables.get("AWS_PROFILE") or "default"
     values: dict[str, str] = {}
-    for path, section in zip(
-        _profile_files(variables), (name, name if name == "default" else f"profile {name}"), strict=True
-    ):
+    sections = (name, name if name == "default" else f"profile {name}")
+    for path, section in zip(_profile_files(variables), sections, strict=True):
         parser = configparser.ConfigParser(interpolation=None)
         try:
             parser.read_string(path.read_text(encoding="utf-8"))

@@ -1,4 +1,7 @@
-"""A store in a bucket of an object store that speaks S3's protocol."""
+"""A store in a bucket of an object store that speaks S3's protocol.
+
+Longer than 300 lines: every operation of a store is a request with its own conditions and answers.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The way of a row: up from a table to the records that made it, or down from a record to every table that has it."""
+"""The way of a row: up from a table to the records that made it, or down from a record to every table that has it.
+
+Longer than 300 lines: it is one walk through the lake, in both directions.
+"""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from devstack.broker import Broker
 from tests.resolved import resolved_flow
 from tests.spark import job as orders
 from tidegate.environment import Environment
-from tidegate.probes import kafka
+from tidegate.probes import kafka, samples
 from tidegate.sources.topics.declare import Isolation
 from tidegate.spark.flow import run_flow
 from tidegate.spec import Flow, KafkaSource, Pipeline
@@ -89,13 +89,15 @@ def test_messages_of_an_open_transaction_are_pending_only_after_its_commit(
     send(producer, topic, 1, 3)
     producer.commit_transaction()
     _, before = kafka.offset_bounds(broker.bootstrap, topic, isolation="read_committed")[0]
-    assert kafka.next_timestamps(broker.bootstrap, topic, {0: before}) == {0: None}
+    assert samples.next_timestamps(broker.bootstrap, topic, {0: before}) == {0: None}
     send(producer, topic, 4, 6)
     assert kafka.offset_bounds(broker.bootstrap, topic, isolation="read_committed")[0] == (0, before)
     assert kafka.offset_bounds(broker.bootstrap, topic, isolation="read_uncommitted")[0] == (0, before + 3)
-    assert kafka.next_timestamps(broker.bootstrap, topic, {0: before})[0] is not None, "they may be of a day that ends"
+    assert samples.next_timestamps(broker.bootstrap, topic, {0: before})[0] is not None, (
+        "they may be of a day that ends"
+    )
     producer.commit_transaction()
     assert kafka.offset_bounds(broker.bootstrap, topic, isolation="read_committed")[0][1] > before + 3
-    assert kafka.next_timestamps(broker.bootstrap, topic, {0: before + 3}) == {0: None}, (
+    assert samples.next_timestamps(broker.bootstrap, topic, {0: before + 3}) == {0: None}, (
         "the end of a transaction is no message"
     )

@@ -16,7 +16,7 @@ from tidegate.pages.content import PER_PAGE, PageContent, Values, flow_row
 from tidegate.project.resolution import ResolvedPipeline
 from tidegate.spec import Pipeline
 from tidegate.states import STALE, STATES, status_of
-from tidegate.status import run_ends
+from tidegate.status.attempts import attempts_of
 from tidegate.status.reading import Reading
 from tidegate.status.status_cache import StatusCache, Statuses
 
@@ -136,7 +136,7 @@ class Views:
             flow: Only this flow.
         """
         key = run_key(run_id)
-        attempts = run_ends.attempts(PipelinePlace(self._layout, dag_id), key, datetime.now(UTC))
+        attempts = attempts_of(PipelinePlace(self._layout, dag_id), key, datetime.now(UTC))
         return {
             "pipeline": dag_id,
             "run_id": run_id,

@@ -21,6 +21,7 @@ from tidegate.spark.lake import local, tables
 from tidegate.spark.sides import Sides
 from tidegate.spec import FileSource
 from tidegate.status import intervals
+from tidegate.status.completeness import described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -54,7 +55,7 @@ def _in_gaps(job: Job, window: Window | None) -> tuple[LandedFile, ...]:
     completeness = intervals.read(job.place, job.flow, job.resolved.pipeline.timezone, pendulum.now("UTC"))
     assert completeness is not None
     gaps = completeness.gaps(window)
-    job.run.report.notes.append(f"gaps: {', '.join(intervals.described(gaps)) or 'none'}")
+    job.run.report.notes.append(f"gaps: {', '.join(described(gaps)) or 'none'}")
     return tuple(file for gap in gaps for file in gap.to_read)
 
 

@@ -17,6 +17,7 @@ from tidegate.ops import store
 from tidegate.probes import files
 from tidegate.spec import FileSource
 from tidegate.status import changed_files, intervals
+from tidegate.status.completeness import described
 from tidegate.status.source import NOTHING_READ, Backlog, Extent, MeasuredSource, not_delivered
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def _of_gaps(
     when = f" of {window.summary()}" if window is not None else ""
     if not gaps:
         return f"no file: each {completeness.unit}{when} is complete", missing
-    named = ", ".join(intervals.described(gaps, _GAPS_NAMED))
+    named = ", ".join(described(gaps, _GAPS_NAMED))
     verb = "is" if len(gaps) == 1 else "are"
     intervals_told = f"{count(len(gaps), completeness.unit)}{when} that {verb} not complete"
     what = f"{count(len(missing), 'file')} of {intervals_told}: {named}"

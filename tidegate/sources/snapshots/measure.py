@@ -21,13 +21,14 @@ from tidegate.sources.snapshots import announcements
 from tidegate.sources.tables.measure import extent
 from tidegate.spec import FileSource
 from tidegate.status import intervals
+from tidegate.status.completeness import name_of
 from tidegate.status.source import NOTHING_READ, Backlog, MeasuredSource
 
 if TYPE_CHECKING:
     from tidegate.sources.snapshots.announcements import Snapshot
     from tidegate.spec import Flow, Pipeline
     from tidegate.status.checkpoint_reading import CheckpointReading
-    from tidegate.status.intervals import Completeness, Interval
+    from tidegate.status.completeness import Completeness, Interval
     from tidegate.store import Address
 
 _AHEAD = timedelta(days=31)
@@ -70,7 +71,7 @@ def find(of_pipeline: PipelinePlace, pipeline: Pipeline, flow: Flow) -> Candidat
     assert completeness is not None
     assert isinstance(landing.source, FileSource)
     source_folder = landing_folder.of(place, landing.source)
-    latest = intervals.name_of(completeness.unit, (now + _AHEAD).naive())
+    latest = name_of(completeness.unit, (now + _AHEAD).naive())
     announced = announcements.announced(of_pipeline.flow(flow.name))
     # One that was announced by an earlier release, or by a wrong clock, hides no other.
     since = "" if announced is None or announced.name > latest else announced.name

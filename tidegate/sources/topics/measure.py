@@ -16,7 +16,7 @@ from tidegate.formatting import count
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import Place
 from tidegate.ops import query, store
-from tidegate.probes import delta, kafka
+from tidegate.probes import delta, kafka, retention
 from tidegate.spec import KafkaSource
 from tidegate.status.source import NOTHING_READ, Backlog, Extent, MeasuredSource, not_delivered
 
@@ -56,7 +56,7 @@ def _backlog(reading: CheckpointReading) -> Backlog:
     first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
     pending = sum(end - begin for begin, end in ranges.values())
     unread = {partition: first for partition, (first, end) in ranges.items() if first < end}
-    until = kafka.unread_until(bootstrap, source.topic, unread, isolation=source.isolation) if unread else None
+    until = retention.unread_until(bootstrap, source.topic, unread, isolation=source.isolation) if unread else None
     what = f"up to {count(pending, 'new message')} in topic {source.topic}"
     message_bytes = (delta.row_bytes(target) or BYTES_PER_MESSAGE) if pending else 0
     return Backlog(

@@ -1,4 +1,7 @@
-"""Group flows: gold recomputes only the groups that have changes in the feed, from its sources as of the feed's versions."""
+"""Group flows: gold recomputes only the groups that have changes in the feed, from its sources as of the feed's versions.
+
+Longer than 300 lines: which groups changed, how they are computed and how they are merged depend on the same scope of each source.
+"""
 
 from __future__ import annotations
 

@@ -3,6 +3,8 @@
 GX is pinned exactly, and a contract test compares every flag with the rows that GX counts, so that it fails if an upgrade
 changes these parts. No GX context is created, because it is a singleton of the process: a metric graph over an execution
 engine is enough, and leaves no state behind.
+
+Longer than 300 lines: no other module may use those parts.
 """
 
 from __future__ import annotations

@@ -5,6 +5,8 @@ A regular expression checks the grammar of the type, and `try_cast` the range of
 
 The expressions are for Java. There ``$`` also matches before a final line break, so they use ``\z``. Java matches repeated
 groups recursively, and a long text overflows the stack unless the quantifier is possessive (``++``).
+
+Longer than 300 lines: it is one grammar, whose rules use each other.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 The column ``_origin``, which transforms pass through, holds all that is needed: no record is parsed again for it.
 `tidegate.schema.changes` defines the kinds of change, `tidegate.schema.contract` the actions, `tidegate.ops.evolution` keeps
 the history.
+
+Longer than 300 lines: what a batch has, what the contract does with it and what is recorded are one account of each change.
 """
 
 from __future__ import annotations

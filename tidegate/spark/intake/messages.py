@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from tidegate import hidden
-from tidegate.formats import envelopes, records
+from tidegate.formats import envelopes, json_text, records
 from tidegate.schema.ddl import Column
 from tidegate.schema.registry_schemas import HEADER_BYTES, WriterSchema
 
@@ -107,4 +107,4 @@ def _decode(data: bytes | None, definitions: Mapping[int, str]) -> str | None:
         raise
     except Exception:  # the decoder raises many types; any error means that the value cannot be read
         return None
-    return records.as_json(record) if content.tell() == len(data) else None
+    return json_text.as_json(record) if content.tell() == len(data) else None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import checkpoint, progress, topic
 from tidegate.errors import TopicReplacedError
-from tidegate.probes import delta, files, kafka
+from tidegate.probes import delta, files, kafka, samples
 from tidegate.sources.files.declare import MAX_FILE_AGE_DAYS
 from tidegate.sources.topics import measure as topics
 from tidegate.spark.intake import batch_bounds
@@ -93,7 +93,7 @@ class TopicReader:
                 from these messages; if they cannot be read, from the rows of bronze; else `topics.BYTES_PER_MESSAGE`.
         """
         size = (
-            kafka.message_bytes(self.bootstrap, self.source.topic, starts, isolation=self.source.isolation)
+            samples.message_bytes(self.bootstrap, self.source.topic, starts, isolation=self.source.isolation)
             if starts
             else None
         )

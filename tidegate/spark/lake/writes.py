@@ -2,6 +2,8 @@
 
 An append takes the ids as options. A MERGE takes them from the settings of the session in which its table was opened, so this is a
 copy of the batch's session for the one write. After each write the table must have the transaction (app id, batch id).
+
+Longer than 300 lines: every way to change a table is here, so that none lacks the transaction and its check.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ finishes it if late table or target contain its transaction, and otherwise relea
 permanent error releases them, too. A retry of the same request continues where the previous attempt stopped. Rows enter
 through the silver flow that refused them: its sequence columns decide, so that an old row never replaces a newer one. A
 file is read into bronze again, with its present content.
+
+Longer than 300 lines: its commits and what settles them after a crash are one protocol.
 """
 
 from __future__ import annotations
