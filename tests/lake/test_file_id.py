@@ -65,7 +65,7 @@ def test_paths_with_times_are_files() -> None:
 
 
 def test_no_other_module_builds_or_parses_the_text() -> None:
-    pattern = re.compile(r"""partition\(["']@["']\)|split\(["']@["']|\}@\{|concat_ws\(["']@["']|file:/""")
+    pattern = re.compile(r"""partition\(["']@["']\)|split\(["']@["']|\}@|concat_ws\(["']@["']|file:/""")
     package = Path(file_id.__file__).parents[1]
     using = {
         path.relative_to(package).as_posix()

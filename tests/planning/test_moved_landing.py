@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import tempfile
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -14,21 +15,24 @@ from deltalake import write_deltalake
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.s3_server import S3Process
 from tests.spark_files import Checkpoint
 from tidegate import hidden
 from tidegate.checkpoints import landing_folder, overrides
 from tidegate.errors import RequestError
 from tidegate.lake.file_id import FileId
 from tidegate.lake.layout import Layout
-from tidegate.lake.place import Place
+from tidegate.lake.place import FlowPlace, Place
 from tidegate.planning import moved_landing
 from tidegate.planning.moved_landing import MovePlan
-from tidegate.spec import FileSource, Flow, Pipeline, Table
+from tidegate.probes import files
+from tidegate.spec import FileSource, Flow, Table
+from tidegate.store import Address
+from tidegate.store.location import BucketFolder, Stores
 
 FLOW = Flow(
     name="bronze", source=FileSource(path="shop/orders", format="csv", schema="id INT"), target=Table("bronze.shop")
 )
-PIPELINE = Pipeline(name="shop", flows=(FLOW,))
 READ_MS, LATER_MS = 1_700_000_000_000, 1_700_000_123_000
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 NAMES = st.text(st.sampled_from("ab@#% +:&=é日"), min_size=1, max_size=6).map("f{}.csv".format)
@@ -142,6 +146,27 @@ def test_a_file_whose_time_changes_again_and_again_stays_the_same(times: list[in
                 moved_landing.accept(plan, by="ada", reason="restored")
             names = landing_folder.of(shop.place, shop_source()).names(FileId(f"{shop.now}/a.csv", modified_ms))
             assert FileId(f"{shop.before}/a.csv", READ_MS) in names
+
+
+def test_a_zone_that_was_copied_into_a_bucket_is_recognised_by_checksums(tmp_path: Path, s3_server: S3Process) -> None:
+    acts = {"x y/f@1#2%é.csv": "touched", "b.csv": "rewritten", "c.csv": "longer", "d.csv": "new", "e.csv": "removed"}
+    read = Shop(tmp_path, acts, moved=False)
+    bucket = Stores(s3_server.variables)(BucketFolder(s3_server.new_bucket(), "landing"))
+    layout = replace(read.layout, landing_root=Address(bucket))
+    for key, act in acts.items():
+        if act != "removed":
+            (layout.landing("shop/orders") / key).put(CONTENT[act])
+    place = FlowPlace(layout, "shop", "bronze")
+
+    plan = moved_landing.plan(place, FLOW)
+
+    assert (plan.before, plan.now) == (str(read.before), layout.landing("shop/orders").uri)
+    assert (list(plan.times), sorted(plan.changed)) == (["x y/f@1#2%é.csv"], ["b.csv", "c.csv"])
+    assert (plan.same, plan.new, plan.gone, plan.unproven, plan.torn) == (0, 1, 1, {}, [])
+    moved_landing.accept(plan, by="ada", reason="the landing zone is in a bucket now")
+    landed = {file.id for file in files.list_files(layout.landing("shop/orders"), "*.csv").files}
+    present = landing_folder.of(place, shop_source()).present
+    assert {key for key in read.read if present(FileId(f"{read.before}/{key}", READ_MS)) in landed} == {*plan.times}
 
 
 def test_files_without_a_checksum_are_accepted_by_their_number(tmp_path: Path) -> None:

@@ -38,7 +38,7 @@ class FileId(NamedTuple):
     """Its modification time in milliseconds since 1970, rounded down as in Java."""
 
     def __str__(self) -> str:
-        return f"{self.path}@{self.modified_ms}"
+        return f"{beginning(self.path)}{self.modified_ms}"
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -79,6 +79,11 @@ def path_of_spark(uri: str) -> str:
     if scheme != "file":
         rest = uri
     return unquote(rest.removeprefix("//") if rest.startswith("///") else rest)
+
+
+def beginning(path: str) -> str:
+    """How the texts of all files of a path begin, whatever their times."""
+    return f"{path}@"
 
 
 def of_paths(files: Mapping[str, int]) -> list[FileId]:

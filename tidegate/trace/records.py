@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate import hidden
 from tidegate.advice import Command, Edit
 from tidegate.errors import RequestError
-from tidegate.lake.file_id import url_of_path
+from tidegate.lake.file_id import beginning, url_of_path
 from tidegate.ops import query
 from tidegate.spec import FileSource, KafkaSource
 from tidegate.trace import conditions
@@ -138,8 +138,7 @@ def _missing(lineage: Lineage, flow: ResolvedFlow, record: Record) -> str:
     others = lineage.find(flow, f"{hidden.PATH} = {conditions.literal(url_of_path(record.path))}")
     if others:
         return f"{what}: it has other lines of the file; the line is the header, blank, or after the end."
-    # starts_with: the id ends with the file's modification time.
-    of_file = f"level = 'file' AND starts_with({hidden.ROW_ID}, {conditions.literal(f'{record.path}@')})"
+    of_file = f"level = 'file' AND starts_with({hidden.ROW_ID}, {conditions.literal(beginning(record.path))})"
     if entry := _newest_entry(lineage, flow, of_file):
         return f"{what}: the file is in quarantine as a whole for {entry}."
     if lineage.layout.landing_root.of_uri(record.path).exists():
