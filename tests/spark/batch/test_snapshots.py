@@ -14,8 +14,11 @@ import pytest
 
 from tests.fault_points import fault
 from tests.slices import of_week
-from tests.spark.job import SILVER, job_of, plan_batch, table, write_table
+from tests.spark.job import BRONZE, SILVER, job_of, plan_batch, table, write_table
 from tidegate import json_codec
+from tidegate.checkpoints import overrides
+from tidegate.checkpoints.landing_folder import MOVED_FILES, MovedFiles
+from tidegate.checkpoints.overrides import Override
 from tidegate.checkpoints.refusal import DECISION, BatchDecision
 from tidegate.errors import RewriteRefusedError
 from tidegate.lake.place import Place
@@ -130,6 +133,24 @@ def test_a_record_in_quarantine_keeps_its_row_and_one_without_key_keeps_every_ro
     job.kind.drained(job)
     entries = {(row["_batch_id"], row["state"]) for row in table(job.place.quarantine)}
     assert entries == {(1, "expired"), (2, "open")}, "a later snapshot has the record again, or not any more"
+
+
+def test_a_snapshot_whose_files_got_another_path_and_time_has_the_same_rows(compared: Snapshots) -> None:
+    compared.land(lines({1: 10, 2: 20}))
+    compared.process(0)
+    job = compared.job()
+    landing = job.place.of_pipeline.flow(BRONZE.name)
+    announced = announcements.announced(job.place)
+    assert announced is not None
+    [read_ms] = announced.files.values()
+    later_ms = read_ms + 60_000
+    MOVED_FILES.write(landing, MovedFiles(times={"1.json": [read_ms, later_ms]}))
+    overrides.record(landing, Override(act="move", by="ada", reason="a copy", moved_from="/orders"))
+    path = str(job.place.layout.landing("orders") / "1.json")
+    announcements.announce(job.place, "2026-01-02", {path: later_ms})
+
+    assert keys(compared.process(1)) == (2, 0, 0, 2)
+    assert compared.orders() == {1: 10, 2: 20}
 
 
 def test_a_snapshot_that_deletes_too_much_waits_until_the_number_is_accepted_or_a_newer_one_is_there(
