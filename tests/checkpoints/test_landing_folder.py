@@ -46,6 +46,12 @@ def test_a_file_below_two_folders_is_of_the_inner_one() -> None:
     assert folder.present_path("/l/orders/orders/a.csv") == "/l/orders/a.csv"
 
 
+def test_a_file_below_no_folder_has_its_own_name_alone() -> None:
+    assert LandingFolder("/l/orders", ("/m/orders",)).names(FileId("/elsewhere/a.csv", 5)) == [
+        FileId("/elsewhere/a.csv", 5)
+    ]
+
+
 def place_of(tmp_path: Path, *paths: str) -> Place:
     """A checkpoint whose stream has read these files, one a batch."""
     place = Place(Layout.local(tmp_path / "lake", tmp_path / "landing"), "shop", "bronze", 1, 0)

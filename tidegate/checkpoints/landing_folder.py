@@ -43,6 +43,8 @@ class LandingFolder:
     def names(self, file: FileId) -> list[FileId]:
         """A file as it is named in records of any time; first the present one."""
         file = self.present(file)
+        if not self.has(file.path):
+            return [file]
         key = file.path.removeprefix(self.path)
         times = self._times(file.path, file.modified_ms)
         return [FileId(folder + key, time) for time in reversed(times) for folder in (self.path, *self.earlier)]
