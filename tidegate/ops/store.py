@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.checkpoints import lease
 from tidegate.errors import TableUnreadableError
+from tidegate.ops import compaction
 from tidegate.probes import delta_table
 
 if TYPE_CHECKING:
@@ -28,6 +29,8 @@ SEQUENCED = (SEQUENCE, "recorded_at")
 
 MAX_FILES = 100
 """A commit that leaves more files compacts the table: each file costs a reader about a millisecond."""
+MAX_OBJECTS = 20
+"""The same in a bucket, where each file costs a reader a request or two."""
 
 
 def append(
@@ -77,25 +80,18 @@ def append(
             commit_properties=commit,
             storage_options=dict(address.options),
         )
-    if table is not None and len(table.file_uris()) > MAX_FILES:
+    if table is not None and len(table.file_uris()) > (MAX_FILES if address.store.is_local else MAX_OBJECTS):
         _compact(address, keep_days)
 
 
 def _compact(address: Address, keep_days: int) -> None:
-    """Compact the table and vacuum.
-
-    The caller's rows are committed already, so an error here is only logged.
-    """
-    from deltalake.exceptions import DeltaError
+    """Compact the table. The caller's rows are committed already, so an error here is only logged."""
+    from deltalake.exceptions import CommitFailedError, DeltaError
 
     try:
-        # delta-rs lets two concurrent compactions both commit, which duplicates lines: since
-        # https://github.com/delta-io/delta-rs/pull/3982 a removal without data change is not a conflict.
-        with (address / "_compaction.lock").exclusive() as alone:
-            if alone:
-                table = delta_table.open_table(address)
-                table.optimize.compact()
-                table.vacuum(retention_hours=keep_days * 24, dry_run=False)
+        compaction.compact(address, keep_days)
+    except CommitFailedError:
+        log.info("%s: another commit came before that of a compaction; the next one tries again", address.name)
     except (DeltaError, OSError, TableUnreadableError) as error:
         log.warning("%s: small files were not compacted (%s); the next commit tries again", address.name, error)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
@@ -132,10 +131,6 @@ class Address:
     def forget(self) -> None:
         """As `Store.forget`."""
         self.store.forget(self.key)
-
-    def exclusive(self) -> AbstractContextManager[bool]:
-        """As `Store.exclusive`."""
-        return self.store.exclusive(self.key)
 
     def at(self, entry: Entry) -> Address:
         """The address of what was listed."""

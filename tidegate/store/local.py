@@ -167,14 +167,6 @@ class LocalStore(Store):
         is_folder, is_file = stat.S_ISDIR(status.st_mode), stat.S_ISREG(status.st_mode)
         return Entry(key, _kind(is_folder, is_file), lambda: _status(status))
 
-    @contextlib.contextmanager
-    def exclusive(self, key: str) -> Iterator[bool]:
-        """Tries to lock the file, which ends with the process."""
-        path = self._file(key)
-        _create_folder(path.parent)
-        with accessing(path, "lock"), path.open("w") as lock:
-            yield _lock(lock.fileno())
-
     def _file(self, key: str) -> Path:
         return self.root / checked(key)
 

@@ -7,7 +7,6 @@ import hashlib
 import os
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -212,14 +211,6 @@ class Store(ABC):
         Raises:
             SetupError: It does not. Nothing that several processes write may be there.
         """
-
-    def exclusive(self, key: str) -> AbstractContextManager[bool]:
-        """Whether no other process is inside a context of this key; without waiting. A store that cannot tell never says so.
-
-        A local store locks the file of the key, which it creates.
-        """
-        del key
-        return nullcontext(False)
 
     def forget(self, key: str = "") -> None:  # noqa: B027  # most stores keep nothing
         """Ask again for a key and all below it, where a store keeps what it was once told (`tidegate.store.once`)."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 from tidegate.store.store import Entry, Store
@@ -49,10 +48,6 @@ class StoreWrapper(Store):
     def options(self) -> Mapping[str, str]:
         """Those of the other store."""
         return self.store.options
-
-    def exclusive(self, key: str) -> AbstractContextManager[bool]:
-        """That of the other store."""
-        return self.store.exclusive(key)
 
     def check(self) -> None:
         """That of the other store."""

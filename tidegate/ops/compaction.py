@@ -1,0 +1,91 @@
+"""Compacts Tidegate's own small Delta tables, to which lines are only appended. Starts no JVM.
+
+A compaction of delta-rs is committed again behind whatever came in between, also behind another compaction, whose removed files are no
+conflict because no row changes (https://github.com/delta-io/delta-rs/pull/3982): then each line is there twice. So here a
+compaction commits the version behind the one that it read, or nothing. This needs no lock, which a bucket does not have.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import secrets
+import time
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from tidegate.probes import delta_table
+
+if TYPE_CHECKING:
+    import pyarrow
+    from deltalake import DeltaTable
+
+    from tidegate.store import Address
+
+_SMALL_BYTES = 16 * 1024 * 1024
+"""Larger files are not compacted again."""
+
+
+def compact(address: Address, keep_days: int) -> None:
+    """Replace the small files of a table by one, and delete files that were replaced long ago.
+
+    Args:
+        keep_days: How long replaced files stay.
+
+    Raises:
+        DeltaError: Another commit came in between. Nothing has changed: a file that was written meanwhile is deleted like a replaced one.
+        OSError: As for the operations of a store.
+        TableUnreadableError: The log of the table is damaged.
+    """
+    from deltalake import CommitProperties
+    from deltalake.transaction import AddAction
+
+    table = delta_table.open_table(address)
+    small = [(path, size) for path, size in _files(table) if size < _SMALL_BYTES]
+    if len(small) > 1:
+        lines = _lines(address, [path for path, _ in small], table)
+        name, content, at_ms = f"compacted-{secrets.token_hex(16)}.parquet", _parquet(lines), int(time.time() * 1000)
+        (address / name).put(content)
+        stats = json.dumps({"numRecords": lines.num_rows})
+        added = AddAction(name, len(content), {}, at_ms, data_change=False, stats=stats)
+        with delta_table.writing(address):
+            table.create_write_transaction(
+                [added, *(_removed(path, size, at_ms) for path, size in small)],
+                mode="append",
+                schema=table.schema(),
+                # It is not tried again behind another commit.
+                commit_properties=CommitProperties(max_commit_retries=0),
+            )
+            table.update_incremental()
+            table.create_checkpoint()
+    table.vacuum(retention_hours=keep_days * 24, dry_run=False)
+
+
+def _files(table: DeltaTable) -> list[tuple[str, int]]:
+    actions = table.get_add_actions(flatten=True)
+    return list(zip(actions.column("path").to_pylist(), actions.column("size_bytes").to_pylist(), strict=True))
+
+
+def _removed(path: str, size: int, at_ms: int) -> Any:
+    from deltalake.transaction import RemoveAction
+
+    return RemoveAction(path=path, data_change=False, deletion_timestamp=at_ms, partition_values={}, size=size)
+
+
+def _lines(address: Address, paths: list[str], table: DeltaTable) -> pyarrow.Table:
+    """What some files have, with the columns of the table, of which older files lack some."""
+    import pyarrow
+    from pyarrow import parquet
+
+    files = [parquet.read_table(io.BytesIO((address / unquote(path)).read().data)) for path in paths]
+    schema = pyarrow.schema(table.schema().to_arrow())
+    empty = schema.empty_table()
+    return pyarrow.concat_tables([empty, *files], promote_options="permissive").select(schema.names).cast(schema)
+
+
+def _parquet(lines: pyarrow.Table) -> bytes:
+    from pyarrow import parquet
+
+    content = io.BytesIO()
+    parquet.write_table(lines, content)
+    return content.getvalue()
