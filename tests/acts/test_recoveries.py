@@ -20,9 +20,9 @@ from tests.acts.oracle import differences
 from tests.acts.project import FLOWS
 from tests.fault_points import aborting, fault
 from tests.slices import of_week
-from tidegate.planning import recovery
-from tidegate.planning.recovery import Recovery
 from tidegate.project import resolution
+from tidegate.runs.recover import plan as recovery
+from tidegate.runs.recover.plan import Recovery
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos, pytest.mark.nightly, pytest.mark.timeout(900)]
 

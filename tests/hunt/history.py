@@ -191,7 +191,7 @@ class History:
 
     def undo(self) -> None:
         """Undo the last backfill or replay, or the last undo."""
-        from tidegate.planning import undo
+        from tidegate.runs.undo import plan as undo
 
         if self.undoable is None:
             return

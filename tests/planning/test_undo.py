@@ -16,9 +16,9 @@ from tidegate.lake.layout import run_key
 from tidegate.lake.place import PipelinePlace, Place
 from tidegate.ops import ledger
 from tidegate.ops.ledger import RunOrigin
-from tidegate.planning import undo
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.requests.request import RunRequest
+from tidegate.runs.undo import plan as undo
 from tidegate.spec import ChangeFeed, Flow, KafkaSink
 
 WINDOWS = "orders/silver/v1/0/window"

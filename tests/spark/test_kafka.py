@@ -17,8 +17,8 @@ from tests.deployment import Deployment
 from tests.waiting import TIMEOUT_SECONDS
 from tests.with_fields import with_fields
 from tidegate.lake.place import FlowPlace, PipelinePlace
-from tidegate.planning import recovery
 from tidegate.project import resolution
+from tidegate.runs.recover import plan as recovery
 from tidegate.runtime.jars import class_path
 
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka]

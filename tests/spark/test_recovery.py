@@ -15,9 +15,9 @@ from tests.spark.test_doubts import cut, lose, put_back, remove, restore, tear
 from tidegate.checkpoints import overrides
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, Place
-from tidegate.planning import recovery
-from tidegate.planning.recovery import Recovery
 from tidegate.project import resolution
+from tidegate.runs.recover import plan as recovery
+from tidegate.runs.recover.plan import Recovery
 
 pytestmark = [pytest.mark.jvm]
 

@@ -23,10 +23,10 @@ from tests.fault_points import aborting, fault
 from tests.slices import of_week
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import Place
-from tidegate.planning import recovery
-from tidegate.planning.recovery import Recovery
 from tidegate.probes import delta_log
 from tidegate.project import resolution
+from tidegate.runs.recover import plan as recovery
+from tidegate.runs.recover.plan import Recovery
 from tidegate.status import plan
 from tidegate.store import Address
 

@@ -17,10 +17,11 @@ from tests.status.sample_project import TRIPS, SampleProject
 from tidegate.checkpoints import history
 from tidegate.lake.place import PipelinePlace
 from tidegate.ops import ledger
-from tidegate.planning import losses, recovery
+from tidegate.planning import losses
 from tidegate.probes import delta_history, delta_log
 from tidegate.reports.impact import accepting_flow
 from tidegate.reports.ledger_line import LedgerLine
+from tidegate.runs.recover import plan as recovery
 from tidegate.spec import ChangeFeed, Flow, Table
 from tidegate.status import damage
 from tidegate.status.damage import Damage

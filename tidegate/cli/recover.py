@@ -11,12 +11,12 @@ from tidegate.cli import console, project
 from tidegate.cli.run import attempt
 from tidegate.environment import Environment
 from tidegate.errors import NotRecoveredError, RequestError, TidegateError
-from tidegate.planning import recovery
-from tidegate.planning.recovery import Recovery
 from tidegate.planning.recovery_steps import Key
 from tidegate.project import resolution
 from tidegate.reports.report import now
 from tidegate.requests.request import RunRequest
+from tidegate.runs.recover import plan as recovery
+from tidegate.runs.recover.plan import Recovery
 
 
 def recover(

@@ -15,10 +15,10 @@ from tidegate.errors import RequestError
 from tidegate.formatting import count
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
-from tidegate.planning import undo as planning
 from tidegate.project import registry
 from tidegate.reports.report import now
 from tidegate.requests.request import RunRequest
+from tidegate.runs.undo import plan as planning
 
 _SHOWN = 5
 """Keys that are printed of the rows of each kind."""

@@ -17,7 +17,8 @@ from tidegate.lake.place import FlowPlace
 from tidegate.planning import rewrites
 from tidegate.planning.backfill import Commands, commands
 from tidegate.planning.estimate import Estimate, estimate
-from tidegate.requests.runs import RUNS, event_time, event_time_table
+from tidegate.requests.event_time import event_time, event_time_table
+from tidegate.requests.runs import RUNS
 from tidegate.sources.tables.measure import rows_and_bytes
 from tidegate.spec import Flow, Pipeline
 from tidegate.status import source

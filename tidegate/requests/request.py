@@ -39,7 +39,7 @@ class RunRequest:
     gaps: bool = False
     """Only the intervals of sources of files that are not complete; other flows run an ordinary increment."""
     undoes: str | None = None
-    """Of an undo: the run whose commits are put back, by its id, or by its key once `tidegate.planning.undo.plan` found it."""
+    """Of an undo: the run whose commits are put back, by its id, or by its key once `tidegate.runs.undo.plan.plan` found it."""
     dry_run: bool = False
     """Judge what would be written, and write nothing."""
     accept: tuple[str, ...] = ()

@@ -1,4 +1,4 @@
-"""The worked example of CONTRIBUTING: a kind of flow is a folder, a kind of run a module, and each is registered in one line."""
+"""The worked example of CONTRIBUTING: a kind of flow, and a kind of run, is a folder and one line that registers it."""
 
 from __future__ import annotations
 
@@ -43,10 +43,15 @@ def add_module(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, module)
 
 
-def add_line(table: dict[str, Any], block: str, names: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, line in eval(f"{{{BLOCKS[block]}}}", dict(vars(names))).items():
-        assert name not in table
-        monkeypatch.setitem(table, name, line)
+def register(
+    folder: str, block: str, registry: ModuleType, table: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Add the modules of a folder, and the line that names it."""
+    (name,) = eval(f"({BLOCKS[block]})")
+    assert name not in table
+    for module in ("declare", "run"):
+        add_module(f"tidegate/{folder}/{name}/{module}.py", monkeypatch)
+    monkeypatch.setitem(table, name, registry.declared(name))
 
 
 @pytest.fixture
@@ -55,10 +60,7 @@ def change_log(monkeypatch: pytest.MonkeyPatch) -> Flow:
     declare = compile(BLOCKS["declares a flow of this kind"].strip(), "example", "eval")
     with pytest.raises(FieldError, match="without one this flow would only copy its source"):
         eval(declare, dict(vars(spec)))
-    for module in ("declare", "run"):
-        add_module(f"tidegate/kinds/change_log/{module}.py", monkeypatch)
-    (name,) = eval(f"({BLOCKS['registers a kind of flow']})")
-    monkeypatch.setitem(kinds.KINDS, name, kinds.declared(name))
+    register("kinds", "registers a kind of flow", kinds, kinds.KINDS, monkeypatch)
     flow: Flow = eval(declare, dict(vars(spec)))
     # The pipeline of these tests has a flow of this name.
     return dataclasses.replace(flow, name="latest")
@@ -69,8 +71,7 @@ def compact(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run of the example, registered."""
     with pytest.raises(RequestError, match="mode='compact' is not allowed"):
         request(mode="compact")
-    add_module("tidegate/spark/runs/compact.py", monkeypatch)
-    add_line(kinds_of_run.RUNS, "registers a kind of run", kinds_of_run, monkeypatch)
+    register("runs", "registers a kind of run", kinds_of_run, kinds_of_run.RUNS, monkeypatch)
 
 
 def pipeline(*changed: Flow) -> Pipeline:

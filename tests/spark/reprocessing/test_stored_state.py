@@ -12,7 +12,7 @@ from tests.spark.kinds.payments import DECISIONS, FIRSTS, START, WINDOWS, Paymen
 from tidegate import json_codec
 from tidegate.errors import RequestError
 from tidegate.reports.stored_state import StateTable, StoredState
-from tidegate.spark.reprocessing import stored_state
+from tidegate.runs.state import run as stored_state
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

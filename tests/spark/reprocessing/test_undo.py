@@ -32,8 +32,8 @@ from tidegate.errors import RequestError
 from tidegate.lake.layout import run_key
 from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.ops import store
-from tidegate.planning import undo as planning
 from tidegate.quarantine.selection import Selection
+from tidegate.runs.undo import plan as planning
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.flow import run_flow
 from tidegate.spark.job import Job

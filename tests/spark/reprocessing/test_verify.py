@@ -37,13 +37,13 @@ from tidegate.quarantine.selection import Selection
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.reports.report import FlowReport
 from tidegate.reports.verification import DifferingRow, Verification
+from tidegate.runs.verify.run import compare, verify
 from tidegate.spark import kind
 from tidegate.spark.batch import ledger
 from tidegate.spark.flow import refresh_once, run_flow
 from tidegate.spark.job import Job
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import replay
-from tidegate.spark.reprocessing.verify import compare, verify
 from tidegate.spark.sides import Sides
 from tidegate.spec import ChangeFeed, Flow, Table
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from tidegate import hidden
-from tidegate.requests.runs import event_time, event_time_table
+from tidegate.requests.event_time import event_time, event_time_table
 from tidegate.spark.batch import groups, scopes
 from tidegate.spark.batch.time_windows import with_windows
 from tidegate.spark.job import Kind

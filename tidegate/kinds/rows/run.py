@@ -13,7 +13,7 @@ from tidegate.checkpoints.lease import checkpoint_resource
 from tidegate.checkpoints.pending_jobs import WINDOWS
 from tidegate.errors import LeaseHeldError, RequestError
 from tidegate.ops import heartbeats
-from tidegate.requests.runs import event_time
+from tidegate.requests.event_time import event_time
 from tidegate.spark.batch import histories, rows, transform_errors, transform_output
 from tidegate.spark.batch.dispositions import FILTERED, QUARANTINED
 from tidegate.spark.batch.split import Decision

@@ -1,6 +1,6 @@
 """Undo: the rows that a run changed get back the content that they had before it, where they are still what it made.
 
-`tidegate.planning.undo` says which commits of a run are put back. Their change feed has each row before and after. One MERGE per
+`tidegate.runs.undo.plan` says which commits of a run are put back. Their change feed has each row before and after. One MERGE per
 table puts back what was before; a row that has changed since then is left, and so is the quarantine entry of its record, because
 a record is either in the table or in quarantine. If the run changed the entry of a record, all of its rows and the entry are put
 back, or all are left. The rows go back with their order, so that later records are compared with it.
@@ -25,9 +25,9 @@ from tidegate.checkpoints.pending_jobs import UNDO, PendingUndo, Undone
 from tidegate.errors import RequestError
 from tidegate.formatting import count
 from tidegate.lake import identity
-from tidegate.planning import undo as planning
 from tidegate.quarantine import claims
 from tidegate.reports.ledger_line import LedgerLine
+from tidegate.runs.undo import plan as planning
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.split import Split
 from tidegate.spark.driver.leased import leased_flow

@@ -1,7 +1,7 @@
 """Verifies a table: derives its rows again from its sources, and says which rows differ, by key. Writes no table, takes no lease.
 
 The rows are derived by the flow's own steps 1 and 2, from the version of the source that the table has read
-(`tidegate.spark.reprocessing.pins`). Nothing is judged again: rows that quarantine entries keep out of the table are left out.
+(`tidegate.runs.verify.pins`). Nothing is judged again: rows that quarantine entries keep out of the table are left out.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError, TidegateError
 from tidegate.ops.ledger import LEDGER
 from tidegate.reports.verification import EFFECTS, DifferingRow, Verification
+from tidegate.runs.verify.pins import Pins, pin
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.lake import comparable, tables
-from tidegate.spark.reprocessing.pins import Pins, pin
+from tidegate.spark.runs import RunCode
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -181,3 +182,6 @@ def _has_other_code(job: Job) -> bool:
     ids = f"'{job.place.app_id}', '{job.place.windows_app_id}'"
     lines = LEDGER.read(job.place.of_pipeline, f"app_id IN ({ids}) AND written + upserted > 0")
     return any(line.code_fingerprint not in (None, present) for line in lines)
+
+
+RUN = RunCode(run=verify, dry_run=verify)

@@ -20,6 +20,7 @@ from tidegate.checkpoints import progress
 from tidegate.errors import RequestError, TidegateError
 from tidegate.reports.stored_state import StateTable, StoredState
 from tidegate.spark.driver.failures import translate
+from tidegate.spark.runs import RunCode
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -163,3 +164,6 @@ def _wanted(job: Job, rows: DataFrame) -> Column:
 
 def _nested() -> tuple[type[DataType], ...]:
     return StructType, ArrayType, MapType
+
+
+RUN = RunCode(run=show, dry_run=show)

@@ -1,0 +1,71 @@
+"""Every kind of flow, run and source is a folder with the same few modules, registered in one line, and nobody asks for its name."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+import pytest
+
+import tidegate
+from tidegate.requests.runs import RUNS
+from tidegate.spec import LandingSource
+from tidegate.spec.kinds import KINDS
+from tidegate.spec.sources import SOURCES
+
+ROOT = Path(tidegate.__file__).parent
+ROLES = {"declare", "measure", "plan", "read", "run"}
+LANDED = {SOURCES[each] for each in get_args(LandingSource)}
+NEEDED = {
+    "kinds": {name: {"declare", "run"} for name in KINDS},
+    "runs": {name: {"declare", "run"} | ({"plan"} if kind.plans else set()) for name, kind in RUNS.items()},
+    "sources": {name: {"declare", "measure"} | ({"read"} if name in LANDED else set()) for name in SOURCES.values()},
+}
+
+
+@pytest.mark.parametrize("package", NEEDED)
+def test_every_folder_is_registered_and_has_the_modules_of_its_roles(package: str) -> None:
+    existing = {
+        folder.name: {module.stem for module in folder.glob("*.py")} & ROLES
+        for folder in (ROOT / package).iterdir()
+        if (folder / "__init__.py").exists()
+    }
+    assert existing == NEEDED[package]
+
+
+def test_a_kind_has_the_name_of_its_folder() -> None:
+    assert [kind.name for kind in KINDS.values()] == list(KINDS)
+    assert [kind.name for kind in RUNS.values()] == list(RUNS)
+
+
+NAMED = re.compile(r"""\bKINDS\[|\.kind\.name\b|\bkind\.name\s*[!=]=|\bRUNS\["(?!incremental)""")
+
+
+def test_no_module_asks_which_kind_a_flow_is() -> None:
+    matches = [
+        f"{path.relative_to(ROOT)}: {line.strip()}"
+        for path in ROOT.rglob("*.py")
+        for line in path.read_text(encoding="utf-8").splitlines()
+        if NAMED.search(line)
+    ]
+    assert NAMED.search("if flow.kind.name == 'rows':")
+    assert matches == []
+
+
+OF_SNAPSHOTS = re.compile(r"""SnapshotFeed|["']snapshots?["']|(kinds|sources)\.snapshots""")
+
+
+def test_outside_of_their_folders_snapshots_are_named_where_they_are_registered_and_in_the_ledger() -> None:
+    named = {
+        str(path.relative_to(ROOT))
+        for path in ROOT.rglob("*.py")
+        if path.parent.name != "snapshots" and OF_SNAPSHOTS.search(path.read_text(encoding="utf-8"))
+    }
+    registered = {"spec/__init__.py", "spec/kinds.py", "spec/sources.py"}
+    assert named - registered == {
+        "airflow/assets.py",
+        "lake/identity.py",
+        "reports/ledger_line.py",
+        "reports/report_lines.py",
+    }

@@ -1,0 +1,1 @@
+"""Backfills: the rows of a window, derived again."""

@@ -1,0 +1,1 @@
+"""Full refreshes: whole tables, derived again."""

@@ -1,0 +1,1 @@
+"""Increments: what is new."""

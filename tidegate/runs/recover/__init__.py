@@ -1,0 +1,1 @@
+"""Recoveries: what damage has reached, derived again."""

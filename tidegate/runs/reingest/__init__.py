@@ -1,0 +1,1 @@
+"""Reingests: a source, read again."""

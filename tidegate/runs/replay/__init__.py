@@ -1,0 +1,1 @@
+"""Replays: quarantined rows, sent through the flow again."""

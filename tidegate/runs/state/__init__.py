@@ -1,0 +1,1 @@
+"""Showing what a stateful flow remembers."""

@@ -1,0 +1,1 @@
+"""Undos: rows that a run changed, put back."""

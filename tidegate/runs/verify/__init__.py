@@ -1,0 +1,1 @@
+"""Verifications: a table, compared with what its source makes."""

@@ -1,0 +1,13 @@
+"""What a verification is."""
+
+from __future__ import annotations
+
+from tidegate.requests.run_kind import RunKind
+
+KIND = RunKind(
+    name="verify",
+    meaning="",
+    applies_to=lambda _: True,
+    increments=False,
+    only_reads=True,
+)
