@@ -24,7 +24,7 @@ from tidegate.ops import alert_history, evolution, ledger, metrics
 from tidegate.schema import contract
 from tidegate.spark.driver import session
 from tidegate.spec import change_records, thresholds
-from tidegate.status import source
+from tidegate.status.notes import ALL_NOTES
 from tidegate.store import s3
 
 FOLDER = Path(__file__).parent / "reference"
@@ -336,7 +336,7 @@ def _notes() -> Iterator[str]:
                 each.cleared,
                 "" if each.repair is None else each.repair.text,
             )
-            for each in source.notes()
+            for each in ALL_NOTES
         ],
     )
 

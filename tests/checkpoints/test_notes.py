@@ -14,11 +14,10 @@ from tidegate.checkpoints.note import AnyNote, Note, NoteLines, NumberedNotes
 from tidegate.errors import DamagedFileError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import Place
-from tidegate.status.source import notes
+from tidegate.status.notes import ALL_NOTES as NOTES
 
 KEPT = Path(__file__).parent / "notes"
 """A lake with one note of each kind, written before there was the table of notes."""
-NOTES = notes()
 BY_NAME = {each.name: each for each in NOTES}
 
 

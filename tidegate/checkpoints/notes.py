@@ -1,4 +1,4 @@
-"""The kinds of notes beside the checkpoints of every flow; `tidegate.status.source.notes` has those of some kinds of source as well."""
+"""The kinds of notes beside the checkpoints of every flow; `tidegate.status.notes` has those of some kinds of source as well."""
 
 from __future__ import annotations
 

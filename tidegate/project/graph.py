@@ -124,7 +124,7 @@ def _check_scope(flow: Flow, writer: Flow | None) -> None:
         raise SpecError(
             f"table {target.name!r} has history={target.history!r}, but its source {writer.target.name!r} has "
             "only the newest row of a key, so that a full refresh would lose the versions",
-            Edit(writer.kind.has_versions_of, "declaration"),
+            Edit(writer.kind.instead_for_history, "declaration"),
         )
     parts = [] if writer is None else [key for key in writer.target.keys if key in target.child_keys]
     if writer is not None and target.replace_by and target.sequence_by and parts:

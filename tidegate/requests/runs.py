@@ -7,32 +7,46 @@ Each folder has ``declare``, whose ``KIND`` says which flows it applies to and w
 from __future__ import annotations
 
 import importlib
+from collections.abc import Iterator, Mapping
 
 from tidegate.requests.run_kind import RunKind
 from tidegate.spec import Flow, Pipeline
 
 
-def declared(name: str) -> RunKind:
-    """The kind of run of this folder."""
-    kind: RunKind = importlib.import_module(f"tidegate.runs.{name}.declare").KIND
-    return kind
+class Runs(Mapping[str, RunKind]):
+    """Kinds of run by name, each loaded when it is asked for: a job needs one of them."""
+
+    def __init__(self, *names: str) -> None:
+        self.names = names
+
+    def __getitem__(self, name: str) -> RunKind:
+        if name not in self.names:
+            raise KeyError(name)
+        kind: RunKind = importlib.import_module(f"tidegate.runs.{name}.declare").KIND
+        return kind
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.names
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
 
 
-RUNS: dict[str, RunKind] = {
-    name: declared(name)
-    for name in (
-        "incremental",
-        "backfill",
-        "reingest",
-        "full_refresh",
-        "recover",
-        "undo",
-        "replay",
-        "verify",
-        "state",
-    )
-}
-"""Every kind of run, by its name."""
+RUNS = Runs(
+    "incremental",
+    "backfill",
+    "reingest",
+    "full_refresh",
+    "recover",
+    "undo",
+    "replay",
+    "verify",
+    "state",
+)
+"""Every kind of run."""
 
 
 def check_flow(mode: str, pipeline: Pipeline, flow: Flow) -> None:

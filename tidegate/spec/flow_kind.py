@@ -94,7 +94,7 @@ class FlowKind:
     """Whether rows of some keys can be derived, or put back, without the others."""
     superseded_by: str = ""
     """What takes the place of a refused batch, which does not wait then: ``a newer snapshot``. Empty if batches keep their order."""
-    has_versions_of: str = "read the bronze table"
+    instead_for_history: str = "read the bronze table"
     """What to do where a table with history reads a table of this kind, which has only the newest row of a key."""
     not_there: str = ""
     """Why a row of its source may not be in its table, for `tidegate trace`. Empty where the position in the feed says it."""

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import checkpoint
-from tidegate.checkpoints.notes import NOTES
 from tidegate.formatting import approximate, count
 from tidegate.formatting import size as size_told
 from tidegate.lake.folders import numbers
@@ -135,8 +134,3 @@ def of_kind(declared: type[Source]) -> MeasuredSource:
     """The kind of source of this declaration."""
     source: MeasuredSource = importlib.import_module(f"tidegate.sources.{SOURCES[declared]}.measure").SOURCE
     return source
-
-
-def notes() -> tuple[AnyNote, ...]:
-    """All kinds of notes beside the checkpoints of a flow. The reference prints this table, and a test compares it with the code."""
-    return (*NOTES, *(note for declared in SOURCES for note in of_kind(declared).notes))

@@ -19,8 +19,8 @@ from tidegate.lake.place import PipelinePlace
 from tidegate.planning import preview
 from tidegate.probes import delta
 from tidegate.project.resolution import resolve
-from tidegate.requests import runs as kinds_of_run
 from tidegate.requests.request import RunRequest
+from tidegate.requests.runs import RUNS
 from tidegate.spark import runs
 from tidegate.spark.batch import micro_batch
 from tidegate.spec import Flow, Pipeline, kinds
@@ -43,15 +43,12 @@ def add_module(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, module)
 
 
-def register(
-    folder: str, block: str, registry: ModuleType, table: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Add the modules of a folder, and the line that names it."""
+def add_folder(package: str, block: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Add the modules of a folder, and return its name, which one line registers."""
     (name,) = eval(f"({BLOCKS[block]})")
-    assert name not in table
     for module in ("declare", "run"):
-        add_module(f"tidegate/{folder}/{name}/{module}.py", monkeypatch)
-    monkeypatch.setitem(table, name, registry.declared(name))
+        add_module(f"tidegate/{package}/{name}/{module}.py", monkeypatch)
+    return str(name)
 
 
 @pytest.fixture
@@ -60,7 +57,8 @@ def change_log(monkeypatch: pytest.MonkeyPatch) -> Flow:
     declare = compile(BLOCKS["declares a flow of this kind"].strip(), "example", "eval")
     with pytest.raises(FieldError, match="without one this flow would only copy its source"):
         eval(declare, dict(vars(spec)))
-    register("kinds", "registers a kind of flow", kinds, kinds.KINDS, monkeypatch)
+    name = add_folder("kinds", "registers a kind of flow", monkeypatch)
+    monkeypatch.setitem(kinds.KINDS, name, kinds.declared(name))
     flow: Flow = eval(declare, dict(vars(spec)))
     # The pipeline of these tests has a flow of this name.
     return dataclasses.replace(flow, name="latest")
@@ -71,7 +69,8 @@ def compact(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run of the example, registered."""
     with pytest.raises(RequestError, match="mode='compact' is not allowed"):
         request(mode="compact")
-    register("runs", "registers a kind of run", kinds_of_run, kinds_of_run.RUNS, monkeypatch)
+    name = add_folder("runs", "registers a kind of run", monkeypatch)
+    monkeypatch.setattr(RUNS, "names", (*RUNS.names, name))
 
 
 def pipeline(*changed: Flow) -> Pipeline:

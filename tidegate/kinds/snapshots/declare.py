@@ -13,8 +13,9 @@ from tidegate.spec.table import Table
 def _check(owner: str, flow: DeclaredFlow) -> None:
     """Refuse a target whose rows cannot be compared with a snapshot by their keys alone."""
     target = flow.target
-    plain = isinstance(target, Table) and target.write_mode == "recompute" and not (target.replace_by or target.windows)
-    if isinstance(flow.source, SnapshotFeed) and not plain:
+    if not isinstance(flow.source, SnapshotFeed):
+        return
+    if not isinstance(target, Table) or target.write_mode != "recompute" or target.replace_by or target.windows:
         allowed = "a table with keys alone for snapshots, without sequence_by, replace_by, history and windows: its rows are those of one"
         raise FieldError(owner, "target", target.name, allowed)
 
@@ -75,7 +76,7 @@ KIND = FlowKind(
     derives_keys=False,
     superseded_by="a newer snapshot",
     # Bronze has the records of all snapshots, and none of a row that was deleted.
-    has_versions_of="no table has the versions between snapshots, so remove history",
+    instead_for_history="no table has the versions between snapshots, so remove history",
     not_there="its snapshot was not compared, or the row was the same in an earlier one, or is another in a later one",
     refuses={"take": _not_taken, "replay": _not_replayed},
     unit="key",
