@@ -116,7 +116,10 @@ except SystemExit:
         (["version"], {"version"}),
         (["lag", "--help"], {"lag", "status"}),
         (["quarantine", "--help"], {"decisions", "quarantine"}),
-        (["quarantine", "replay", "--help"], {"decisions", "plan", "quarantine", "replay", "run", "status"}),
+        (
+            ["quarantine", "replay", "--help"],
+            {"decisions", "driver_log", "plan", "quarantine", "replay", "run", "status"},
+        ),
     ],
 )
 def test_only_the_modules_of_the_command_are_imported(
