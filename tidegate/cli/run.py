@@ -106,9 +106,11 @@ def execute(environment: Environment, request: RunRequest) -> tuple[int, RunRepo
     layout.open()
     attempt_id, request_id = fresh_id("a"), request.write(layout)
     place = AttemptPlace(layout, request.dag_id, request.run_key, attempt_id)
-    with progress_view.viewer() as show, driver_log.written(place.folder / "driver.log") as log:
+    with driver_log.written(place.folder / "driver.log") as log:
         returned, report = child.watch(
-            lambda: launch.start(environment, request, request_id, attempt_id, log.path), place.report, show
+            lambda: launch.start(environment, request, request_id, attempt_id, log.path),
+            place.report,
+            progress_view.Lines(),
         )
     return returned, report, log.kept
 
