@@ -21,6 +21,7 @@ from tidegate.errors import (
     RewriteRefusedError,
     SourceUnavailableError,
     TableInDoubtError,
+    TidegateError,
 )
 
 if TYPE_CHECKING:
@@ -44,8 +45,8 @@ class StateDescription:
     says: Callable[[Reading], str | None]
     """The sentence about the flow, without a full stop, if the flow is in this state; else None."""
     tone: Tone
-    blocks: bool = False
-    """Whether flows that read its table wait for it."""
+    stops_readers: bool = False
+    """Whether flows that read its table wait for it although it needs no person."""
     plain: bool = False
     """Whether lists show the state without the sentence, because their numbers say it."""
     next_step: Advice | None = None
@@ -55,6 +56,11 @@ class StateDescription:
     def needs_person(self) -> bool:
         """Whether the flow goes on only after a person has done something."""
         return self.tone == "bad"
+
+    @property
+    def blocks(self) -> bool:
+        """Whether flows that read its table wait for it."""
+        return self.needs_person or self.stops_readers
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -154,18 +160,6 @@ def _off(reading: Reading) -> str | None:
     return off if off is not None and reading.holder is None else None
 
 
-def _unreachable(reading: Reading) -> str | None:
-    return _unreadable(reading) if isinstance(reading.error, SourceUnavailableError) and not reading.late else None
-
-
-def _not_read(reading: Reading) -> str | None:
-    return reading.problem if reading.late else None
-
-
-def _in_doubt(reading: Reading) -> str | None:
-    return _unreadable(reading) if isinstance(reading.error, TableInDoubtError) else None
-
-
 def _unreadable(reading: Reading) -> str | None:
     ends = reading.ends
     many = reading.error is not None and ends is not None and ends.failed_runs > 1
@@ -179,32 +173,17 @@ def _running(reading: Reading) -> str | None:
     return f"held by {reading.holder}{failed}"
 
 
+def _reason_if(holds: Callable[[Reading], object]) -> Callable[[Reading], str | None]:
+    """What says the reason of a reading, if something holds of it."""
+    return lambda reading: reading.reason if holds(reading) else None
+
+
 def _refused_by(by: RefusedBy) -> Callable[[Reading], str | None]:
-    return lambda reading: reading.reason if reading.refused_by == by else None
+    return _reason_if(lambda reading: reading.refused_by == by)
 
 
-def _written(reading: Reading) -> str | None:
-    return reading.reason if reading.written else None
-
-
-def _refresh_pending(reading: Reading) -> str | None:
-    return reading.reason if reading.refresh_pending else None
-
-
-def _unfinished(reading: Reading) -> str | None:
-    return reading.reason if reading.unfinished else None
-
-
-def _behind(reading: Reading) -> str | None:
-    return reading.reason if reading.has_work else None
-
-
-def _not_begun(reading: Reading) -> str | None:
-    return None if reading.progress.last_planned is not None else reading.reason
-
-
-def _up_to_date(reading: Reading) -> str:
-    return reading.reason
+def _error_of(kind: type[TidegateError]) -> Callable[[Reading], str | None]:
+    return lambda reading: _unreadable(reading) if isinstance(reading.error, kind) and not reading.late else None
 
 
 def _ended(reading: Reading, *, crashed: bool) -> str | None:
@@ -252,27 +231,25 @@ STATES: Mapping[str, StateDescription] = {
         known="a person switched it off, and no run works on it any more",
         says=_off,
         tone="calm",
-        blocks=True,
+        stops_readers=True,
         next_step=Command.tidegate("flow", "on", *_OF_BATCH, says="`{}`"),
     ),
     "unreachable": StateDescription(
         known="its source did not answer",
-        says=_unreachable,
+        says=_error_of(SourceUnavailableError),
         tone="bad",
-        blocks=True,
         next_step=_READABLE,
     ),
     "not read": StateDescription(
         known="the lake was too slow for this reading, so nothing is known; the next one waits longer",
-        says=_not_read,
+        says=lambda reading: reading.problem if reading.late else None,
         tone="wait",
     ),
     "in doubt": StateDescription(
         known="a table that it reads or writes does not have the history that is known of it: someone restored or replaced rows, or "
         "a part of it was lost or comes from an older copy",
-        says=_in_doubt,
+        says=_error_of(TableInDoubtError),
         tone="bad",
-        blocks=True,
         next_step=Then(
             Either(OutsideAct("put back what the table had"), recover_command()),
             Command.tidegate("status", "{pipeline}", says="`{}` shows whether its history is proven"),
@@ -282,7 +259,6 @@ STATES: Mapping[str, StateDescription] = {
         known="its declaration, its checkpoint or its source cannot be read, or they do not fit each other",
         says=_unreadable,
         tone="bad",
-        blocks=True,
         next_step=_READABLE,
     ),
     "running": StateDescription(
@@ -294,7 +270,6 @@ STATES: Mapping[str, StateDescription] = {
         known="its frozen contract refused the pending batch, and nobody has answered the schema change",
         says=_refused_by("contract"),
         tone="bad",
-        blocks=True,
         next_step=Command.tidegate(
             "contract", "show", "{pipeline}", says="`{}` shows the schema change and how to answer it"
         ),
@@ -303,7 +278,6 @@ STATES: Mapping[str, StateDescription] = {
         known="its gate, or a transform that raises, refused the pending batch, and neither suite nor transform has changed since",
         says=_refused_by("gate"),
         tone="bad",
-        blocks=True,
         next_step=Either(_CORRECT, _TAKE),
     ),
     "on hold": StateDescription(
@@ -311,7 +285,6 @@ STATES: Mapping[str, StateDescription] = {
         "statistics nor the transform has changed since",
         says=_refused_by("statistic"),
         tone="bad",
-        blocks=True,
         next_step=Either(
             Command.tidegate("quarantine", "accept", *_OF_BATCH, says="`{}`"),
             _TAKE,
@@ -323,7 +296,6 @@ STATES: Mapping[str, StateDescription] = {
         "accepted them",
         says=_refused_by("limits"),
         tone="bad",
-        blocks=True,
         next_step=Either(
             Then(_CORRECT, OutsideAct("repeat the request")),
             Then(
@@ -336,7 +308,6 @@ STATES: Mapping[str, StateDescription] = {
         known="the last run left no final report, and no process holds its lease; of an increment, as long as the pipeline has work",
         says=lambda reading: _ended(reading, crashed=True),
         tone="bad",
-        blocks=True,
         next_step=Then(OutsideAct("see the log of the task `run`"), _RUN_AGAIN),
     ),
     "failed": StateDescription(
@@ -344,49 +315,48 @@ STATES: Mapping[str, StateDescription] = {
         "as long as the pipeline has work",
         says=lambda reading: _ended(reading, crashed=False),
         tone="bad",
-        blocks=True,
         next_step=Then(OutsideAct("remove the cause"), _RUN_AGAIN),
     ),
     "waits": StateDescription(
         known="the flow that writes its source is in a state that stops this one, so it is not up to date even if it has read all",
         says=_waits,
         tone="wait",
-        blocks=True,
+        stops_readers=True,
     ),
     "written": StateDescription(
         known="its table has the pending batch; the ledger line, or the end of the batch in the checkpoint, is missing",
-        says=_written,
+        says=_reason_if(lambda reading: reading.written),
         tone="wait",
         next_step=_NEXT_RUN,
     ),
     "refresh pending": StateDescription(
         known="a full refresh is staged and not swapped in",
-        says=_refresh_pending,
+        says=_reason_if(lambda reading: reading.refresh_pending),
         tone="wait",
         next_step=_NEXT_RUN,
     ),
     "unfinished": StateDescription(
         known="a batch was planned and not written, or a backfill or a replay was interrupted",
-        says=_unfinished,
+        says=_reason_if(lambda reading: reading.unfinished),
         tone="wait",
         next_step=_NEXT_RUN,
     ),
     "behind": StateDescription(
         known="its source has something that it has not read",
-        says=_behind,
+        says=_reason_if(lambda reading: reading.has_work),
         tone="wait",
         plain=True,
         next_step=_NEXT_RUN,
     ),
     "not begun": StateDescription(
         known="it never planned a batch, and there is nothing to read",
-        says=_not_begun,
+        says=_reason_if(lambda reading: reading.progress.last_planned is None),
         tone="calm",
         plain=True,
     ),
     "up to date": StateDescription(
         known="it has read all of its source, and nothing above it is stopped",
-        says=_up_to_date,
+        says=lambda reading: reading.reason,
         tone="good",
         plain=True,
     ),

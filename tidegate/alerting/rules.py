@@ -31,19 +31,19 @@ INCOMPLETE = "Incomplete below"
 class AlertRule:
     """One alert rule."""
 
-    severity: Severity
+    severity: Severity = "warning"
     meaning: str
     """When it is true, for the documentation; ``N`` is the threshold."""
     threshold: str | None = None
     """The field of `Thresholds`; None in it turns the rule off."""
     not_for: Callable[[Reading], str | None] = lambda _: None
     """Why the rule cannot apply to a flow; None if it can."""
-    while_off: bool = False
+    while_off: bool = True
     """Whether it is also evaluated for a flow that a person switched off."""
     cause: Callable[[Reading, Any], str | None]
     """Of a reading and the value of the threshold: the observed value and the limit, if the rule is true; numbers and names only, never
     a data value. It raises `UnknownFactError` if the reading lacks what it needs: then the rule is undecided."""
-    below: str
+    below: str = LATE
     """What the flows downstream suffer."""
     next_step: Advice
     """With ``{pipeline}`` and ``{flow}``."""
@@ -80,7 +80,6 @@ RULES: Mapping[str, AlertRule] = {
     "unreadable": AlertRule(
         severity="critical",
         meaning="the source, the checkpoint, a table or the declaration cannot be read, or the history of a table is in doubt",
-        while_off=True,
         cause=conditions.unreadable,
         below=BLOCKED,
         next_step=_of_state("error"),
@@ -91,6 +90,7 @@ RULES: Mapping[str, AlertRule] = {
             "the last run of the flow failed or crashed: a backfill, a reingest, a full refresh, or an increment as long as the "
             "pipeline has work; also a backfill that a gate or a transform that raises refused"
         ),
+        while_off=False,
         cause=lambda reading, _: known(reading.ends).sentence,
         below=BLOCKED,
         next_step=_of_state("failed"),
@@ -98,7 +98,6 @@ RULES: Mapping[str, AlertRule] = {
     "refused": AlertRule(
         severity="critical",
         meaning="a batch waits that a gate or a contract refused, that a statistic holds, or on which the transform raises",
-        while_off=True,
         cause=conditions.refused,
         below=BLOCKED,
         next_step=Either(
@@ -113,9 +112,7 @@ RULES: Mapping[str, AlertRule] = {
             "a backfill, a full refresh or a new version was refused, because it would delete or quarantine too many rows; a "
             "backfill until the flow's next run without an error, a swap until it is accepted or derived again"
         ),
-        while_off=True,
         cause=conditions.refused_rewrite,
-        below=LATE,
         next_step=_of_state("rewrite refused"),
     ),
     "missed": AlertRule(
@@ -123,6 +120,7 @@ RULES: Mapping[str, AlertRule] = {
         meaning="no run was planned for longer than N intervals of the cron schedule plus one",
         threshold="missed_runs",
         not_for=conditions.no_cron,
+        while_off=False,
         cause=conditions.missed,
         below=BLOCKED,
         next_step=Then(
@@ -131,69 +129,54 @@ RULES: Mapping[str, AlertRule] = {
         ),
     ),
     "no_input": AlertRule(
-        severity="warning",
         meaning="the last N plans found nothing new in an external source",
         threshold="no_input_runs",
         not_for=conditions.internal,
+        while_off=False,
         cause=conditions.no_input,
-        below=LATE,
         next_step=Then(_FEEDER, Command.tidegate("lag", "{pipeline}", says="`{}` shows up to where it is read")),
     ),
     "no_input_hours": AlertRule(
-        severity="warning",
         meaning="an external source had no input for N hours",
         threshold="no_input_hours",
         not_for=conditions.internal,
+        while_off=False,
         cause=conditions.no_input_hours,
-        below=LATE,
         next_step=Then(_FEEDER, Command.tidegate("lag", "{pipeline}", says="`{}` shows up to where it is read")),
     ),
     "slow": AlertRule(
-        severity="warning",
         meaning="the last run processed fewer rows per second than N of the rows that arrive per second",
         threshold="processed_share",
-        while_off=True,
         cause=rates.slow,
-        below=LATE,
         next_step=Then(_SHOW_BATCHES, _MORE_CORES),
     ),
     "rate_drop": AlertRule(
-        severity="warning",
         meaning="the last run processed fewer rows per second than N of the week's median, and took 10 s longer for it",
         threshold="rate_share",
-        while_off=True,
         cause=rates.rate_drop,
-        below=LATE,
         next_step=Then(_SHOW_BATCHES, OutsideAct("compare code, suite and machine")),
     ),
     "long_batch": AlertRule(
-        severity="warning",
         meaning="a batch is running, or the longest one of the last run took, longer than N intervals of the schedule",
         threshold="batch_intervals",
         not_for=conditions.no_schedule,
-        while_off=True,
         cause=conditions.long_batch,
-        below=LATE,
         next_step=Then(
             Command.tidegate("status", "{pipeline}", says="`{}` shows what runs"),
             Either(_MORE_CORES, Edit("limit the rows of a batch", "declaration")),
         ),
     ),
     "long": AlertRule(
-        severity="warning",
         meaning="the last run's batches took longer than N seconds in total",
         threshold="run_seconds",
-        while_off=True,
         cause=conditions.long,
-        below=LATE,
         next_step=Then(_SHOW_BATCHES, _MORE_CORES),
     ),
     "lag": AlertRule(
-        severity="warning",
         meaning="more than N rows wait in the source",
         threshold="lag_rows",
+        while_off=False,
         cause=conditions.lag,
-        below=LATE,
         next_step=Either(_RUN, _SHORTER_INTERVAL),
     ),
     "lag_age": AlertRule(
@@ -201,6 +184,7 @@ RULES: Mapping[str, AlertRule] = {
         meaning="input has waited longer than N intervals of the schedule",
         threshold="lag_intervals",
         not_for=conditions.no_schedule,
+        while_off=False,
         cause=conditions.lag_age,
         below=BLOCKED,
         next_step=Then(
@@ -209,11 +193,10 @@ RULES: Mapping[str, AlertRule] = {
         ),
     ),
     "lag_growing": AlertRule(
-        severity="warning",
         meaning="the lag at the start of runs grew N times in a row",
         threshold="lag_growing_runs",
+        while_off=False,
         cause=conditions.lag_growing,
-        below=LATE,
         next_step=Then(
             Command.tidegate("lag", "{pipeline}", says="`{}` shows what waits"), Either(_SHORTER_INTERVAL, _MORE_CORES)
         ),
@@ -222,16 +205,13 @@ RULES: Mapping[str, AlertRule] = {
         severity="critical",
         meaning="a topic or a table will delete what is unread within N intervals of the schedule, at least an hour",
         threshold="expiry_runs",
-        while_off=True,
         cause=conditions.expiring,
         below=INCOMPLETE,
         next_step=Either(_RUN, OutsideAct("raise the topic's or the table's retention")),
     ),
     "rewritten": AlertRule(
-        severity="warning",
         meaning="files were changed after they were read; Spark's file source reads a path once",
         not_for=conditions.no_files,
-        while_off=True,
         cause=conditions.rewritten,
         below=INCOMPLETE,
         next_step=Then(
@@ -243,79 +223,61 @@ RULES: Mapping[str, AlertRule] = {
         ),
     ),
     "late": AlertRule(
-        severity="warning",
         meaning="more than N rows of the last run came later than the delay of the watermark, and are in the late table",
         threshold="late_rows",
         not_for=conditions.no_watermark,
-        while_off=True,
         cause=conditions.late,
         below=INCOMPLETE,
         next_step=Command.tidegate("watermark", "advise", *_OF_FLOW, says="`{}` shows which delay the rows need"),
     ),
     "state": AlertRule(
-        severity="warning",
         meaning="the state of a stateful flow has more than N rows",
         threshold="state_rows",
         not_for=conditions.stateless,
-        while_off=True,
         cause=conditions.state,
-        below=LATE,
         next_step=_BOUND_STATE,
     ),
     "state_growth": AlertRule(
-        severity="warning",
         meaning="the state of a stateful flow grew by more than N in its last batch, and by at least 100 rows",
         threshold="state_growth",
         not_for=conditions.stateless,
-        while_off=True,
         cause=conditions.state_growth,
-        below=LATE,
         next_step=_BOUND_STATE,
     ),
     "state_size": AlertRule(
-        severity="warning",
         meaning="the files of a stateful flow's state take more than N bytes",
         threshold="state_bytes",
         not_for=conditions.stateless,
-        while_off=True,
         cause=conditions.state_size,
-        below=LATE,
         next_step=_BOUND_STATE,
     ),
     "watermark": AlertRule(
-        severity="warning",
         meaning="the watermark of a stateful flow is more than N hours behind the clock: windows do not close, and state is kept",
         threshold="watermark_hours",
         not_for=conditions.stateless,
+        while_off=False,
         cause=conditions.watermark,
-        below=LATE,
         next_step=Then(
             _SHOW_LAG, Edit("if none came, declare Watermark(…, idle=…), which lets the clock move it", "declaration")
         ),
     ),
     "quarantine": AlertRule(
-        severity="warning",
         meaning="a larger share than N of the last run's rows, or files, went to quarantine",
         threshold="quarantine_share",
-        while_off=True,
         cause=conditions.quarantine,
         below=INCOMPLETE,
         next_step=_CORRECT_QUARANTINE,
     ),
     "quarantine_rows": AlertRule(
-        severity="warning",
         meaning="more than N entries are open in quarantine",
         threshold="quarantine_rows",
-        while_off=True,
         cause=conditions.quarantine_rows,
         below=INCOMPLETE,
         next_step=_CORRECT_QUARANTINE,
     ),
     "quarantine_age": AlertRule(
-        severity="warning",
         meaning="the oldest open entry of the quarantine is older than N hours",
         threshold="quarantine_hours",
-        while_off=True,
         cause=conditions.quarantine_age,
         below=INCOMPLETE,
         next_step=Either(
@@ -323,11 +285,10 @@ RULES: Mapping[str, AlertRule] = {
         ),
     ),
     "freshness": AlertRule(
-        severity="warning",
         meaning="the newest event time in the table is older than N hours",
         threshold="freshness_hours",
+        while_off=False,
         cause=conditions.freshness,
-        below=LATE,
         next_step=Then(_SHOW_LAG, _FEEDER),
     ),
 }

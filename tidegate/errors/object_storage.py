@@ -64,80 +64,70 @@ def _cause(status: int, code: str) -> Cause:
     return BY_CODE["500"] if status >= 500 else OTHER_ANSWER
 
 
+def _answer(
+    codes: tuple[str, ...], error: str, meaning: str, kind: type[MachineError], next_step: OutsideAct
+) -> tuple[tuple[str, ...], Cause]:
+    return codes, Cause((error,), meaning, kind, next_step)
+
+
 ANSWERS: tuple[tuple[tuple[str, ...], Cause], ...] = (
-    (
+    _answer(
         ("0",),
-        Cause(
-            ("ETIMEDOUT",),
-            "the object store does not answer",
-            MachineUnavailableError,
-            OutsideAct(f"check the network, the server, and AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, {_AGAIN}"),
-        ),
+        "ETIMEDOUT",
+        "the object store does not answer",
+        MachineUnavailableError,
+        OutsideAct(f"check the network, the server, and AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, {_AGAIN}"),
     ),
-    (
+    _answer(
         ("SlowDown", "ServiceUnavailable", "TooManyRequests", "RequestLimitExceeded", "429", "503"),
-        Cause(
-            ("EBUSY",),
-            "the object store asks for fewer requests",
-            MachineUnavailableError,
-            OutsideAct(f"wait, or run less at the same time, {_AGAIN}"),
-        ),
+        "EBUSY",
+        "the object store asks for fewer requests",
+        MachineUnavailableError,
+        OutsideAct(f"wait, or run less at the same time, {_AGAIN}"),
     ),
-    (
+    _answer(
         ("InternalError", "RequestTimeout", "408", "500"),
-        Cause(
-            ("EREMOTEIO",),
-            "the object store failed",
-            MachineUnavailableError,
-            OutsideAct(f"look at its state and its log, {_AGAIN}"),
-        ),
+        "EREMOTEIO",
+        "the object store failed",
+        MachineUnavailableError,
+        OutsideAct(f"look at its state and its log, {_AGAIN}"),
     ),
-    (
+    _answer(
         ("ConditionalRequestConflict", "OperationAborted", "409"),
-        Cause(
-            ("EBUSY",),
-            "another writer of the object is at work",
-            MachineUnavailableError,
-            OutsideAct(f"wait for the other process or end it, {_AGAIN}"),
-        ),
+        "EBUSY",
+        "another writer of the object is at work",
+        MachineUnavailableError,
+        OutsideAct(f"wait for the other process or end it, {_AGAIN}"),
     ),
-    (
+    _answer(
         ("ExistingObjectIsDirectory", "ObjectParentIsFile", "XMinioObjectExistsAsDirectory", "XMinioParentIsObject"),
-        Cause(
-            ("EEXIST",),
-            "the server keeps objects in folders, and there is something else of that name",
-            MachineError,
-            OutsideAct("move away what does not belong there, then run again"),
-        ),
+        "EEXIST",
+        "the server keeps objects in folders, and there is something else of that name",
+        MachineError,
+        OutsideAct("move away what does not belong there, then run again"),
     ),
-    (
+    _answer(
         ("PreconditionFailed", "412"),
-        Cause(
-            ("ESTALE",),
-            "the object was changed meanwhile",
-            MachineUnavailableError,
-            OutsideAct("run again"),
-        ),
+        "ESTALE",
+        "the object was changed meanwhile",
+        MachineUnavailableError,
+        OutsideAct("run again"),
     ),
-    (
+    _answer(
         _EXPIRED,
-        Cause(
-            ("EAGAIN",),
-            "the credentials have expired",
-            MachineUnavailableError,
-            OutsideAct(f"renew them where the platform gets them from, {_AGAIN}"),
-        ),
+        "EAGAIN",
+        "the credentials have expired",
+        MachineUnavailableError,
+        OutsideAct(f"renew them where the platform gets them from, {_AGAIN}"),
     ),
-    (
+    _answer(
         ("AccessDenied", "AllAccessDisabled", "AccountProblem", "403"),
-        Cause(
-            ("EACCES",),
-            "permission is denied",
-            MachineError,
-            OutsideAct(f"permit the identity of this process {_PERMISSIONS}, then run again"),
-        ),
+        "EACCES",
+        "permission is denied",
+        MachineError,
+        OutsideAct(f"permit the identity of this process {_PERMISSIONS}, then run again"),
     ),
-    (
+    _answer(
         (
             "InvalidAccessKeyId",
             "SignatureDoesNotMatch",
@@ -146,77 +136,59 @@ ANSWERS: tuple[tuple[tuple[str, ...], Cause], ...] = (
             "XAdminUserNotFound",
             "401",
         ),
-        Cause(
-            ("EPERM",),
-            "the object store does not accept the credentials",
-            MachineError,
-            OutsideAct(
-                "correct the credentials of this process (TIDEGATE_S3_CREDENTIALS says where from), then run again"
-            ),
-        ),
+        "EPERM",
+        "the object store does not accept the credentials",
+        MachineError,
+        OutsideAct("correct the credentials of this process (TIDEGATE_S3_CREDENTIALS says where from), then run again"),
     ),
-    (
+    _answer(
         ("RequestTimeTooSkewed",),
-        Cause(
-            ("EINVAL",),
-            "this machine's clock is wrong",
-            MachineError,
-            OutsideAct("set the clock, then run again"),
-        ),
+        "EINVAL",
+        "this machine's clock is wrong",
+        MachineError,
+        OutsideAct("set the clock, then run again"),
     ),
-    (
+    _answer(
         ("NoSuchBucket", "InvalidBucketName"),
-        Cause(
-            ("ENODEV",),
-            "the bucket does not exist",
-            MachineError,
-            OutsideAct("create the bucket, or correct TIDEGATE_LAKE or TIDEGATE_LANDING, then run again"),
-        ),
+        "ENODEV",
+        "the bucket does not exist",
+        MachineError,
+        OutsideAct("create the bucket, or correct TIDEGATE_LAKE or TIDEGATE_LANDING, then run again"),
     ),
-    (
+    _answer(
         ("PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "307", "301"),
-        Cause(
-            ("ENXIO",),
-            "the bucket is in another region",
-            MachineError,
-            OutsideAct("set AWS_REGION to the region of the bucket, then run again"),
-        ),
+        "ENXIO",
+        "the bucket is in another region",
+        MachineError,
+        OutsideAct("set AWS_REGION to the region of the bucket, then run again"),
     ),
-    (
+    _answer(
         (INVALID_NAME,),
-        Cause(
-            ("EILSEQ",),
-            "an object below has a name with control characters or an empty part",
-            MachineError,
-            OutsideAct("rename or remove the object, then run again"),
-        ),
+        "EILSEQ",
+        "an object below has a name with control characters or an empty part",
+        MachineError,
+        OutsideAct("rename or remove the object, then run again"),
     ),
-    (
+    _answer(
         ("KeyTooLongError",),
-        Cause(
-            ("ENAMETOOLONG",),
-            "the name is too long",
-            MachineError,
-            OutsideAct("shorten the prefix of TIDEGATE_LAKE or TIDEGATE_LANDING, or the file's name, then run again"),
-        ),
+        "ENAMETOOLONG",
+        "the name is too long",
+        MachineError,
+        OutsideAct("shorten the prefix of TIDEGATE_LAKE or TIDEGATE_LANDING, or the file's name, then run again"),
     ),
-    (
+    _answer(
         ("QuotaExceeded", "XMinioStorageFull", "InsufficientCapacity", "507"),
-        Cause(
-            ("ENOSPC",),
-            "the object store is full",
-            MachineUnavailableError,
-            OutsideAct(f"free space there, {_AGAIN}"),
-        ),
+        "ENOSPC",
+        "the object store is full",
+        MachineUnavailableError,
+        OutsideAct(f"free space there, {_AGAIN}"),
     ),
-    (
+    _answer(
         ("NotImplemented", "MethodNotAllowed", "501", "405"),
-        Cause(
-            ("ENOSYS",),
-            "the object store does not offer this",
-            MachineError,
-            OutsideAct("use a server that offers it, then run again"),
-        ),
+        "ENOSYS",
+        "the object store does not offer this",
+        MachineError,
+        OutsideAct("use a server that offers it, then run again"),
     ),
 )
 """Codes and HTTP statuses, with what they mean; ``0`` is no answer. A cause has the system's error that is like it."""
