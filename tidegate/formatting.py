@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from datetime import timedelta
+from datetime import timedelta
 
 _UNITS = ("kB", "MB", "GB", "TB", "PB")
 

@@ -16,7 +16,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pendulum
-from airflow.sdk import DAG, BaseOperator, Context, CronTriggerTimetable
+from airflow.sdk import DAG, BaseOperator, Connection, Context, CronTriggerTimetable
 
 from tidegate import formatting
 from tidegate.airflow import channels, gauges
@@ -24,16 +24,13 @@ from tidegate.airflow.attempt import ALERTS
 from tidegate.airflow.channels import Notification
 from tidegate.airflow.failure import TaskFailure, plain_failures
 from tidegate.airflow.retry import RETRY_DELAY, FailureRetryPolicy
-from tidegate.alerting.episodes import Event, pending_notifications, transitions
+from tidegate.alerting.episodes import Episode, Event, pending_notifications, transitions
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
 
 if TYPE_CHECKING:
-    from airflow.sdk import Connection
-
-    from tidegate.alerting.episodes import Episode
     from tidegate.status.evaluation import PipelineAlerts
 
 TASK = "evaluate"

@@ -8,11 +8,10 @@ from typing import TYPE_CHECKING
 
 from tidegate.advice import Command, Edit, Then
 from tidegate.alerting.facts import UnknownFactError
-from tidegate.alerting.rules import BLOCKED, INCOMPLETE, LATE, RULES
+from tidegate.alerting.rules import BLOCKED, INCOMPLETE, LATE, RULES, AlertRule, Severity
 from tidegate.states import step_for
 
 if TYPE_CHECKING:
-    from tidegate.alerting.rules import AlertRule, Severity
     from tidegate.spec.thresholds import Thresholds
     from tidegate.status.reading import Reading
 

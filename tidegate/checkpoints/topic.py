@@ -7,8 +7,9 @@ changes. To read the new topic, a person raises ``checkpoint_version``.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from msgspec import Meta
 
@@ -18,10 +19,6 @@ from tidegate.checkpoints.note import Note
 from tidegate.errors import CheckpointCorruptError, OtherClusterError, TopicReplacedError
 from tidegate.lake.place import Place
 from tidegate.reports.report import now
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
 
 _Id = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{0,64}\Z")]
 

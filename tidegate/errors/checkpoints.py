@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 from tidegate.advice import Advice, Edit, Either, new_version
 from tidegate.errors.error import EX_CONFIG, TidegateError
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
 
 _REVERT = Edit("revert the change", "declaration")
 

@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then
 from tidegate.errors.error import EX_DATAERR, TidegateError
-from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, TransformRefusal
+from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, Refusal, TransformRefusal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tidegate.errors.refused import Refusal
     from tidegate.reports.verdict import Verdict
 
 _RETRY_BATCH = OutsideAct("run the flow again: it tries the same batch again")

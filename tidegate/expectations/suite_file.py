@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
 from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError
 from tidegate.errors.classification import raise_machine
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 
 def read_entries(path: Path, name: str) -> list[Any]:

@@ -9,20 +9,16 @@ from __future__ import annotations
 import dataclasses
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from tidegate import formatting
 from tidegate.checkpoints import overrides
 from tidegate.lake import identity
-from tidegate.lake.place import FlowPlace, PipelinePlace
+from tidegate.lake.place import FlowPlace, PipelinePlace, Place
 from tidegate.ops import store
 from tidegate.ops.table import OwnTable, Small
 from tidegate.probes import delta_table
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.reports.verdict import ExpectationResult, Verdict
-
-if TYPE_CHECKING:
-    from tidegate.lake.place import Place
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate import hidden
 from tidegate.checkpoints import checkpoint, landing_folder, progress, reingested
@@ -19,7 +19,6 @@ from tidegate.status import changed_files
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-    from typing import Any
 
     from tidegate.lake.layout import Layout
     from tidegate.project.resolution import ResolvedFlow

@@ -15,21 +15,19 @@ from typing import TYPE_CHECKING
 from tidegate import hidden
 from tidegate.advice import Command, Edit, Either, OutsideAct
 from tidegate.checkpoints import checkpoint, landing_folder, overrides, progress
-from tidegate.checkpoints.landing_folder import MOVED_FILES, MovedFiles
+from tidegate.checkpoints.landing_folder import MOVED_FILES, LandingFolder, MovedFiles
 from tidegate.checkpoints.overrides import Override
 from tidegate.errors import MovedLandingFolderError, RequestError
 from tidegate.formatting import count
 from tidegate.lake.file_id import FileId
 from tidegate.ops import query, store
 from tidegate.probes import files
-from tidegate.spec import FileSource
+from tidegate.spec import FileSource, Flow
 
 if TYPE_CHECKING:
-    from tidegate.checkpoints.landing_folder import LandingFolder
     from tidegate.lake.layout import Layout
     from tidegate.lake.place import FlowPlace, Place
     from tidegate.probes.files import LandedFile
-    from tidegate.spec import Flow
     from tidegate.store import Address
 
 _NAMED = 5

@@ -15,13 +15,12 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.errors import TableUnreadableError
 from tidegate.json_codec import from_plain
-from tidegate.lake.table_history import STANDS_ON, Doubt, ForeignCommit, LogEntry, Position, Proof
+from tidegate.lake.table_history import STANDS_ON, Doubt, ForeignCommit, LogEntry, Position, Proof, Reason
 from tidegate.probes import delta, delta_log, delta_table
 from tidegate.probes.revisions import KeptByRevision
 from tidegate.times import dates
 
 if TYPE_CHECKING:
-    from tidegate.lake.table_history import Reason
     from tidegate.store import Address
 
 _NAME = re.compile(r"(\d{20})\.(json|crc|checkpoint\..+)")

@@ -17,14 +17,13 @@ from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint, lease, overrides, refusal
 from tidegate.errors import RequestError
 from tidegate.lake import identity
-from tidegate.lake.place import FlowPlace
+from tidegate.lake.place import FlowPlace, Place
 from tidegate.ops import ledger, store
 from tidegate.probes import delta, delta_table
 from tidegate.quarantine import claims, lifecycle
 from tidegate.reports.ledger_line import LedgerLine
 
 if TYPE_CHECKING:
-    from tidegate.lake.place import Place
     from tidegate.quarantine.selection import Selection
     from tidegate.spec import Flow
     from tidegate.store import Address

@@ -11,16 +11,13 @@ import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import MissingJavaError
 from tidegate.errors.classification import raise_machine
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 OLDEST = 17
 """The oldest Java that Spark 4.2 runs on; its jars are compiled for it."""

@@ -6,12 +6,11 @@ import importlib
 from typing import TYPE_CHECKING
 
 from tidegate.spark.intake import sources
-from tidegate.spark.job import Kind
+from tidegate.spark.job import Job, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidegate.spark.job import Job
     from tidegate.spec import Flow
 
 

@@ -5,19 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from tidegate import errors
 from tidegate.checkpoints import lease
 from tidegate.errors import TidegateError
 from tidegate.lake.place import PipelinePlace
-from tidegate.reports.report import RunReport
+from tidegate.reports.report import FlowReport, RunReport
 from tidegate.status import freshness
 from tidegate.store import Address
-
-if TYPE_CHECKING:
-    from tidegate.reports.report import FlowReport
-
 
 _QUIET = timedelta(minutes=15)
 """A run without a lease may still be waiting or starting until nothing was written about it for this time."""

@@ -10,14 +10,13 @@ from tidegate.checkpoints import landing_folder, reingested
 from tidegate.lake.file_id import FileId
 from tidegate.lake.place import FlowPlace
 from tidegate.ops import query, store
-from tidegate.spec import FileSource
+from tidegate.spec import FileSource, Flow
 from tidegate.times import dates
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from tidegate.probes.files import LandedFile
-    from tidegate.spec import Flow
     from tidegate.store import Address
 
 COLUMNS = (hidden.PATH, hidden.MODIFIED_AT)

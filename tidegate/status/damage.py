@@ -13,7 +13,7 @@ from tidegate.checkpoints import checkpoint, progress
 from tidegate.errors import CheckpointCorruptError, OffsetsExpiredError, TableUnreadableError
 from tidegate.probes import delta_history, delta_log
 from tidegate.sources.tables import measure as tables
-from tidegate.spec import FileSource, KafkaSource
+from tidegate.spec import FileSource, Flow, KafkaSource
 from tidegate.status import evidence, proofs
 from tidegate.store import Address
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from tidegate.lake.place import Place
     from tidegate.lake.table_history import Position
     from tidegate.project.resolution import ResolvedFlow
-    from tidegate.spec import Flow
 
 Kind = Literal["table", "checkpoint", "source", "unfinished"]
 """``table``: one that the flow writes. ``source``: one that it reads, of which it has read what is no longer there.

@@ -4,13 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from tidegate.errors import TidegateError
-from tidegate.spec import AfterTables
-
-if TYPE_CHECKING:
-    from tidegate.spec import Pipeline
+from tidegate.spec import AfterTables, Pipeline
 
 
 @dataclass(frozen=True, kw_only=True)

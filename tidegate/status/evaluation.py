@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.alerting import alerts
 from tidegate.alerting.alerts import Findings
-from tidegate.alerting.rules import RULES
+from tidegate.alerting.rules import RULES, Severity
 from tidegate.errors import TableUnreadableError, TidegateError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
@@ -20,7 +20,6 @@ from tidegate.status.reading import Reading
 
 if TYPE_CHECKING:
     from tidegate.alerting.episodes import Episode
-    from tidegate.alerting.rules import Severity
     from tidegate.environment import Environment
     from tidegate.project.resolution import ResolvedPipeline
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import pendulum
 
 from tidegate.errors import TidegateError
-from tidegate.spec import AfterTables
-
-if TYPE_CHECKING:
-    from tidegate.spec import Flow, Pipeline
+from tidegate.spec import AfterTables, Flow, Pipeline
 
 _TICKS = 8
 """Number of cron ticks from which the longest interval is taken: with weekdays only, for example, it is three days."""

@@ -23,7 +23,7 @@ from tidegate.lake.file_id import FileId
 from tidegate.lake.place import FlowPlace
 from tidegate.ops import store
 from tidegate.probes import files
-from tidegate.spec import FileSource
+from tidegate.spec import FileSource, Flow, Intervals
 from tidegate.spec.intervals import CODES
 from tidegate.status import changed_files
 from tidegate.status.completeness import Completeness, Interval, end_of, exists, name_of, quiet_from, step
@@ -31,7 +31,6 @@ from tidegate.store import Address, Entry
 
 if TYPE_CHECKING:
     from tidegate.probes.files import LandedFile
-    from tidegate.spec import Flow, Intervals
 
 _MOST = 100_000
 """Intervals that are looked at, the newest, besides those that have a file: one with a wrong year must not add millions that are

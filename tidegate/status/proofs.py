@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import CheckpointCorruptError, TableInDoubtError, TableUnreadableError, TidegateError
-from tidegate.lake.place import FlowPlace
+from tidegate.lake.place import FlowPlace, Place
 from tidegate.lake.table_history import Doubt, ForeignCommit, Position, Proof
 from tidegate.probes import delta, delta_history
 from tidegate.probes.delta_history import Follower
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 
     from tidegate.checkpoints.history import History
     from tidegate.lake.layout import Layout
-    from tidegate.lake.place import Place
     from tidegate.project.resolution import ResolvedFlow
     from tidegate.spec import Flow, Pipeline
     from tidegate.status.evidence import Evidence

@@ -11,7 +11,13 @@ from typing import TYPE_CHECKING, Self
 
 from tidegate import hidden
 from tidegate.alerting import expiry
-from tidegate.errors import CheckpointCorruptError, OffsetsExpiredError, TableInDoubtError, TableUnreadableError
+from tidegate.errors import (
+    CheckpointCorruptError,
+    OffsetsExpiredError,
+    TableInDoubtError,
+    TableUnreadableError,
+    TidegateError,
+)
 from tidegate.ops import plans
 from tidegate.ops.plans import PlannedLag
 from tidegate.status import flow_runs, freshness, idle, remarks, source, topic_intervals, wait
@@ -24,7 +30,6 @@ from tidegate.times import dates
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
-    from tidegate.errors import TidegateError
     from tidegate.ops.heartbeats import Heartbeat
     from tidegate.status.completeness import Completeness
     from tidegate.status.flow_runs import FlowRun

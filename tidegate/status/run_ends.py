@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 from tidegate.errors import LeaseHeldError, TidegateError
 from tidegate.formatting import count
 from tidegate.lake.place import PipelinePlace
-from tidegate.reports.report import RunReport
+from tidegate.reports.report import FlowReport, RunReport
 from tidegate.requests.request import RunRequest
 from tidegate.requests.runs import RUNS
 from tidegate.status import freshness
@@ -26,7 +26,6 @@ from tidegate.store import Address
 
 if TYPE_CHECKING:
     from tidegate.lake.layout import Layout
-    from tidegate.reports.report import FlowReport
     from tidegate.spec import Pipeline
 
 _RUNS = 50

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -21,8 +21,6 @@ from tidegate.project import registry, resolution
 from tidegate.status import evaluation, flow_status
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
-
     from tidegate.environment import Environment
     from tidegate.project.resolution import ResolvedPipeline
     from tidegate.status.reading import Reading

@@ -11,7 +11,7 @@ from tidegate.checkpoints import checkpoint, progress
 from tidegate.formatting import count
 from tidegate.probes import samples
 from tidegate.sources.topics import measure as topics
-from tidegate.spec import KafkaSource
+from tidegate.spec import Flow, KafkaSource, TopicIntervals
 from tidegate.status import freshness, intervals
 from tidegate.status.completeness import Completeness, Interval, end_of, exists, name_of, quiet_from, step
 
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from tidegate.lake.place import FlowPlace
-    from tidegate.spec import Flow, TopicIntervals
 
 _MOST = 1000
 """Intervals that are looked at, the newest, besides those that have messages: a message with a wrong time must not add thousands that

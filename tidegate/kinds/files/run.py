@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pendulum
 from pyspark.sql import functions as F
@@ -16,7 +16,7 @@ from tidegate.lake.file_id import FileId
 from tidegate.probes import files
 from tidegate.spark.batch import quarantine, raw
 from tidegate.spark.intake import landing, sources
-from tidegate.spark.job import Kind
+from tidegate.spark.job import Entries, Job, Kind
 from tidegate.spark.lake import local, tables
 from tidegate.spark.sides import Sides
 from tidegate.spec import FileSource
@@ -25,12 +25,10 @@ from tidegate.status.completeness import described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
 
     from tidegate.checkpoints.pending_jobs import PendingPiece
     from tidegate.probes.files import LandedFile
     from tidegate.spark.batch.pinned import Pinned
-    from tidegate.spark.job import Entries, Job
     from tidegate.times.window import Window
 
 

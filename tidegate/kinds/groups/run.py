@@ -4,24 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate import hidden
 from tidegate.requests.event_time import event_time, event_time_table
 from tidegate.spark.batch import groups, scopes
 from tidegate.spark.batch.time_windows import with_windows
-from tidegate.spark.job import Kind
+from tidegate.spark.job import Job, Kind
 from tidegate.spark.kind import change_feed
 from tidegate.spark.lake import tables
 from tidegate.spark.sides import Sides
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from tidegate.checkpoints.pending_jobs import PendingBackfill
     from tidegate.spark.batch.pinned import Pinned
     from tidegate.spark.batch.split import Decision, Split
-    from tidegate.spark.job import Job
     from tidegate.times.window import Window
 
 

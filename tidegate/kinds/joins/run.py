@@ -6,6 +6,7 @@ import dataclasses
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -15,15 +16,12 @@ from tidegate.errors import SpecError
 from tidegate.kinds.groups.run import keys_in_window, sides, split_keys
 from tidegate.spark.batch import groups, scopes
 from tidegate.spark.intake import sources
-from tidegate.spark.job import Kind
+from tidegate.spark.job import Job, Kind
 from tidegate.spark.lake import local, tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from tidegate.spark.batch.groups import Sources
     from tidegate.spark.batch.split import Decision, Split
-    from tidegate.spark.job import Job
 
 _NO_KEY_CHANGED = "update_preimage"
 """The change type of keys that another source names: its rows are counted once, not once for every group."""

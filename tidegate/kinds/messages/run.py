@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -13,20 +14,16 @@ from tidegate.probes import kafka
 from tidegate.sources.topics.measure import format_offsets
 from tidegate.spark.batch import raw, topic_messages
 from tidegate.spark.intake import sources
-from tidegate.spark.job import Entries, Kind
+from tidegate.spark.job import Entries, Job, Kind
 from tidegate.spark.lake import local, tables
 from tidegate.spark.sides import Sides
 from tidegate.times.window import Window
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
-    from typing import Any
-
-    from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.checkpoints.pending_jobs import PendingPiece
     from tidegate.spark.batch.pinned import Pinned
-    from tidegate.spark.job import Job
 
 
 def _needs_refresh(job: Job) -> bool:

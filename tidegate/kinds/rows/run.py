@@ -5,21 +5,22 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pendulum
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import hidden
 from tidegate.advice import Edit
 from tidegate.checkpoints.lease import checkpoint_resource
-from tidegate.checkpoints.pending_jobs import WINDOWS
+from tidegate.checkpoints.pending_jobs import WINDOWS, PendingBackfill
 from tidegate.errors import LeaseHeldError, RequestError
 from tidegate.ops import heartbeats
 from tidegate.requests.event_time import event_time
 from tidegate.spark.batch import histories, rows, transform_errors, transform_output
 from tidegate.spark.batch.dispositions import FILTERED, QUARANTINED
-from tidegate.spark.batch.split import Decision
+from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.driver import lease
 from tidegate.spark.intake import parse, source_records, whole_commits
-from tidegate.spark.job import Entries, Kind
+from tidegate.spark.job import Entries, Job, Kind
 from tidegate.spark.kind import change_feed
 from tidegate.spark.lake import tables
 from tidegate.spark.sides import Sides
@@ -28,12 +29,7 @@ from tidegate.store import Address
 from tidegate.times import lateness
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
-    from tidegate.checkpoints.pending_jobs import PendingBackfill
     from tidegate.spark.batch.pinned import Pinned
-    from tidegate.spark.batch.split import Split
-    from tidegate.spark.job import Job
     from tidegate.times.window import Window
 
 _NO_BATCH = -1

@@ -5,8 +5,9 @@ from __future__ import annotations
 from datetime import UTC
 from typing import TYPE_CHECKING, Any, cast
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, MapType, StructField, StructType, TimestampNTZType, TimestampType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructField, StructType, TimestampNTZType, TimestampType
 
 from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.changes import Change, WriteChanges
@@ -17,9 +18,6 @@ from tidegate.spec import FunctionSink
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from pyspark.sql import DataFrame
-    from pyspark.sql.types import DataType
 
     from tidegate.spark.job import Job
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidegate.advice import OutsideAct
@@ -14,8 +15,6 @@ from tidegate.spark.lake.tables import JSON
 from tidegate.spec import KafkaSink
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from tidegate.spark.job import Job
 
 _WRITER = {

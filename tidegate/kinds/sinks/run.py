@@ -5,14 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.kinds.sinks import sends
-from tidegate.spark.job import Kind
+from tidegate.spark.job import Job, Kind
 from tidegate.spark.kind import change_feed
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.spark.batch.split import Decision, Split
-    from tidegate.spark.job import Job
 
 
 def _split(job: Job, batch: DataFrame, batch_id: int, _decision: Decision) -> Split | None:

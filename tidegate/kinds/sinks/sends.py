@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -22,8 +22,6 @@ from tidegate.spec import FunctionSink, KafkaSink
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
-
-    from pyspark.sql import Column, DataFrame
 
     from tidegate.spark.job import Job
 

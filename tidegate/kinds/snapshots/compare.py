@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -22,8 +23,6 @@ from tidegate.spark.lake import local, tables, writes
 from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from tidegate.sources.snapshots.announcements import Snapshot
     from tidegate.spark.job import Job
 

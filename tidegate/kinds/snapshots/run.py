@@ -20,8 +20,8 @@ from tidegate.sources.snapshots import announcements
 from tidegate.sources.snapshots.announcements import Snapshot
 from tidegate.sources.snapshots.measure import find
 from tidegate.spark.batch import groups, rows
-from tidegate.spark.batch.split import Decision
-from tidegate.spark.job import Kind
+from tidegate.spark.batch.split import Decision, Split
+from tidegate.spark.job import Job, Kind
 from tidegate.spark.lake import tables
 from tidegate.spark.sides import Sides
 
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
     from tidegate.checkpoints.pending_jobs import PendingBackfill
     from tidegate.spark.batch.pinned import Pinned
-    from tidegate.spark.batch.split import Split
-    from tidegate.spark.job import Job
     from tidegate.times.window import Window
 
 _NO_BATCH = -1

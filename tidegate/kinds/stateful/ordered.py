@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -20,8 +21,6 @@ from tidegate.probes import delta
 from tidegate.spark.intake import whole_commits
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
     from tidegate.lake.place import Place
     from tidegate.project.resolution import ResolvedFlow
 

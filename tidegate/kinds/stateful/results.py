@@ -8,7 +8,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -24,8 +24,6 @@ from tidegate.spark.lake import tables, writes
 from tidegate.times import lateness
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from tidegate.checkpoints.progress import DeltaPosition
     from tidegate.spark.driver.execution import StateMetrics
     from tidegate.spark.job import Job

@@ -25,7 +25,7 @@ from tidegate.kinds.stateful import ordered, results, state_plan
 from tidegate.spark.batch import transform_errors
 from tidegate.spark.driver.execution import state_metrics
 from tidegate.spark.driver.failures import value_error
-from tidegate.spark.job import Kind
+from tidegate.spark.job import Job, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -34,7 +34,6 @@ if TYPE_CHECKING:
 
     from tidegate.reports.ledger_line import LedgerLine
     from tidegate.spark.batch.split import Decision, Split
-    from tidegate.spark.job import Job
 
 _PARTITIONS = "spark.sql.shuffle.partitions"
 

@@ -11,8 +11,9 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, MapType, StructType, TimestampType
+from pyspark.sql.types import ArrayType, DataType, MapType, StructType, TimestampType
 
 from tidegate import json_codec
 from tidegate.advice import Command, Edit
@@ -23,9 +24,6 @@ from tidegate.spark.driver.failures import translate
 from tidegate.spark.runs import RunCode
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-    from pyspark.sql.types import DataType
-
     from tidegate.spark.job import Job
 
 _KINDS = {"ValueState": "value", "ListState": "list", "MapState": "map", "TimerState": "timer"}

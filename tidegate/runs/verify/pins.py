@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import pendulum
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -32,8 +33,6 @@ from tidegate.spark.reprocessing.backfill import Backfill
 from tidegate.status import unfinished
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from tidegate.checkpoints.progress import DeltaPosition
     from tidegate.spark.job import Job
     from tidegate.store import Address

@@ -14,7 +14,7 @@ from functools import reduce
 from operator import and_
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from tidegate import json_codec
@@ -29,8 +29,6 @@ from tidegate.spark.lake import comparable, tables
 from tidegate.spark.runs import RunCode
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from tidegate.spark.job import Job
     from tidegate.spark.sides import Sides
 

@@ -15,7 +15,7 @@ from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace
 from tidegate.ops import store
 from tidegate.probes import files
-from tidegate.spec import FileSource
+from tidegate.spec import FileSource, Flow, Pipeline
 from tidegate.status import changed_files, intervals
 from tidegate.status.completeness import described
 from tidegate.status.source import NOTHING_READ, Backlog, Extent, MeasuredSource, not_delivered
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
     from tidegate.environment import Environment
     from tidegate.requests.request import RunRequest
-    from tidegate.spec import Flow, Pipeline
     from tidegate.status.checkpoint_reading import CheckpointReading
     from tidegate.store import Address
     from tidegate.times.window import Window

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -16,7 +17,6 @@ from tidegate.spark.intake.bronze import HEADER, Bronze, Lookup, Records, arriva
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame, Row
 
     from tidegate.spec import FileSource
     from tidegate.store import Address

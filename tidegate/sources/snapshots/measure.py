@@ -19,16 +19,14 @@ from tidegate.ops import store
 from tidegate.probes import delta
 from tidegate.sources.snapshots import announcements
 from tidegate.sources.tables.measure import extent
-from tidegate.spec import FileSource
+from tidegate.spec import FileSource, Flow, Pipeline
 from tidegate.status import intervals
-from tidegate.status.completeness import name_of
+from tidegate.status.completeness import Completeness, Interval, name_of
 from tidegate.status.source import NOTHING_READ, Backlog, MeasuredSource
 
 if TYPE_CHECKING:
     from tidegate.sources.snapshots.announcements import Snapshot
-    from tidegate.spec import Flow, Pipeline
     from tidegate.status.checkpoint_reading import CheckpointReading
-    from tidegate.status.completeness import Completeness, Interval
     from tidegate.store import Address
 
 _AHEAD = timedelta(days=31)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.checkpoints import vector
-from tidegate.checkpoints.progress import DeltaPosition
+from tidegate.checkpoints.progress import DeltaPosition, PlannedBatch
 from tidegate.errors import OffsetsExpiredError
 from tidegate.formatting import count
 from tidegate.lake.layout import Layout
@@ -17,7 +17,6 @@ from tidegate.status.source import NOTHING_READ, Backlog, Extent, MeasuredSource
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
     from tidegate.lake.place import Place
     from tidegate.project.resolution import ResolvedFlow

@@ -17,7 +17,7 @@ from tidegate.lake.layout import Layout
 from tidegate.lake.place import Place
 from tidegate.ops import query, store
 from tidegate.probes import delta, kafka, retention
-from tidegate.spec import KafkaSource
+from tidegate.spec import Flow, KafkaSource, Pipeline
 from tidegate.status.source import NOTHING_READ, Backlog, Extent, MeasuredSource, not_delivered
 
 if TYPE_CHECKING:
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
     from tidegate.requests.request import RunRequest
-    from tidegate.spec import Flow, Pipeline
     from tidegate.status.checkpoint_reading import CheckpointReading
     from tidegate.store import Address
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -13,7 +14,6 @@ from tidegate.spark.intake.bronze import Bronze, Lookup, Records, arrival
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
 
     from tidegate.spec import KafkaSource
     from tidegate.store import Address

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tidegate import hidden
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column
-
     from tidegate.spark.job import Job
 
 

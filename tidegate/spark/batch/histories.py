@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -26,8 +26,6 @@ from tidegate.spark.lake import comparable, tables
 from tidegate.spec.table import INTERVAL
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from tidegate.spark.job import Job
 
 

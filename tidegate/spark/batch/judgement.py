@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -14,8 +15,6 @@ from tidegate.spark.batch import ledger, statistics
 from tidegate.spark.batch.split import Decision
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from tidegate.reports.verdict import Verdict
     from tidegate.spark.job import Job
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, TypeVar
 
 from tidegate.advice import Command, Either
-from tidegate.errors import MachineError, UnexpectedError
+from tidegate.errors import MachineError, TidegateError, UnexpectedError
 from tidegate.lake.file_id import FileId
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.intake import landing
@@ -19,7 +19,6 @@ from tidegate.spark.intake import landing
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tidegate.errors import TidegateError
     from tidegate.spark.job import Job
     from tidegate.spec import FileSource
 

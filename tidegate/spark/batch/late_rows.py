@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -26,8 +27,6 @@ from tidegate.times import lateness
 from tidegate.times.lateness import Arrival
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
-
     from tidegate.ops.heartbeats import Heartbeat
     from tidegate.spark.batch.split import Decision
     from tidegate.spark.job import Job

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as F
-from pyspark.sql import types
 
 from tidegate import hidden
 from tidegate.advice import Edit
@@ -19,8 +19,6 @@ from tidegate.errors import SpecError
 from tidegate.spec.table import no_text_order
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from tidegate.spark.job import Job
 
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -15,8 +16,6 @@ from tidegate.spark.batch import batch_columns, statistics
 from tidegate.spark.lake import local, tables, writes
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from tidegate.spark.job import Job
 
 REFUSED = f"{hidden.ROW_ID} string, level string, rules array<string>, record string, source string"

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate import hidden, json_codec
@@ -25,8 +26,6 @@ from tidegate.spark.batch import quarantine
 from tidegate.spark.lake import tables, writes
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from tidegate.spark.job import Job
 
 _SAMPLE = 5

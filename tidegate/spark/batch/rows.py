@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -19,8 +19,6 @@ from tidegate.spark.intake import parse
 from tidegate.spark.lake import tables, writes
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from tidegate.spark.job import Job
 
 BOOKKEEPING = (hidden.BATCH_ID, hidden.INGESTED_AT, hidden.ROW_ID)

@@ -11,7 +11,7 @@ from functools import reduce
 from operator import or_
 from typing import TYPE_CHECKING
 
-from pyspark.sql import Window
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -19,8 +19,6 @@ from tidegate.spark.batch.dispositions import DEDUPLICATED, FILTERED, QUARANTINE
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from tidegate.spark.job import Job
     from tidegate.spec import Target
 

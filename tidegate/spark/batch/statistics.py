@@ -9,6 +9,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, NumericType
 
@@ -21,8 +22,6 @@ from tidegate.spark.driver.failures import value_error
 from tidegate.spark.gate import history
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from tidegate.spark.job import Job
     from tidegate.spec import Statistic
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from datetime import date
 from typing import TYPE_CHECKING
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidegate.advice import Edit, Either
@@ -12,8 +13,6 @@ from tidegate.errors import SpecError
 from tidegate.spec.time_windows import WINDOW_START
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame
-
     from tidegate.spark.job import Job
 
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import StorageLevel
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate.errors import TidegateError, UnexpectedError
@@ -27,8 +28,6 @@ from tidegate.spec import KafkaSource
 from tidegate.times import dates
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from tidegate.spark.job import Job
 
 Ranges = Mapping[int, tuple[int, int]]

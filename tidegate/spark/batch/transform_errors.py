@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -32,8 +33,6 @@ from tidegate.spark.driver.failures import value_error
 from tidegate.spark.intake import bronze
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from tidegate.spark.job import Job, Transform
 
 RULE = "transform_error"

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -24,8 +25,6 @@ from tidegate.times import dates
 from tidegate.times.window import Window
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from tidegate.spark.job import Job
 
 Measured = tuple[dict[str, Any], dict[str, Any]]

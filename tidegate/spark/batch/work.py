@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import progress, refusal
 from tidegate.spark.batch import late_rows, quarantine
-from tidegate.spark.job import Work
+from tidegate.spark.job import Job, Work
 from tidegate.spec import KafkaSource
 from tidegate.store import Address
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tidegate.checkpoints.refusal import Action, BatchDecision
     from tidegate.lake.place import Place
     from tidegate.spark.batch.split import Split
-    from tidegate.spark.job import Job
     from tidegate.spark.lake.writes import Transaction
 
 

@@ -16,12 +16,13 @@ from string import Template
 from typing import TYPE_CHECKING, Any
 
 from pyspark.errors import AnalysisException, PySparkException, PythonException
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
 from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError
-from tidegate.spark.gate.rules import COUNTS_ONLY, FRESHNESS, STATISTICAL
+from tidegate.spark.gate.rules import COUNTS_ONLY, FRESHNESS, STATISTICAL, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -29,9 +30,7 @@ if TYPE_CHECKING:
     from great_expectations.core import ExpectationValidationResult
     from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
     from great_expectations.validator.metric_configuration import MetricConfiguration
-    from pyspark.sql import Column, DataFrame
 
-    from tidegate.spark.gate.rules import Rule
 
 _BATCH = "batch"
 _DESCRIPTION_LENGTH = 400

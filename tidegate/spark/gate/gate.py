@@ -7,6 +7,7 @@ import logging
 import threading
 from typing import TYPE_CHECKING, Literal
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -15,17 +16,14 @@ from tidegate.errors import SpecError
 from tidegate.formatting import count
 from tidegate.reports.verdict import ExpectationResult, Verdict
 from tidegate.spark.gate import conditions
-from tidegate.spark.gate.lake_context import activate
-from tidegate.spark.gate.rules import FRESHNESS, OF_JUDGED_ROWS, STATISTICAL
+from tidegate.spark.gate.lake_context import LakeContext, activate
+from tidegate.spark.gate.rules import FRESHNESS, OF_JUDGED_ROWS, STATISTICAL, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from great_expectations.core import ExpectationValidationResult
-    from pyspark.sql import Column, DataFrame
 
-    from tidegate.spark.gate.lake_context import LakeContext
-    from tidegate.spark.gate.rules import Rule
     from tidegate.spark.gate.suite import Suite
 
 _ONE_AT_A_TIME = threading.Lock()

@@ -5,7 +5,8 @@ from __future__ import annotations
 import difflib
 from collections import Counter
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, get_args
+from pathlib import Path
+from typing import Any, NoReturn, get_args
 
 from tidegate.advice import Edit
 from tidegate.errors import SpecError
@@ -14,9 +15,6 @@ from tidegate.expectations import suite_file
 from tidegate.project.fingerprints import suite_fingerprint
 from tidegate.reports.verdict import Severity
 from tidegate.spark.gate.rules import BATCH_RULES, NO_ROW_CONDITION, ROW_RULES, UNSUPPORTED, Rule, short_name
-
-if TYPE_CHECKING:
-    from pathlib import Path
 
 _KEYS = ("type", "kwargs", "severity", "meta", "id", "notes", "description", "rendered_content")
 _SEVERITIES: tuple[str, ...] = get_args(Severity)

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
 
+from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -17,7 +18,6 @@ from tidegate.store import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame, Row
 
     from tidegate.schema.registry_schemas import WriterSchema
 

@@ -16,7 +16,16 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, BooleanType, IntegralType, MapType, StringType, StructField, StructType
+from pyspark.sql.types import (
+    ArrayType,
+    BooleanType,
+    DataType,
+    IntegralType,
+    MapType,
+    StringType,
+    StructField,
+    StructType,
+)
 
 from tidegate.schema.changes import normal
 from tidegate.spec import Formats
@@ -24,7 +33,6 @@ from tidegate.spec.formats import DEFAULT_FORMATS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql.types import DataType
 
 BLANKS = " \t\r\n"
 """Characters that are trimmed around a value if the source declares ``trim``."""

@@ -5,16 +5,12 @@ What cannot be a change of a row breaks a rule for the record as a whole, as tex
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate import hidden
 from tidegate.formats.envelopes import NO_VALUE
 from tidegate.spec import ChangeRecords
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 
 def with_changes(texts: DataFrame, changes: ChangeRecords, operation: str) -> DataFrame:

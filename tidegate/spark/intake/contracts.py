@@ -15,6 +15,7 @@ import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
 
     from tidegate.lake.place import Place
     from tidegate.project.resolution import ResolvedFlow

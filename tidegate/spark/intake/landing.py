@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark import StorageLevel
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import hidden, json_codec
@@ -25,7 +26,6 @@ from tidegate.store.location import Stores
 
 if TYPE_CHECKING:
     import pyarrow
-    from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.spec import FileSource
     from tidegate.store import Address

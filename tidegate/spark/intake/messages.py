@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -15,10 +16,7 @@ from tidegate.schema.ddl import Column
 from tidegate.schema.registry_schemas import HEADER_BYTES, WriterSchema
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
 
     from tidegate.spec import ChangeRecords, ValueFormat
 

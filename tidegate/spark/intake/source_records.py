@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -18,8 +19,6 @@ from tidegate.spark.lake import local, tables
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.project.resolution import ResolvedFlow
     from tidegate.store import Address

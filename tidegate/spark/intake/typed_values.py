@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -16,7 +17,6 @@ from tidegate.spec.formats import DEFAULT_FORMATS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame
 
 MASK_BITS = 62
 """Fields per BIGINT of the masks ``filled`` (the field has a value) and ``unfit`` (the value does not fit its type)."""

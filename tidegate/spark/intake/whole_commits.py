@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -18,8 +19,6 @@ from tidegate.checkpoints import progress
 from tidegate.probes import delta
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-
     from tidegate.checkpoints.progress import DeltaPosition
     from tidegate.lake.place import Place
     from tidegate.spec import ChangeFeed

@@ -6,15 +6,13 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from delta.tables import DeltaTable
-from pyspark.sql import types
+from pyspark.sql import DataFrame, types
 
 from tidegate.advice import Edit
 from tidegate.errors import SpecError
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from tidegate.store import Address
 
 _STORED = (

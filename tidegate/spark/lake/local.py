@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow
 from pyspark.errors import PySparkTypeError
@@ -11,7 +11,6 @@ from pyspark.sql.types import StructType
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any
 
     from pyspark.sql import DataFrame, SparkSession
 

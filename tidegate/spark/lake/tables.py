@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import Window as SparkWindow
 from pyspark.sql import functions as F
 
@@ -19,8 +19,6 @@ from tidegate.spark.lake import comparable
 from tidegate.store import Address
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, SparkSession
-
     from tidegate.times.window import Window
 
 JSON = {

@@ -14,21 +14,20 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import hidden, json_codec
 from tidegate.advice import Edit, Either, OutsideAct, new_version
 from tidegate.checkpoints import lease
 from tidegate.errors import DeclarationConflictError, LedgerImbalanceError
-from tidegate.lake.table_history import STANDS_ON
+from tidegate.lake.table_history import STANDS_ON, Position
 from tidegate.spark.lake import column_types, comparable, tables
 from tidegate.store import Address
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-    from tidegate.lake.table_history import Position
 
 _APP = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"

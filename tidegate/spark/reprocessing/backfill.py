@@ -26,7 +26,7 @@ from tidegate.checkpoints.pending_jobs import PendingBackfill, last_window
 from tidegate.reports.impact import Impact
 from tidegate.spark.batch import groups, micro_batch, quarantine, rewrite, transform_errors
 from tidegate.spark.batch.checks import check_balance
-from tidegate.spark.batch.split import Decision
+from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import pending_work, swap
@@ -37,7 +37,6 @@ from tidegate.times.window import Window
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.spark.batch.split import Split
     from tidegate.spark.job import Job
     from tidegate.spark.lake.writes import Transaction
 

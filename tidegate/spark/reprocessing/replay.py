@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
@@ -38,7 +38,7 @@ from tidegate.ops.ledger import LEDGER
 from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.spark.batch import micro_batch, quarantine
 from tidegate.spark.batch.checks import check_balance, decide, last_batches
-from tidegate.spark.batch.split import Decision
+from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables
@@ -48,12 +48,9 @@ from tidegate.spec import FileSource
 from tidegate.store import Address
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.quarantine.selection import Selection
-    from tidegate.spark.batch.split import Split
     from tidegate.spark.job import Job
     from tidegate.spark.lake.writes import Transaction
 

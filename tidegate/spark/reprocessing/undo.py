@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 import pendulum
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate import hidden, json_codec
@@ -29,7 +30,7 @@ from tidegate.quarantine import claims
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.runs.undo import plan as planning
 from tidegate.spark.batch import micro_batch
-from tidegate.spark.batch.split import Split
+from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import pending_work, undo_entries
@@ -39,9 +40,6 @@ from tidegate.spark.reprocessing.pending_work import NotedWork
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from pyspark.sql import DataFrame
-
-    from tidegate.spark.batch.split import Decision
     from tidegate.spark.job import Job
     from tidegate.spark.lake.writes import Transaction
 

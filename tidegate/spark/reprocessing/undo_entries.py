@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from tidegate import hidden
@@ -15,8 +16,6 @@ from tidegate.spark.lake import local, tables
 
 if TYPE_CHECKING:
     from collections.abc import Collection
-
-    from pyspark.sql import Column, DataFrame
 
     from tidegate.checkpoints.pending_jobs import PendingUndo
     from tidegate.spark.job import Job

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from great_expectations.compatibility.pydantic import Field, validator
 from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
@@ -17,13 +17,11 @@ from great_expectations.expectations.metrics.table_metric_provider import TableM
 from great_expectations.render.renderer_configuration import RendererConfiguration, RendererValueType
 from great_expectations.validator.metric_configuration import MetricConfiguration
 from great_expectations.validator.validator import ValidationDependencies
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tidegate.spark.gate.custom.lake_table import check_name, column_values
 from tidegate.spark.gate.custom.sentence import SentenceRenderer
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 class ColumnNewest(ColumnAggregateMetricProvider):

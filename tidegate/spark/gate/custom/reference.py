@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from great_expectations.compatibility.pydantic import validator
 from great_expectations.execution_engine.sparkdf_execution_engine import SparkDFExecutionEngine
@@ -16,13 +16,11 @@ from great_expectations.expectations.metrics.map_metric_provider.column_map_metr
 from great_expectations.render.renderer_configuration import RendererConfiguration, RendererValueType
 from great_expectations.validator.metric_configuration import MetricConfiguration
 from great_expectations.validator.validator import ValidationDependencies
+from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from tidegate.spark.gate.custom.lake_table import LakeColumn, check_name
 from tidegate.spark.gate.custom.sentence import SentenceRenderer
-
-if TYPE_CHECKING:
-    from pyspark.sql import Column
 
 
 class ColumnValuesInTable(ColumnMapMetricProvider):
