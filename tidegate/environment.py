@@ -147,7 +147,6 @@ def _server_url(name: str, value: str | None) -> str | None:
     parts = urlsplit(value)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise SetupError(
-            f"{name}={value!r} is not the URL of a server",
-            Edit("set one such as http://spark:18080", "setting"),
+            f"{name}={value!r} is not the URL of a server", Edit("set one such as http://spark:18080", "setting")
         )
     return value.rstrip("/")

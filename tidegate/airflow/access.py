@@ -9,11 +9,7 @@ from typing import Annotated, Any
 
 from airflow.api_fastapi.app import get_auth_manager
 from airflow.api_fastapi.auth.managers.models.resource_details import DagAccessEntity, DagDetails
-from airflow.api_fastapi.core_api.security import (
-    GetUserDep,
-    requires_access_dag,
-    requires_authenticated,
-)
+from airflow.api_fastapi.core_api.security import GetUserDep, requires_access_dag, requires_authenticated
 from fastapi import Depends
 
 Authenticated = Depends(requires_authenticated())

@@ -55,8 +55,7 @@ class AskPerson(HITLOperator):
         unknown = sorted(set(context["dag_run"].conf or {}) - set(_PARAMS))
         if unknown:
             raise RequestError(
-                f"unknown key {', '.join(map(repr, unknown))}",
-                Edit(f"allowed: {', '.join(_PARAMS)}", "request"),
+                f"unknown key {', '.join(map(repr, unknown))}", Edit(f"allowed: {', '.join(_PARAMS)}", "request")
             )
         pipeline, flow, schema_change_id = (str(context["params"][name]) for name in _PARAMS)
         layout = attempt.layout()

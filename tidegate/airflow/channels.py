@@ -185,10 +185,7 @@ def _notifier(package: str, module: str, name: str) -> Any:
 def _required(extra: dict[str, Any], name: str) -> str:
     value = extra.get(name)
     if not isinstance(value, str) or not value:
-        raise SetupError(
-            f"connection {CONNECTION!r} has no {name!r} in its extra",
-            Edit("add it", "setting"),
-        )
+        raise SetupError(f"connection {CONNECTION!r} has no {name!r} in its extra", Edit("add it", "setting"))
     return value
 
 

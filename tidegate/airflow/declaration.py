@@ -26,10 +26,7 @@ def describe(resolved: ResolvedPipeline) -> str:
     ]
     for flow in pipeline.flows:
         if (source := flow.landed_source) is not None:
-            lines += [
-                f"Fields of one source record of `{flow.name}`; contract: {_contract(source.contract)}.",
-                "",
-            ]
+            lines += [f"Fields of one source record of `{flow.name}`; contract: {_contract(source.contract)}.", ""]
             lines += ["```sql", _dedent(source.schema), "```", ""]
     return "\n".join([*lines, f"Declaration `{fingerprint(to_plain(pipeline))}`."])
 

@@ -90,8 +90,7 @@ class PlanQuarantine(BaseOperator, SkipMixin):
         unknown = sorted(set(dag_run.conf or {}) - set(_params()))
         if unknown:
             raise RequestError(
-                f"unknown key {', '.join(map(repr, unknown))}",
-                Edit(f"allowed: {', '.join(_params())}", "request"),
+                f"unknown key {', '.join(map(repr, unknown))}", Edit(f"allowed: {', '.join(_params())}", "request")
             )
         by = dag_run.triggering_user_name or "airflow"
         pipeline = registry.load(params["pipeline"])
@@ -99,8 +98,7 @@ class PlanQuarantine(BaseOperator, SkipMixin):
         if flow is None:
             names = ", ".join(flow.name for flow in pipeline.flows)
             raise RequestError(
-                f"pipeline {pipeline.name!r} has no flow {params['flow']!r}",
-                Edit(f"it has: {names}", "request"),
+                f"pipeline {pipeline.name!r} has no flow {params['flow']!r}", Edit(f"it has: {names}", "request")
             )
         selection = Selection.check(**{name: params[name] for name in _SELECTION})
         layout = attempt.layout()

@@ -56,11 +56,7 @@ def read(place: Place) -> History | None:
 
 
 def write(
-    place: Place,
-    *,
-    batch: int | None,
-    positions: Mapping[str, Position],
-    foreign: tuple[ForeignCommit, ...] = (),
+    place: Place, *, batch: int | None, positions: Mapping[str, Position], foreign: tuple[ForeignCommit, ...] = ()
 ) -> History:
     """Replace the note of a checkpoint. The caller holds its lease."""
     known = dict.fromkeys(foreign)

@@ -132,8 +132,7 @@ def switch(place: FlowPlace, *, on: bool, by: str, reason: str) -> Override:
     if (current is None) == on:
         state = "on" if on else f"off: {current.summary()}" if current is not None else "off"
         raise RequestError(
-            f"flow {place.flow!r} of {place.pipeline!r} is already {state}",
-            Edit("nothing is left to do", "request"),
+            f"flow {place.flow!r} of {place.pipeline!r} is already {state}", Edit("nothing is left to do", "request")
         )
     return record(place, Override(act="on" if on else "off", by=by, reason=reason))
 
@@ -163,10 +162,7 @@ def skip(place: Place, flow: Flow, file: str, *, by: str, reason: str, undo: boo
             )
         return record(place, Override(act="read", by=by, reason=reason, file=file))
     if not _exists(folder, file):
-        raise RequestError(
-            f"there is no file {file} in {folder}",
-            Edit("name it relative to that folder", "request"),
-        )
+        raise RequestError(f"there is no file {file} in {folder}", Edit("name it relative to that folder", "request"))
     committed = progress.read(place.checkpoint).last_committed
     planned = None if committed is None else progress.planned_batch(place.checkpoint, committed)
     read = progress.source_files(place.checkpoint, up_to=-1 if planned is None else planned.log_offset)
@@ -199,9 +195,6 @@ def record(place: FlowPlace, decision: Override) -> Override:
         RequestError: The reason is empty.
     """
     if not decision.reason.strip():
-        raise RequestError(
-            "the reason is empty",
-            Edit("say why, it is recorded with the decision", "request"),
-        )
+        raise RequestError("the reason is empty", Edit("say why, it is recorded with the decision", "request"))
     OVERRIDES.append(place, decision)
     return decision

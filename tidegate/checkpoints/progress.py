@@ -388,9 +388,6 @@ def _json(path: Address, line: str) -> dict[str, Any]:
 def _corrupt(path: Address, why: str) -> CheckpointCorruptError:
     return CheckpointCorruptError(
         f"checkpoint file {path} cannot be used: {why}.",
-        Either(
-            OutsideAct("restore it from a backup"),
-            recover_command(),
-        ),
+        Either(OutsideAct("restore it from a backup"), recover_command()),
         path=str(path),
     )

@@ -108,8 +108,7 @@ def decide(place: Place, flow: Flow, *, by: str, reason: str, action: Action = "
         raise flow.kind.refuses[action](flow)
     if not reason.strip():
         raise RequestError(
-            "the reason is empty",
-            Edit("say why the batch passes, or goes to quarantine as a whole", "request"),
+            "the reason is empty", Edit("say why the batch passes, or goes to quarantine as a whole", "request")
         )
     batch_id = waiting_batch(place)
     if batch_id is None:

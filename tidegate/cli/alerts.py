@@ -17,11 +17,7 @@ from tidegate.status.evaluation import OpenAlert, PipelineAlerts, evaluate_pipel
 _HEADERS = ("flow", "rule", "severity", "open since", "why")
 
 
-def alerts(
-    name: AnyName = None,
-    as_json: AsJson = False,
-    timeout: Patience = 10.0,
-) -> None:
+def alerts(name: AnyName = None, as_json: AsJson = False, timeout: Patience = 10.0) -> None:
     """Evaluate the alert rules of every flow now, and show the open alerts, why, and since when. Starts no JVM, changes nothing.
 
     The DAG `alerts` records when an alert opens and ends, and sends notifications; an alert that it has not recorded yet

@@ -19,10 +19,7 @@ from tidegate.project.resolution import ResolvedFlow
 _HEADERS = ("flow", "version", "refresh", "in use", "fingerprint", "created at", "planned", "committed", "note")
 
 
-def checkpoint(
-    name: Name,
-    as_json: AsJson = False,
-) -> None:
+def checkpoint(name: Name, as_json: AsJson = False) -> None:
     """Show every checkpoint of a pipeline: versions, refreshes, fingerprints and last batches. Starts no JVM.
 
     The exit code is 78 when the declaration no longer matches a checkpoint, or a checkpoint cannot be read.

@@ -20,10 +20,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 
 @app.command()
-def show(
-    name: Name,
-    as_json: AsJson = False,
-) -> None:
+def show(name: Name, as_json: AsJson = False) -> None:
     """Print the history of a pipeline's schemas, oldest first, and which schema change waits for an answer. Starts no JVM."""
     environment = project.read()
     layout, resolved = Layout.of(environment), project.resolve(environment, name)
@@ -97,8 +94,7 @@ def promote(
         fields = sorted({line.change.field for line in history if line.event != "declared"})
         names = ", ".join(fields) or "none"
         raise RequestError(
-            f"no record of {name!r} has an undeclared field {field!r}",
-            Edit(f"recorded fields: {names}", "request"),
+            f"no record of {name!r} has an undeclared field {field!r}", Edit(f"recorded fields: {names}", "request")
         )
     flow, source = resolved.flow(changes[-1].flow).flow, resolved.flow(changes[-1].flow).landing
     if source is None:

@@ -69,10 +69,7 @@ def propose(
 
 
 @app.command()
-def check(
-    name: AnyName = None,
-    as_json: AsJson = False,
-) -> None:
+def check(name: AnyName = None, as_json: AsJson = False) -> None:
     """Check the suites of all gates as a run would, and against the existing tables. Starts no JVM.
 
     A suite that a run would refuse is an error (exit code 78). A column that is missing in the table and a suite that no
@@ -139,10 +136,7 @@ def _profile_table(environment: Environment, flow: Flow) -> tuple[Profile, ...]:
     not_deleted = f"NOT coalesce({hidden.DELETED}, false)" if f'"{hidden.DELETED}"' in schema else "true"
     (measured,) = query(path, names, profile.statistics_query(columns), where=not_deleted)
     if not measured["rows"]:
-        raise RequestError(
-            f"table {flow.target.name!r} has no rows to profile",
-            Edit("run the flow first", "request"),
-        )
+        raise RequestError(f"table {flow.target.name!r} has no rows to profile", Edit("run the flow first", "request"))
     profiles = profile.profiles(columns, measured)
     categorical = [each for each in profiles if each.is_choice()]
     if not categorical:

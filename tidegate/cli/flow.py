@@ -79,10 +79,7 @@ def accept_gap(
 
 
 @app.command()
-def show(
-    name: Name,
-    as_json: AsJson = False,
-) -> None:
+def show(name: Name, as_json: AsJson = False) -> None:
     """Show the decisions about a pipeline's flows, oldest first. Starts no JVM."""
     layout = Layout.of(project.read())
     flows = project.load(name).flows

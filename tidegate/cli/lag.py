@@ -14,11 +14,7 @@ from tidegate.status.reading import Reading
 _HEADERS = ("flow", "source", "rows", "bytes", "position", "why")
 
 
-def lag(
-    name: AnyName = None,
-    as_json: AsJson = False,
-    timeout: Patience = PATIENCE,
-) -> None:
+def lag(name: AnyName = None, as_json: AsJson = False, timeout: Patience = PATIENCE) -> None:
     """Show how far every flow is behind its source, in rows and bytes. Starts no JVM; estimates carry a ``~``.
 
     The exit code is 0 if every flow could be read, else that of the error in the flow's row.

@@ -41,10 +41,7 @@ def new(
     pipeline_files.check_name(name)
     environment = project.read()
     if file is not None and topic is not None:
-        raise RequestError(
-            "--from and --topic exclude each other.",
-            Edit("give one of the two", "request"),
-        )
+        raise RequestError("--from and --topic exclude each other.", Edit("give one of the two", "request"))
     drafted: Draft | None = None
     if file is not None or topic is not None:
         drafted, files = _drafted(environment, name, file, topic)

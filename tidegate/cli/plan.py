@@ -101,12 +101,7 @@ def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Fl
 def print_plan(readings: tuple[Reading, ...]) -> None:
     """Print a line per flow: whether it has work, how much, and why."""
     rows = [
-        (
-            each.flow,
-            "error" if each.failed else "yes" if each.has_work else "no",
-            *lag_cells(each),
-            each.reason,
-        )
+        (each.flow, "error" if each.failed else "yes" if each.has_work else "no", *lag_cells(each), each.reason)
         for each in readings
     ]
     console.print_table(_HEADERS, rows, right=("rows", "bytes"))

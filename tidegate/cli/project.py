@@ -121,8 +121,7 @@ def choose(pipeline: Pipeline, names: Iterable[str]) -> tuple[Flow, ...]:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else "."
             raise RequestError(
-                f"pipeline {pipeline.name!r} has no flow {name!r}{hint}",
-                Edit(f"it has: {', '.join(known)}", "request"),
+                f"pipeline {pipeline.name!r} has no flow {name!r}{hint}", Edit(f"it has: {', '.join(known)}", "request")
             )
     return tuple(flow for flow in pipeline.flows if not requested or flow.name in requested)
 

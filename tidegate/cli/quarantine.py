@@ -47,11 +47,7 @@ _CLOSED = tuple(state for state in lifecycle.STATES if state != "open")
 
 
 @app.command("list")
-def list_open(
-    name: Name,
-    flow: AnyFlow = None,
-    as_json: AsJson = False,
-) -> None:
+def list_open(name: Name, flow: AnyFlow = None, as_json: AsJson = False) -> None:
     """Count open quarantine entries by flow, rule and source. Shows no contents. Starts no JVM.
 
     An entry that broke several rules is counted under each; the total counts it once.
@@ -105,8 +101,7 @@ def show(
     """
     if state not in lifecycle.STATES:
         raise RequestError(
-            f"--state {state!r} is not allowed",
-            Edit(f"allowed: {', '.join(lifecycle.STATES)}", "request"),
+            f"--state {state!r} is not allowed", Edit(f"allowed: {', '.join(lifecycle.STATES)}", "request")
         )
 
     layout, (only,) = decisions.selected_flows(name, flow)

@@ -53,10 +53,7 @@ def query(
     ops.flights.ledger. The output has values of the data, which may be personal.
     """
     if as_json and as_csv:
-        raise RequestError(
-            "--json and --csv exclude each other.",
-            Edit("give one of the two", "request"),
-        )
+        raise RequestError("--json and --csv exclude each other.", Edit("give one of the two", "request"))
     layout = Layout.of(project.read())
     if sql is None:
         _print_tables(layout, as_json)
@@ -81,8 +78,7 @@ def _versions(at: Iterable[str]) -> dict[str, int]:
         name, _, version = each.partition("=")
         if not version.isascii() or not version.isdigit():
             raise RequestError(
-                f"--at {each!r} is not TABLE=VERSION",
-                Edit("write it as in silver.flights=12", "request"),
+                f"--at {each!r} is not TABLE=VERSION", Edit("write it as in silver.flights=12", "request")
             )
         versions[name] = int(version)
     return versions

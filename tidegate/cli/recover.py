@@ -22,10 +22,7 @@ from tidegate.runs.recover.plan import Recovery
 def recover(
     table: Annotated[
         str | None,
-        typer.Argument(
-            metavar="TABLE",
-            help="Only this table, and what stands on it; by default the whole lake.",
-        ),
+        typer.Argument(metavar="TABLE", help="Only this table, and what stands on it; by default the whole lake."),
     ] = None,
     plan: Annotated[
         bool, typer.Option("--plan", help="Show what is damaged, what would be done and what is lost; change nothing.")

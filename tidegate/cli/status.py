@@ -16,11 +16,7 @@ from tidegate.status.reading import Reading
 _HEADERS = ("flow", "state", "version", "last batch", "rows", "bytes", "quarantined", "position")
 
 
-def status(
-    name: AnyName = None,
-    as_json: AsJson = False,
-    timeout: Patience = PATIENCE,
-) -> None:
+def status(name: AnyName = None, as_json: AsJson = False, timeout: Patience = PATIENCE) -> None:
     """Show the status of every flow: state, checkpoint, last batch, lag, position, and open quarantine entries.
 
     Below the table is a line for each flow whose state needs an explanation, with the next step. `docs/reference/states.md`

@@ -246,8 +246,7 @@ class LeaseLostError(TidegateError):
         super().__init__(
             f"the lease of {resource} is lost: {why}. The process stops before its next write.",
             Then(
-                OutsideAct("see whether the process was paused, or the storage did not answer"),
-                OutsideAct("try again"),
+                OutsideAct("see whether the process was paused, or the storage did not answer"), OutsideAct("try again")
             ),
         )
         self.resource = resource

@@ -43,10 +43,7 @@ def read_entries(path: Path, name: str) -> list[Any]:
             Edit("correct it", "suite"),
         ) from error
     if not isinstance(plain, dict) or not isinstance(plain.get("expectations"), list):
-        raise SpecError(
-            f"{where} is not a suite",
-            Edit('allowed: an object {"name": …, "expectations": […]}', "suite"),
-        )
+        raise SpecError(f"{where} is not a suite", Edit('allowed: an object {"name": …, "expectations": […]}', "suite"))
     if not plain["expectations"]:
         raise SpecError(
             f"{where} contains no expectation",

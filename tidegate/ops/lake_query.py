@@ -79,9 +79,7 @@ def execute(layout: Layout, sql: str, versions: Mapping[str, int]) -> Iterator[R
             advice = _existing(layout) if "Table with name" in str(error) else _CORRECT
             raise RequestError(_sentence(error), advice) from None
         yield Result(
-            cursor=cursor,
-            columns=tuple(column[0] for column in cursor.description or ()),
-            tombstones=tombstones,
+            cursor=cursor, columns=tuple(column[0] for column in cursor.description or ()), tombstones=tombstones
         )
 
 
@@ -114,8 +112,7 @@ def _open(layout: Layout, name: str, version: int | None) -> DeltaTable:
     table = delta_table.find(path)
     if table is None:
         raise RequestError(
-            f"table {name!r} has no version yet: its first commit is not complete.",
-            OutsideAct("try again later"),
+            f"table {name!r} has no version yet: its first commit is not complete.", OutsideAct("try again later")
         )
     if version is None or version == table.version():
         return table

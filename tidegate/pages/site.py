@@ -66,14 +66,10 @@ def export(
         RequestError: The folder has other files, or is a file.
     """
     if folder.exists() and not folder.is_dir():
-        raise RequestError(
-            f"{folder} is not a folder",
-            Edit("choose a new or an empty one", "request"),
-        )
+        raise RequestError(f"{folder} is not a folder", Edit("choose a new or an empty one", "request"))
     if folder.exists() and any(folder.iterdir()) and not _is_export(folder):
         raise RequestError(
-            f"{folder} has files that are not of an export",
-            Edit("choose a new or an empty folder", "request"),
+            f"{folder} has files that are not of an export", Edit("choose a new or an empty folder", "request")
         )
     draft, old = (folder.with_name(f".{folder.name}.{suffix}") for suffix in ("new", "old"))
     for leftover in (draft, old):

@@ -116,8 +116,7 @@ def glob_pattern(glob: str) -> re.Pattern[str]:
         return re.compile(pattern, re.DOTALL)
     except re.error as error:
         raise SourceError(
-            f"invalid glob {glob!r} ({error})",
-            Edit("write it like '*.{csv,csv.gz}'", "declaration"),
+            f"invalid glob {glob!r} ({error})", Edit("write it like '*.{csv,csv.gz}'", "declaration")
         ) from None
 
 
@@ -172,8 +171,7 @@ def _walk(
         return
     if revision in ancestors:
         raise SourceError(
-            f"{folder} in a landing folder links to one of its parent folders",
-            OutsideAct("remove the link"),
+            f"{folder} in a landing folder links to one of its parent folders", OutsideAct("remove the link")
         )
     for entry in entries:
         entry_visible = visible and not is_hidden(entry.name) and _is_utf8(entry.name)
@@ -209,10 +207,7 @@ def _unreadable(path: Address, error: OSError, *, landing: bool) -> SourceError:
     if isinstance(error, FileNotFoundError):
         return NotDeliveredError(what, "the source's path or TIDEGATE_LANDING")
     if isinstance(error, NotADirectoryError):
-        return SourceError(
-            f"{what} is a file, not a folder",
-            OutsideAct("move the file into a folder"),
-        )
+        return SourceError(f"{what} is a file, not a folder", OutsideAct("move the file into a folder"))
     return SourceError(
         f"{what} cannot be read ({error.strerror})",
         OutsideAct("give the user that runs the job permission to read and list it"),

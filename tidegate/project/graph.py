@@ -47,8 +47,7 @@ def writer_of(table: str, pipelines: Sequence[Pipeline], where: str, *, certain:
     ordered = writer is not None and (writer.watermark is not None or writer.state is not None)
     if writer is not None and writer.feeds and not writer.target.keys and not ordered:
         raise SpecError(
-            f"{where}: its source {table!r} is neither a bronze table nor keyed",
-            Edit("give it keys", "declaration"),
+            f"{where}: its source {table!r} is neither a bronze table nor keyed", Edit("give it keys", "declaration")
         )
     return writer
 
@@ -73,8 +72,7 @@ def check_flow(
     for table, each in zip(flow.source_tables, writers, strict=True):
         if each is None:
             raise SpecError(
-                _NO_WRITER.format(table),
-                Either(*_WRITER.ways, Edit(f"correct {', '.join(unloadable)}", "declaration")),
+                _NO_WRITER.format(table), Either(*_WRITER.ways, Edit(f"correct {', '.join(unloadable)}", "declaration"))
             )
     writer = writers[0] if writers else None
     _check_landing(pipeline, flow, others)

@@ -41,15 +41,13 @@ def load(name: str) -> Pipeline:
         matches = difflib.get_close_matches(name, declared, n=1)
         hint = f"; did you mean {matches[0]!r}?" if matches else "."
         raise RequestError(
-            f"there is no pipeline {name!r}{hint}",
-            Edit(f"declared: {', '.join(declared) or 'none yet'}", "request"),
+            f"there is no pipeline {name!r}{hint}", Edit(f"declared: {', '.join(declared) or 'none yet'}", "request")
         )
     with _errors_with_line(name):
         pipeline = getattr(importlib.import_module(f"pipelines.{name}"), "pipeline", None)
     if not isinstance(pipeline, Pipeline) or pipeline.name != name:
         raise SpecError(
-            f"pipelines/{name}.py must define `pipeline = Pipeline(name={name!r}, …)`",
-            Edit("define it", "declaration"),
+            f"pipelines/{name}.py must define `pipeline = Pipeline(name={name!r}, …)`", Edit("define it", "declaration")
         )
     return pipeline
 
@@ -103,8 +101,7 @@ def _errors_with_line(name: str) -> Iterator[None]:
         raise_machine(error, f"pipelines/{name}.py")
         cause = f"{type(error).__name__}: {error}"
         raise SpecError(
-            f"pipelines/{name}.py does not load{_line(error, name)}: {cause}",
-            Edit("correct the file", "declaration"),
+            f"pipelines/{name}.py does not load{_line(error, name)}: {cause}", Edit("correct the file", "declaration")
         ) from error
 
 

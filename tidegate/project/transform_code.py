@@ -91,8 +91,7 @@ def check_exists(role: str, name: str, code: Path | None) -> ast.Module:
     except (OSError, SyntaxError, ValueError) as error:
         raise_machine(error, f"{role} {name!r}")
         raise SpecError(
-            f"{role} {name!r}: {file} cannot be read: {error}",
-            Edit("correct the file", "transform"),
+            f"{role} {name!r}: {file} cannot be read: {error}", Edit("correct the file", "transform")
         ) from error
     # Names of `import *` are not in the file; the job imports the module and raises if the function is not among them.
     defined = [symbol.get_name() for symbol in names.get_symbols() if symbol.is_assigned() or symbol.is_imported()]

@@ -167,13 +167,7 @@ def retire_batches_before(place: Place, batch_id: int, what: str) -> int:
 
 
 def _close(
-    place: FlowPlace,
-    kind: Literal["waive", "expire"],
-    selection: Selection,
-    *,
-    by: str,
-    reason: str,
-    dry_run: bool,
+    place: FlowPlace, kind: Literal["waive", "expire"], selection: Selection, *, by: str, reason: str, dry_run: bool
 ) -> Closed:
     path = place.quarantine
     if dry_run or not path.exists():

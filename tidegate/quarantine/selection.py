@@ -48,17 +48,13 @@ class Selection:
         """
         if rule is not None and not re.fullmatch(RULE, rule):
             raise RequestError(
-                f"{rule!r} is not a rule name",
-                Edit("the command quarantine list shows the names", "request"),
+                f"{rule!r} is not a rule name", Edit("the command quarantine list shows the names", "request")
             )
         for name, day in (("since", since), ("until", until)):
             if day is not None:
                 _check_day(name, day)
         if since is not None and until is not None and since > until:
-            raise RequestError(
-                f"since {since} is after until {until}",
-                Edit("exchange them", "request"),
-            )
+            raise RequestError(f"since {since} is after until {until}", Edit("exchange them", "request"))
         if older_than is not None:
             age(older_than)
         return cls(rule=rule, since=since, until=until, older_than=older_than)
@@ -94,10 +90,7 @@ class Selection:
 def age(text: str) -> pendulum.Duration:
     """The duration of ``30d`` or ``12h``; raises `RequestError` for anything else."""
     if not re.fullmatch(AGE, text):
-        raise RequestError(
-            f"{text!r} is not an age",
-            Edit("write days or hours, as in 30d or 12h", "request"),
-        )
+        raise RequestError(f"{text!r} is not an age", Edit("write days or hours, as in 30d or 12h", "request"))
     number = int(text[:-1])
     return pendulum.duration(days=number) if text.endswith("d") else pendulum.duration(hours=number)
 

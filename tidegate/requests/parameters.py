@@ -23,24 +23,17 @@ def mode_and_dry_run(params: dict[str, Any]) -> tuple[str, bool]:
     unknown = sorted(set(params) - set(KEYS))
     if unknown:
         raise RequestError(
-            f"unknown key {', '.join(map(repr, unknown))}",
-            Edit(f"allowed: {', '.join(KEYS)}", "request"),
+            f"unknown key {', '.join(map(repr, unknown))}", Edit(f"allowed: {', '.join(KEYS)}", "request")
         )
     mode = params.get("mode", "incremental")
     if mode not in tuple(modes()):
-        raise RequestError(
-            f"mode={mode!r} is not allowed",
-            Edit(f"allowed: {', '.join(modes())}", "request"),
-        )
+        raise RequestError(f"mode={mode!r} is not allowed", Edit(f"allowed: {', '.join(modes())}", "request"))
     return mode, _flag("dry_run", params.get("dry_run"))
 
 
 def _flag(name: str, value: object) -> bool:
     if not isinstance(value, bool | None):
-        raise RequestError(
-            f"{name}={value!r} is not allowed",
-            Edit("allowed: true, false", "request"),
-        )
+        raise RequestError(f"{name}={value!r} is not allowed", Edit("allowed: true, false", "request"))
     return bool(value)
 
 
@@ -66,14 +59,12 @@ def flow_names(pipeline: Pipeline, requested: object) -> tuple[str, ...]:
     names = [flow.name for flow in pipeline.flows]
     if not isinstance(flows, list | tuple):
         raise RequestError(
-            f"flows={flows!r} is not a list",
-            Edit(f"pipeline {pipeline.name!r} has: {', '.join(names)}", "request"),
+            f"flows={flows!r} is not a list", Edit(f"pipeline {pipeline.name!r} has: {', '.join(names)}", "request")
         )
     if unknown := [name for name in flows if name not in names]:
         quoted = ", ".join(map(repr, unknown))
         raise RequestError(
-            f"pipeline {pipeline.name!r} has no flow {quoted}",
-            Edit(f"it has: {', '.join(names)}", "request"),
+            f"pipeline {pipeline.name!r} has no flow {quoted}", Edit(f"it has: {', '.join(names)}", "request")
         )
     return tuple(name for name in names if name in flows)
 
@@ -82,10 +73,7 @@ def accepted(pipeline: Pipeline, requested: object) -> tuple[str, ...]:
     """The accepted numbers, as ``silver:deleted=355``."""
     named = requested or ()
     if not isinstance(named, list | tuple):
-        raise RequestError(
-            f"accept={named!r} is not a list",
-            Edit("write it as in ['silver:deleted=355']", "request"),
-        )
+        raise RequestError(f"accept={named!r} is not a list", Edit("write it as in ['silver:deleted=355']", "request"))
     keyed = [flow.name for flow in pipeline.flows if flow.is_staged]
     names = [flow.name for flow in pipeline.flows]
     for each in named:
@@ -113,13 +101,11 @@ def window_of(pipeline: Pipeline, mode: str, first: object, last: object) -> Win
     if RUNS[mode].window == "none":
         allowed = ", ".join(name for name, kind in RUNS.items() if kind.window != "none")
         raise RequestError(
-            f"from_date and to_date cannot be used with mode={mode!r}",
-            Edit(f"allowed with: {allowed}", "request"),
+            f"from_date and to_date cannot be used with mode={mode!r}", Edit(f"allowed with: {allowed}", "request")
         )
     if first is None or last is None:
         raise RequestError(
-            "from_date and to_date are only allowed together",
-            Edit("add the one that is missing", "request"),
+            "from_date and to_date are only allowed together", Edit("add the one that is missing", "request")
         )
     return Window.of_dates(first, last, pipeline.timezone)
 
@@ -137,10 +123,7 @@ def undone_run(mode: str, run: object) -> str | None:
             )
         return None
     if not RUNS[mode].of_run:
-        raise RequestError(
-            f"undo_run cannot be used with mode={mode!r}",
-            Edit("allowed with: undo", "request"),
-        )
+        raise RequestError(f"undo_run cannot be used with mode={mode!r}", Edit("allowed with: undo", "request"))
     if not isinstance(run, str) or not re.fullmatch(RUN_ID, run):
         raise RequestError(
             f"undo_run={run!r} is not the id of a run",

@@ -156,10 +156,7 @@ class RunRequest:
             RequestError: An unknown flow, one whose entries are not replayed, or a limit below 1.
         """
         if limit is not None and limit < 1:
-            raise RequestError(
-                f"limit={limit} is not allowed",
-                Edit("allowed: 1 or more", "request"),
-            )
+            raise RequestError(f"limit={limit} is not allowed", Edit("allowed: 1 or more", "request"))
         request = cls.check(pipeline, run_id, {"flows": [flow]}, requested_by=requested_by)
         check_flow("replay", pipeline, pipeline.flow(flow))
         return dataclasses.replace(request, mode="replay", selection=selection, limit=limit, dry_run=dry_run)
@@ -200,14 +197,10 @@ class RunRequest:
         cls, mode: str, pipeline: Pipeline, flow: str, run_id: str, requested_by: str, limit: int, keys: Sequence[str]
     ) -> Self:
         if limit < 1:
-            raise RequestError(
-                f"limit={limit} is not allowed",
-                Edit("allowed: 1 or more", "request"),
-            )
+            raise RequestError(f"limit={limit} is not allowed", Edit("allowed: 1 or more", "request"))
         if bad := [key for key in keys if not key.partition("=")[0] or "=" not in key]:
             raise RequestError(
-                f"key={bad[0]!r} is not allowed",
-                Edit("write column=value, for example id=7", "request"),
+                f"key={bad[0]!r} is not allowed", Edit("write column=value, for example id=7", "request")
             )
         request = cls.check(pipeline, run_id, {"flows": [flow]}, requested_by=requested_by)
         check_flow(mode, pipeline, pipeline.flow(flow))
@@ -231,10 +224,7 @@ class RunRequest:
         """The stored request; raises `RequestError` if there is none with this id."""
         request = json_codec.read(RunPlace(layout, dag_id, key).request(request_id), cls, OutsideAct("start a new run"))
         if request is None or request.mode not in RUNS:
-            raise RequestError(
-                f"there is no request {request_id!r} of run {key!r}",
-                OutsideAct("start a new run"),
-            )
+            raise RequestError(f"there is no request {request_id!r} of run {key!r}", OutsideAct("start a new run"))
         return request
 
 

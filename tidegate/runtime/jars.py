@@ -54,10 +54,7 @@ def pinned(project_root: Path) -> dict[str, tuple[Jar, ...]]:
             Edit("set TIDEGATE_PROJECT to it", "setting"),
         ) from error
     except (ValueError, KeyError, TypeError) as error:
-        raise SetupError(
-            f"{path} cannot be read ({error!r})",
-            OutsideAct("restore it from git"),
-        ) from error
+        raise SetupError(f"{path} cannot be read ({error!r})", OutsideAct("restore it from git")) from error
 
 
 def _jar(entry: dict[str, object]) -> Jar:
@@ -84,14 +81,12 @@ def files(project_root: Path, set_name: str) -> list[Path]:
     sets = pinned(project_root)
     if set_name not in sets:
         raise SetupError(
-            f"jars.lock.json has no set {set_name!r}",
-            Edit(f"it has: {', '.join(sorted(sets))}", "request"),
+            f"jars.lock.json has no set {set_name!r}", Edit(f"it has: {', '.join(sorted(sets))}", "request")
         )
     absent = [name for name in missing(project_root) if name.startswith(f"{set_name}/")]
     if absent:
         raise SetupError(
-            f"{len(absent)} jars are missing, for example {absent[0]}",
-            Command.make("setup", says="run `{}`"),
+            f"{len(absent)} jars are missing, for example {absent[0]}", Command.make("setup", says="run `{}`")
         )
     folder = paths.jars_dir(project_root, set_name)
     return [folder / jar.file_name for jar in sets[set_name]]

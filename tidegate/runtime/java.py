@@ -69,17 +69,11 @@ def find(environ: Mapping[str, str] | None = None) -> Java:
     else:
         command = shutil.which("java", path=environ.get("PATH", os.defpath))
         if command is None:
-            raise MissingJavaError(
-                f"Tidegate needs Java {OLDEST} or newer, but there is none",
-                _ADVICE,
-            )
+            raise MissingJavaError(f"Tidegate needs Java {OLDEST} or newer, but there is none", _ADVICE)
         executable = Path(command)
     java = Java(executable=executable.absolute(), version=_version_of(executable))
     if java.major < OLDEST:
-        raise MissingJavaError(
-            f"Tidegate needs Java {OLDEST} or newer, but {executable} is {java.version}",
-            _ADVICE,
-        )
+        raise MissingJavaError(f"Tidegate needs Java {OLDEST} or newer, but {executable} is {java.version}", _ADVICE)
     return java
 
 
@@ -102,18 +96,12 @@ def _reported_version(executable: Path) -> str:
         process = subprocess.run([executable, "-version"], capture_output=True, text=True, timeout=60, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         raise_machine(error, "java -version")
-        raise MissingJavaError(
-            f"{executable} does not run",
-            _ADVICE,
-        ) from error
+        raise MissingJavaError(f"{executable} does not run", _ADVICE) from error
     if build := re.search(r"\(build (\d[^,)\s]*)", process.stderr):
         return build[1]
     if version := re.search(r'version "([^"]+)"', process.stderr):
         return version[1]
-    raise MissingJavaError(
-        f"{executable} -version prints no version",
-        _ADVICE,
-    )
+    raise MissingJavaError(f"{executable} -version prints no version", _ADVICE)
 
 
 def main() -> int:

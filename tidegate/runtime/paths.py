@@ -36,8 +36,5 @@ def spark_home() -> Path:
     """
     spec = importlib.util.find_spec("pyspark")
     if spec is None or not spec.submodule_search_locations:
-        raise SetupError(
-            "PySpark is not installed in this Python environment",
-            Command.make("setup", says="run `{}`"),
-        )
+        raise SetupError("PySpark is not installed in this Python environment", Command.make("setup", says="run `{}`"))
     return Path(spec.submodule_search_locations[0])

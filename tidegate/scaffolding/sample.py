@@ -74,15 +74,9 @@ def of_file(path: Path) -> Sample:
         RequestError: It does not exist, has no record, or cannot be read as any format.
     """
     if not path.is_file():
-        raise RequestError(
-            f"--from {path}: there is no such file",
-            Edit("correct the path", "request"),
-        )
+        raise RequestError(f"--from {path}: there is no such file", Edit("correct the path", "request"))
     if not path.stat().st_size:
-        raise RequestError(
-            f"--from {path}: it is empty",
-            Edit("choose another file", "request"),
-        )
+        raise RequestError(f"--from {path}: it is empty", Edit("choose another file", "request"))
     kind = _format(path)
     sample = _delimited(path) if kind == "csv" else _objects(path, kind)
     if kind == "json" and len(sample.lines) < len(sample.malformed):
@@ -95,10 +89,7 @@ def of_file(path: Path) -> Sample:
             ),
         )
     if not sample.lines or not sample.columns:
-        raise RequestError(
-            f"--from {path}: no record of it can be read as {kind}",
-            _BY_HAND,
-        )
+        raise RequestError(f"--from {path}: no record of it can be read as {kind}", _BY_HAND)
     sample.glob = _glob(path, kind)
     return sample
 
@@ -112,10 +103,7 @@ def of_topic(bootstrap: str, topic: str) -> Sample:
     """
     values = samples.newest_values(bootstrap, topic, RECORDS)
     if not values:
-        raise RequestError(
-            f"--topic {topic}: it has no message yet",
-            Either(OutsideAct("send one"), _OF_TOPIC),
-        )
+        raise RequestError(f"--topic {topic}: it has no message yet", Either(OutsideAct("send one"), _OF_TOPIC))
     texts = [value.decode("utf-8", "replace") for value in values if value is not None]
     sample = Sample(format="json", columns={}, lines=[])
     _add_objects(sample, list(enumerate(texts, start=1)))
@@ -179,10 +167,7 @@ def _objects(path: Path, kind: FileFormat) -> Sample:
             dialect = {} if encoding == "utf-8" else {"encoding": encoding}
             break
     else:
-        raise RequestError(
-            f"--from {path}: it cannot be read as {kind} ({reader.checked.problem})",
-            _BY_HAND,
-        )
+        raise RequestError(f"--from {path}: it cannot be read as {kind} ({reader.checked.problem})", _BY_HAND)
     sample = Sample(format=kind, columns={}, lines=[], dialect=dialect, complete=len(records) <= RECORDS)
     _add_objects(sample, records[:RECORDS])
     if reader.header is not None:
@@ -238,8 +223,7 @@ def _delimited(path: Path) -> Sample:
             break
     if best is None:
         raise RequestError(
-            f"--from {path}: it cannot be read as text with separators ({', '.join(problems)})",
-            _BY_HAND,
+            f"--from {path}: it cannot be read as text with separators ({', '.join(problems)})", _BY_HAND
         )
     sample = best[1]
     if sample.repeated:

@@ -115,17 +115,13 @@ def _request(registry: str, schema_id: int) -> dict[str, Any] | None:
         raise SetupError(_NO_URL, Edit("write it as in http://127.0.0.1:8081", "setting")) from None
     except httpx.RequestError:
         raise SourceUnavailableError(
-            f"the registry at {address} does not answer",
-            Either(OutsideAct("start it"), OutsideAct("run again later")),
+            f"the registry at {address} does not answer", Either(OutsideAct("start it"), OutsideAct("run again later"))
         ) from None
     status = answer.status_code
     if status == _UNKNOWN_ID:
         return None
     if status >= 500 or status == 429:
-        raise SourceUnavailableError(
-            f"the registry at {address} answers {status}",
-            OutsideAct("run again later"),
-        )
+        raise SourceUnavailableError(f"the registry at {address} answers {status}", OutsideAct("run again later"))
     if not answer.is_success:
         raise SourceError(
             f"the registry at {address} answers {status}",
@@ -135,10 +131,7 @@ def _request(registry: str, schema_id: int) -> dict[str, Any] | None:
         response = answer.json()
         if isinstance(response, dict):
             return response
-    raise SourceError(
-        f"the server at {address} is not a schema registry",
-        Edit("correct TIDEGATE_REGISTRY", "setting"),
-    )
+    raise SourceError(f"the server at {address} is not a schema registry", Edit("correct TIDEGATE_REGISTRY", "setting"))
 
 
 def _schema(response: dict[str, Any], schema_id: int) -> WriterSchema:
@@ -152,6 +145,5 @@ def _schema(response: dict[str, Any], schema_id: int) -> WriterSchema:
         return WriterSchema(kind=kind, definition=json.loads(response["schema"]))
     except (KeyError, TypeError, ValueError):
         raise SourceError(
-            f"schema {schema_id} of the registry is not valid JSON",
-            OutsideAct("register it again"),
+            f"schema {schema_id} of the registry is not valid JSON", OutsideAct("register it again")
         ) from None

@@ -12,12 +12,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.checkpoints import checkpoint, progress, refusal, rewrite
-from tidegate.errors import (
-    CheckpointCorruptError,
-    CheckpointIncompatibleError,
-    NotDeliveredError,
-    RefusedError,
-)
+from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError, NotDeliveredError, RefusedError
 from tidegate.lake.place import Place
 from tidegate.probes import delta
 from tidegate.quarantine import decision
@@ -41,10 +36,7 @@ if TYPE_CHECKING:
 
 
 def run_flow(
-    job: Job,
-    *,
-    before: Callable[[Job], Job] | None = None,
-    after: Callable[[Job], None] | None = None,
+    job: Job, *, before: Callable[[Job], Job] | None = None, after: Callable[[Job], None] | None = None
 ) -> None:
     """Run a flow until its source is drained.
 

@@ -25,17 +25,7 @@ def declared(name: str) -> FlowKind:
 
 
 KINDS: dict[str, FlowKind] = {
-    name: declared(name)
-    for name in (
-        "files",
-        "messages",
-        "rows",
-        "groups",
-        "joins",
-        "snapshots",
-        "stateful",
-        "sinks",
-    )
+    name: declared(name) for name in ("files", "messages", "rows", "groups", "joins", "snapshots", "stateful", "sinks")
 }
 """Every kind of flow, by its name."""
 

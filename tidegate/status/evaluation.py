@@ -42,10 +42,7 @@ class PipelineAlerts:
         """The findings; if the declaration does not load, also undecided findings for the given flows."""
         if self.error is None:
             return self.findings
-        return (
-            *self.findings,
-            *(Findings(flow=flow, alerts=(), undecided=frozenset(RULES)) for flow in flows if flow),
-        )
+        return (*self.findings, *(Findings(flow=flow, alerts=(), undecided=frozenset(RULES)) for flow in flows if flow))
 
 
 def evaluate_pipelines(

@@ -163,7 +163,6 @@ def _read_all(readings: Sequence[Reading], patience: float) -> list[Reading]:
 
 def _late(reading: Reading, patience: float) -> Reading:
     error = SourceUnavailableError(
-        f"its source did not answer within {patience:g} s",
-        OutsideAct("try again, or with a longer --timeout"),
+        f"its source did not answer within {patience:g} s", OutsideAct("try again, or with a longer --timeout")
     )
     return reading.ended(error, late=source.load(reading.resolved.flow).is_local)

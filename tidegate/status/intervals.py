@@ -80,10 +80,7 @@ def read(place: FlowPlace, flow: Flow, timezone: str, now: datetime) -> Complete
         others_there = (file.path for file in files.list_files(folder, "*").files if file.path not in seals)
         empty -= _by_interval(folder, rule, others_there)[0].keys()
     statuses = tuple(
-        dataclasses.replace(
-            _interval(declared, start, landed.get(start, ()), bronze),
-            is_empty=start in empty,
-        )
+        dataclasses.replace(_interval(declared, start, landed.get(start, ()), bronze), is_empty=start in empty)
         for start in _range(rule, sealed.union(landed), local_now)
         if start in landed or exists(rule.unit, zone, start)
     )
@@ -123,8 +120,7 @@ class _Bronze:
         up_to = progress.planned_batch(folder, committed).log_offset
         source_folder = landing_folder.of(place, source)
         refused = store.select(
-            place.quarantine,
-            f"SELECT {hidden.ROW_ID} FROM delta_table WHERE level = 'file' AND state = 'open'",
+            place.quarantine, f"SELECT {hidden.ROW_ID} FROM delta_table WHERE level = 'file' AND state = 'open'"
         )
         return cls(
             read_files=dict(source_folder.present(file.id) for file in progress.source_files(folder, up_to=up_to)),

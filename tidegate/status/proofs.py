@@ -193,10 +193,7 @@ def check_checkpoint(resolved: ResolvedFlow, place: Place, proven: Proven, plann
         is_of_stream = position.app_id == place.app_id
         batch = position.batch_id if is_of_stream else delta.transaction_version(path, place.app_id)
         if batch is not None and batch > (-1 if planned is None else planned):
-            name, ends = (
-                path.key,
-                "is empty" if planned is None else f"ends with batch {planned}",
-            )
+            name, ends = (path.key, "is empty" if planned is None else f"ends with batch {planned}")
             raise CheckpointCorruptError(
                 f"flow {place.flow!r}: {name} has batch {batch} of {place.app_id}, but the checkpoint at {place.checkpoint} {ends}: it was "
                 "restored from an older copy, or files of it are missing.",

@@ -100,8 +100,7 @@ def judge_rows(pipeline: str, flow: str, *given: Record) -> list[Judged]:
         if not job.flow.kind.quarantines:
             what = "keeps state" if job.flow.kind.stateful else "computes groups"
             raise RequestError(
-                f"flow {flow!r} of {pipeline!r} {what}",
-                Edit("run it in a tidegate.testing.Lake", "request"),
+                f"flow {flow!r} of {pipeline!r} {what}", Edit("run it in a tidegate.testing.Lake", "request")
             )
         judged = rows.judge_rows(job, _feed(job, given), 0, Decision(quarantined=False, written=False))
         return (

@@ -35,10 +35,7 @@ class Window:
         """
         start, end = _day("from_date", first, timezone), _day("to_date", last, timezone)
         if end < start:
-            raise RequestError(
-                f"from_date={first} is after to_date={last}",
-                Edit("exchange them", "request"),
-            )
+            raise RequestError(f"from_date={first} is after to_date={last}", Edit("exchange them", "request"))
         return cls.of_interval(start, end.add(days=1), timezone)
 
     @classmethod
@@ -50,8 +47,7 @@ class Window:
         """
         if end <= start:
             raise RequestError(
-                f"the window from {start} to {end} is empty",
-                Edit("name an end after the start", "request"),
+                f"the window from {start} to {end} is empty", Edit("name an end after the start", "request")
             )
         if start.date() < dates.FIRST or (end - datetime.timedelta(microseconds=1)).date() > dates.LAST:
             raise RequestError(

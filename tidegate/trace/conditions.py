@@ -49,8 +49,7 @@ def where(
     for column, value in values.items():
         if column not in types:
             raise RequestError(
-                f"table {name!r} has no column {column!r}",
-                Edit(f"it has: {', '.join(types)}", "request"),
+                f"table {name!r} has no column {column!r}", Edit(f"it has: {', '.join(types)}", "request")
             )
         if value is None:
             parts.append(f"{quoted(column)} IS NULL")

@@ -326,10 +326,7 @@ class Lineage:
             f"pipelines/{each}.py" for each, pipeline in self.pipelines.items() if isinstance(pipeline, TidegateError)
         ]
         unknown = f" (and those of {', '.join(broken)}, which cannot be loaded)" if broken else ""
-        raise RequestError(
-            f"no flow writes a table {name!r}",
-            Edit(f"the tables are: {tables}{unknown}", "request"),
-        )
+        raise RequestError(f"no flow writes a table {name!r}", Edit(f"the tables are: {tables}{unknown}", "request"))
 
     def _readers(self, flow: ResolvedFlow) -> list[ResolvedFlow]:
         return [each for each in self._flows() if flow.flow.target.name in each.flow.source_tables]

@@ -44,16 +44,12 @@ class Record:
             RequestError: They do not fit together.
         """
         if (file is None) != (line is None):
-            raise RequestError(
-                "--file and --line need each other.",
-                Edit("give both", "request"),
-            )
+            raise RequestError("--file and --line need each other.", Edit("give both", "request"))
         if offset is not None:
             match = re.fullmatch(r"(.+)/(\d+)/(\d+)", offset)
             if match is None or file is not None or max(int(match[2]), int(match[3])) >= 2**63:
                 raise RequestError(
-                    f"--offset {offset!r} is not TOPIC/PARTITION/OFFSET",
-                    Edit("write it as in clicks/0/42", "request"),
+                    f"--offset {offset!r} is not TOPIC/PARTITION/OFFSET", Edit("write it as in clicks/0/42", "request")
                 )
             return cls(topic=match[1], partition=int(match[2]), offset=int(match[3]))
         if file is None or line is None:

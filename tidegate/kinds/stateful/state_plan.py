@@ -57,10 +57,7 @@ def check(flow: Flow, output: DataFrame) -> None:
     """
     where = f"flow {flow.name!r}: transform {flow.transform!r}"
     if not output.isStreaming:
-        raise SpecError(
-            f"{where} does not return a stream",
-            Edit("return what it makes of its parameter", "transform"),
-        )
+        raise SpecError(f"{where} does not return a stream", Edit("return what it makes of its parameter", "transform"))
     plan = output._jdf.queryExecution().analyzed()
     nodes = [(str(node.nodeName()), node) for node in _nodes(plan) if node.isStreaming()]
     names = [name for name, _ in nodes]

@@ -36,10 +36,7 @@ SMALL_ROWS = 200_000
 _AGAIN = "correct the code or the suite and backfill its days, or run a full refresh: both derive the rows again"
 _DERIVE = Then(
     Edit("correct the code or the suite", "transform"),
-    Either(
-        OutsideAct("backfill its days"),
-        OutsideAct("run a full refresh: both derive the rows again"),
-    ),
+    Either(OutsideAct("backfill its days"), OutsideAct("run a full refresh: both derive the rows again")),
 )
 
 

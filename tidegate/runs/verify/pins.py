@@ -178,8 +178,7 @@ def _readable(job: Job, table: str, position: DeltaPosition | None, version: int
     path = job.place.layout.table(table)
     if position is not None and not _is_complete(path, position):
         raise WriteConflictError(
-            f"flow {job.flow.name!r} has read a part of version {position.version} of {table}.",
-            _run_and_verify(job),
+            f"flow {job.flow.name!r} has read a part of version {position.version} of {table}.", _run_and_verify(job)
         )
     try:
         later = delta.commits_since(path, version + 1)

@@ -134,8 +134,7 @@ def _wanted(job: Job) -> Column:
             raise RequestError(
                 f"key {each!r} is not allowed",
                 Edit(
-                    f"{text!r} is no {types[name]}, the type of column {name!r} of {job.flow.target.name!r}",
-                    "request",
+                    f"{text!r} is no {types[name]}, the type of column {name!r} of {job.flow.target.name!r}", "request"
                 ),
             )
         condition &= F.col(f"`{name}`") == value

@@ -110,8 +110,7 @@ def _is_empty(bronze: Address, interval: Interval, announced: Snapshot | None) -
 def _refused(place: FlowPlace, source_folder: LandingFolder, interval: Interval) -> bool:
     """Whether a file of it went to quarantine, and was not replayed since."""
     entries = store.select(
-        place.quarantine,
-        f"SELECT {hidden.ROW_ID} FROM delta_table WHERE level = 'file' AND state <> 'replayed'",
+        place.quarantine, f"SELECT {hidden.ROW_ID} FROM delta_table WHERE level = 'file' AND state <> 'replayed'"
     )
     return not {str(source_folder.present(FileId.parse(row[hidden.ROW_ID]))) for row in entries}.isdisjoint(
         str(file.id) for file in interval.landed

@@ -244,10 +244,7 @@ def _sum(counts: list[int | None]) -> int | None:
 def _expired_versions(table: str, why: str) -> OffsetsExpiredError:
     return OffsetsExpiredError(
         f"table {table} no longer has the changes that the checkpoint reads next: {why}.",
-        Either(
-            OutsideAct("restore the table"),
-            recover_command(table),
-        ),
+        Either(OutsideAct("restore the table"), recover_command(table)),
     )
 
 

@@ -76,11 +76,7 @@ def _backlog(reading: CheckpointReading) -> Backlog:
 
 
 def unread_ranges(
-    bootstrap: str,
-    source: KafkaSource,
-    target: Address,
-    place: Place,
-    committed: PlannedBatch | None,
+    bootstrap: str, source: KafkaSource, target: Address, place: Place, committed: PlannedBatch | None
 ) -> tuple[kafka.Topic, Mapping[int, int], dict[int, tuple[int, int]]]:
     """The topic, the committed positions, and each partition with the offset that is read next and its end.
 

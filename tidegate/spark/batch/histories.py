@@ -91,8 +91,7 @@ def _tracked(job: Job, records: DataFrame) -> list[str]:
         )
     if reserved := [name for name in INTERVAL if name in records.columns]:
         raise SpecError(
-            f"{where} returns {', '.join(reserved)}, which a history computes",
-            Edit("name it otherwise", "transform"),
+            f"{where} returns {', '.join(reserved)}, which a history computes", Edit("name it otherwise", "transform")
         )
     ignored = {*target.keys, *target.sequence_by, *target.untracked}
     return [name for name in records.columns if not name.startswith("_") and name not in ignored]

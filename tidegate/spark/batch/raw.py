@@ -134,13 +134,7 @@ def _returned_messages(job: Job, entries: DataFrame, batch_id: int) -> Split:
     """Entries of messages that are replayed: a timestamp that was refused is refused again."""
     known = entries.withColumns({"level": F.lit("message"), "rules": F.array(F.lit(RULE)), "record": F.lit(None)})
     count = known.count()
-    record = _record(
-        job,
-        batch_id,
-        read=count,
-        quarantined=count,
-        rules={RULE: count},
-    )
+    record = _record(job, batch_id, read=count, quarantined=count, rules={RULE: count})
     none = tables.read(job.spark, job.live).limit(0)
     return Split(
         prepared=record, refused=known, write=lambda txn: writes.append(none, job.target, txn), expected_rows=0

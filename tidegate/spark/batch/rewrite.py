@@ -42,13 +42,7 @@ class Measured:
 
 
 def measure(
-    job: Job,
-    before: DataFrame,
-    after: DataFrame,
-    *,
-    keys: tuple[str, ...],
-    refused: DataFrame | None,
-    read: int,
+    job: Job, before: DataFrame, after: DataFrame, *, keys: tuple[str, ...], refused: DataFrame | None, read: int
 ) -> Measured:
     """Compare the rows of the table with those that replace them.
 

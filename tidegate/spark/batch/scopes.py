@@ -68,13 +68,7 @@ def with_dispositions(job: Job, ordered: DataFrame, *, against_table: bool) -> D
     # All windows begin with the scope, so that one shuffle serves them. If rows of one record differ in sequence, the highest
     # is that of the record.
     latest_first = Window.partitionBy(*target.keys).orderBy(F.desc("_known"), F.desc(hidden.ORDER), hidden.FILTERED)
-    rows = rows.withColumns(
-        {
-            "_newest": newest,
-            "_older": older,
-            hidden.ORDER: F.max(hidden.ORDER).over(of_record),
-        }
-    )
+    rows = rows.withColumns({"_newest": newest, "_older": older, hidden.ORDER: F.max(hidden.ORDER).over(of_record)})
     rows = rows.withColumn("_latest", F.col("_known") & (F.col(hidden.ORDER) == F.col("_newest")))
     filled = F.coalesce(F.max(F.col("_latest") & makes_row).over(of_scope), F.lit(False))
     rows = rows.withColumns({"_filled": filled, hidden.RANK: F.row_number().over(latest_first)})

@@ -157,11 +157,7 @@ def changed_rows(job: Job, batch: DataFrame) -> DataFrame:
 
 
 def evaluate(
-    job: Job,
-    records: DataFrame,
-    measure: Callable[[DataFrame], Measured],
-    batch_id: int,
-    decision: Decision,
+    job: Job, records: DataFrame, measure: Callable[[DataFrame], Measured], batch_id: int, decision: Decision
 ) -> tuple[DataFrame, Measured]:
     """The output, persisted and measured; once more without the rows on which the transform raises, if it does.
 

@@ -152,8 +152,7 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
         )
     if _CONFLICT.search(text):
         return WriteConflictError(
-            f"{what}: a concurrent commit to the table conflicted with this one ({condition})",
-            OutsideAct("run again"),
+            f"{what}: a concurrent commit to the table conflicted with this one ({condition})", OutsideAct("run again")
         )
     if _SCHEMA.search(text):
         return DeclarationConflictError(
@@ -162,8 +161,7 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
         )
     if _UNAVAILABLE.search(text):
         return SourceUnavailableError(
-            f"{what}: the source does not answer ({condition})",
-            OutsideAct("run again when it is available"),
+            f"{what}: the source does not answer ({condition})", OutsideAct("run again when it is available")
         )
     return UnexpectedError(
         f"{what}: {condition} ({type(error).__name__}).",

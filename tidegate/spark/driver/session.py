@@ -16,21 +16,9 @@ if TYPE_CHECKING:
     from tidegate.environment import Environment
 
 REASONED_SETTINGS: tuple[tuple[str, str, str], ...] = (
-    (
-        "spark.sql.extensions",
-        "io.delta.sql.DeltaSparkSessionExtension",
-        "Delta's commands and rules",
-    ),
-    (
-        "spark.sql.catalog.spark_catalog",
-        "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "the same",
-    ),
-    (
-        "spark.sql.session.timeZone",
-        "UTC",
-        "transforms give the same rows on every machine",
-    ),
+    ("spark.sql.extensions", "io.delta.sql.DeltaSparkSessionExtension", "Delta's commands and rules"),
+    ("spark.sql.catalog.spark_catalog", "org.apache.spark.sql.delta.catalog.DeltaCatalog", "the same"),
+    ("spark.sql.session.timeZone", "UTC", "transforms give the same rows on every machine"),
     (
         "spark.sql.parquet.outputTimestampType",
         "TIMESTAMP_MICROS",
@@ -42,37 +30,17 @@ REASONED_SETTINGS: tuple[tuple[str, str, str], ...] = (
         "days and instants before 1582 are in the calendar of ISO 8601 in every file; with Spark's default, "
         "`EXCEPTION`, a file of unknown calendar is an error",
     ),
-    (
-        "spark.sql.parquet.datetimeRebaseModeInRead",
-        "CORRECTED",
-        "the same",
-    ),
-    (
-        "spark.sql.parquet.int96RebaseModeInWrite",
-        "CORRECTED",
-        "the same",
-    ),
-    (
-        "spark.sql.parquet.int96RebaseModeInRead",
-        "CORRECTED",
-        "the same",
-    ),
+    ("spark.sql.parquet.datetimeRebaseModeInRead", "CORRECTED", "the same"),
+    ("spark.sql.parquet.int96RebaseModeInWrite", "CORRECTED", "the same"),
+    ("spark.sql.parquet.int96RebaseModeInRead", "CORRECTED", "the same"),
     (
         "spark.sql.datetime.java8API.enabled",
         "true",
         "with `false` filters that Spark pushes down to files go through the old calendar, and find no row of 5 to 14 "
         "October 1582",
     ),
-    (
-        "spark.ui.enabled",
-        "false",
-        "no open port, and a job starts sooner",
-    ),
-    (
-        "spark.ui.showConsoleProgress",
-        "false",
-        "no progress bars in task logs",
-    ),
+    ("spark.ui.enabled", "false", "no open port, and a job starts sooner"),
+    ("spark.ui.showConsoleProgress", "false", "no progress bars in task logs"),
     (
         "spark.sql.ui.explainMode",
         "simple",
@@ -86,21 +54,13 @@ REASONED_SETTINGS: tuple[tuple[str, str, str], ...] = (
         "all calls of an increment. Errors of values have no such line, since their texts are not shown; errors of "
         "analysis have a traceback",
     ),
-    (
-        "spark.sql.shuffle.partitions",
-        "4",
-        "an increment is small, and adaptive execution splits large partitions",
-    ),
+    ("spark.sql.shuffle.partitions", "4", "an increment is small, and adaptive execution splits large partitions"),
     (
         "spark.sql.inMemoryColumnarStorage.compressed",
         "false",
         "rows are persisted for one batch and read two or three times: compressing them costs more than it saves",
     ),
-    (
-        "spark.sql.sources.parallelPartitionDiscovery.parallelism",
-        "4",
-        "an increment is small, also for listing files",
-    ),
+    ("spark.sql.sources.parallelPartitionDiscovery.parallelism", "4", "an increment is small, also for listing files"),
     (
         "spark.databricks.delta.snapshotPartitions",
         "2",
@@ -143,11 +103,7 @@ REASONED_SETTINGS: tuple[tuple[str, str, str], ...] = (
         "false",
         "with `true` half of a truncated file would be accepted without an error",
     ),
-    (
-        "spark.sql.files.ignoreMissingFiles",
-        "false",
-        "with `true` a missing file would be skipped without an error",
-    ),
+    ("spark.sql.files.ignoreMissingFiles", "false", "with `true` a missing file would be skipped without an error"),
     (
         "spark.sql.streaming.stateStore.providerClass",
         "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
@@ -163,11 +119,7 @@ REASONED_SETTINGS: tuple[tuple[str, str, str], ...] = (
         "true",
         "all operators and partitions of a driver share one bound; what does not fit is on the local disk",
     ),
-    (
-        "spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB",
-        "256",
-        "the bound",
-    ),
+    ("spark.sql.streaming.stateStore.rocksdb.maxMemoryUsageMB", "256", "the bound"),
     (
         "spark.sql.streaming.stateStore.maintenanceInterval",
         "2s",

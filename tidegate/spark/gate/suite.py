@@ -64,29 +64,21 @@ def load_suite(path: Path, name: str) -> Suite:
 def _rule(entry: Any, where: str) -> Rule:
     if not isinstance(entry, dict) or not isinstance(entry.get("type"), str):
         raise SpecError(
-            f"{where} is not an expectation",
-            Edit('allowed: {"type": …, "kwargs": {…}, "severity": …}', "suite"),
+            f"{where} is not an expectation", Edit('allowed: {"type": …, "kwargs": {…}, "severity": …}', "suite")
         )
     kind: str = entry["type"]
     where = f"{where} ({kind})"
     _check_type(kind, where)
     if unknown := sorted(set(entry) - set(_KEYS)):
-        raise SpecError(
-            f"{where}: {unknown[0]!r} is not allowed here",
-            Edit(f"allowed: {', '.join(_KEYS)}", "suite"),
-        )
+        raise SpecError(f"{where}: {unknown[0]!r} is not allowed here", Edit(f"allowed: {', '.join(_KEYS)}", "suite"))
     severity = entry.get("severity", "critical")
     if severity not in _SEVERITIES:
         raise SpecError(
-            f"{where}: severity={severity!r} is not allowed",
-            Edit(f"allowed: {', '.join(_SEVERITIES)}", "suite"),
+            f"{where}: severity={severity!r} is not allowed", Edit(f"allowed: {', '.join(_SEVERITIES)}", "suite")
         )
     kwargs = entry.get("kwargs", {})
     if not isinstance(kwargs, dict):
-        raise SpecError(
-            f"{where}: kwargs must be an object.",
-            Edit("write it as {…}", "suite"),
-        )
+        raise SpecError(f"{where}: kwargs must be an object.", Edit("write it as {…}", "suite"))
     _check_kwargs(kind, kwargs, where)
     from tidegate.spark.gate.conditions import describe
 
@@ -114,23 +106,16 @@ def _check_type(kind: str, where: str) -> None:
     if kind not in supported:
         close = difflib.get_close_matches(kind, supported, n=3, cutoff=0.6) or sorted(supported)
         raise SpecError(
-            f"{where} is not an expectation that a gate supports",
-            Edit(f"allowed: {', '.join(close)}", "suite"),
+            f"{where} is not an expectation that a gate supports", Edit(f"allowed: {', '.join(close)}", "suite")
         )
 
 
 def _check_kwargs(kind: str, kwargs: dict[str, Any], where: str) -> None:
     """Refuse arguments that Great Expectations accepts and a gate does not support."""
     if "batch_id" in kwargs:
-        raise SpecError(
-            f"{where}: batch_id is not allowed",
-            Edit("a gate always judges the present batch", "suite"),
-        )
+        raise SpecError(f"{where}: batch_id is not allowed", Edit("a gate always judges the present batch", "suite"))
     if any(isinstance(value, dict) and "$PARAMETER" in value for value in kwargs.values()):
-        raise SpecError(
-            f"{where}: $PARAMETER is not allowed",
-            Edit("write the value into the suite", "suite"),
-        )
+        raise SpecError(f"{where}: $PARAMETER is not allowed", Edit("write the value into the suite", "suite"))
     if kind in NO_ROW_CONDITION and kwargs.get("row_condition") is not None:
         raise SpecError(
             f"{where}: row_condition is not allowed here: {NO_ROW_CONDITION[kind]}.",
@@ -155,10 +140,7 @@ def _expectation(kind: str, kwargs: dict[str, Any], severity: str, meta: Any, wh
         _refuse_kwargs(error, kwargs, where)
     except Exception as error:
         raise_machine(error, where)
-        raise SpecError(
-            f"{where} is not valid: {error}",
-            Edit("correct it", "suite"),
-        ) from error
+        raise SpecError(f"{where} is not valid: {error}", Edit("correct it", "suite")) from error
 
 
 def _refuse_kwargs(error: Any, kwargs: dict[str, Any], where: str) -> NoReturn:
@@ -175,8 +157,7 @@ def _refuse_kwargs(error: Any, kwargs: dict[str, Any], where: str) -> NoReturn:
         for name, texts in reasons.items()
     ]
     raise SpecError(
-        f"{where}: {'; '.join(messages)}.",
-        Edit(f"allowed kwargs: {', '.join(allowed)}", "suite"),
+        f"{where}: {'; '.join(messages)}.", Edit(f"allowed kwargs: {', '.join(allowed)}", "suite")
     ) from error
 
 

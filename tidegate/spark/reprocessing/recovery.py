@@ -50,10 +50,7 @@ def accept_loss(job: Job, damages: Sequence[Damage]) -> int:
     if not decided or (decided[-1].lost, decided[-1].what) != (loss.number, loss.what):
         by = job.run.request.requested_by or "unknown"
         reason = f"accepted with the recovery {job.run.request.run_key}"
-        overrides.record(
-            job.place,
-            Override(act="loss", by=by, reason=reason, lost=loss.number, what=loss.what),
-        )
+        overrides.record(job.place, Override(act="loss", by=by, reason=reason, lost=loss.number, what=loss.what))
     ledger.record_gaps(job.place)
     return loss.number
 

@@ -84,10 +84,7 @@ class ExpectColumnToBeFresh(SentenceRenderer, ColumnAggregateExpectation):
         return dependencies
 
     def _validate(
-        self,
-        metrics: dict[str, Any],
-        runtime_configuration: dict[str, Any] | None = None,
-        execution_engine: Any = None,
+        self, metrics: dict[str, Any], runtime_configuration: dict[str, Any] | None = None, execution_engine: Any = None
     ) -> dict[str, Any]:
         newest, rows = metrics["newest"], metrics["table.row_count"]
         if self.table is None and not rows:

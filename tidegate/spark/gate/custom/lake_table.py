@@ -44,10 +44,7 @@ def column_values(spark: SparkSession, table: str, column: str) -> DataFrame:
         )
     rows = lake_context.table(spark, table)
     if column not in rows.columns:
-        raise SpecError(
-            f"table {table!r} has no column {column!r}",
-            Edit("correct the suite", "suite"),
-        )
+        raise SpecError(f"table {table!r} has no column {column!r}", Edit("correct the suite", "suite"))
     return rows.select(rows[column]).where(rows[column].isNotNull())
 
 
