@@ -35,9 +35,9 @@ from tidegate.store.location import Location, Stores, parse_location
 
 _FOLDERS = {"checkpoints": 3, "quarantine": 2, "late": 2, "heartbeats": 2, "staging": 2}
 """Folders of a lake of which most of what a reading asks for is missing: notes of a flow, and tables that not every flow has."""
-_TREES = {"checkpoints": 4}
-"""The checkpoints of a version. Not with the notes, which are asked for earlier: the logs of tables are listed in between, so that
-these have no batch that the checkpoint lacks."""
+_TREES = {"checkpoints": 4, "reports": 2}
+"""The checkpoints of a version, and the reports of a pipeline. Not checkpoints with the notes, which are asked for earlier: the logs of
+tables are listed in between, so that these have no batch that the checkpoint lacks."""
 
 
 class _ReadOnce:
@@ -52,7 +52,7 @@ class _ReadOnce:
 
     def _made(self, root: Location) -> ReadOnceStore:
         store = self._store_of(root)
-        return ReadOnceStore(store, _FOLDERS, _TREES) if root == self._lake else ReadOnceStore(store)
+        return ReadOnceStore(store, _FOLDERS, _TREES, {"reports"}) if root == self._lake else ReadOnceStore(store)
 
     def forget(self) -> None:
         for store in self._stores.values():

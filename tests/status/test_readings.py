@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+import deltalake
 import pendulum
 import pytest
 
@@ -14,9 +15,13 @@ from tests.resolved import resolved
 from tests.spark_files import add, delta_offset
 from tests.status.sample_project import TRIPS, SampleProject
 from tidegate.environment import Environment
+from tidegate.lake.place import PipelinePlace
+from tidegate.ops import ledger
+from tidegate.probes import delta_table
 from tidegate.project.resolution import ResolvedPipeline
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.status import evaluation, flow_status, plan
-from tidegate.store import InstrumentedStore, Store
+from tidegate.store import Address, InstrumentedStore, Store
 from tidegate.store.location import Location, Stores
 
 Pipelines = Sequence[tuple[str, ResolvedPipeline]]
@@ -87,6 +92,24 @@ def test_nothing_is_read_or_listed_twice(
     requested = {of: count for of, count in counting.keys.items() if of[0] in ("read", "list", "open", "stat")}
     assert any("_delta_log/" in key for _, key in requested)
     assert {of: count for of, count in requested.items() if count > 1} == {}
+
+
+def test_no_table_is_opened_twice(project: SampleProject, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened: Counter[str] = Counter()
+    load = delta_table._load
+
+    def count(address: Address, version: int | None) -> deltalake.DeltaTable:
+        opened[address.key] += 1
+        return load(address, version)
+
+    monkeypatch.setattr(delta_table, "_load", count)
+    for flow in ("bronze", "silver", "gold"):
+        line = LedgerLine(flow=flow, batch_id=0, app_id=f"trips/{flow}/v1/0", kind="append")
+        ledger.record(PipelinePlace(project.layout, "trips"), line, ledger.RunOrigin(checkpoint_version=1, refresh=0))
+    opened.clear()
+    of_alerts(project.environment, [("trips", resolved(TRIPS, project.environment.project))])
+    assert opened["_ops/trips/ledger"] == 1
+    assert {key: count for key, count in opened.items() if count > 1} == {}
 
 
 def test_the_next_reading_reads_again(project: SampleProject) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -51,9 +52,11 @@ def test_a_tree_has_the_listings_of_its_folders(store: Store) -> None:
     for key in ("a/b", "a/c/d", "a/c/e/f", "a/c/e/g", "a-/b", "b/c"):
         store.put(key, b"")
     store.make_folder("a/empty")
-    for root in ("a", "a/c", "b", "missing"):
-        tree = store.list_tree(root)
+    for root, whole in itertools.product(("a", "a/c", "b", "missing"), (False, True)):
+        tree = store.list_tree(root, whole=whole)
         assert root in tree
+        for folder, listed in tree.items():
+            assert [each.revision for each in listed] == [each.revision for each in store.list(folder)]
         assert {folder: [each.key for each in listed] for folder, listed in tree.items()} == {
             folder: [each.key for each in store.list(folder)] for folder in tree
         }

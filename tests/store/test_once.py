@@ -65,6 +65,14 @@ def test_a_tree_answers_for_its_folders(counted: InstrumentedStore) -> None:
     assert counted.requests["list"] + counted.requests["stat"] == 0
 
 
+def test_what_is_made_of_a_key_is_made_once_until_it_is_forgotten(counted: InstrumentedStore) -> None:
+    store, made = ReadOnceStore(counted), iter(range(9))
+    assert [store.once("a", lambda: next(made)) for _ in range(2)] == [0, 0]
+    store.forget("a")
+    assert store.once("a", lambda: next(made)) == 1
+    assert [counted.once("a", lambda: next(made)) for _ in range(2)] == [2, 3]
+
+
 def test_a_folder_that_cannot_be_listed_is_no_obstacle(counted: InstrumentedStore) -> None:
     store = ReadOnceStore(counted, folders={"a": 1})
     refused = counted.fail(Fault("list", PermissionError(13, "Permission denied", "a")))

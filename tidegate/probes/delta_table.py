@@ -42,7 +42,9 @@ def find(address: Address, version: int | None = None) -> DeltaTable | None:
     # delta-rs reads an empty entry as a commit without changes.
     delta_log.check(address)
     try:
-        return _load(address, version)
+        if version is not None:
+            return _load(address, version)
+        return address.store.once((address / "_delta_log").key, lambda: _load(address, None))
     except (DeltaError, OSError, OverflowError) as error:
         raise_machine(error, f"table {address}")
         if version is not None:

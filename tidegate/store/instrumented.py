@@ -95,9 +95,9 @@ class InstrumentedStore(StoreWrapper):
         """A request."""
         return self._request("list", key, lambda: self.store.list(key))
 
-    def list_tree(self, key: str) -> Mapping[str, Sequence[Entry]]:
+    def list_tree(self, key: str, *, whole: bool = False) -> Mapping[str, Sequence[Entry]]:
         """A request."""
-        return self._request("list_tree", key, lambda: self.store.list_tree(key))
+        return self._request("list_tree", key, lambda: self.store.list_tree(key, whole=whole))
 
     def stat(self, key: str) -> Entry:
         """A request."""

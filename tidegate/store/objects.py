@@ -13,8 +13,9 @@ import random
 import re
 import secrets
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
 
 from tidegate.advice import OutsideAct
@@ -227,25 +228,32 @@ class ObjectStore(Store):
         entries += [self._folder(self._key(each)) for each in listed["common_prefixes"]]
         return sorted((each for each in entries if not _is_own(each.name)), key=lambda each: each.name)
 
-    def list_tree(self, key: str) -> Mapping[str, Sequence[Entry]]:
-        """A LIST of the first thousand keys below, of which the last folder may not be whole."""
+    def list_tree(self, key: str, *, whole: bool = False) -> Mapping[str, Sequence[Entry]]:
+        """LISTs of the keys below, by default one of the first thousand, of which the last folders may not be whole."""
         path = self._path(key)
-        first = self._ask("list", key, lambda client: next(iter(client.list(path, chunk_size=_PAGE)), ()))
         tree: dict[str, dict[str, Entry]] = {key: {}}
-        for each in first:
-            below_key, folder = self._key(each["path"])[len(key) + 1 :], key
-            *folders, name = below_key.split("/")
-            for each_folder in folders:
-                child = below(folder, each_folder)
-                tree[folder].setdefault(each_folder, self._folder(child))
-                folder = child
+
+        def ask(client: S3Store) -> Sequence[ObjectMeta]:
+            pages = client.list(path, chunk_size=_PAGE)
+            return pages.collect() if whole else next(iter(pages), ())
+
+        listed = self._ask("list", key, ask)
+        for each in listed:
+            folder, (*folders, name) = key, self._key(each["path"])[len(key) + 1 :].split("/")
+            for child in folders:
+                parent, folder = folder, below(folder, child)
+                tree[parent].setdefault(child, Entry(folder, "folder", partial(self._status_in, tree, folder)))
                 tree.setdefault(folder, {})
             if not _is_own(name):
                 tree[folder][name] = _entry(below(folder, name), each)
-        if len(first) == _PAGE:
-            last = self._key(first[-1]["path"])
-            tree = {folder: listed for folder, listed in tree.items() if not last.startswith(f"{folder}/")}
-        return {folder: sorted(listed.values(), key=lambda entry: entry.name) for folder, listed in tree.items()}
+        if not whole and len(listed) == _PAGE:
+            last = self._key(listed[-1]["path"])
+            for folder in [folder for folder in tree if last.startswith(f"{folder}/")]:
+                del tree[folder]
+        return {folder: sorted(has.values(), key=lambda entry: entry.name) for folder, has in tree.items()}
+
+    def _status_in(self, tree: Mapping[str, Mapping[str, Entry]], folder: str) -> Status:
+        return _status(tree[folder].values() if folder in tree else self.list(folder))
 
     def stat(self, key: str) -> Entry:
         """A HEAD; if there is no object, a LIST of what is below."""
@@ -294,15 +302,7 @@ class ObjectStore(Store):
         return path[len(self.prefix) + 1 :] if self.prefix else path
 
     def _folder(self, key: str) -> Entry:
-        def status() -> Status:
-            entries = self.list(key)
-            files = [each for each in entries if not each.is_folder]
-            newest = max((each.modified_ns for each in files), default=0)
-            return Status(
-                0, newest, frozenset((each.key, None if each.is_folder else each.revision) for each in entries)
-            )
-
-        return Entry(key, "folder", status)
+        return Entry(key, "folder", lambda: _status(self.list(key)))
 
     def _list_all(self, key: str) -> Sequence[ObjectMeta]:
         path = self._path(key, of_folder=True)
@@ -413,6 +413,13 @@ def _empty(chunks: Iterable[Sequence[ObjectMeta]]) -> list[str] | None:
                 return None
             signs.append(each["path"])
     return signs
+
+
+def _status(entries: Collection[Entry]) -> Status:
+    """Of a folder, by what it has."""
+    files = [each for each in entries if not each.is_folder]
+    newest = max((each.modified_ns for each in files), default=0)
+    return Status(0, newest, frozenset((each.key, None if each.is_folder else each.revision) for each in entries))
 
 
 def _entry(key: str, meta: ObjectMeta) -> Entry:

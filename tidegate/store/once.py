@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, BinaryIO, TypeVar
 
@@ -27,13 +27,18 @@ class ReadOnceStore(StoreWrapper):
         folders: Folders of which most of what is asked for is missing, by the first of their names: how many names each has. It is listed
             before the first thing in it is asked for.
         trees: Likewise, folders that are listed together with those in them (`Store.list_tree`).
+        whole: The first names of those that are listed as a whole.
     """
 
     def __init__(
-        self, store: Store, folders: Mapping[str, int] | None = None, trees: Mapping[str, int] | None = None
+        self,
+        store: Store,
+        folders: Mapping[str, int] | None = None,
+        trees: Mapping[str, int] | None = None,
+        whole: Collection[str] = (),
     ) -> None:
         super().__init__(store)
-        self._folders, self._trees = dict(folders or {}), dict(trees or {})
+        self._folders, self._trees, self._whole = dict(folders or {}), dict(trees or {}), frozenset(whole)
         self._answers: dict[tuple[str, str], Future[Any]] = {}
         self._listings: dict[str, dict[str, Entry]] = {}
         """By folder, what it was listed with, by name."""
@@ -63,6 +68,10 @@ class ReadOnceStore(StoreWrapper):
         if entry is not None and entry.kind == "content" and not self.is_local:
             return entry
         return self._once("stat", key, self.store.stat)
+
+    def once(self, key: str, make: Callable[[], T]) -> T:
+        """Makes it once; every call for a key makes the same."""
+        return self._once("make", key, lambda _: make())
 
     def open(self, key: str) -> BinaryIO:
         """Asks each time."""
@@ -117,7 +126,8 @@ class ReadOnceStore(StoreWrapper):
         return entries
 
     def _list_tree(self, key: str) -> None:
-        before, listings = self._forgotten, self.store.list_tree(key)
+        whole = key.partition("/")[0] in self._whole
+        before, listings = self._forgotten, self.store.list_tree(key, whole=whole)
         self._keep(listings, before)
 
     def _keep(self, listings: Mapping[str, Sequence[Entry]], before: int) -> None:

@@ -10,10 +10,12 @@ from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import BinaryIO, Literal, NamedTuple
+from typing import BinaryIO, Literal, NamedTuple, TypeVar
 
 from tidegate.advice import OutsideAct
 from tidegate.errors import WriteConflictError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -185,8 +187,13 @@ class Store(ABC):
         has a content.
         """
 
-    def list_tree(self, key: str) -> Mapping[str, Sequence[Entry]]:
-        """What folders have, by their keys: that of a folder, and of those in it as far as one request tells; as `list`."""
+    def list_tree(self, key: str, *, whole: bool = False) -> Mapping[str, Sequence[Entry]]:
+        """What folders have, by their keys, as `list`: a folder, and those in it as far as an object store tells with one request.
+
+        Args:
+            whole: Whether it takes as many requests as it needs for all of them.
+        """
+        del whole
         return {key: self.list(key)}
 
     @abstractmethod
@@ -214,6 +221,11 @@ class Store(ABC):
 
     def forget(self, key: str = "") -> None:  # noqa: B027  # most stores keep nothing
         """Ask again for a key and all below it, where a store keeps what it was once told (`tidegate.store.once`)."""
+
+    def once(self, key: str, make: Callable[[], T]) -> T:
+        """What a function makes of what is below a key; made again each time, unless the store keeps what it was once told."""
+        del key
+        return make()
 
     @property
     def may_be_cut(self) -> bool:

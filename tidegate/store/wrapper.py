@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 from tidegate.store.store import Entry, Store
+
+T = TypeVar("T")
 
 
 class StoreWrapper(Store):
@@ -26,13 +29,17 @@ class StoreWrapper(Store):
         """That of the other store."""
         return self.store.path(key)
 
-    def list_tree(self, key: str) -> Mapping[str, Sequence[Entry]]:
+    def list_tree(self, key: str, *, whole: bool = False) -> Mapping[str, Sequence[Entry]]:
         """That of the other store."""
-        return self.store.list_tree(key)
+        return self.store.list_tree(key, whole=whole)
 
     def forget(self, key: str = "") -> None:
         """That of the other store."""
         self.store.forget(key)
+
+    def once(self, key: str, make: Callable[[], T]) -> T:
+        """That of the other store."""
+        return self.store.once(key, make)
 
     @property
     def may_be_cut(self) -> bool:
