@@ -134,7 +134,7 @@ def test_only_the_modules_of_the_command_are_imported(
         check=True,
     )
     files = {name.removeprefix("tidegate.cli.") for name in done.stdout.splitlines()[-1].split()}
-    assert files - {"arguments", "child", "console", "driver_log", "lazy", "progress_view", "project"} == imported
+    assert files - {"arguments", "child", "console", "lazy", "progress_view", "project"} == imported
 
 
 @pytest.mark.parametrize("arguments", [["status"], ["status", "--json"], ["version"]])
