@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -14,10 +15,10 @@ from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint
 from tidegate.checkpoints.checkpoint import SCHEMA, SIDECAR
 from tidegate.checkpoints.refusal import REFUSAL
-from tidegate.errors import CheckpointIncompatibleError, DamagedFileError, SchemaChangedError
+from tidegate.errors import CheckpointIncompatibleError, DamagedFileError, SchemaChangedError, StateSchemaChangedError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, Place
-from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, Pipeline, Table, Watermark
+from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, Pipeline, State, Table, Watermark
 
 SILVER = Flow(
     name="silver",
@@ -50,6 +51,20 @@ def test_path_and_transaction_id_change_with_version_and_refresh(layout: Layout)
     assert place.checkpoint == Place(layout, "trips", "silver", 2, 3).checkpoint
     others = {replace(place, version=1).app_id, replace(place, refresh=4).app_id, replace(place, flow="gold").app_id}
     assert len(others | {place.app_id}) == 4
+
+
+def test_state_of_the_first_format_is_refused_where_the_lake_is_in_a_bucket(layout: Layout, tmp_path: Path) -> None:
+    flow = replace(SILVER, target=Table("silver.trips"), state=State())
+    local = Layout.local(tmp_path / "lake", tmp_path / "landing")
+    for each, version, refused in ((layout, "v1", True), (layout, "v2", False), (local, "v1", False)):
+        write_sidecar(each, flow)
+        commit = Place(each, "trips", "silver", 1, 0).checkpoint / "commits" / "0"
+        commit.put(f"{version}\n{{}}".encode())
+        if not refused:
+            check(each, flow)
+            continue
+        with pytest.raises(StateSchemaChangedError, match=r"format 1.*checkpoint_version=2"):
+            check(each, flow)
 
 
 def test_the_current_checkpoint_is_the_highest_refresh_of_the_declared_version(layout: Layout) -> None:

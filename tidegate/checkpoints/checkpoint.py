@@ -13,8 +13,14 @@ from msgspec import UNSET, UnsetType
 
 from tidegate import __version__
 from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then, new_version
+from tidegate.checkpoints import progress
 from tidegate.checkpoints.note import Note
-from tidegate.errors import CheckpointIncompatibleError, DeclarationConflictError, SchemaChangedError
+from tidegate.errors import (
+    CheckpointIncompatibleError,
+    DeclarationConflictError,
+    SchemaChangedError,
+    StateSchemaChangedError,
+)
 from tidegate.lake.folders import numbers
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, Place
@@ -160,6 +166,7 @@ def check_compatible(layout: Layout, resolved: ResolvedFlow) -> None:
         CheckpointIncompatibleError: They differ, the delay of the watermark is shorter than it was, or a higher version is
             already in use.
         SchemaChangedError: A field of the schema is missing or has another type.
+        StateSchemaChangedError: The lake is in a bucket, and the state was stored in a format that is not safe there.
         DamagedFileError: The sidecar cannot be read.
     """
     flow = resolved.flow
@@ -179,6 +186,7 @@ def check_compatible(layout: Layout, resolved: ResolvedFlow) -> None:
     if sidecar.fingerprint == fingerprint(declared):
         _check_delay(flow, sidecar)
         _check_schema(layout, resolved)
+        _check_state(layout, resolved)
         return
     names = sorted(set(remembered) | set(declared))
     changed = {
@@ -186,6 +194,20 @@ def check_compatible(layout: Layout, resolved: ResolvedFlow) -> None:
     }
     version = flow.checkpoint_version
     raise CheckpointIncompatibleError(flow.name, version, changed, again=new_version(version, _REBUILDS))
+
+
+def _check_state(layout: Layout, resolved: ResolvedFlow) -> None:
+    """In a bucket two drivers would replace files of state of the first format, which have the same names."""
+    flow = resolved.flow
+    if flow.state is None or layout.root.store.is_local:
+        return
+    place = current(resolved.place(layout), flow.checkpoint_version)
+    if progress.commit_format(place.checkpoint) == 1:
+        raise StateSchemaChangedError(
+            f"flow {flow.name!r}: the state of its checkpoint at {place.checkpoint} has format 1, in which two drivers would replace "
+            "files of each other in a bucket. Nothing was read.",
+            new_version(flow.checkpoint_version, _REBUILDS),
+        )
 
 
 _REBUILDS = "set {} in the declaration: the next run then rebuilds the table behind staging; readers never see it empty"

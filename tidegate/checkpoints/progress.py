@@ -173,6 +173,22 @@ def read(checkpoint: Address) -> Progress:
     return Progress(last_planned=planned, last_committed=committed)
 
 
+def commit_format(checkpoint: Address) -> int | None:
+    """The format of the newest commit: from 2 on it names the files of state that belong to it; None without a commit.
+
+    Raises:
+        CheckpointCorruptError: It is incomplete.
+    """
+    committed = _newest(checkpoint / "commits")
+    if committed is None:
+        return None
+    path = checkpoint / "commits" / str(committed)
+    version = _lines(path, 2)[0]
+    if not version[1:].isdigit():
+        raise _corrupt(path, f"it has format {version!r}")
+    return int(version[1:])
+
+
 def planned_batch(checkpoint: Address, batch_id: int) -> PlannedBatch:
     """The offsets of one batch.
 

@@ -84,7 +84,10 @@ class StateLostError(CheckpointCorruptError):
 
 
 class StateSchemaChangedError(CheckpointError):
-    """The state of a stateful flow has another schema, or another operator, than its transform has now. Nothing was written."""
+    """The state of a stateful flow has another schema or operator than its transform has now, or a format that is not safe in a bucket.
+
+    Nothing was written.
+    """
 
 
 class StateCodeChangedError(CheckpointError):
