@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from tidegate.lake.layout import Layout
-from tidegate.store import Address, InstrumentedStore, MemoryStore
+from tidegate.store import Address
+from tidegate.store.instrumented import InstrumentedStore
+from tidegate.store.memory import MemoryStore
 
 
 def _in_memory() -> Address:

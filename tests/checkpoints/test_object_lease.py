@@ -31,7 +31,8 @@ from tidegate.environment import Environment
 from tidegate.errors import LeaseHeldError, LeaseLostError
 from tidegate.lake.layout import Layout
 from tidegate.processes import Process
-from tidegate.store import Address, Content, MemoryStore
+from tidegate.store import Address, Content
+from tidegate.store.memory import MemoryStore
 from tidegate.store.wrapper import StoreWrapper
 
 T = TypeVar("T")

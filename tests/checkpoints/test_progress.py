@@ -10,7 +10,8 @@ import pytest
 
 from tidegate.checkpoints import progress
 from tidegate.errors import CheckpointCorruptError
-from tidegate.store import Address, MemoryStore
+from tidegate.store import Address
+from tidegate.store.memory import MemoryStore
 
 WEIRD = [
     "a?b.csv",

@@ -10,7 +10,8 @@ from tests.schema_registry import SchemaRegistry
 from tidegate.errors import SetupError, SourceError, SourceUnavailableError
 from tidegate.schema.ddl import Column
 from tidegate.schema.registry_schemas import fetch
-from tidegate.store import Address, MemoryStore
+from tidegate.store import Address
+from tidegate.store.memory import MemoryStore
 
 AVRO = {"type": "record", "name": "Click", "fields": [{"name": "id", "type": "long"}]}
 

@@ -24,9 +24,9 @@ from tidegate.ops import store
 from tidegate.runtime.jars import class_path
 from tidegate.spark import runs
 from tidegate.spark.batch import micro_batch
-from tidegate.spark.intake import sources
+from tidegate.spark.intake import topic_reader
 from tidegate.spec import Flow, KafkaSource, Pipeline, TopicIntervals
-from tidegate.status import lag, lost_messages, topic_intervals
+from tidegate.status import lag, lost_messages, source
 from tidegate.status.reading import Reading
 
 if TYPE_CHECKING:
@@ -117,13 +117,13 @@ def test_no_row_is_written_if_the_topic_is_recreated_while_its_messages_are_read
     clicks: Clicks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topics.send(clicks.broker, clicks.topic, range(10))
-    check_same_topic = sources.TopicReader.check_same_topic
+    check_same_topic = topic_reader.TopicReader.check_same_topic
 
     def recreate_and_check(*args: Any) -> None:
         topics.recreate(clicks.broker, clicks.topic)
         check_same_topic(*args)
 
-    monkeypatch.setattr(sources.TopicReader, "check_same_topic", recreate_and_check)
+    monkeypatch.setattr(topic_reader.TopicReader, "check_same_topic", recreate_and_check)
     with pytest.raises(TopicReplacedError):
         clicks.run()
     assert orders.table(clicks.job().live) == []
@@ -178,7 +178,9 @@ def test_a_day_of_a_topic_is_complete_when_every_partition_is_read_and_an_idle_o
     def states() -> list[str]:
         """Of the first day, the next, and that of ``now``."""
         job = clicks.job()
-        result = topic_intervals.read(broker.bootstrap, job.place, job.flow, job.resolved.pipeline.timezone, now)
+        result = source.load(job.flow).completeness(
+            broker.bootstrap, job.place, job.flow, job.resolved.pipeline.timezone, now
+        )
         assert result is not None
         assert result.intervals == () or result.intervals[0].name == first.to_date_string()
         return [f"{each.state} {each.why}".split(" from")[0].strip() for each in result.intervals]
@@ -262,11 +264,11 @@ def test_a_broker_that_stops_during_a_run_is_an_error_within_a_minute(
 
 
 def test_all_broker_timeouts_add_up_to_less_than_a_minute() -> None:
-    call = int(sources.BROKER_TIMEOUTS["kafka.default.api.timeout.ms"])
+    call = int(topic_reader.BROKER_TIMEOUTS["kafka.default.api.timeout.ms"])
     tries, poll = (
-        int(sources.BROKER_TIMEOUTS["fetchOffset.numRetries"]),
-        int(sources.BROKER_TIMEOUTS["kafkaConsumer.pollTimeoutMs"]),
+        int(topic_reader.BROKER_TIMEOUTS["fetchOffset.numRetries"]),
+        int(topic_reader.BROKER_TIMEOUTS["kafkaConsumer.pollTimeoutMs"]),
     )
-    assert int(sources.BROKER_TIMEOUTS["kafka.request.timeout.ms"]) < call, "Kafka refuses it otherwise"
+    assert int(topic_reader.BROKER_TIMEOUTS["kafka.request.timeout.ms"]) < call, "Kafka refuses it otherwise"
     # A task asks for a message and then for the offsets; the driver asks for offsets, a second between two tries.
     assert (poll + call) + tries * (call + 1000) < 60_000

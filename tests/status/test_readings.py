@@ -21,7 +21,8 @@ from tidegate.probes import delta_table
 from tidegate.project.resolution import ResolvedPipeline
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.status import evaluation, flow_status, plan
-from tidegate.store import Address, InstrumentedStore, Store
+from tidegate.store import Address, Store
+from tidegate.store.instrumented import InstrumentedStore
 from tidegate.store.location import Location, Stores
 
 Pipelines = Sequence[tuple[str, ResolvedPipeline]]

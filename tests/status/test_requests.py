@@ -22,7 +22,8 @@ from tidegate.probes import delta_history
 from tidegate.probes.revisions import KeptByRevision
 from tidegate.spec import Flow
 from tidegate.status import plan
-from tidegate.store import InstrumentedStore, Store
+from tidegate.store import Store
+from tidegate.store.instrumented import InstrumentedStore
 from tidegate.store.location import Location, Stores
 
 T = TypeVar("T")

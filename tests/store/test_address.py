@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.store import Address, InstrumentedStore, LocalStore, MemoryStore
+from tidegate.store import Address, LocalStore
+from tidegate.store.instrumented import InstrumentedStore
+from tidegate.store.memory import MemoryStore
 
 
 def test_an_address_has_the_operations_of_its_store(tmp_path: Path) -> None:

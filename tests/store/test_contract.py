@@ -18,7 +18,9 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, preco
 from tests.s3_server import S3Process
 from tests.store.buckets import new_store
 from tidegate.errors import WriteConflictError
-from tidegate.store import InstrumentedStore, LocalStore, MemoryStore, ObjectStore, ReadOnceStore, Store
+from tidegate.store import LocalStore, ObjectStore, ReadOnceStore, Store
+from tidegate.store.instrumented import InstrumentedStore
+from tidegate.store.memory import MemoryStore
 
 KINDS: dict[str, Callable[[Path], Store]] = {
     "local": LocalStore,

@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from tidegate.store import InstrumentedStore, MemoryStore
-from tidegate.store.instrumented import Fault
+from tidegate.store.instrumented import Fault, InstrumentedStore
+from tidegate.store.memory import MemoryStore
 
 
 def refusal() -> OSError:

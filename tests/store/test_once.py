@@ -7,8 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tidegate.store import InstrumentedStore, MemoryStore, ReadOnceStore, Store
-from tidegate.store.instrumented import Fault
+from tidegate.store import ReadOnceStore, Store
+from tidegate.store.instrumented import Fault, InstrumentedStore
+from tidegate.store.memory import MemoryStore
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ from tidegate.errors import TidegateError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
 from tidegate.spec import Flow, Pipeline
-from tidegate.status import topic_intervals
+from tidegate.status import source
 
 log = logging.getLogger(__name__)
 
@@ -126,7 +126,7 @@ def attach_intervals(context: Context, layout: Layout, pipeline: Pipeline, flows
     attached, place = [], PipelinePlace(layout, pipeline.name)
     for flow in flows:
         try:
-            completeness = topic_intervals.read(
+            completeness = source.load(flow).completeness(
                 Environment.read().kafka, place.flow(flow.name), flow, pipeline.timezone, pendulum.now("UTC")
             )
         except TidegateError as error:

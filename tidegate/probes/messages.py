@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 RULE = "timestamp_out_of_range"
 """The rule of a message whose timestamp is outside of `tidegate.times.dates.FIRST_MS` and `tidegate.times.dates.END_MS`."""
 _SILENCE_SECONDS = 15.0
-"""How long no message may arrive, as for Spark's connector (`tidegate.spark.intake.sources.BROKER_TIMEOUTS`)."""
+"""How long no message may arrive, as for Spark's connector (`tidegate.spark.intake.topic_reader.BROKER_TIMEOUTS`)."""
 _POLL_SECONDS = 0.1
 
 

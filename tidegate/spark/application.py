@@ -293,7 +293,6 @@ class _Application:
         from tidegate.spark import kind
         from tidegate.spark.batch.work import Stream
         from tidegate.spark.functions import import_function
-        from tidegate.spark.gate import LakeContext, SuiteGate
         from tidegate.spark.job import Job
         from tidegate.spark.run import Run
 
@@ -302,6 +301,8 @@ class _Application:
         flow_report.refresh = place.refresh
         gate, derives = None, RUNS[self.request.mode].derives
         if RUNS[self.request.mode].judges and flow.gate is not None:
+            from tidegate.spark.gate import LakeContext, SuiteGate
+
             gate = SuiteGate(self.suites[flow.name], resolved.code_fingerprint(), LakeContext(self.layout))
         return Job(
             run=Run(request=self.request, place=self.place, report=flow_report, publish=self.write_report),

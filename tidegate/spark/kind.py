@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING
 
-from tidegate.spark.intake import sources
+from tidegate.spark.intake.change_feed import changes_of
 from tidegate.spark.job import Job, Kind
 
 if TYPE_CHECKING:
@@ -21,5 +21,5 @@ def load(flow: Flow) -> Kind:
 
 
 def change_feed(job: Job) -> DataFrame:
-    """The changes of the flow's source table, as `tidegate.spark.intake.sources.changes_of`."""
-    return sources.changes_of(job.spark, job.place.layout, job.flow.feeds[0])
+    """The changes of the flow's source table, as `tidegate.spark.intake.change_feed.changes_of`."""
+    return changes_of(job.spark, job.place.layout, job.flow.feeds[0])

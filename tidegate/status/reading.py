@@ -20,7 +20,7 @@ from tidegate.errors import (
 )
 from tidegate.ops import plans
 from tidegate.ops.plans import PlannedLag
-from tidegate.status import flow_runs, freshness, idle, remarks, source, topic_intervals, wait
+from tidegate.status import flow_runs, freshness, idle, remarks, source, wait
 from tidegate.status.checkpoint_reading import CheckpointReading
 from tidegate.status.downstream import downstream_of
 from tidegate.status.interval import interval_of
@@ -149,7 +149,8 @@ class Reading(CheckpointReading):
     def completeness(self) -> Completeness | None:
         """Of a source that declares intervals: which of them are complete."""
         resolved = self.resolved
-        return topic_intervals.read(self.kafka, self.place, resolved.flow, resolved.pipeline.timezone, self.at)
+        measure = source.load(resolved.flow).completeness
+        return measure(self.kafka, self.place, resolved.flow, resolved.pipeline.timezone, self.at)
 
     @measured
     def remarks(self) -> str:

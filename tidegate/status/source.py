@@ -15,14 +15,16 @@ from tidegate.spec.sources import SOURCES
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from datetime import datetime
 
     from tidegate.checkpoints.note import AnyNote
     from tidegate.environment import Environment
     from tidegate.errors import NotDeliveredError
-    from tidegate.lake.place import Place
+    from tidegate.lake.place import FlowPlace, Place
     from tidegate.requests.request import RunRequest
     from tidegate.spec import Flow, Pipeline, Source
     from tidegate.status.checkpoint_reading import CheckpointReading
+    from tidegate.status.completeness import Completeness
     from tidegate.store import Address
 
 NOTHING_READ = "nothing read"
@@ -119,6 +121,9 @@ class MeasuredSource:
     committed is run again, so it does not count as read. Raises a `SourceError` if the source has lost what is to be read."""
     extent: Callable[[Environment, Pipeline, Flow, RunRequest], Extent]
     """What a backfill, a reingest or a full refresh reads. Raises a `SourceError` if the source does not exist."""
+    completeness: Callable[[str, FlowPlace, Flow, str, datetime], Completeness | None] = lambda *_: None
+    """The intervals of the source, from the brokers, the flow's place, the flow, its time zone, and the present time from before
+    the call; None if it declares none. Raises as ``backlog``."""
     is_local: bool = True
     """Whether only files are read for it; a broker may take long to answer."""
     notes: tuple[AnyNote, ...] = ()

@@ -1,71 +1,22 @@
-"""Which intervals of a topic are complete, from the broker, the checkpoint and Delta's log. Starts no JVM."""
+"""Which intervals of a topic are complete, from the times of its messages. Pure functions."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
 
-from tidegate import hidden
-from tidegate.checkpoints import checkpoint, progress
 from tidegate.formatting import count
-from tidegate.probes import samples
-from tidegate.sources.topics import measure as topics
-from tidegate.spec import Flow, KafkaSource, TopicIntervals
-from tidegate.status import freshness, intervals
-from tidegate.status.completeness import Completeness, Interval, end_of, exists, name_of, quiet_from, step
+from tidegate.spec import TopicIntervals
+from tidegate.status.completeness import Interval, end_of, exists, name_of, quiet_from, step
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    from tidegate.lake.place import FlowPlace
 
 _MOST = 1000
 """Intervals that are looked at, the newest, besides those that have messages: a message with a wrong time must not add thousands that
 are complete without one."""
-
-
-def read(bootstrap: str, place: FlowPlace, flow: Flow, timezone: str, now: datetime) -> Completeness | None:
-    """The intervals of a flow's source, a topic or files; None if it declares none.
-
-    Args:
-        timezone: The name of the pipeline's time zone.
-        now: With a time zone, from before the call.
-
-    Raises:
-        TidegateError: As `tidegate.status.intervals.read` and the backlog of a topic.
-    """
-    source = flow.source
-    if not isinstance(source, KafkaSource):
-        return intervals.read(place, flow, timezone, now)
-    if source.intervals is None:
-        return None
-    table, current = place.layout.table(flow.target.name), checkpoint.current(place, flow.checkpoint_version)
-    first = freshness.oldest(table, hidden.TIMESTAMP)
-    if first is None:
-        return Completeness(unit=source.intervals.unit, intervals=())
-    last_committed = progress.read(current.checkpoint).last_committed
-    committed = None if last_committed is None else progress.planned_batch(current.checkpoint, last_committed)
-    _, _, ranges = topics.unread_ranges(bootstrap, source, table, current, committed)
-    starts = {partition: begin for partition, (begin, _) in ranges.items()}
-    answers = samples.next_timestamps(bootstrap, source.topic, starts)
-    # What did not answer, or has a time that cannot be right, may be of any interval.
-    never, latest = datetime.fromtimestamp(0, UTC), now + freshness.SKEW
-    moments = [moment for each in starts if (moment := answers.get(each, never)) is not None]
-    unread = [moment if moment <= latest else never for moment in moments]
-    return Completeness(
-        unit=source.intervals.unit,
-        intervals=tuple(
-            states(
-                source.intervals,
-                ZoneInfo(timezone),
-                first,
-                unread,
-                now,
-                spans=freshness.spans(table, hidden.TIMESTAMP),
-            )
-        ),
-    )
 
 
 def states(

@@ -4,9 +4,7 @@ Spark, Delta, delta-rs, DuckDB and executors read and write by themselves, at ad
 """
 
 from tidegate.store.address import Address as Address
-from tidegate.store.instrumented import InstrumentedStore as InstrumentedStore
 from tidegate.store.local import LocalStore as LocalStore
-from tidegate.store.memory import MemoryStore as MemoryStore
 from tidegate.store.objects import ObjectStore as ObjectStore
 from tidegate.store.once import ReadOnceStore as ReadOnceStore
 from tidegate.store.s3 import S3Server as S3Server

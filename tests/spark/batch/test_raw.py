@@ -17,11 +17,12 @@ from tests.spark.job import BRONZE, CLICKS, PLANNED_MS, job_of, plan_batch, tabl
 from tidegate.checkpoints import overrides, topic
 from tidegate.errors import CheckpointCorruptError, MachineUnavailableError
 from tidegate.formats.reader import FileReader
+from tidegate.kinds.messages import split as of_messages
 from tidegate.lake.place import Place
 from tidegate.spark.batch import quarantine, raw
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.batch.work import Stream
-from tidegate.spark.intake import landing, sources
+from tidegate.spark.intake import landing, topic_reader
 from tidegate.spark.reprocessing.replay import Replay
 
 if TYPE_CHECKING:
@@ -288,7 +289,7 @@ def message(offset: int, partition: int = 0, value: bytes = b"{}") -> tuple[Any,
 def split_messages(job: Job, *messages: tuple[Any, ...], batch_id: int = 0) -> Split | None:
     batch = job.spark.createDataFrame(list(messages), MESSAGE).coalesce(1)
     plan_batch(job, batch_id)
-    return raw.split_messages(job, batch, batch_id, NEW)
+    return of_messages.split_messages(job, batch, batch_id, NEW)
 
 
 def test_messages_are_stored_raw_with_their_coordinates(flow: Callable[..., Job]) -> None:
@@ -333,7 +334,7 @@ def test_a_later_checkpoint_skips_messages_that_are_in_bronze(flow: Callable[...
 def test_messages_of_a_recreated_topic_are_new_although_their_offsets_are_the_same(
     flow: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(sources.TopicReader, "check_same_topic", lambda *_: None)
+    monkeypatch.setattr(topic_reader.TopicReader, "check_same_topic", lambda *_: None)
 
     def record_topic(version: int, topic_id: str) -> None:
         recorded = topic.CheckpointTopic(topic="clicks", topic_id=topic_id, cluster_id="")

@@ -15,7 +15,7 @@ from tidegate.lake import file_id
 from tidegate.lake.file_id import FileId
 from tidegate.probes import files
 from tidegate.spark.batch import quarantine, raw
-from tidegate.spark.intake import landing, sources
+from tidegate.spark.intake import file_stream, landing
 from tidegate.spark.job import Entries, Job, Kind
 from tidegate.spark.lake import local, tables
 from tidegate.spark.sides import Sides
@@ -125,7 +125,7 @@ def _source(job: Job) -> FileSource:
 
 
 KIND = Kind(
-    read_stream=lambda job: sources.files_stream(job.spark, job.place, _source(job)),
+    read_stream=lambda job: file_stream.files_stream(job.spark, job.place, _source(job)),
     needs_refresh=_needs_refresh,
     split=raw.split_files,
     parts=_parts,

@@ -15,7 +15,7 @@ from tidegate.checkpoints import vector
 from tidegate.errors import SpecError
 from tidegate.kinds.groups.run import keys_in_window, sides, split_keys
 from tidegate.spark.batch import groups, scopes
-from tidegate.spark.intake import sources
+from tidegate.spark.intake import change_feed
 from tidegate.spark.job import Job, Kind
 from tidegate.spark.lake import local, tables
 
@@ -38,7 +38,7 @@ def _read_stream(job: Job) -> DataFrame:
     starts = vector.note_starts(job.place, {table: tables.version(job.spark, path) for table, path in paths})
     parts = []
     for number, feed in enumerate(job.flow.feeds):
-        changes = sources.changes_of(job.spark, job.place.layout, feed, starts[feed.table] + 1 if number else None)
+        changes = change_feed.changes_of(job.spark, job.place.layout, feed, starts[feed.table] + 1 if number else None)
         columns = feed.on or {key: key for key in job.flow.target.scope}
         values = F.struct(*[F.col(theirs).alias(ours) for ours, theirs in columns.items()])
         rows = changes if number else scopes.without_tombstones(job, changes)

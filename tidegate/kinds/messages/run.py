@@ -9,11 +9,12 @@ from pyspark.sql import functions as F
 
 from tidegate import hidden
 from tidegate.checkpoints import progress, topic
+from tidegate.kinds.messages.split import message_rows, split_messages
 from tidegate.ops import ledger
 from tidegate.probes import kafka
 from tidegate.sources.topics.measure import format_offsets
-from tidegate.spark.batch import raw, topic_messages
-from tidegate.spark.intake import sources
+from tidegate.spark.batch import topic_messages
+from tidegate.spark.intake import topic_reader
 from tidegate.spark.job import Entries, Job, Kind
 from tidegate.spark.lake import local, tables
 from tidegate.spark.sides import Sides
@@ -76,7 +77,7 @@ def _sides(job: Job, pins: Pinned) -> Sides:
     """The messages that the topic still has, up to the pinned offsets. Messages of an accepted gap are on neither side."""
     reader = topic_messages.reader_of(job)
     source, bootstrap = reader.source, reader.bootstrap
-    current = kafka.describe(bootstrap, source.topic, sources.PROBE_SECONDS, source.isolation)
+    current = kafka.describe(bootstrap, source.topic, topic_reader.PROBE_SECONDS, source.isolation)
     ends = _read_offsets(job, pins, current.topic_id)
     offsets = {
         partition: (begin, min(end, ends[partition]))
@@ -97,12 +98,12 @@ def _sides(job: Job, pins: Pinned) -> Sides:
     actual = placed.where("_place = 'compared'").drop("_place")
     expected = actual.limit(0)
     if offsets:
-        expected = raw.message_rows(topic_messages.read(job, offsets).good, current.topic_id)
+        expected = message_rows(topic_messages.read(job, offsets).good, current.topic_id)
     not_compared = {
         "of messages that the topic no longer has": rows_by_place.get("gone", 0),
         "of messages after the position of the stream": rows_by_place.get("later", 0),
     }
-    if kafka.is_compacted(bootstrap, source.topic, sources.PROBE_SECONDS):
+    if kafka.is_compacted(bootstrap, source.topic, topic_reader.PROBE_SECONDS):
         compacted = actual.join(expected, hidden.ROW_ID, "left_anti").count()
         not_compared["of messages that compaction may have removed"] = compacted
         actual = actual.join(expected.select(hidden.ROW_ID), hidden.ROW_ID, "left_semi")
@@ -129,7 +130,7 @@ def _read_offsets(job: Job, pins: Pinned, topic_id: str) -> dict[int, int]:
 
 KIND = Kind(
     read_stream=lambda job: topic_messages.reader_of(job).stream(job.spark, job.target),
-    split=raw.split_messages,
+    split=split_messages,
     completed_by_target=True,
     needs_refresh=_needs_refresh,
     parts=_parts,

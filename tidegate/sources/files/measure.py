@@ -154,4 +154,8 @@ def _source(flow: Flow) -> FileSource:
     return flow.source
 
 
-SOURCE = MeasuredSource(backlog=_backlog, extent=_extent)
+SOURCE = MeasuredSource(
+    backlog=_backlog,
+    extent=_extent,
+    completeness=lambda _, place, flow, timezone, now: intervals.read(place, flow, timezone, now),
+)

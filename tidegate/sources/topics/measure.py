@@ -6,18 +6,22 @@ Offsets are only valid for one topic id: a topic that is deleted and created aga
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+from zoneinfo import ZoneInfo
 
 from tidegate import hidden
 from tidegate.advice import Either, OutsideAct, new_version
-from tidegate.checkpoints import checkpoint, gap, topic
+from tidegate.checkpoints import checkpoint, gap, progress, topic
 from tidegate.errors import GapError, NotDeliveredError, OffsetsExpiredError
 from tidegate.formatting import count
 from tidegate.lake.layout import Layout
-from tidegate.lake.place import Place
+from tidegate.lake.place import FlowPlace, Place
 from tidegate.ops import query, store
-from tidegate.probes import delta, kafka, retention
+from tidegate.probes import delta, kafka, retention, samples
 from tidegate.spec import Flow, KafkaSource, Pipeline
+from tidegate.status import freshness, topic_intervals
+from tidegate.status.completeness import Completeness
 from tidegate.status.source import NOTHING_READ, Backlog, Extent, MeasuredSource, not_delivered
 
 if TYPE_CHECKING:
@@ -238,4 +242,45 @@ def _source(flow: Flow) -> KafkaSource:
     return flow.source
 
 
-SOURCE = MeasuredSource(backlog=_backlog, extent=_extent, is_local=False)
+def _completeness(bootstrap: str, place: FlowPlace, flow: Flow, timezone: str, now: datetime) -> Completeness | None:
+    """The intervals of a topic; None if it declares none.
+
+    Args:
+        timezone: The name of the pipeline's time zone.
+        now: With a time zone, from before the call.
+
+    Raises:
+        TidegateError: As `_backlog`.
+    """
+    source = _source(flow)
+    if source.intervals is None:
+        return None
+    table, current = place.layout.table(flow.target.name), checkpoint.current(place, flow.checkpoint_version)
+    first = freshness.oldest(table, hidden.TIMESTAMP)
+    if first is None:
+        return Completeness(unit=source.intervals.unit, intervals=())
+    last_committed = progress.read(current.checkpoint).last_committed
+    committed = None if last_committed is None else progress.planned_batch(current.checkpoint, last_committed)
+    _, _, ranges = unread_ranges(bootstrap, source, table, current, committed)
+    starts = {partition: begin for partition, (begin, _) in ranges.items()}
+    answers = samples.next_timestamps(bootstrap, source.topic, starts)
+    # What did not answer, or has a time that cannot be right, may be of any interval.
+    never, latest = datetime.fromtimestamp(0, UTC), now + freshness.SKEW
+    moments = [moment for each in starts if (moment := answers.get(each, never)) is not None]
+    unread = [moment if moment <= latest else never for moment in moments]
+    return Completeness(
+        unit=source.intervals.unit,
+        intervals=tuple(
+            topic_intervals.states(
+                source.intervals,
+                ZoneInfo(timezone),
+                first,
+                unread,
+                now,
+                spans=freshness.spans(table, hidden.TIMESTAMP),
+            )
+        ),
+    )
+
+
+SOURCE = MeasuredSource(backlog=_backlog, extent=_extent, completeness=_completeness, is_local=False)

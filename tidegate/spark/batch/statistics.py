@@ -16,10 +16,10 @@ from pyspark.sql.types import BooleanType, NumericType
 from tidegate import formatting
 from tidegate.advice import Edit
 from tidegate.errors import BatchHeldError, SpecError
+from tidegate.ops import observations
 from tidegate.reports.verdict import STATISTIC, ExpectationResult, Verdict
 from tidegate.spark.batch import ledger
 from tidegate.spark.driver.failures import value_error
-from tidegate.spark.gate import history
 
 if TYPE_CHECKING:
     from tidegate.spark.job import Job
@@ -43,7 +43,7 @@ def measure(job: Job, rows: DataFrame, batch_id: int) -> tuple[ExpectationResult
     if not declared or not job.work.has_statistics or job.work.decision(job, batch_id, "take"):
         return ()
     values = _values(job, rows)
-    batches = list(history.read(job.place, (job.app_id, batch_id)))
+    batches = list(observations.read(job.place, (job.app_id, batch_id)))
     results = []
     for statistic, value in zip(declared, values, strict=True):
         earlier = [batch[_rule(statistic)] for batch in batches if _rule(statistic) in batch][: statistic.batches]

@@ -22,7 +22,7 @@ from tidegate.errors import TidegateError, UnexpectedError
 from tidegate.probes import messages
 from tidegate.sources.topics.measure import format_offsets
 from tidegate.spark.driver import failures
-from tidegate.spark.intake import sources
+from tidegate.spark.intake.topic_reader import TopicReader
 from tidegate.spark.lake import local
 from tidegate.spec import KafkaSource
 from tidegate.times import dates
@@ -70,10 +70,10 @@ class Messages:
     quarantine; None for none."""
 
 
-def reader_of(job: Job) -> sources.TopicReader:
+def reader_of(job: Job) -> TopicReader:
     """The topic of a flow that reads one, as its checkpoint reads it."""
     assert isinstance(job.flow.source, KafkaSource)
-    return sources.TopicReader(job.place, job.flow.source, job.kafka, job.live)
+    return TopicReader(job.place, job.flow.source, job.kafka, job.live)
 
 
 def read(job: Job, ranges: Ranges) -> Messages:

@@ -10,15 +10,13 @@ import pytest
 
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import AttemptPlace, FlowPlace, Place
+from tidegate.ops import observations
 from tidegate.reports.verdict import ExpectationResult, Verdict
 from tidegate.requests.request import RunRequest
 from tidegate.spark.batch import ledger
-from tidegate.spark.gate import history
 
 if TYPE_CHECKING:
     from tidegate.spark.job import Job
-
-pytestmark = pytest.mark.gx
 
 RULE = "statistic(rows)"
 OWN = "flights/silver/v2/0"
@@ -47,7 +45,7 @@ def record(layout: Layout, batch_id: int, observed: float | None, outcome: Any =
 
 def observed(layout: Layout, batch_id: int | None = None, app_id: str = OWN) -> list[float]:
     judged = None if batch_id is None else (app_id, batch_id)
-    return [line[RULE] for line in history.read(FlowPlace(layout, "flights", "silver"), judged) if line]
+    return [line[RULE] for line in observations.read(FlowPlace(layout, "flights", "silver"), judged) if line]
 
 
 @pytest.fixture
@@ -83,7 +81,7 @@ def test_the_last_judgement_of_a_batch_counts(layout: Layout) -> None:
 
 
 def test_the_limit_applies_to_verdicts_of_the_flow_only(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(history, "MAX_VERDICTS", 3)
+    monkeypatch.setattr(observations, "MAX_VERDICTS", 3)
     for batch_id in range(6):
         record(layout, batch_id, batch_id)
     for batch_id in range(4):

@@ -1,4 +1,4 @@
-"""The stream of each source, with bounded micro-batches, and fails on data loss."""
+"""The stream of a topic, with bounded micro-batches; it fails on data loss."""
 
 from __future__ import annotations
 
@@ -8,12 +8,9 @@ from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import checkpoint, progress, topic
 from tidegate.errors import TopicReplacedError
-from tidegate.probes import delta, files, kafka, samples
-from tidegate.sources.files.declare import MAX_FILE_AGE_DAYS
+from tidegate.probes import delta, kafka, samples
 from tidegate.sources.topics import measure as topics
-from tidegate.spark.intake import batch_bounds
-from tidegate.spark.intake.landing import glob_escaped
-from tidegate.spec import ChangeFeed, FileSource, KafkaSource
+from tidegate.spec import KafkaSource
 from tidegate.spec.source_checks import in_bytes
 
 if TYPE_CHECKING:
@@ -21,9 +18,9 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
-    from tidegate.lake.layout import Layout
     from tidegate.lake.place import Place
     from tidegate.store import Address
+
 
 BROKER_TIMEOUTS = {
     # A call of the driver or of a task when no broker answers; Kafka's default is 60 s.
@@ -35,33 +32,10 @@ BROKER_TIMEOUTS = {
     "kafkaConsumer.pollTimeoutMs": "15000",
 }
 """Timeouts for a broker that stops during a run: less than a minute in total. The next run continues with the same batch."""
+
+
 PROBE_SECONDS = 10.0
 """Timeout for questions to the broker."""
-_FILE_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
-
-
-def files_stream(spark: SparkSession, place: Place, source: FileSource) -> DataFrame:
-    """The new files of a landing folder, without their content: ``path, length, modificationTime``."""
-    return (
-        spark.readStream.format("binaryFile")
-        .schema(_FILE_SCHEMA)
-        .option("pathGlobFilter", source.glob)
-        .option("recursiveFileLookup", "true")
-        # After the first batch Spark silently skips files that are older than the newest by more than this (default 7 days).
-        .option("maxFileAge", f"{MAX_FILE_AGE_DAYS}d")
-        .option(*_bound(place, source))
-        .load(glob_escaped(str(place.layout.landing(source.path))))
-        .select("path", "length", "modificationTime")
-    )
-
-
-def _bound(place: Place, source: FileSource) -> tuple[str, int]:
-    """The option that bounds a micro-batch of the files that are pending now."""
-    read_paths = {file.path for file in progress.source_files(place.checkpoint)}
-    landed = files.list_files(place.layout.landing(source.path), source.glob).files
-    pending = sorted((file.modified_ms, file.size) for file in landed if file.path not in read_paths)
-    most_bytes = in_bytes(source.max_bytes_per_trigger)
-    return batch_bounds.trigger_option([size for _, size in pending], source.max_files_per_trigger, most_bytes)
 
 
 @dataclass(frozen=True)
@@ -202,20 +176,3 @@ class TopicReader:
             for partition, begin in sorted(first_offsets.items())
         }
         return json.dumps({self.source.topic: starts})
-
-
-def changes_of(spark: SparkSession, layout: Layout, feed: ChangeFeed, start: int | None = None) -> DataFrame:
-    """The changes of a table: its columns, ``_change_type``, ``_commit_version``, ``_commit_timestamp``.
-
-    Args:
-        start: The first commit that a new checkpoint reads; None for the whole table and the commits after it.
-    """
-    reader = (
-        spark.readStream.format("delta")
-        .option("readChangeFeed", "true")
-        .option("maxFilesPerTrigger", feed.max_files_per_trigger)
-        .option("maxBytesPerTrigger", feed.max_bytes_per_trigger)
-    )
-    if start is not None:
-        reader = reader.option("startingVersion", start)
-    return reader.load(str(layout.table(feed.table)))
