@@ -61,4 +61,4 @@ def test_a_module_of_more_than_300_lines_says_why() -> None:
     }
     long = {name for name, number in lines.items() if number > 300}
     says = {name for name, tree in modules().items() if "\nLonger than 300 lines: " in (ast.get_docstring(tree) or "")}
-    assert long == says, "a reason is only where a module is long"
+    assert long - says == set()

@@ -1,8 +1,6 @@
 """The alert rules, one table: a new rule is one entry.
 
 `docs/reference/alerts.md` is generated from the table.
-
-Longer than 300 lines: it is one table.
 """
 
 from __future__ import annotations

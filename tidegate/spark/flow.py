@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from tidegate.advice import Either, OutsideAct, recover_command
-from tidegate.checkpoints import checkpoint, progress, refusal, rewrite
+from tidegate.checkpoints import checkpoint, pending_jobs, progress, refusal, rewrite
 from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError, NotDeliveredError, RefusedError
 from tidegate.lake.place import Place
 from tidegate.probes import delta
@@ -22,9 +22,9 @@ from tidegate.spark.batch.checks import check_not_ahead, last_batches
 from tidegate.spark.batch.work import Staged
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.driver.listener import record_progress
-from tidegate.spark.intake import contracts
+from tidegate.spark.intake import declared_schema
 from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import backfill, pending_work, recovery, reingest, replay, swap, undo
+from tidegate.spark.reprocessing import swap
 from tidegate.spec import KafkaSource
 from tidegate.status.source import not_delivered
 
@@ -63,7 +63,10 @@ def run_flow(
         job = swap.swap_in(job)
         if job.target == job.live and (job.place.version, job.place.refresh) != (1, 0):
             decision.retire(job.place)
-            pending_work.settle(job, replay.Replay)
+            if pending_jobs.CLAIM.read(job.place) is not None:
+                from tidegate.spark.reprocessing import interrupted
+
+                interrupted.settle_replay(job)
         job.kind.drained(job)
         if after is not None:
             after(job)
@@ -85,7 +88,7 @@ def _prepare(job: Job, before: Callable[[Job], Job] | None = None) -> Job:
     if state.last_planned is None and job.place.refresh == 0:
         _check_old_versions_finished(job)
     checkpoint.write_sidecar(job.place, job.flow)
-    contracts.record_declared(job.place, job.resolved, job.run)
+    declared_schema.record_declared(job.place, job.resolved, job.run)
     earlier = [app_id for app_id in transactions if app_id.startswith(prefix) and app_id != job.app_id]
     if earlier and job.app_id not in transactions and job.flow.is_staged:
         job = job.doing(Staged())
@@ -100,12 +103,11 @@ def _prepare(job: Job, before: Callable[[Job], Job] | None = None) -> Job:
 
 
 def _finish_interrupted(job: Job) -> None:
-    """Finish an undo, a replay, and a backfill or a piece of a reingest, each of which had begun to write."""
-    pending_work.settle(job, undo.Undo, replay.Replay, _window_work(job))
+    """Settle what a crash has interrupted. Few runs find any: its code is imported only then."""
+    if pending_jobs.read(job.place):
+        from tidegate.spark.reprocessing import interrupted
 
-
-def _window_work(job: Job) -> type[pending_work.PendingWork]:
-    return backfill.Backfill if job.flow.target.keys else reingest.Piece
+        interrupted.settle_all(job)
 
 
 def refresh_once(job: Job) -> Job:
@@ -117,7 +119,9 @@ def refresh_once(job: Job) -> Job:
     if opened is not None and opened.request_id == request.request_id:
         # A refreshed bronze table has the id of its writes before it is complete.
         if job.flow.is_staged and job.app_id in tables.transactions(job.spark, job.live):
-            job.run.report.notes.append(backfill.ALREADY_DONE)
+            from tidegate.spark.reprocessing.backfill import ALREADY_DONE
+
+            job.run.report.notes.append(ALREADY_DONE)
         return job
     _finish_of_checkpoint(job)
     if _is_half_written(job, job.place):
@@ -139,6 +143,8 @@ def refresh_once(job: Job) -> Job:
 
 def renew_damaged(job: Job) -> Job:
     """Open the next refresh if the flow is damaged, for `tidegate.spark.reprocessing.recovery`; else it goes on as it is."""
+    from tidegate.spark.reprocessing import recovery
+
     damages = recovery.damages_of(job)
     if not damages:
         return job
@@ -168,10 +174,11 @@ def _refresh_if_needed(job: Job) -> Job:
 
 
 def _finish_of_checkpoint(job: Job) -> None:
-    """Finish a half-written backfill, or piece of a reingest, before the next refresh opens: its transaction id is the checkpoint's."""
-    work = _window_work(job).pending(job)
-    if work is not None and work.has_begun(job):
-        _finish_interrupted(job)
+    """Finish what is half-written under the transaction id of the checkpoint, before the next refresh opens."""
+    if pending_jobs.read(job.place):
+        from tidegate.spark.reprocessing import interrupted
+
+        interrupted.finish_window(job)
 
 
 def _record_written(job: Job, place: Place) -> None:

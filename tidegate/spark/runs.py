@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from tidegate.planning import rewrites
 from tidegate.requests.runs import RUNS
 from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import backfill, swap
+from tidegate.spark.reprocessing import swap
 
 if TYPE_CHECKING:
     from tidegate.requests.request import RunRequest
@@ -50,6 +50,8 @@ def judge_new_version(job: Job) -> None:
     elif tables.exists(swap.staging(job)):
         swap.dry_run(job)
     else:
+        from tidegate.spark.reprocessing import backfill
+
         backfill.dry_run(job, None)
 
 

@@ -19,7 +19,6 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from tidegate import hidden
-from tidegate.checkpoints import checkpoint
 from tidegate.errors import ContractRefusedError
 from tidegate.lake import identity
 from tidegate.ops import evolution
@@ -47,30 +46,6 @@ MANY_NAMES = f"(more than {MAX_NEW_NAMES} names)"
 
 _IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,127}")
 _DECLARED = re.compile(r"[A-Za-z0-9_ .@-]{1,128}")
-
-
-def record_declared(place: Place, resolved: ResolvedFlow, run: Run) -> None:
-    """Record in the history how the declared schema changed since the last run of the flow, and store the current one.
-
-    Call it after `tidegate.checkpoints.checkpoint.check_compatible`, which refuses changes that need a new checkpoint version.
-    """
-    version, changes = checkpoint.schema_changes(place.layout, resolved)
-    lines = [
-        evolution.SchemaHistoryLine(
-            flow=place.flow,
-            event="declared",
-            change=change,
-            decision="keep_checkpoint" if version == place.version else "new_version",
-            version_before=version,
-            version_after=place.version,
-            breaks=() if change.keeps_checkpoint else resolved.readers,
-            run_key=run.request.run_key,
-        )
-        for change in changes
-    ]
-    if lines:
-        evolution.record(place.of_pipeline, lines)
-    checkpoint.write_schema(place.layout, resolved)
 
 
 class SchemaChanges:
