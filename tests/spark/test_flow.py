@@ -352,8 +352,9 @@ def job_of_request(spark: SparkSession, folder: Path, declared: Flow, **more: An
 
 def before_of(job: Job) -> Callable[[Job], Job]:
     """What the request does before the stream starts."""
-    with patch.object(runs, "run_flow") as run_flow:
-        runs.load(job.run.request, job.flow)(job)
+    run = runs.load(job.run.request, job.flow)
+    with patch(f"{run.__module__}.run_flow") as run_flow:
+        run(job)
     return run_flow.call_args.kwargs.get("before") or (lambda unchanged: unchanged)
 
 

@@ -168,7 +168,12 @@ def test_a_run_settles_every_kind_of_job_and_each_has_one_recovery(
     settled: set[type[pending_work.NotedWork]] = set()
     monkeypatch.setattr(pending_work, "settle", lambda _, *kinds: settled.update(kinds))
     for each in (orders.SILVER, orders.BRONZE):
-        flow._finish_interrupted(orders.job_of(NO_SPARK, tmp_path, each))
+        job = orders.job_of(NO_SPARK, tmp_path / each.name, each)
+        before = set(settled)
+        flow._finish_interrupted(job)
+        assert settled == before, "nothing is noted"
+        pending_jobs.CLAIM.write(job.place, PendingReplay(by="ada"))
+        flow._finish_interrupted(job)
     noted = {kind for kind in pending_jobs.PendingJob.__subclasses__() if not issubclass(kind, pending_work.NotedWork)}
     assert settled == {type(work) for work in WORK.values()}
     assert {kind for kind in noted if any(issubclass(each, kind) for each in settled)} == noted
