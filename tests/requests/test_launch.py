@@ -9,7 +9,6 @@ from pathlib import Path
 import pytest
 
 from tidegate.environment import Environment
-from tidegate.errors import SetupError
 from tidegate.requests.launch import submit_conf, submit_environment
 
 # These tests need the jars that set-up downloads, but no JVM.
@@ -53,13 +52,6 @@ def test_spark_gets_the_umask_of_the_process_which_is_not_changed(mask: int) -> 
         assert os.umask(mask) == mask
     finally:
         os.umask(before)
-
-
-@pytest.mark.parametrize("name", ["TIDEGATE_LAKE", "TIDEGATE_LANDING"])
-def test_a_run_of_spark_in_a_bucket_is_refused(name: str) -> None:
-    environment = Environment.read({name: "s3://bucket/lake"})
-    with pytest.raises(SetupError, match=f"{name} is s3://bucket/lake: runs of Spark need a local folder"):
-        submit_environment(environment)
 
 
 @pytest.mark.parametrize(("lake", "landing"), [("s3://bucket/lake", "/landing"), ("/lake", "s3://bucket/landing")])
