@@ -36,8 +36,8 @@ SHARED_WORKERS = {
 """Files of tests/live that run in one worker, by the resource that they share. All in one would take more than a night's ten minutes."""
 
 GUIDES = "tests/docs/test_guides.py"
-OTHER_GUIDES = ("backfill", "change-data-capture", "schema-changes", "stateful", "verify", "windows-and-sessions")
-"""Guides that another worker runs than the rest of `GUIDES`; each has about half of the commands."""
+OTHER_GUIDES = ("backfill", "change-data-capture", "schema-changes", "stateful", "verify")
+"""Guides that another worker runs than the rest of `GUIDES`; each takes about half of the time."""
 
 
 def _is_not_a_retry_of_py4j(record: logging.LogRecord) -> bool:
