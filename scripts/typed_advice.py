@@ -1,4 +1,4 @@
-"""Refuses advice as free text: each error is raised with an `Advice`, and each command that one names exists.
+"""Refuses advice as free text: each error is raised with an `Advice` that says an act, and each command that one names exists.
 
 ``python scripts/typed_advice.py`` checks the Python files of the platform, the demo and the development stack, lists what it
 finds, and then exits with 1. `advices` lists the advice of each class of error, for the reference and the tests.
@@ -31,6 +31,9 @@ _IMPERATIVE = re.compile(
     r"|Run|Restore|Raise|Correct|Declare|Set|Choose|Put|Remove|Add|Write|Land|Start|Stop|Install|See|Try|Ask|Name|Give) "
     r"(?:it|the|a|an|its|this|them|again|another|one|both|out|back)\b"
 )
+
+_NO_ACT = re.compile(r"no(?:thing|ne)?\b", re.IGNORECASE)
+"""How a clause begins that says that there is nothing to do."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +98,8 @@ def check(path: str, source: str, known: Mapping[str, Kind]) -> Iterator[str]:
             for text in _problem_texts(node):
                 if (match := _IN_TEXT.search(text) or _IMPERATIVE.search(text)) is not None:
                     yield f"{where}: {name} has advice in its problem ({match[0].strip()!r}); write it with tidegate.advice"
+        if name in ("Edit", "OutsideAct") and node.args and _NO_ACT.match(_text(node.args[0])):
+            yield f"{where}: {_text(node.args[0])!r} is no act; advise a command that shows the state"
         if name == "tidegate" and (wrong := problem_of(_arguments(node, tuples))) is not None:
             yield f"{where}: {wrong}"
 

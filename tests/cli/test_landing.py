@@ -60,5 +60,5 @@ def test_the_plan_says_what_was_read_and_the_command_of_the_error_accepts_it(mov
         "bronze", "the move of the landing folder", "a new disk"
     )
     again = moved.run("landing", "moved", "orders", "--accept", "--reason", "again", **elsewhere)
-    assert (again.code, "nothing is left to do" in again.err) == (64, True)
+    assert (again.code, "`tidegate plan orders` shows what the next run reads" in again.err) == (64, True)
     assert moved.run("landing", "moved", "orders", "silver").code == 64

@@ -33,6 +33,8 @@ def _problems(source: str) -> list[str]:
         ('Command.tidegate("quarantine", "take", name)', "missing: flow"),
         ('Command.tidegate("status", name, flow, "x")', "unexpected"),
         ('of = (name, "--flows", flow)\nCommand.tidegate("run", *of)', "unexpected"),
+        ('Edit("nothing is left to do", "request")', "'nothing is left to do' is no act"),
+        ('OutsideAct(f"no file of {name} is needed")', "is no act"),
     ],
 )
 def test_free_advice_and_commands_that_do_not_exist_are_found(source: str, problem: str) -> None:

@@ -132,7 +132,8 @@ def switch(place: FlowPlace, *, on: bool, by: str, reason: str) -> Override:
     if (current is None) == on:
         state = "on" if on else f"off: {current.summary()}" if current is not None else "off"
         raise RequestError(
-            f"flow {place.flow!r} of {place.pipeline!r} is already {state}", Edit("nothing is left to do", "request")
+            f"flow {place.flow!r} of {place.pipeline!r} is already {state}",
+            Command.tidegate("flow", "show", place.pipeline, says="`{}` shows the decisions"),
         )
     return record(place, Override(act="on" if on else "off", by=by, reason=reason))
 

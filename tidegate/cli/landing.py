@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from tidegate.advice import Edit
+from tidegate.advice import Command
 from tidegate.cli import console, project
 from tidegate.cli.arguments import AnyFlow, AsJson, Name
 from tidegate.errors import RequestError
@@ -65,7 +65,8 @@ def moved(
     needed = [each for each in plans if each.is_needed]
     if not needed:
         raise RequestError(
-            "no landing folder was moved, and no file has another time", Edit("nothing is left to do", "request")
+            "no landing folder was moved, and no file has another time",
+            Command.tidegate("plan", name, says="`{}` shows what the next run reads"),
         )
     for each in needed:
         decision = moved_landing.accept(each, by=project.current_user(), reason=reason, unproven=unproven)
