@@ -27,7 +27,7 @@ def main(project_root: Path) -> int:
             log.info("creating the Airflow home in .airflow")
             airflow_home.ensure(project_root)
         if not build_archive.is_complete(project_root):
-            log.info("creating the class data archive, with which jobs start in half the time")
+            log.info("creating the class data archive, with which jobs start in half the time (about a minute)")
             build_archive.build(project_root)
     except TidegateError as error:
         log.error("%s", error)

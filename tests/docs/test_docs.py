@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import functools
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,21 +24,11 @@ TABLES = {
     page: (ROOT / "docs" / page).read_text(encoding="utf-8")
     for page in ("lake-tables.md", "reference/tables.md", "reference/settings.md")
 }
-FOLDERS = (
-    ".ci",
-    "benchmarks",
-    "dags",
-    "demo",
-    "devstack",
-    "docs",
-    "expectations",
-    "pipelines",
-    "plugins",
-    "scripts",
-    "spark_jobs",
-    "tests",
-    "tidegate",
-)
+FOLDERS = {
+    path.partition("/")[0]
+    for path in subprocess.check_output(("git", "ls-files", "*/*"), cwd=ROOT, text=True).splitlines()
+}
+"""Of the project, in git."""
 
 pages = pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
 
