@@ -6,7 +6,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
 
 from tidegate.errors import StoppedError
@@ -41,7 +41,8 @@ def watch(
                 if (now := time.monotonic()) >= read_at:
                     show(RunReport.read(address))
                     read_at = now if address.store.is_local else now + BUCKET_SECONDS
-                time.sleep(POLL_SECONDS)
+                with suppress(subprocess.TimeoutExpired):
+                    process.wait(POLL_SECONDS)
         finally:
             # Also after its normal end, because descendants may remain.
             end_group(process.pid, grace=GRACE_SECONDS, hurried=lambda: len(signals) > 1)
