@@ -11,6 +11,7 @@ import argparse
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -112,6 +113,8 @@ def main() -> int:
         "--record", action="store_true", help="record the outcomes of --results in tests/faults; try nothing"
     )
     arguments = parser.parse_args()
+    # `timeout` reverts the fault, too, like Ctrl-C.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     first, step = map(int, arguments.part.split("/"))
     faults = [fault for fault in load() if arguments.only in f"{fault.name} {fault.file}"][first - 1 :: step]
     done = {outcome.fault for outcome in outcomes(arguments.results)}
