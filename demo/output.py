@@ -46,17 +46,17 @@ def landed_files(console: Console, files: Sequence[Landed], folder: str = flight
 def landed_messages(console: Console, counts: Mapping[str, int], topic: str = clicks_feed.TOPIC) -> None:
     """Print the number of messages of a wave in one topic, by kind."""
     kinds = ", ".join(f"{number:,} {kind}" for kind, number in sorted(counts.items(), key=lambda item: -item[1]))
-    console.print(
-        f"[bold]Sent[/] to topic {topic}: {count(sum(counts.values()), 'message')} ({kinds})", highlight=False
-    )
+    sent = count(sum(counts.values()), "message")
+    console.print(f"[bold]Sent[/] to topic {topic}: {sent} ({kinds})", highlight=False, soft_wrap=True)
 
 
 def run_result(
     console: Console, run: DagRun, report: RunReport | None, before: Sequence[Reading], after: Sequence[Reading]
 ) -> None:
     """Print the result of a DAG run, with a row per flow."""
-    tasks = "  ".join(_coloured(task, state) for task, state in _in_order(run).items())
-    console.print(f"\n[bold]{run.dag_id}[/]  {tasks}  [dim]{run.seconds:.1f} s[/]", highlight=False)
+    names = ("plan", "run", *(each.flow for each in after))
+    tasks = "  ".join(_coloured(name, run.tasks[name]) for name in names if name in run.tasks)
+    console.print(f"\n[bold]{run.dag_id}[/]  {tasks}  [dim]{run.seconds:.1f} s[/]", highlight=False, soft_wrap=True)
     if report is None:
         console.print(f"  {after[0].reason.capitalize()}: the run ended in `plan`, and no JVM was started.")
         return
@@ -118,7 +118,7 @@ def gold(console: Console, layout: Layout, name: str, sql: str, title: str) -> N
         names = [described[0] for described in result.description or ()]
         shown = _table(*names, right=set(names) - {"day", "carrier", "airline", "page", "hour", "rule"})
         for row in result.fetchall():
-            shown.add_row(*(f"{cell:.1f}" if isinstance(cell, float) else _plain(str(cell)) for cell in row))
+            shown.add_row(*map(_cell, row))
     console.print(f"[bold]{name}[/], {title}", highlight=False)
     console.print(shown)
 
@@ -186,11 +186,6 @@ def _opened(report: RunReport) -> str:
     return f"; opened {count(listed, 'file')} and no other" if listed else ""
 
 
-def _in_order(run: DagRun) -> dict[str, str]:
-    first = [task for task in ("plan", "run", "bronze", "silver", "gold") if task in run.tasks]
-    return {task: run.tasks[task] for task in [*first, *sorted(set(run.tasks) - set(first))]}
-
-
 def _coloured(task: str, state: str) -> str:
     colour = {"success": "green", "skipped": "dim", "failed": "red"}.get(state, "yellow")
     return f"[{colour}]{task} {state}[/]"
@@ -206,6 +201,12 @@ def _location(source: str | None) -> str:
         return f"partition {coordinates['partition']}, offset {coordinates['offset']}"
     name = str(coordinates.get("path", "")).rpartition("/")[2]
     return f"{name}, line {coordinates['line']}" if "line" in coordinates else name
+
+
+def _cell(value: Any) -> str:
+    return (
+        f"{value:.1f}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else _plain(str(value))
+    )
 
 
 def _plain(text: str) -> str:

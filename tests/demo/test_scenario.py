@@ -17,6 +17,7 @@ import pytest
 from devstack import airflow_home
 from tests.airflow_database import migrated_database
 from tests.canaries import contains_any, files_containing, tables_containing
+from tests.docs.guides import missing_line, readme_block
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace
 from tidegate.testing.lake import read
@@ -57,6 +58,7 @@ def test_after_four_waves_all_checks_pass(folder: Path, options: tuple[str, ...]
     assert ("1048.4" in before) == (not options), "the wrong weather is joined"
     assert "JetBlue Airways" in after and "1048.4" not in after, "the correction has reached the joined table"
     assert "Traceback" not in output
+    assert options or missing_line(readme_block("Wave 2: "), output) is None
     assert (folder / "lake" / "docs" / "flights" / "index.html").is_file()
     check_no_value_leaves_the_tables(folder)
 

@@ -25,6 +25,7 @@ from pathlib import Path
 from tidegate.testing.session import SMALL_DATA_CONF
 
 ROOT = Path(__file__).parents[2]
+README = ROOT / "README.md"
 GUIDES = ROOT / "docs" / "guides"
 _COPIED = ("pipelines", "spark_jobs", "expectations", "dags", "jars.lock.json")
 _LINKED = ("jars", ".cache")
@@ -63,6 +64,15 @@ def steps(guide: Path) -> Iterator[Step]:
             step.command += "\n" + line.removeprefix(">").removeprefix(" ")
         elif inside and step is not None and line.strip() not in ("", "…"):
             step.printed.append(line)
+
+
+def readme_block(first: str) -> list[str]:
+    """The lines of the README's block that begins with this text, with any durations and any widths of headings."""
+    (block,) = re.findall(
+        rf"^```\w*\n({re.escape(first)}.*?)^```$", README.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL
+    )
+    lines = [line for line in block.splitlines() if line.strip() not in ("", "…")]
+    return [re.sub(r"─+|\b\d+\.\d(?= s\b)", "…", line) for line in lines]
 
 
 def scaffold(folder: Path) -> dict[str, str]:

@@ -1,7 +1,7 @@
 """Every shell block of the guides runs: `console` blocks with their output, `bash` blocks on one lake that they share.
 
-The processes of their commands are forked (`tests.docs.fork_server`). The first commands, which most guides have in common, run once
-more as an end-to-end test of the command line: the real command starts the real Spark. A block that cannot run says why in a comment
+The processes of their commands are forked (`tests.docs.fork_server`). The first steps of the README run as an end-to-end test of the
+command line: the real command starts the real Spark. A block that cannot run says why in a comment
 before it, ``<!-- not run: it needs a topic -->``.
 """
 
@@ -173,13 +173,14 @@ def check_every_batch_balances(layout: Layout) -> None:
 
 
 @pytest.mark.jvm
-def test_the_real_first_commands_print_what_the_guides_show(tmp_path: Path) -> None:
-    first = list(guides.steps(guides.GUIDES / "quarantine.md"))[:2]
-    assert [step.command for step in first] == ["tidegate new orders", "tidegate run orders"]
-    lines = [line for step in first for line in (f"$ {step.command}", *step.printed)]
-    guide = tmp_path / "first.md"
+def test_the_first_steps_of_the_readme_print_what_it_shows_in_real_processes(tmp_path: Path) -> None:
+    _, *commands = (line.partition("#")[0].strip() for line in guides.readme_block(". .venv/bin/activate"))
+    assert commands[:2] == ["tidegate new orders", "tidegate run orders"]
+    lines = [f"$ {command}" for command in commands]
+    lines[2:2] = guides.readme_block("bronze -> bronze.orders")
+    guide = tmp_path / "readme.md"
     guide.write_text("\n".join(["```console", *lines, "```\n"]))
-    assert len(GuideRunner(tmp_path / "runner", [guide]).run(guide)) == 2
+    assert len(GuideRunner(tmp_path / "runner", [guide]).run(guide)) == len(commands)
 
 
 @pytest.mark.jvm
