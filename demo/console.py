@@ -219,13 +219,11 @@ def status(services: Services) -> None:
         print_line(f"Commands      source {_relative(airflow_home.folder(services.project) / 'env')}")
         print_line("              makes `airflow` and `tidegate` in a shell those of this project")
     else:
-        print_line("Airflow       does not run")
+        print_line("Airflow       does not run; `make up` starts everything")
     broker_runs = broker.take_over()
     print_line(f"Kafka broker  {broker.bootstrap}" if broker_runs else "Kafka broker  does not run")
-    print_line(
-        f"Feeder        {'lands data' if services.feeder.leader else 'does not run'}; its log is {services.feeder.log}",
-        soft_wrap=True,
-    )
+    log = f"; its log is {services.feeder.log}" if services.feeder.log.exists() else ""
+    print_line(f"Feeder        {'lands data' if services.feeder.leader else 'does not run'}{log}", soft_wrap=True)
 
 
 def _list_pipelines(services: Services) -> None:

@@ -69,6 +69,17 @@ def listed(project: Path) -> str:
     return output.getvalue()
 
 
+def test_before_the_first_start_the_status_says_how_to_start_and_names_no_file(tmp_path: Path) -> None:
+    (tmp_path / "jars.lock.json").write_text('{"broker": {"jars": []}}')
+    output = io.StringIO()
+    console.status(console.Services(tmp_path, Console(file=output, width=200)))
+    assert output.getvalue().splitlines() == [
+        "Airflow       does not run; `make up` starts everything",
+        "Kafka broker  does not run",
+        "Feeder        does not run",
+    ]
+
+
 def test_pipelines_are_listed_once_the_api_responds(
     busy: Callable[[int], list[int]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
