@@ -14,7 +14,14 @@ import pytest
 from tests.deployment import Deployment
 from tests.isolation import Inherited, slow_parts
 from tests.start_state import StartStates
-from tests.tiers import pytest_addoption, pytest_collection_modifyitems, pytest_terminal_summary, tier_of
+from tests.tiers import (
+    GUIDES,
+    OTHER_GUIDES,
+    pytest_addoption,
+    pytest_collection_modifyitems,
+    pytest_terminal_summary,
+    tier_of,
+)
 from tidegate.store import Address
 from tidegate.testing.fixtures import lake
 
@@ -34,10 +41,6 @@ SHARED_WORKERS = {
     "another live Airflow": ("test_backfills", "test_no_values"),
 }
 """Files of tests/live that run in one worker, by the resource that they share. All in one would take more than a night's ten minutes."""
-
-GUIDES = "tests/docs/test_guides.py"
-OTHER_GUIDES = ("backfill", "change-data-capture", "schema-changes", "stateful", "verify")
-"""Guides that another worker runs than the rest of `GUIDES`; each takes about half of the time."""
 
 
 def _is_not_a_retry_of_py4j(record: logging.LogRecord) -> bool:

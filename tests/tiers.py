@@ -21,6 +21,9 @@ MEANING = {
     "buckets": "a real S3 server, without Spark",
     "fast": "no JVM, no Airflow, no Great Expectations, no browser",
 }
+GUIDES = "tests/docs/test_guides.py"
+OTHER_GUIDES = ("change-data-capture", "complete-intervals", "schema-changes", "stateful", "windows-and-sessions")
+"""Guides that another worker runs than the rest of `GUIDES`: those that do not begin with the commands that the others have in common."""
 _PROGRAMS = ("tests/live/", "tests/demo/", "tests/docs/", "tests/cli/")
 
 
@@ -33,7 +36,7 @@ def tier_of(nodeid: str, marks: Any) -> str:
     """
     if not any(mark in marks for mark in ("jvm", "airflow", "gx", "browser")):
         return "buckets" if "s3" in marks else "fast"
-    if nodeid.startswith("tests/docs/test_guides.py"):
+    if nodeid.startswith(GUIDES):
         return "guides"
     if nodeid.startswith(_PROGRAMS) or "live" in marks:
         return "programs"

@@ -1,8 +1,7 @@
 """Every shell block of the guides runs: `console` blocks with their output, `bash` blocks on one lake that they share.
 
-The processes of their commands are forked (`tests.docs.fork_server`). The first steps of the README run as an end-to-end test of the
-command line: the real command starts the real Spark. A block that cannot run says why in a comment
-before it, ``<!-- not run: it needs a topic -->``.
+The processes of their commands are forked (`tests.docs.fork_server`); those of the README are real ones. A block that cannot run says
+why in a comment before it, ``<!-- not run: it needs a topic -->``.
 """
 
 from __future__ import annotations
@@ -24,6 +23,7 @@ from tests.cli.project import append, quarantined
 from tests.docs import fork_server, guides
 from tests.docs.fork_server import ForkServer
 from tests.docs.guides import GuideRunner, StepResult
+from tests.tiers import OTHER_GUIDES
 from tidegate.environment import Environment
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, PipelinePlace
@@ -76,6 +76,12 @@ def test_few_blocks_do_not_run_and_each_says_why() -> None:
 def test_every_block_has_a_language_that_is_tested() -> None:
     languages = {block.language.split(" ")[0] for block in BLOCKS}
     assert languages <= {"bash", "console", "python", "json", ""}, languages
+
+
+def test_guides_with_the_same_first_commands_run_in_one_worker() -> None:
+    begin = {guide.stem: [step.command for step in guides.steps(guide)][:2] for guide in RUNNABLE}
+    others = {name for name, commands in begin.items() if commands != ["tidegate new orders", "tidegate run orders"]}
+    assert others == set(OTHER_GUIDES)
 
 
 @pytest.fixture(scope="module")
@@ -170,17 +176,6 @@ def check_every_batch_balances(layout: Layout) -> None:
     ledgers = [rows(PipelinePlace(layout, pipeline).ops("ledger")) for pipeline in pipelines_run(layout)]
     batches = [line_of(LedgerLine, line) for ledger in ledgers for line in ledger]
     assert [batch for batch in batches if batch.imbalance()] == []
-
-
-@pytest.mark.jvm
-def test_the_first_steps_of_the_readme_print_what_it_shows_in_real_processes(tmp_path: Path) -> None:
-    _, *commands = (line.partition("#")[0].strip() for line in guides.readme_block(". .venv/bin/activate"))
-    assert commands[:2] == ["tidegate new orders", "tidegate run orders"]
-    lines = [f"$ {command}" for command in commands]
-    lines[2:2] = guides.readme_block("bronze -> bronze.orders")
-    guide = tmp_path / "readme.md"
-    guide.write_text("\n".join(["```console", *lines, "```\n"]))
-    assert len(GuideRunner(tmp_path / "runner", [guide]).run(guide)) == len(commands)
 
 
 @pytest.mark.jvm
