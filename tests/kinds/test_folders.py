@@ -9,18 +9,17 @@ from typing import get_args
 import pytest
 
 import tidegate
+from tidegate import spec
 from tidegate.requests.runs import RUNS
 from tidegate.spec import LandingSource
-from tidegate.spec.kinds import KINDS
-from tidegate.spec.sources import SOURCES
+from tidegate.spec.kinds import KINDS, LANDED, READS, SOURCES, source_folder
 
 ROOT = Path(tidegate.__file__).parent
 ROLES = {"declare", "measure", "plan", "read", "run"}
-LANDED = {SOURCES[each] for each in get_args(LandingSource)}
 NEEDED = {
     "kinds": {name: {"declare", "run"} for name in KINDS},
     "runs": {name: {"declare", "run"} | ({"plan"} if kind.plans else set()) for name, kind in RUNS.items()},
-    "sources": {name: {"declare", "measure"} | ({"read"} if name in LANDED else set()) for name in SOURCES.values()},
+    "sources": {name: {"declare", "measure"} | ({"read"} if name in LANDED else set()) for name in SOURCES},
 }
 
 
@@ -32,6 +31,13 @@ def test_every_folder_is_registered_and_has_the_modules_of_its_roles(package: st
         if (folder / "__init__.py").exists()
     }
     assert existing == NEEDED[package]
+
+
+def test_a_kind_of_flow_reads_a_kind_of_source_which_is_found_by_the_class_of_its_declaration() -> None:
+    declared = {folder: getattr(spec, name) for folder, name in SOURCES.items()}
+    assert {source_folder(each): folder for folder, each in declared.items()} == {folder: folder for folder in SOURCES}
+    assert {declared[folder] for folder in LANDED} == set(get_args(LandingSource))
+    assert set(READS.values()) == set(SOURCES)
 
 
 def test_a_kind_has_the_name_of_its_folder() -> None:
@@ -62,7 +68,7 @@ def test_outside_of_their_folders_snapshots_are_named_where_they_are_registered_
         for path in ROOT.rglob("*.py")
         if path.parent.name != "snapshots" and OF_SNAPSHOTS.search(path.read_text(encoding="utf-8"))
     }
-    registered = {"spec/__init__.py", "spec/kinds.py", "spec/sources.py"}
+    registered = {"spec/__init__.py", "spec/kinds.py"}
     assert named - registered == {
         "airflow/assets.py",
         "lake/identity.py",

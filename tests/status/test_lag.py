@@ -114,8 +114,8 @@ def test_measuring_opens_only_new_files(project: SampleProject, monkeypatch: pyt
 def test_no_slow_module_is_imported() -> None:
     program = (
         "import importlib, sys, tidegate.status.plan, tidegate.checkpoints.lease, tidegate.probes.kafka\n"
-        "from tidegate.spec.sources import SOURCES\n"
-        "measured = [importlib.import_module(f'tidegate.sources.{kind}.measure') for kind in SOURCES.values()]\n"
+        "from tidegate.spec.kinds import SOURCES\n"
+        "measured = [importlib.import_module(f'tidegate.sources.{kind}.measure') for kind in SOURCES]\n"
         "heavy = ('airflow', 'pyspark', 'delta', 'pandas', 'pyarrow', 'great_expectations', 'deltalake', 'confluent_kafka')\n"
         "print([name for name in heavy if name in sys.modules])"
     )

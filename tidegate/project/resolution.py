@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidegate import hidden
 from tidegate.advice import Edit
@@ -19,8 +20,12 @@ from tidegate.expectations import suite_file
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.project import fingerprints, graph, registry, state_code, transform_code
-from tidegate.spec import Flow, FunctionSink, LandingSource, Pipeline
+from tidegate.spec import Flow, Pipeline
+from tidegate.spec.table import OtherTarget
 from tidegate.store import Address
+
+if TYPE_CHECKING:
+    from tidegate.spec import LandingSource
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -199,8 +204,7 @@ def _resolve_flow(
             transform_code.check(flow.transform, code, [feed.name for feed in flow.sources])
             if flow.state is not None:
                 state_code.check(flow.transform)
-        if isinstance(flow.target, FunctionSink):
-            write = flow.target.write
+        if isinstance(flow.target, OtherTarget) and (write := flow.target.function) is not None:
             transform_code.check_exists(
                 f"function of the sink {flow.target.name}", write, transform_code.file_of(write)
             )

@@ -41,7 +41,7 @@ class FlowReport:
     batches: list[LedgerLine] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
     lag_before: dict[str, Any] | None = None
-    """The flow's lag when it started (`tidegate.status.lag`), in rows and bytes."""
+    """The flow's lag when it started (`tidegate.status.source.Backlog.counts`), in rows and bytes."""
     lag_after: dict[str, Any] | None = None
     error: dict[str, Any] | None = None
     """``kind``, ``message``, ``transient``, ``exit_code`` and the error's attributes."""

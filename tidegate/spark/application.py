@@ -163,7 +163,7 @@ class _Application:
 
     def _preflight(self, flows: tuple[ResolvedFlow, ...]) -> None:
         """Check declarations and sources before the session starts; an error is recorded for its flow."""
-        from tidegate.status import lag
+        from tidegate.status import backlog
 
         self.layout.open()
         for each, flow_report in zip(flows, self.report.flows, strict=True):
@@ -174,7 +174,7 @@ class _Application:
                     continue
                 checkpoint.check_compatible(self.layout, each)
                 if RUNS[self.request.mode].judges:
-                    flow_report.lag_before = lag.to_json(lag.measure(self.environment, each))
+                    flow_report.lag_before = backlog.measure(self.environment, each).counts()
             except Exception as error:
                 # Also a table whose log cannot be read stops only what stands on it.
                 if not self._renews(error):
@@ -280,12 +280,12 @@ class _Application:
             log.error("%s: the traceback is in %s", flow, address)
 
     def _measure_lag_after(self, resolved: ResolvedFlow, flow_report: FlowReport) -> None:
-        from tidegate.status import lag
+        from tidegate.status import backlog
 
         if not RUNS[self.request.mode].judges:
             return
         try:
-            flow_report.lag_after = lag.to_json(lag.measure(self.environment, resolved))
+            flow_report.lag_after = backlog.measure(self.environment, resolved).counts()
         except Exception as error:
             flow_report.lag_after = {"reason": classify(error).message}
 

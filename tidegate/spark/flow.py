@@ -25,7 +25,6 @@ from tidegate.spark.driver.listener import record_progress
 from tidegate.spark.intake import declared_schema
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import swap
-from tidegate.spec import KafkaSource
 from tidegate.status.source import not_delivered
 
 if TYPE_CHECKING:
@@ -168,8 +167,9 @@ def _refresh_if_needed(job: Job) -> Job:
     if _is_in_target(job, job.place):
         _record_written(job, job.place)
     place = swap.next_refresh(job.place)
-    mode = "accept_gap" if isinstance(job.flow.source, KafkaSource) else "accept_move"
-    checkpoint.record_refresh_origin(place, checkpoint.Origin(mode=mode, run_key=job.run.request.run_key))
+    checkpoint.record_refresh_origin(
+        place, checkpoint.Origin(mode=job.kind.refreshed_by, run_key=job.run.request.run_key)
+    )
     return job.refreshed(place)
 
 

@@ -209,6 +209,8 @@ class Kind:
     again, which may no longer have it, or its state. A batch that only quarantine has is read again."""
     needs_refresh: Callable[[Job], bool] = lambda _: False
     """Whether the checkpoint cannot go on, and only a new refresh of it can."""
+    refreshed_by: str = ""
+    """The mode that the origin of such a refresh has: what a person has accepted."""
     drained: Callable[[Job], None] = lambda _: None
     """Called at the end of an increment, when the stream has read everything and the live table has it."""
     parts: Callable[[Job, Window | None, Sequence[PendingPiece]], Iterator[Mapping[str, Any]]] = _missing

@@ -7,18 +7,17 @@ every name. An invalid declaration fails at import with the field, its value and
 
 from __future__ import annotations
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
 from tidegate.schema.contract import Contract as Contract
 from tidegate.sources.files.declare import FileFormat as FileFormat
 from tidegate.sources.files.declare import FileSource as FileSource
-from tidegate.sources.snapshots.declare import SnapshotFeed as SnapshotFeed
 from tidegate.sources.tables.declare import ChangeFeed as ChangeFeed
-from tidegate.sources.topics.declare import KafkaSource as KafkaSource
-from tidegate.sources.topics.declare import ValueFormat as ValueFormat
 from tidegate.spec.change_records import ChangeRecords as ChangeRecords
 from tidegate.spec.change_records import debezium as debezium
 from tidegate.spec.dialect import Dialect as Dialect
 from tidegate.spec.flow import Flow as Flow
-from tidegate.spec.flow import Target as Target
 from tidegate.spec.formats import Formats as Formats
 from tidegate.spec.gate import Gate as Gate
 from tidegate.spec.intervals import Intervals as Intervals
@@ -26,13 +25,39 @@ from tidegate.spec.intervals import TopicIntervals as TopicIntervals
 from tidegate.spec.limits import RewriteLimits as RewriteLimits
 from tidegate.spec.pipeline import Pipeline as Pipeline
 from tidegate.spec.schedule import AfterTables as AfterTables
-from tidegate.spec.sinks import FunctionSink as FunctionSink
-from tidegate.spec.sinks import KafkaSink as KafkaSink
-from tidegate.spec.sources import LandingSource as LandingSource
-from tidegate.spec.sources import Source as Source
 from tidegate.spec.state import State as State
 from tidegate.spec.statistics import Statistic as Statistic
 from tidegate.spec.table import Table as Table
 from tidegate.spec.thresholds import Thresholds as Thresholds
 from tidegate.spec.time_windows import TimeWindows as TimeWindows
 from tidegate.spec.watermark import Watermark as Watermark
+
+if TYPE_CHECKING:
+    from tidegate.sources.snapshots.declare import SnapshotFeed as SnapshotFeed
+    from tidegate.sources.topics.declare import KafkaSource as KafkaSource
+    from tidegate.sources.topics.declare import ValueFormat as ValueFormat
+    from tidegate.spec.sinks import FunctionSink as FunctionSink
+    from tidegate.spec.sinks import KafkaSink as KafkaSink
+    from tidegate.spec.sinks import Target as Target
+    from tidegate.spec.sources import LandingSource as LandingSource
+    from tidegate.spec.sources import Source as Source
+else:
+    _ON_DEMAND = {
+        "SnapshotFeed": "tidegate.sources.snapshots.declare",
+        "KafkaSource": "tidegate.sources.topics.declare",
+        "ValueFormat": "tidegate.sources.topics.declare",
+        "FunctionSink": "tidegate.spec.sinks",
+        "KafkaSink": "tidegate.spec.sinks",
+        "Target": "tidegate.spec.sinks",
+        "LandingSource": "tidegate.spec.sources",
+        "Source": "tidegate.spec.sources",
+    }
+    """What few pipelines declare, by the module that has it, which is imported for those alone."""
+
+    def __getattr__(name: str) -> Any:
+        if name not in _ON_DEMAND:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(importlib.import_module(_ON_DEMAND[name]), name)
+
+    def __dir__() -> list[str]:
+        return sorted(globals().keys() | _ON_DEMAND.keys())

@@ -4,29 +4,27 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.errors import FieldError
 from tidegate.sources.tables.declare import ChangeFeed, check_sources
 from tidegate.spec.checks import check_name, check_positive, check_unique, fits
-from tidegate.spec.flow_kind import FlowKind
 from tidegate.spec.gate import Gate
 from tidegate.spec.intervals import Intervals, TopicIntervals
-from tidegate.spec.kinds import kind_of
+from tidegate.spec.kinds import SOURCES, FlowKind, kind_of, source_folder
 from tidegate.spec.limits import RewriteLimits
-from tidegate.spec.sinks import Sink
-from tidegate.spec.sources import SOURCES, LandingSource, Source
 from tidegate.spec.state import State
 from tidegate.spec.statistics import Statistic
-from tidegate.spec.table import Table
+from tidegate.spec.table import OtherTarget, Table
 from tidegate.spec.thresholds import Thresholds, check_thresholds
 from tidegate.spec.watermark import Watermark
 
+if TYPE_CHECKING:
+    from tidegate.spec.sinks import Target
+    from tidegate.spec.sources import LandingSource, Source
+
 _TRANSFORM = re.compile(r"[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
-
-
-Target = Table | Sink
-_FIRST_OF_SOURCES = cast(Source, None)
+_FIRST_OF_SOURCES = cast("Source", None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -65,7 +63,7 @@ class Flow:
         owner = f"Flow {self.name!r}"
         check_name(owner, "name", self.name)
         self._check_sources(owner)
-        if not isinstance(self.target, Target):
+        if not isinstance(self.target, (Table, OtherTarget)):
             raise FieldError(owner, "target", self.target, "a Table, a KafkaSink or a FunctionSink")
         if self.transform is not None and not fits(_TRANSFORM, self.transform):
             raise FieldError(
@@ -104,8 +102,8 @@ class Flow:
             if self.source not in (None, self.sources[0]):
                 raise FieldError(owner, "source", self.source, "none beside sources")
             object.__setattr__(self, "source", self.sources[0])
-        if type(self.source) not in SOURCES:
-            raise FieldError(owner, "source", self.source, ", ".join(kind.__name__ for kind in SOURCES))
+        if source_folder(type(self.source)) is None:
+            raise FieldError(owner, "source", self.source, ", ".join(SOURCES.values()))
         if isinstance(self.source, ChangeFeed) and self.source.on:
             raise FieldError(owner, "source", self.source, "without on: only the sources after the first have it")
 

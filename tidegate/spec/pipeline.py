@@ -10,7 +10,6 @@ import pendulum
 
 from tidegate.advice import Edit
 from tidegate.errors import FieldError, SpecError
-from tidegate.sources.topics.declare import KafkaSource
 from tidegate.spec.checks import check_name, check_texts, check_unique
 from tidegate.spec.flow import Flow
 from tidegate.spec.limits import RewriteLimits
@@ -166,7 +165,7 @@ _APPLIES: Mapping[str, tuple[Callable[[Pipeline, Flow], bool], str]] = {
     "missed_runs": (_has_cron, "only with a cron schedule"),
     "batch_intervals": _SCHEDULED,
     "lag_intervals": _SCHEDULED,
-    "expiry_runs": (lambda _, flow: isinstance(flow.source, KafkaSource), "only for a flow that reads a topic"),
+    "expiry_runs": (lambda _, flow: flow.source.deletes_unread, "only for a flow that reads a topic"),
     "freshness_hours": (lambda _, flow: flow.target.event_time is not None, "only for a target with event_time"),
     **dict.fromkeys(("state_rows", "state_bytes", "watermark_hours"), _STATEFUL),
     "transform_error_share": (_transforms_rows, "only for a flow whose transform treats rows"),

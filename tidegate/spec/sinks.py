@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 import re
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, get_args
 
 from tidegate.errors import FieldError
 from tidegate.spec.checks import Layer, fits
+from tidegate.spec.table import OtherTarget, Table
 
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Names that Kafka allows for topics, except ``.`` and ``..``."""
@@ -17,26 +17,8 @@ _NAME = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]{0,62}")
 _FUNCTION = re.compile(r"[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
 
 
-class _Outside:
-    """What shared code reads of every target and what only tables have."""
-
-    keys: ClassVar[tuple[str, ...]] = ()
-    sequence_by: ClassVar[tuple[str, ...]] = ()
-    text_order: ClassVar[Mapping[str, str]] = {}
-    replace_by: ClassVar[tuple[str, ...]] = ()
-    scope: ClassVar[tuple[str, ...]] = ()
-    child_keys: ClassVar[tuple[str, ...]] = ()
-    untracked: ClassVar[tuple[str, ...]] = ()
-    history: ClassVar[None] = None
-    windows: ClassVar[None] = None
-    event_time: ClassVar[None] = None
-    first_day: ClassVar[None] = None
-    last_day: ClassVar[None] = None
-    write_mode: ClassVar[Literal["send"]] = "send"
-
-
 @dataclass(frozen=True)
-class KafkaSink(_Outside):
+class KafkaSink(OtherTarget):
     """A topic of the brokers in ``TIDEGATE_KAFKA``, which exists. It gets one record for each change of a row, at least once.
 
     The key of a record is the row's key as JSON, its value the row without the columns of the platform, or NULL for a delete.
@@ -64,7 +46,7 @@ class KafkaSink(_Outside):
 
 
 @dataclass(frozen=True)
-class FunctionSink(_Outside):
+class FunctionSink(OtherTarget):
     """Whatever a function of the project writes to, for example a table of a database.
 
     The function takes the changes of a batch (`tidegate.changes`), at least once, and returns when all of them are stored.
@@ -91,9 +73,15 @@ class FunctionSink(_Outside):
         """What stands in place of the layer of a table."""
         return self.name.partition(".")[0]
 
+    @property
+    def function(self) -> str:
+        """As declared."""
+        return self.write
+
     def remembered(self) -> dict[str, Any]:
         """Nothing but the name: another function for the same system continues."""
         return {}
 
 
 Sink = KafkaSink | FunctionSink
+Target = Table | Sink

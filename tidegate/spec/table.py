@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from tidegate.advice import Advice, Edit, Either
 from tidegate.errors import FieldError
@@ -175,6 +175,29 @@ class Table:
         if not self.keys:
             return "append"
         return "upsert" if self.sequence_by else "recompute"
+
+
+class OtherTarget:
+    """A target that is no table (`tidegate.spec.sinks`): what shared code reads of every target and what only tables have."""
+
+    keys: ClassVar[tuple[str, ...]] = ()
+    sequence_by: ClassVar[tuple[str, ...]] = ()
+    text_order: ClassVar[Mapping[str, str]] = {}
+    replace_by: ClassVar[tuple[str, ...]] = ()
+    scope: ClassVar[tuple[str, ...]] = ()
+    child_keys: ClassVar[tuple[str, ...]] = ()
+    untracked: ClassVar[tuple[str, ...]] = ()
+    history: ClassVar[None] = None
+    windows: ClassVar[None] = None
+    event_time: ClassVar[None] = None
+    first_day: ClassVar[None] = None
+    last_day: ClassVar[None] = None
+    write_mode: ClassVar[Literal["send"]] = "send"
+
+    @property
+    def function(self) -> str | None:
+        """``<module>:<function>`` in ``spark_jobs``, to which changes are passed; None for a system that the platform itself writes to."""
+        return None
 
 
 def no_text_order(name: str) -> tuple[str, Advice]:

@@ -1,6 +1,6 @@
 """What is known of a flow without its source: its declaration, its checkpoint and the tables that it writes.
 
-The part of a reading that its sources and its waits are made from. Takes no lock, and starts no JVM.
+The part of a reading that its sources are measured from. Takes no lock, and starts no JVM.
 """
 
 from __future__ import annotations
@@ -10,26 +10,20 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import pendulum
 
-from tidegate.checkpoints import checkpoint, derivation, lease, overrides, progress, refusal, rewrite
+from tidegate.checkpoints import checkpoint, derivation, progress
 from tidegate.lake.layout import Layout
-from tidegate.ops import metrics
 from tidegate.probes import delta, delta_log
-from tidegate.quarantine import lifecycle
-from tidegate.status import proofs, unfinished
+from tidegate.status import proofs
 from tidegate.status.part import measured, part
 
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from tidegate.checkpoints.overrides import Override
     from tidegate.checkpoints.progress import PlannedBatch, Progress
-    from tidegate.checkpoints.rewrite import JudgedRewrite
     from tidegate.environment import Environment
     from tidegate.errors import TidegateError
     from tidegate.lake.place import Place
-    from tidegate.ops.metrics import StateFigures
     from tidegate.project.resolution import ResolvedFlow
-    from tidegate.quarantine.lifecycle import EntryCounts
     from tidegate.status.proofs import Proven
 
 T = TypeVar("T")
@@ -66,7 +60,7 @@ class CheckpointReading:
         return copy
 
     def known(self, wanted: part[T]) -> T | None:
-        """A part, as ``Reading.backlog``, if it has been read; reads nothing."""
+        """A part, as ``BacklogReading.backlog``, if it has been read; reads nothing."""
         value: T | None = vars(self).get(wanted.name)
         return value
 
@@ -117,30 +111,6 @@ class CheckpointReading:
         """Its checkpoint."""
         return checkpoint.current(self.resolved.place(self.layout), self.resolved.flow.checkpoint_version)
 
-    @part
-    def holder(self) -> str | None:
-        """The process that holds the lease of its checkpoint or of its table."""
-        resources = lease.checkpoint_resource(self.pipeline, self.flow), lease.table_resource(self.target)
-        return next((name for each in resources if (name := lease.holder(self.layout, each)) is not None), None)
-
-    @part
-    def off(self) -> Override | None:
-        """The decision that switched it off."""
-        return overrides.switched_off(self.resolved.place(self.layout))
-
-    @measured
-    def quarantine(self) -> EntryCounts:
-        """Counts of its quarantine."""
-        return lifecycle.entry_counts(self.place.quarantine)
-
-    @measured
-    def kept(self) -> tuple[StateFigures, ...]:
-        """The state of a stateful flow after its last batch, and after the batch before it, if that is of the same checkpoint."""
-        if not self.resolved.flow.kind.stateful:
-            return ()
-        figures = metrics.state_figures(self.place.of_pipeline.ops("progress"), self.flow, limit=2)
-        return tuple(each for each in figures if each.app_id == figures[0].app_id)
-
     @measured
     def progress(self) -> Progress:
         """Which batches of its checkpoint are planned and committed."""
@@ -169,41 +139,3 @@ class CheckpointReading:
         if self.progress.last_committed is None:
             checkpoint.check_writers(resolved.flow, self.place, delta.writers(target, self.place.app_id))
         return proven
-
-    @measured
-    def refused_rewrite(self) -> JudgedRewrite | None:
-        """A backfill or a swap whose numbers exceed the limits, and are not accepted."""
-        return rewrite.refused(self.place)
-
-    @measured
-    def quarantined_whole(self) -> bool:
-        """Whether a person decided that all of the pending batch goes to quarantine."""
-        batch = self.progress.pending_batch
-        decision = None if batch is None else refusal.decision(self.place, batch)
-        return decision is not None and decision.action == "take"
-
-    @measured
-    def written(self) -> bool:
-        """Whether the table has the pending batch; its ledger line or its end in the checkpoint is missing."""
-        batch = self.progress.pending_batch
-        return (
-            batch is not None
-            and not self.quarantined_whole
-            and unfinished.is_written(self.place, self.resolved.flow, batch)
-        )
-
-    @measured
-    def refresh_pending(self) -> bool:
-        """Whether a full refresh is staged and not swapped in."""
-        return unfinished.is_staged(self.place, self.resolved.flow)
-
-    @measured
-    def unfinished(self) -> str:
-        """What earlier runs left unfinished, which comes first: sentences, separated by semicolons."""
-        return unfinished.summary(
-            self.progress.pending_batch,
-            quarantined_whole=self.quarantined_whole,
-            written=self.written,
-            staged=self.refresh_pending,
-            jobs=unfinished.interrupted(self.place, self.resolved.flow),
-        )

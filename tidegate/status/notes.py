@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from tidegate.checkpoints.note import AnyNote
 from tidegate.checkpoints.notes import NOTES
-from tidegate.spec.sources import SOURCES
+from tidegate.spec.kinds import SOURCES
 from tidegate.status.source import of_kind
 
-ALL_NOTES: tuple[AnyNote, ...] = (*NOTES, *(note for declared in SOURCES for note in of_kind(declared).notes))
+ALL_NOTES: tuple[AnyNote, ...] = (*NOTES, *(note for folder in SOURCES for note in of_kind(folder).notes))
 """Those of every flow, and those of flows that read some kind of source."""

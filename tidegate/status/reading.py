@@ -7,30 +7,29 @@ files are read in an order that tolerates a commit in between. A part is a few l
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, Any
 
 from tidegate import hidden
 from tidegate.alerting import expiry
-from tidegate.errors import (
-    CheckpointCorruptError,
-    OffsetsExpiredError,
-    TableInDoubtError,
-    TableUnreadableError,
-    TidegateError,
-)
-from tidegate.ops import plans
+from tidegate.checkpoints import lease, overrides
+from tidegate.errors import TidegateError
+from tidegate.ops import metrics, plans
 from tidegate.ops.plans import PlannedLag
+from tidegate.quarantine import lifecycle
 from tidegate.status import flow_runs, freshness, idle, remarks, source, wait
-from tidegate.status.checkpoint_reading import CheckpointReading
 from tidegate.status.downstream import downstream_of
 from tidegate.status.interval import interval_of
 from tidegate.status.part import measured, part
+from tidegate.status.unfinished import UnfinishedReading
 from tidegate.times import dates
 
 if TYPE_CHECKING:
     from datetime import datetime, timedelta
 
+    from tidegate.checkpoints.overrides import Override
     from tidegate.ops.heartbeats import Heartbeat
+    from tidegate.ops.metrics import StateFigures
+    from tidegate.quarantine.lifecycle import EntryCounts
     from tidegate.status.completeness import Completeness
     from tidegate.status.flow_runs import FlowRun
     from tidegate.status.run_ends import RunEnds
@@ -39,7 +38,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Reading(CheckpointReading):
+class Reading(UnfinishedReading):
     """What is known of one flow at one time. A part that is not known yet is read when it is asked for, and raises what that raises."""
 
     ends: RunEnds | None = None
@@ -51,34 +50,6 @@ class Reading(CheckpointReading):
     late: bool = False
     """Whether the error is only that the reading ended before the lake itself was read: the machine is slow."""
 
-    def measure(self) -> Self:
-        """Read what waits for the flow.
-
-        Raises:
-            SpecError: The flow's suite or transform is missing or cannot be read, or another flow wrote its table.
-            UndeclaredDependenceError: An earlier run found that the transform depends on rows that the declaration does not name.
-            SourceError: The landing folder or the topic does not exist.
-            SourceUnavailableError: No broker answers. Transient.
-            OffsetsExpiredError: The source no longer has the data that the checkpoint reads next.
-            CheckpointCorruptError: A file of the checkpoint cannot be read, or it is older than the tables.
-            TableUnreadableError: The log of a table that the flow reads or writes is damaged.
-            TableInDoubtError: A table that the flow reads or writes does not have the history that is known of it.
-        """
-        try:
-            return self.ask(*MEASURED)
-        except (CheckpointCorruptError, OffsetsExpiredError, TableInDoubtError, TableUnreadableError):
-            # A job that went on between two of the things that were read makes them contradict each other.
-            self._forget()
-            return self.ask(*MEASURED)
-
-    def _forget(self) -> None:
-        """Measure again what was measured, and let the store ask for everything again that is of the flow."""
-        for name in [name for name in vars(self) if isinstance(getattr(Reading, name, None), measured)]:
-            del vars(self)[name]
-        place, tables = self.resolved.place(self.layout), (*self.resolved.flow.source_tables, self.target)
-        for address in (place.checkpoints, place.quarantine, place.late, *map(self.layout.table, tables)):
-            address.forget()
-
     def ended(self, error: TidegateError, *, late: bool = False) -> Reading:
         """The same reading, which an error ended: what waits is unknown as a whole."""
         unknown = {each.name for each in MEASURED}
@@ -86,6 +57,11 @@ class Reading(CheckpointReading):
         for name in unknown & vars(copy).keys():
             del vars(copy)[name]
         return copy
+
+    @classmethod
+    def parts_measured(cls) -> tuple[part[Any], ...]:
+        """What `measure` reads, in its order."""
+        return MEASURED
 
     @property
     def source_kind(self) -> str:
@@ -127,18 +103,13 @@ class Reading(CheckpointReading):
         return self.error is not None and self.switched_off is None
 
     @measured
-    def backlog(self) -> Backlog:
-        """What waits at its source; rows that flows above it have yet to write are not counted."""
-        self.ask(Reading.proven)
-        return source.load(self.resolved.flow).backlog(self)
-
-    @measured
     def wait(self) -> Wait | None:
         """Why another attempt at what is pending would be refused, too."""
         batch = self.progress.pending_batch
         if self.resolved.flow.kind.superseded_by and self.backlog.has_data:
             batch = None
-        return (wait.of_batch(self, batch) if batch is not None else None) or wait.of_limits(self, batch)
+        of_batch = None if batch is None else wait.of_batch(self, batch)
+        return of_batch or wait.of_limits(self, batch, judged=self.refused_rewrite, swaps=self.refresh_pending)
 
     @measured
     def heartbeat(self) -> Heartbeat | None:
@@ -187,6 +158,30 @@ class Reading(CheckpointReading):
             remarks.heartbeat_due(self.resolved.flow) if self.heartbeat is not None else "",
             self.remarks,
         )
+
+    @part
+    def holder(self) -> str | None:
+        """The process that holds the lease of its checkpoint or of its table."""
+        resources = lease.checkpoint_resource(self.pipeline, self.flow), lease.table_resource(self.target)
+        return next((name for each in resources if (name := lease.holder(self.layout, each)) is not None), None)
+
+    @part
+    def off(self) -> Override | None:
+        """The decision that switched it off."""
+        return overrides.switched_off(self.resolved.place(self.layout))
+
+    @measured
+    def quarantine(self) -> EntryCounts:
+        """Counts of its quarantine."""
+        return lifecycle.entry_counts(self.place.quarantine)
+
+    @measured
+    def kept(self) -> tuple[StateFigures, ...]:
+        """The state of a stateful flow after its last batch, and after the batch before it, if that is of the same checkpoint."""
+        if not self.resolved.flow.kind.stateful:
+            return ()
+        figures = metrics.state_figures(self.place.of_pipeline.ops("progress"), self.flow, limit=2)
+        return tuple(each for each in figures if each.app_id == figures[0].app_id)
 
     @part
     def plans(self) -> tuple[PlannedLag, ...]:
@@ -262,4 +257,4 @@ MEASURED = (
     Reading.has_work,
     Reading.reason,
 )
-"""What `Reading.measure` reads, in its order."""
+"""What waits for the flow, and why: what `Reading.measure` reads."""

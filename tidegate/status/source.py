@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.checkpoints import checkpoint
 from tidegate.formatting import approximate, count
 from tidegate.formatting import size as size_told
 from tidegate.lake.folders import numbers
 from tidegate.probes import delta
-from tidegate.spec.sources import SOURCES
+from tidegate.spec.kinds import source_folder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tidegate.errors import NotDeliveredError
     from tidegate.lake.place import FlowPlace, Place
     from tidegate.requests.request import RunRequest
-    from tidegate.spec import Flow, Pipeline, Source
+    from tidegate.spec import Flow, Pipeline
     from tidegate.status.checkpoint_reading import CheckpointReading
     from tidegate.status.completeness import Completeness
     from tidegate.store import Address
@@ -79,6 +79,16 @@ class Backlog(Extent):
     unread_since_ms: int | None = None
     """For a table: when the first unread version was committed, in milliseconds since 1970; None if that is unknown."""
 
+    def counts(self) -> dict[str, Any]:
+        """Its numbers, for `tidegate.reports.report.FlowReport`."""
+        return {
+            "rows": self.rows,
+            "bytes": self.size,
+            "rows_exact": self.rows_exact,
+            "bytes_exact": self.size_exact,
+            "behind": self.behind,
+        }
+
 
 def absent(what: str) -> Backlog:
     """The backlog of a flow that has read nothing yet, and whose source does not exist yet.
@@ -132,10 +142,10 @@ class MeasuredSource:
 
 def load(flow: Flow) -> MeasuredSource:
     """The kind of source that a flow reads; several sources are of one kind."""
-    return of_kind(type(flow.source))
+    return of_kind(str(source_folder(type(flow.source))))
 
 
-def of_kind(declared: type[Source]) -> MeasuredSource:
-    """The kind of source of this declaration."""
-    source: MeasuredSource = importlib.import_module(f"tidegate.sources.{SOURCES[declared]}.measure").SOURCE
+def of_kind(folder: str) -> MeasuredSource:
+    """The kind of source that has this folder in `tidegate.sources`."""
+    source: MeasuredSource = importlib.import_module(f"tidegate.sources.{folder}.measure").SOURCE
     return source

@@ -3,15 +3,58 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoints import lease, pending_jobs
+from tidegate.checkpoints import lease, pending_jobs, refusal, rewrite
 from tidegate.checkpoints.pending_jobs import PendingJob, PendingWindow
 from tidegate.probes import delta
+from tidegate.status.backlog import BacklogReading
+from tidegate.status.part import measured
 
 if TYPE_CHECKING:
+    from tidegate.checkpoints.rewrite import JudgedRewrite
     from tidegate.lake.place import Place
     from tidegate.spec import Flow
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UnfinishedReading(BacklogReading):
+    """A reading with what earlier runs of the flow left unfinished."""
+
+    @measured
+    def refused_rewrite(self) -> JudgedRewrite | None:
+        """A backfill or a swap whose numbers exceed the limits, and are not accepted."""
+        return rewrite.refused(self.place)
+
+    @measured
+    def quarantined_whole(self) -> bool:
+        """Whether a person decided that all of the pending batch goes to quarantine."""
+        batch = self.progress.pending_batch
+        decision = None if batch is None else refusal.decision(self.place, batch)
+        return decision is not None and decision.action == "take"
+
+    @measured
+    def written(self) -> bool:
+        """Whether the table has the pending batch; its ledger line or its end in the checkpoint is missing."""
+        batch = self.progress.pending_batch
+        return batch is not None and not self.quarantined_whole and is_written(self.place, self.resolved.flow, batch)
+
+    @measured
+    def refresh_pending(self) -> bool:
+        """Whether a full refresh is staged and not swapped in."""
+        return is_staged(self.place, self.resolved.flow)
+
+    @measured
+    def unfinished(self) -> str:
+        """What earlier runs left unfinished, which comes first: sentences, separated by semicolons."""
+        return summary(
+            self.progress.pending_batch,
+            quarantined_whole=self.quarantined_whole,
+            written=self.written,
+            staged=self.refresh_pending,
+            jobs=interrupted(self.place, self.resolved.flow),
+        )
 
 
 def summary(

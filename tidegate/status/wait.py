@@ -12,6 +12,7 @@ from tidegate.ops import evolution
 from tidegate.project import fingerprints
 
 if TYPE_CHECKING:
+    from tidegate.checkpoints.rewrite import JudgedRewrite
     from tidegate.status.checkpoint_reading import CheckpointReading
 
 RefusedBy = Literal["gate", "statistic", "contract", "limits"]
@@ -97,13 +98,17 @@ def of_batch(reading: CheckpointReading, batch_id: int) -> Wait | None:
     return Wait(by=by, reason=reason) if same else None
 
 
-def of_limits(reading: CheckpointReading, batch: int | None) -> Wait | None:
+def of_limits(
+    reading: CheckpointReading, batch: int | None, *, judged: JudgedRewrite | None, swaps: bool
+) -> Wait | None:
     """The wait of a swap, or of a batch that a newer one may supersede, whose numbers exceed the limits.
 
     Args:
         batch: The pending batch.
+        judged: A backfill or a swap whose numbers exceed the limits.
+        swaps: Whether a full refresh is staged and not swapped in.
     """
-    resolved, judged, swaps = reading.resolved, reading.refused_rewrite, reading.refresh_pending
+    resolved = reading.resolved
     if judged is None or judged.app_id != reading.place.app_id:
         return None
     # Raised limits count from the next plan on.

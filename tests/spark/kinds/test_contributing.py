@@ -43,12 +43,10 @@ def add_module(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, name, module)
 
 
-def add_folder(package: str, block: str, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Add the modules of a folder, and return its name, which one line registers."""
-    (name,) = eval(f"({BLOCKS[block]})")
+def add_folder(package: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Add the modules of a folder."""
     for module in ("declare", "run"):
         add_module(f"tidegate/{package}/{name}/{module}.py", monkeypatch)
-    return str(name)
 
 
 @pytest.fixture
@@ -57,8 +55,9 @@ def change_log(monkeypatch: pytest.MonkeyPatch) -> Flow:
     declare = compile(BLOCKS["declares a flow of this kind"].strip(), "example", "eval")
     with pytest.raises(FieldError, match="without one this flow would only copy its source"):
         eval(declare, dict(vars(spec)))
-    name = add_folder("kinds", "registers a kind of flow", monkeypatch)
-    monkeypatch.setitem(kinds.KINDS, name, kinds.declared(name))
+    ((name, source),) = eval(f"{{{BLOCKS['registers a kind of flow']}}}").items()
+    add_folder("kinds", name, monkeypatch)
+    monkeypatch.setitem(kinds.READS, name, source)
     flow: Flow = eval(declare, dict(vars(spec)))
     # The pipeline of these tests has a flow of this name.
     return dataclasses.replace(flow, name="latest")
@@ -69,7 +68,8 @@ def compact(monkeypatch: pytest.MonkeyPatch) -> None:
     """The run of the example, registered."""
     with pytest.raises(RequestError, match="mode='compact' is not allowed"):
         request(mode="compact")
-    name = add_folder("runs", "registers a kind of run", monkeypatch)
+    (name,) = eval(f"({BLOCKS['registers a kind of run']})")
+    add_folder("runs", name, monkeypatch)
     monkeypatch.setattr(RUNS, "names", (*RUNS.names, name))
 
 

@@ -1,6 +1,5 @@
 """What a landing flow of files declares."""
 
-from tidegate.sources.files.declare import FileSource
-from tidegate.spec.flow_kind import FlowKind
+from tidegate.spec.kinds import FlowKind
 
-KIND = FlowKind(name="files", source=FileSource, shapes=(("append", False),), gate=False)
+KIND = FlowKind(name="files", shapes=(("append", False),), gate=False)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tidegate.advice import Edit
 from tidegate.errors import RequestError
-from tidegate.sources.tables.declare import ChangeFeed
-from tidegate.spec.flow_kind import DeclaredFlow, FlowKind
+from tidegate.spec.kinds import DeclaredFlow, FlowKind
 
 HOLDS_BATCHES = "that recomputes groups: without the new groups the table would keep outdated ones"
 
@@ -20,7 +19,6 @@ def not_taken(flow: DeclaredFlow) -> RequestError:
 
 KIND = FlowKind(
     name="groups",
-    source=ChangeFeed,
     shapes=(("recompute", True),),
     quarantines=False,
     holds_batches=HOLDS_BATCHES,

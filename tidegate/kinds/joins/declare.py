@@ -1,12 +1,10 @@
 """What a flow of groups of several tables declares."""
 
 from tidegate.kinds.groups.declare import HOLDS_BATCHES, not_taken
-from tidegate.sources.tables.declare import ChangeFeed
-from tidegate.spec.flow_kind import FlowKind
+from tidegate.spec.kinds import FlowKind
 
 KIND = FlowKind(
     name="joins",
-    source=ChangeFeed,
     several=True,
     shapes=(("recompute", True),),
     quarantines=False,

@@ -1,6 +1,5 @@
 """What a landing flow of messages declares."""
 
-from tidegate.sources.topics.declare import KafkaSource
-from tidegate.spec.flow_kind import FlowKind
+from tidegate.spec.kinds import FlowKind
 
-KIND = FlowKind(name="messages", source=KafkaSource, shapes=(("append", False),), gate=False)
+KIND = FlowKind(name="messages", shapes=(("append", False),), gate=False)

@@ -133,6 +133,7 @@ KIND = Kind(
     split=split_messages,
     completed_by_target=True,
     needs_refresh=_needs_refresh,
+    refreshed_by="accept_gap",
     parts=_parts,
     read_piece=_read_piece,
     read_entries=_read_entries,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tidegate.advice import Edit
 from tidegate.errors import RequestError, SpecError
-from tidegate.sources.tables.declare import ChangeFeed
-from tidegate.spec.flow_kind import DeclaredFlow, FlowKind
+from tidegate.spec.kinds import DeclaredFlow, FlowKind
 
 
 def _check_writer(flow: DeclaredFlow, writer: DeclaredFlow, *, in_pipeline: bool) -> None:
@@ -27,7 +26,6 @@ def _not_verified(flow: DeclaredFlow) -> RequestError:
 
 KIND = FlowKind(
     name="sinks",
-    source=ChangeFeed,
     shapes=(("send", False),),
     gate=False,
     sends=True,

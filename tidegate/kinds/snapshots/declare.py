@@ -6,7 +6,7 @@ from tidegate.advice import Edit, Either, OutsideAct, Then
 from tidegate.errors import FieldError, RequestError, SpecError
 from tidegate.sources.files.declare import FileSource
 from tidegate.sources.snapshots.declare import SnapshotFeed
-from tidegate.spec.flow_kind import DeclaredFlow, FlowKind
+from tidegate.spec.kinds import DeclaredFlow, FlowKind
 from tidegate.spec.table import Table
 
 
@@ -68,7 +68,6 @@ def _not_replayed(flow: DeclaredFlow) -> RequestError:
 
 KIND = FlowKind(
     name="snapshots",
-    source=SnapshotFeed,
     shapes=(("recompute", False), ("recompute", True)),
     holds_batches="that compares snapshots: a newer snapshot takes the place of a held one",
     follows_feed=False,

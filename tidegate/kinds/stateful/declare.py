@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from tidegate.advice import Edit
 from tidegate.errors import FieldError, RequestError, SpecError
-from tidegate.sources.tables.declare import ChangeFeed
-from tidegate.spec.flow_kind import DeclaredFlow, FlowKind
+from tidegate.spec.kinds import DeclaredFlow, FlowKind
 
 _INSTEAD = (
     "a result depends on all rows before it: to derive the table again, run full_refresh or raise checkpoint_version"
@@ -67,7 +66,6 @@ def _not_verified(flow: DeclaredFlow) -> RequestError:
 
 KIND = FlowKind(
     name="stateful",
-    source=ChangeFeed,
     stateful=True,
     shapes=(("append", True), ("recompute", True)),
     quarantines=False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import RequestError
 from tidegate.requests.event_time import event_time, event_time_table
-from tidegate.requests.run_kind import RunKind, derives_keys
+from tidegate.requests.runs import RunKind, derives_keys
 from tidegate.spec import Flow, Pipeline
 
 

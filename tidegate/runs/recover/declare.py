@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.requests.run_kind import RunKind
+from tidegate.requests.runs import RunKind
 
 KIND = RunKind(
     name="recover",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidegate.advice import Edit
 from tidegate.errors import RequestError
-from tidegate.requests.run_kind import RunKind
+from tidegate.requests.runs import RunKind
 from tidegate.spec import Flow, Pipeline
 
 

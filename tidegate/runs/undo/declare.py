@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidegate.requests.run_kind import RunKind, derives_keys
+from tidegate.requests.runs import RunKind, derives_keys
 
 KIND = RunKind(
     name="undo",

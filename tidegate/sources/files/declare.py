@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from tidegate.errors import FieldError
 from tidegate.json_codec import changed_fields
@@ -38,6 +38,8 @@ class FileSource:
     incomplete or do not belong to the source.
     """
 
+    deletes_unread: ClassVar[bool] = False
+    """Whether it deletes data after a time, read or not, by a setting of its own."""
     path: str
     """The folder, relative to the landing zone, for example ``flights``."""
     format: FileFormat

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Any, ClassVar, Literal, get_args
 
 from tidegate.errors import FieldError
 from tidegate.formatting import count
@@ -23,6 +23,8 @@ Isolation = Literal["read_committed", "read_uncommitted"]
 class KafkaSource:
     """A topic of JSON or Avro values. Offsets live in the checkpoint alone; no consumer group is committed."""
 
+    deletes_unread: ClassVar[bool] = True
+    """Whether it deletes data after a time, read or not, by a setting of its own."""
     topic: str
     schema: str
     """The fields of one value as DDL, parsed by name in silver."""

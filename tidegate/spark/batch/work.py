@@ -8,12 +8,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 from tidegate.checkpoints import progress, refusal
 from tidegate.spark.batch import late_rows, quarantine
 from tidegate.spark.job import Job, Work
-from tidegate.spec import KafkaSource
 from tidegate.store import Address
 
 if TYPE_CHECKING:
@@ -23,6 +22,7 @@ if TYPE_CHECKING:
     from tidegate.lake.place import Place
     from tidegate.spark.batch.split import Split
     from tidegate.spark.lake.writes import Transaction
+    from tidegate.spec import KafkaSource
 
 
 class BatchWork(Work):
@@ -66,8 +66,7 @@ class Stream(BatchWork):
 
     def planned_offsets(self, job: Job, batch_id: int) -> dict[int, tuple[int, int]]:
         """From Spark's offset log."""
-        assert isinstance(job.flow.source, KafkaSource)
-        return progress.batch_offsets(job.place.checkpoint, batch_id, job.flow.source.topic)
+        return progress.batch_offsets(job.place.checkpoint, batch_id, cast("KafkaSource", job.flow.source).topic)
 
     def is_first_read(self, job: Job) -> bool:
         """In the flow's first checkpoint: Spark's source log lists no file and no message twice."""

@@ -5,27 +5,27 @@ from __future__ import annotations
 import importlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from tidegate import hidden
 from tidegate.schema.ddl import Column
-from tidegate.spec import LandingSource
-from tidegate.spec.sources import SOURCES
+from tidegate.spec.kinds import LANDED, source_folder
 from tidegate.store import Address
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
 
     from tidegate.schema.registry_schemas import WriterSchema
+    from tidegate.spec import LandingSource
 
 HEADER = "_file_header"
 """The column that `Bronze.header_of` returns."""
 Lookup = Callable[[int], "WriterSchema | None"]
 """Returns a writer's schema by its id in messages; None if the registry does not have it."""
-S = TypeVar("S", bound=LandingSource)
+S = TypeVar("S", bound="LandingSource")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -78,14 +78,14 @@ def arrival(feed: DataFrame) -> SparkColumn:
 
 def load(source: LandingSource) -> Bronze[Any]:
     """The bronze tables of the kind of a source."""
-    return _load(type(source))
+    return _load(str(source_folder(type(source))))
 
 
 def columns() -> set[str]:
     """The columns that a transform may use, of all kinds."""
-    return {name for kind in get_args(LandingSource) for name in _load(kind).columns}
+    return {name for folder in LANDED for name in _load(folder).columns}
 
 
-def _load(declared: type[LandingSource]) -> Bronze[Any]:
-    bronze: Bronze[Any] = importlib.import_module(f"tidegate.sources.{SOURCES[declared]}.read").BRONZE
+def _load(folder: str) -> Bronze[Any]:
+    bronze: Bronze[Any] = importlib.import_module(f"tidegate.sources.{folder}.read").BRONZE
     return bronze

@@ -25,10 +25,11 @@ from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spark.intake import bronze, change_records
 from tidegate.spark.intake.bronze import Lookup, Records
 from tidegate.spark.intake.typed_values import cast_fields, text_column
-from tidegate.spec import LandingSource
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
+
+    from tidegate.spec import LandingSource
 
 
 _BITS = {"tinyint": 8, "smallint": 16, "int": 32, "bigint": 64}
