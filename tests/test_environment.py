@@ -8,6 +8,7 @@ import pytest
 
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
+from tidegate.lake import read_once
 from tidegate.lake.layout import Layout
 
 PROJECT = Path(__file__).parents[1]
@@ -82,7 +83,7 @@ def test_lake_and_landing_zone_are_each_in_a_folder_or_in_a_bucket(tmp_path: Pat
     for lake, lake_uri in locations:
         for landing, landing_uri in locations:
             environment = Environment.read({"TIDEGATE_LAKE": lake, "TIDEGATE_LANDING": landing})
-            for each in (environment, Environment.read(environment.variables()), environment.reading()):
+            for each in (environment, Environment.read(environment.variables()), read_once.once(environment)):
                 layout = Layout.of(each)
                 assert (str(layout.root), str(layout.landing_root)) == (lake_uri, landing_uri)
                 assert str(layout.table("gold.delays")) == f"{lake_uri}/tables/gold/delays"

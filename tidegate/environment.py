@@ -20,7 +20,6 @@ The two roots are each a path or ``s3://<bucket>/<prefix>``.
 
 from __future__ import annotations
 
-import dataclasses
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,33 +29,8 @@ from urllib.parse import urlsplit
 
 from tidegate.advice import Edit
 from tidegate.errors import SetupError
-from tidegate.store import ReadOnceStore, Store
+from tidegate.store import Store
 from tidegate.store.location import Location, Stores, parse_location
-
-_FOLDERS = {"checkpoints": 3, "quarantine": 2, "late": 2, "heartbeats": 2, "staging": 2}
-"""Folders of a lake of which most of what a reading asks for is missing: notes of a flow, and tables that not every flow has."""
-_TREES = {"checkpoints": 4, "reports": 2}
-"""The checkpoints of a version, and the reports of a pipeline. Not checkpoints with the notes, which are asked for earlier: the logs of
-tables are listed in between, so that these have no batch that the checkpoint lacks."""
-
-
-class _ReadOnce:
-    """One store for each root, which reads once."""
-
-    def __init__(self, store_of: Callable[[Location], Store], lake: Location) -> None:
-        self._store_of, self._lake = store_of, lake
-        self._stores: dict[Location, ReadOnceStore] = {}
-
-    def __call__(self, root: Location) -> Store:
-        return self._stores.setdefault(root, self._made(root))
-
-    def _made(self, root: Location) -> ReadOnceStore:
-        store = self._store_of(root)
-        return ReadOnceStore(store, _FOLDERS, _TREES, {"reports"}) if root == self._lake else ReadOnceStore(store)
-
-    def forget(self) -> None:
-        for store in self._stores.values():
-            store.forget()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,17 +83,6 @@ class Environment:
     def landing(self) -> Path:
         """The folder of local landing zones; as `lake`."""
         return _folder(self.landing_at)
-
-    def reading(self) -> Self:
-        """The environment for one reading of lake and landing zone, which reads each key once (`ReadOnceStore`)."""
-        if isinstance(self.store_of, _ReadOnce):
-            return self
-        return dataclasses.replace(self, store_of=_ReadOnce(self.store_of, self.lake_at))
-
-    def forget(self) -> None:
-        """Free what a reading has read, for one that is kept."""
-        if isinstance(self.store_of, _ReadOnce):
-            self.store_of.forget()
 
     def variables(self) -> dict[str, str]:
         """The variables from which a child process reads the same environment."""

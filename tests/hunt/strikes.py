@@ -21,9 +21,9 @@ from tests.fault_points import Abort, aborting
 CROSSINGS = {
     "tidegate.spark.batch.micro_batch": ("decide", "split_batch", "write_quarantine", "write_target", "record_batch"),
     "tidegate.spark.batch.ledger": ("record_batch", "record_verdict"),
-    "tidegate.spark.batch.quarantine": ("append", "apply_backfill", "return_entries"),
+    "tidegate.spark.batch.quarantine": ("append", "apply_backfill"),
     "tidegate.spark.lake.writes": ("append", "upsert", "replace_groups", "swap", "replace_table", "merge", "put_back"),
-    "tidegate.spark.reprocessing.replay": ("claim", "process_claim"),
+    "tidegate.spark.reprocessing.replay": ("claim", "process_claim", "return_entries"),
     "tidegate.spark.reprocessing.backfill": ("_prepare", "_run", "_remove_files"),
     "tidegate.spark.reprocessing.pending_work": ("write", "drop", "settle"),
     "tidegate.spark.reprocessing.undo": ("_run",),

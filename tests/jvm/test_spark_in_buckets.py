@@ -17,7 +17,7 @@ import pytest
 from tests.s3_server import S3Process
 from tests.store.buckets import arrow_files
 from tests.store.proxy import S3Proxy
-from tidegate.store import S3Server
+from tidegate.store.s3 import S3Server
 
 pytestmark = pytest.mark.jvm
 

@@ -17,7 +17,7 @@ from tests.s3_server import S3Process
 from tests.store.buckets import arrow_files
 from tidegate.errors import SetupError
 from tidegate.runtime import jars, java, paths
-from tidegate.store import S3Server
+from tidegate.store.s3 import S3Server
 
 PROJECT = Path(__file__).parents[2]
 FOLDERS = {"commits": "table/_delta_log", "offsets": "checkpoint/offsets"}

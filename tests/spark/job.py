@@ -21,12 +21,10 @@ from tidegate.lake.layout import Layout
 from tidegate.lake.place import AttemptPlace, Place
 from tidegate.reports.report import FlowReport
 from tidegate.requests.request import RunRequest
-from tidegate.spark import kind
 from tidegate.spark.batch.work import Stream
-from tidegate.spark.job import Job, Transform, Work
+from tidegate.spark.job import Job, Run, Transform, Work, load_kind
 from tidegate.spark.lake.writes import Transaction
 from tidegate.spark.reprocessing.backfill import Backfill
-from tidegate.spark.run import Run
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
 from tidegate.store import Address
 
@@ -114,7 +112,7 @@ def job_of(
             publish=lambda: None,
         ),
         resolved=resolved_flow(flow, pipeline),
-        kind=kind.load(flow),
+        kind=load_kind(flow),
         place=place,
         work=Stream() if work is None else work,
         transform=transform,

@@ -40,7 +40,7 @@ from tidegate.spark import flow, runs
 from tidegate.spark.batch import ledger
 from tidegate.spark.job import Job
 from tidegate.spark.lake import tables, writes
-from tidegate.spark.reprocessing import backfill, swap
+from tidegate.spark.reprocessing import backfill
 from tidegate.spec import ChangeFeed, Table
 from tidegate.store import Address
 from tidegate.times.window import Window
@@ -186,7 +186,7 @@ def test_a_new_version_of_a_keyed_table_is_built_in_staging_and_swapped_in(spark
     kinds = [(line.kind, line.upserted, line.unchanged) for line in bumped.run.report.batches]
     assert kinds == [("upsert", 0, 0), ("swap", 2, 0)]
     assert sorted(row["amount"] for row in orders.table(bumped.live)) == [105, 106]
-    assert bumped.target == bumped.live and not swap.staging(bumped).exists()
+    assert bumped.target == bumped.live and not bumped.place.staging.exists()
     states = {row["_checkpoint_version"]: row["state"] for row in orders.table(bumped.place.quarantine)}
     assert states == {1: "expired", 2: "open"}, "the new version judged the same records again"
     assert bumped.run.report.impact == Impact(
@@ -234,7 +234,7 @@ def test_a_new_version_of_a_table_without_keys_is_built_in_staging_and_bronze_is
     job = orders.job_of(spark, tmp_path, log, version=2)
     write_batch(job, job.live, 0, "orders/silver/v1/0")
 
-    assert flow._prepare(job).target == swap.staging(job)
+    assert flow._prepare(job).target == job.place.staging
 
     bronze = orders.job_of(spark, tmp_path, in_version_two(orders.BRONZE), version=2)
     write_batch(bronze, bronze.live, 0, "orders/bronze/v1/0")
@@ -281,14 +281,14 @@ def test_staging_replaces_a_target_that_exists_and_not_one_that_was_removed(
     job = orders.job_of(spark, tmp_path, in_version_two(orders.SILVER), version=2)
     orders.plan_batch(job, 0)
     commit(job, 0)
-    write_batch(job, swap.staging(job), 0)
+    write_batch(job, job.place.staging, 0)
     ledger.record_batch(job, LedgerLine(flow="silver", batch_id=0, app_id=job.app_id, kind="upsert"))
 
     with pytest.raises(CheckpointCorruptError, match="missing or was replaced"):
         flow._prepare(job)
 
     write_batch(job, job.live, 0, "orders/silver/v1/0")
-    assert flow._prepare(job).target == swap.staging(job)
+    assert flow._prepare(job).target == job.place.staging
 
 
 @pytest.mark.parametrize("where", ["live", "quarantine"])
@@ -331,13 +331,13 @@ def test_a_committed_swap_is_recorded_before_anything_else(spark: SparkSession, 
     rows = spark.createDataFrame([(1,)], "id int")
     prepared = {"kind": "swap", "replaced": True, "rows": 1, "rows_before": 1}
     writes.append(rows, job.live, orders.transaction(dataclasses.replace(job, place=first_version(job)), 3))
-    writes.append(rows, swap.staging(job), orders.transaction(job, 1))
+    writes.append(rows, job.place.staging, orders.transaction(job, 1))
     writes.replace_table(rows, job.live, writes.Transaction(app_id=job.app_id, batch_id=1, prepared=prepared))
 
     job = flow._prepare(job)
 
     assert [line.kind for line in job.run.report.batches] == ["swap"]
-    assert (job.target == job.live, swap.staging(job).exists()) == (True, False)
+    assert (job.target == job.live, job.place.staging.exists()) == (True, False)
 
 
 def first_version(job: Job) -> Place:

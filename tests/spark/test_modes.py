@@ -33,7 +33,7 @@ from tidegate.schema.contract import Contract
 from tidegate.spark.batch import transform_output
 from tidegate.spark.batch.work import Stream
 from tidegate.spark.intake import landing
-from tidegate.spark.run import Run
+from tidegate.spark.job import Run
 from tidegate.spec import ChangeFeed, FileFormat, FileSource, Flow, KafkaSource, Pipeline, Table
 
 if TYPE_CHECKING:

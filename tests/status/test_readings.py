@@ -15,6 +15,7 @@ from tests.resolved import resolved
 from tests.spark_files import add, delta_offset
 from tests.status.sample_project import TRIPS, SampleProject
 from tidegate.environment import Environment
+from tidegate.lake import read_once
 from tidegate.lake.place import PipelinePlace
 from tidegate.ops import ledger
 from tidegate.probes import delta_table
@@ -43,7 +44,7 @@ def of_alerts(environment: Environment, pipelines: Pipelines) -> None:
 
 
 def of_page(environment: Environment, pipelines: Pipelines) -> None:
-    environment = environment.reading()
+    environment = read_once.once(environment)
     readings = flow_status.gather(environment, pipelines, PATIENCE, NOW)
     evaluation.with_alerts(environment, pipelines, readings)
 

@@ -7,7 +7,8 @@ import secrets
 import pyarrow.fs
 
 from tests.s3_server import REGION, S3Process
-from tidegate.store import ObjectStore, S3Server
+from tidegate.store.objects import ObjectStore
+from tidegate.store.s3 import S3Server
 
 
 def new_store(server: S3Process, patience: float = 20.0, *, endpoint: str = "", **variables: str) -> ObjectStore:

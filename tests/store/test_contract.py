@@ -18,9 +18,11 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, preco
 from tests.s3_server import S3Process
 from tests.store.buckets import new_store
 from tidegate.errors import WriteConflictError
-from tidegate.store import LocalStore, ObjectStore, ReadOnceStore, Store
+from tidegate.store import LocalStore, Store
 from tidegate.store.instrumented import InstrumentedStore
 from tidegate.store.memory import MemoryStore
+from tidegate.store.objects import ObjectStore
+from tidegate.store.once import ReadOnceStore
 
 KINDS: dict[str, Callable[[Path], Store]] = {
     "local": LocalStore,

@@ -14,7 +14,8 @@ from tests.store.proxy import S3Proxy, ServerFault
 from tidegate.errors import SetupError, WriteConflictError
 from tidegate.errors.classification import classify, is_transient, says_nothing_about_file
 from tidegate.errors.object_storage import ANSWERS, OTHER_ANSWER
-from tidegate.store import ObjectStore, objects
+from tidegate.store import objects
+from tidegate.store.objects import ObjectStore
 
 
 @pytest.fixture

@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from tidegate.store import ReadOnceStore, Store
+from tidegate.store import Store
 from tidegate.store.instrumented import Fault, InstrumentedStore
 from tidegate.store.memory import MemoryStore
+from tidegate.store.once import ReadOnceStore
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ from tidegate.cli.arguments import AsJson, First, Flows, Gaps, Last, Mode, Name
 from tidegate.cli.status import lag_cells
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
+from tidegate.lake import read_once
 from tidegate.lake.layout import Layout
 from tidegate.planning.preview import preview
 from tidegate.project.resolution import ResolvedPipeline
@@ -43,7 +44,7 @@ def plan(
 
     The exit code is 0 whether there is work or not, or that of an error that would stop the run or one of its flows.
     """
-    environment = project.read().reading()
+    environment = read_once.once(project.read())
     resolved = project.resolve(environment, name)
     pipeline = resolved.pipeline
     flows = project.choose(pipeline, flow or ())
@@ -89,7 +90,7 @@ def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Fl
     Raises:
         TidegateError: An error that would stop the whole run before its first batch.
     """
-    environment = environment.reading()
+    environment = read_once.once(environment)
     layout = Layout.of(environment)
     if layout.marker.exists():
         layout.open()

@@ -8,7 +8,7 @@ silently drop every write under an old one (Delta's documentation, "Idempotent t
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tidegate.advice import Edit
 from tidegate.errors import RequestError
@@ -125,6 +125,11 @@ class Place(FlowPlace):
     def staging(self) -> Address:
         """The Delta table that a full refresh builds before its swap."""
         return self.layout.root / "staging" / self.pipeline / self.flow / f"v{self.version}-{self.refresh}"
+
+    @property
+    def next_refresh(self) -> Place:
+        """The checkpoint of the flow's next full refresh, of the same version."""
+        return replace(self, refresh=self.refresh + 1)
 
     @property
     def app_id(self) -> str:

@@ -17,8 +17,8 @@ from urllib.parse import urlsplit
 from tidegate.environment import Environment
 from tidegate.requests.request import RunRequest
 from tidegate.runtime import archive, jars, s3a
-from tidegate.store import S3Server
 from tidegate.store.location import BucketFolder
+from tidegate.store.s3 import S3Server
 
 _LOOPBACK = "127.0.0.1"
 # Adaptive execution plans a query again after each shuffle. That takes a third of a small run's time and changes nothing

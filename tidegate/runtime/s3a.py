@@ -8,7 +8,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from tidegate.runtime import jars
-from tidegate.store import S3Server
+from tidegate.store.s3 import S3Server
 
 LOG_STORE = "io.tidegate.s3.ConditionalLogStore"
 """Creates each commit of a table under a condition, so that of several writers one succeeds."""

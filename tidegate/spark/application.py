@@ -290,11 +290,9 @@ class _Application:
             flow_report.lag_after = {"reason": classify(error).message}
 
     def _job(self, spark: SparkSession, resolved: ResolvedFlow, flow_report: FlowReport) -> Job:
-        from tidegate.spark import kind
         from tidegate.spark.batch.work import Stream
         from tidegate.spark.functions import import_function
-        from tidegate.spark.job import Job
-        from tidegate.spark.run import Run
+        from tidegate.spark.job import Job, Run, load_kind
 
         flow = resolved.flow
         place = checkpoint.current(resolved.place(self.layout), flow.checkpoint_version)
@@ -307,7 +305,7 @@ class _Application:
         return Job(
             run=Run(request=self.request, place=self.place, report=flow_report, publish=self.write_report),
             resolved=resolved,
-            kind=kind.load(flow),
+            kind=load_kind(flow),
             place=place,
             work=Stream(),
             transform=import_function(flow.transform, "transform") if derives and flow.transform else None,

@@ -15,7 +15,6 @@ from tidegate.checkpoints import checkpoint, pending_jobs, progress, refusal, re
 from tidegate.errors import CheckpointCorruptError, CheckpointIncompatibleError, NotDeliveredError, RefusedError
 from tidegate.lake.place import Place
 from tidegate.probes import delta
-from tidegate.quarantine import decision
 from tidegate.spark.batch import ledger as batch_ledger
 from tidegate.spark.batch import micro_batch, proofs
 from tidegate.spark.batch.checks import check_not_ahead, last_batches
@@ -24,7 +23,6 @@ from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.driver.listener import record_progress
 from tidegate.spark.intake import declared_schema
 from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import swap
 from tidegate.status.source import not_delivered
 
 if TYPE_CHECKING:
@@ -59,13 +57,11 @@ def run_flow(
             undelivered = not_delivered(missing, job.place, job.live)
             job.run.report.notes.append(undelivered.what)
             return
-        job = swap.swap_in(job)
+        job = _swap_in(job)
         if job.target == job.live and (job.place.version, job.place.refresh) != (1, 0):
-            decision.retire(job.place)
-            if pending_jobs.CLAIM.read(job.place) is not None:
-                from tidegate.spark.reprocessing import interrupted
+            from tidegate.spark.reprocessing import interrupted
 
-                interrupted.settle_replay(job)
+            interrupted.retire_entries(job)
         job.kind.drained(job)
         if after is not None:
             after(job)
@@ -76,8 +72,7 @@ def _prepare(job: Job, before: Callable[[Job], Job] | None = None) -> Job:
     """Check the tables against the checkpoint, record the declaration and choose the live table or staging as target."""
     checkpoint.check_compatible(job.place.layout, job.resolved)
     job = job if before is None else before(job)
-    replaced = swap.is_past_replacement(job)
-    job = job.refreshed(swap.next_refresh(job.place)) if replaced else _refresh_if_needed(job)
+    job = job.refreshed(job.place.next_refresh) if _is_past_replacement(job) else _refresh_if_needed(job)
     state = progress.read(job.place.checkpoint)
     transactions = tables.transactions(job.spark, job.live)
     prefix = f"{job.place.pipeline}/{job.flow.name}/"
@@ -93,12 +88,32 @@ def _prepare(job: Job, before: Callable[[Job], Job] | None = None) -> Job:
         job = job.doing(Staged())
         if job.flow.kind.follows_feed:
             # The swap waits from now on, whether or not a batch makes a row; what follows no feed may never have a batch.
-            swap.staging(job).make_folder()
-    elif job.app_id in transactions and swap.staging(job).exists():
+            job.place.staging.make_folder()
+    elif job.app_id in transactions and job.place.staging.exists():
+        from tidegate.spark.reprocessing import swap
+
         job = swap.finish(job)
     last = -1 if state.last_planned is None else state.last_planned
     check_not_ahead(job, last_batches(job), last)
     return job
+
+
+def _swap_in(job: Job) -> Job:
+    """As `tidegate.spark.reprocessing.swap.swap_in`; no table that is staged is derived by a landing flow or sent by one with a sink."""
+    if not job.flow.is_staged:
+        return job
+    from tidegate.spark.reprocessing import swap
+
+    return swap.swap_in(job)
+
+
+def _is_past_replacement(job: Job) -> bool:
+    """As `tidegate.spark.reprocessing.swap.is_past_replacement`; a landing flow reads no table that could be replaced."""
+    if not job.flow.feeds:
+        return False
+    from tidegate.spark.reprocessing import swap
+
+    return swap.is_past_replacement(job)
 
 
 def _finish_interrupted(job: Job) -> None:
@@ -112,7 +127,7 @@ def _finish_interrupted(job: Job) -> None:
 def refresh_once(job: Job) -> Job:
     """Start a new refresh for the request; further attempts at the same request continue with it."""
     request = job.run.request
-    if swap.is_past_replacement(job) or progress.read(job.place.checkpoint).last_planned is None:
+    if _is_past_replacement(job) or progress.read(job.place.checkpoint).last_planned is None:
         return job
     opened = checkpoint.ORIGIN.read(job.place)
     if opened is not None and opened.request_id == request.request_id:
@@ -129,7 +144,7 @@ def refresh_once(job: Job) -> Job:
         else:
             # Its split is decided and partly written: only its own checkpoint can complete it.
             _drain(job)
-    place = swap.next_refresh(job.place)
+    place = job.place.next_refresh
     origin = checkpoint.Origin(
         mode=request.mode,
         run_key=job.run.request.run_key,
@@ -166,7 +181,7 @@ def _refresh_if_needed(job: Job) -> Job:
     # Of a batch that only quarantine has, the messages that are left are read again by the new refresh.
     if _is_in_target(job, job.place):
         _record_written(job, job.place)
-    place = swap.next_refresh(job.place)
+    place = job.place.next_refresh
     checkpoint.record_refresh_origin(
         place, checkpoint.Origin(mode=job.kind.refreshed_by, run_key=job.run.request.run_key)
     )
@@ -209,7 +224,7 @@ def _has_pending(job: Job, place: Place, *paths: Address) -> bool:
 def _check_target_exists(job: Job, has_history: bool, transactions: dict[str, int]) -> None:
     if not has_history or job.app_id in transactions or job.flow.kind.sends:
         return
-    if transactions and tables.exists(swap.staging(job)):
+    if transactions and tables.exists(job.place.staging):
         return
     lines = job.place.of_pipeline.ops("ledger")
     if delta.transaction_version(lines, job.app_id) is not None:

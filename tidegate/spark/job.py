@@ -1,20 +1,23 @@
 """`Job`: what an attempt does to one flow, with its `Kind` (what is the flow?) and its `Work` (what is done to its rows?).
 
-The six steps, and what starts them, are given the job; others are given a part of it. The three know each other, so they are here.
+The six steps, and what starts them, are given the job; others are given a part of it. The three know each other.
 """
 
 from __future__ import annotations
 
+import importlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidegate import hidden
-from tidegate.lake.place import Place
+from tidegate.lake.place import AttemptPlace, Place
 from tidegate.project.resolution import ResolvedFlow
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.spark.run import Run
+from tidegate.reports.report import FlowReport
+from tidegate.reports.verdict import Verdict
+from tidegate.requests.request import RunRequest
 from tidegate.spec import Flow
 from tidegate.store import Address
 
@@ -37,6 +40,28 @@ Transform = Callable[..., "DataFrame"]
 """Takes the rows of the first source, and by name those of the others."""
 Entries = Sequence[Mapping[str, str]]
 """``_row_id`` and ``source`` of quarantine entries."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """One attempt at a request, for one flow."""
+
+    request: RunRequest
+    place: AttemptPlace
+    """The attempt in the lake."""
+    report: FlowReport
+    publish: Callable[[], None]
+    """Writes the run report to the lake; called after each change of ``report``."""
+
+    def record_batch(self, record: LedgerLine) -> None:
+        """Add a finished batch to the report."""
+        self.report.batches.append(record)
+        self.publish()
+
+    def record_verdict(self, verdict: Verdict) -> None:
+        """Add a verdict to the report."""
+        self.report.verdicts.append(verdict)
+        self.publish()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -232,3 +257,9 @@ class Kind:
     """Replay: the broken rules by the id of the entry, from those by the id of the refused row."""
     sides: Callable[[Job, Pinned], Sides] = _missing
     """Verification: the rows that the source makes at the pinned versions, and those that the table has."""
+
+
+def load_kind(flow: Flow) -> Kind:
+    """The code of the kind of a flow, which is imported for it."""
+    kind: Kind = importlib.import_module(flow.kind.code).KIND
+    return kind

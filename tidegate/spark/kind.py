@@ -1,23 +1,15 @@
-"""Finds the code of a kind of flow, and has what several kinds share."""
+"""The stream that several kinds of flow read."""
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING
 
 from tidegate.spark.intake.change_feed import changes_of
-from tidegate.spark.job import Job, Kind
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tidegate.spec import Flow
-
-
-def load(flow: Flow) -> Kind:
-    """The kind of a flow."""
-    kind: Kind = importlib.import_module(flow.kind.code).KIND
-    return kind
+    from tidegate.spark.job import Job
 
 
 def change_feed(job: Job) -> DataFrame:

@@ -7,10 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from tidegate.planning import rewrites
 from tidegate.requests.runs import RUNS
-from tidegate.spark.lake import tables
-from tidegate.spark.reprocessing import swap
 
 if TYPE_CHECKING:
     from tidegate.requests.request import RunRequest
@@ -39,25 +36,3 @@ def load(request: RunRequest, flow: Flow) -> Callable[[Job], None]:
     kind = RUNS[request.mode if request.applies_to(flow) else "incremental"]
     code: RunCode = importlib.import_module(kind.code).RUN
     return code.dry_run if request.dry_run else code.run
-
-
-def judge_new_version(job: Job) -> None:
-    """The dry run of an increment: judge the table that it would swap in, if the flow has a new version."""
-    if not rewrites.derives_again(job.place, job.flow):
-        judge_nothing(job)
-    elif (job.flow.kind.stateful or not job.flow.target.keys) and not tables.exists(swap.staging(job)):
-        judge_later(job)
-    elif tables.exists(swap.staging(job)):
-        swap.dry_run(job)
-    else:
-        from tidegate.spark.reprocessing import backfill
-
-        backfill.dry_run(job, None)
-
-
-def judge_later(job: Job) -> None:
-    """Of a flow whose table only its stream can derive: say that its limits apply at the swap."""
-    job.run.report.dry_run = True
-    job.run.report.notes.append(
-        "dry run: only a run can derive the table in staging, in the order of its source; it is judged before it is swapped in"
-    )

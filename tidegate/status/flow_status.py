@@ -16,6 +16,7 @@ from tidegate.advice import OutsideAct
 from tidegate.alerting.alerts import warnings
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import SourceUnavailableError, TidegateError, classify
+from tidegate.lake import read_once
 from tidegate.lake.layout import Layout
 from tidegate.reports.report import describe_error
 from tidegate.states import status_of
@@ -87,7 +88,7 @@ def gather(
         patience: Seconds to wait for all sources together; a source that takes longer counts as unavailable.
         now: The time of the reading, by default the present.
     """
-    now, environment = now or pendulum.now("UTC"), environment.reading()
+    now, environment = now or pendulum.now("UTC"), read_once.once(environment)
     layout = Layout.of(environment)
     if layout.marker.exists():
         layout.open()

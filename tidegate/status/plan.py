@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from tidegate import states
 from tidegate.errors import TidegateError, classify
+from tidegate.lake import read_once
 from tidegate.status.reading import Reading
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Fl
     it is blocked. An error that `Reading.measure` raises only affects its own flow.
     """
     readings: dict[str, Reading] = {}
-    environment, blocked = environment.reading(), dict[str, str]()
+    environment, blocked = read_once.once(environment), dict[str, str]()
     for each in resolved.flows:
         flow = each.flow
         if flow not in flows:

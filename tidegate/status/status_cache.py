@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar, cast
 
 from tidegate import states
 from tidegate.errors import TidegateError
+from tidegate.lake import read_once
 from tidegate.project import registry, resolution
 from tidegate.status import evaluation, flow_status
 
@@ -102,7 +103,7 @@ class StatusCache:
 
     def _read(self, patience: float) -> Statuses:
         at = self._clock()
-        declared, environment = declarations(self._environment), self._environment.reading()
+        declared, environment = declarations(self._environment), read_once.once(self._environment)
 
         began = datetime.fromtimestamp(at, UTC)
         pipelines = list(declared.items())
@@ -110,7 +111,7 @@ class StatusCache:
         readings = evaluation.with_alerts(environment, pipelines, gathered)
         with ThreadPoolExecutor(2) as threads:
             statuses = Statuses(at, declared, tuple(threads.map(self._with_newest, readings)), self._surroundings())
-        environment.forget()
+        read_once.forget(environment)
         return statuses
 
     def _with_newest(self, reading: Reading) -> Reading:

@@ -5,9 +5,6 @@ Spark, Delta, delta-rs, DuckDB and executors read and write by themselves, at ad
 
 from tidegate.store.address import Address as Address
 from tidegate.store.local import LocalStore as LocalStore
-from tidegate.store.objects import ObjectStore as ObjectStore
-from tidegate.store.once import ReadOnceStore as ReadOnceStore
-from tidegate.store.s3 import S3Server as S3Server
 from tidegate.store.store import Content as Content
 from tidegate.store.store import Entry as Entry
 from tidegate.store.store import Store as Store

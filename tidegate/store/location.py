@@ -7,14 +7,16 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tidegate.advice import Edit
 from tidegate.errors import SetupError
 from tidegate.store.address import Address
 from tidegate.store.local import LocalStore
-from tidegate.store.objects import ObjectStore
-from tidegate.store.s3 import S3Server
 from tidegate.store.store import Store
+
+if TYPE_CHECKING:
+    from tidegate.store.s3 import S3Server
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _PREFIX = re.compile(r"[A-Za-z0-9_.=+-]+(/[A-Za-z0-9_.=+-]+)*")
@@ -95,7 +97,7 @@ class Stores:
         if isinstance(location, Path):
             # Spark reports normal paths, of files that it lists and of files of tables.
             return LocalStore(Path(os.path.normpath(location)))
-        return ObjectStore(self.server, location.bucket, location.prefix)
+        return self._of_bucket(location.bucket, location.prefix)
 
     def address(self, uri: str) -> Address:
         """A file, by its `Address.uri`, in whichever store it is."""
@@ -104,7 +106,13 @@ class Stores:
             return Address.local(Path(uri))
         assert scheme == "s3", uri
         bucket, _, key = rest.partition("/")
-        return Address(ObjectStore(self.server, bucket), key)
+        return Address(self._of_bucket(bucket), key)
+
+    def _of_bucket(self, bucket: str, prefix: str = "") -> Store:
+        # The client of buckets is for lakes and landing zones in one.
+        from tidegate.store.objects import ObjectStore
+
+        return ObjectStore(self.server, bucket, prefix)
 
     @property
     def server(self) -> S3Server:
@@ -114,5 +122,7 @@ class Stores:
             SetupError: The environment does not describe one.
         """
         if self._server is None:
+            from tidegate.store.s3 import S3Server
+
             self._server = S3Server(os.environ if self._variables is None else self._variables)
         return self._server

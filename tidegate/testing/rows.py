@@ -20,13 +20,11 @@ from tidegate.lake.place import AttemptPlace, Place
 from tidegate.project import resolution
 from tidegate.reports.report import FlowReport
 from tidegate.requests.request import RunRequest, fresh_id
-from tidegate.spark import kind
 from tidegate.spark.batch import dispositions, groups, rows, time_windows, transform_output
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.batch.work import Stream
 from tidegate.spark.functions import import_function
-from tidegate.spark.job import Job
-from tidegate.spark.run import Run
+from tidegate.spark.job import Job, Run, load_kind
 from tidegate.spec import Pipeline
 from tidegate.testing import records
 from tidegate.testing.records import LANDED_AT, Record
@@ -147,7 +145,7 @@ def _job(pipeline: str, flow: str, *, gated: bool = False) -> Iterator[Job]:
                 publish=_nothing,
             ),
             resolved=resolved,
-            kind=kind.load(resolved.flow),
+            kind=load_kind(resolved.flow),
             place=Place(layout, pipeline, flow, resolved.flow.checkpoint_version, 0),
             work=Stream(),
             transform=import_function(resolved.flow.transform, "transform") if resolved.flow.transform else None,

@@ -20,8 +20,7 @@ from tidegate.reports.report import FlowReport
 from tidegate.requests.request import RunRequest
 from tidegate.spark.driver.listener import ProgressRecorder
 from tidegate.spark.flow import run_flow
-from tidegate.spark.job import Job
-from tidegate.spark.run import Run
+from tidegate.spark.job import Job, Run
 
 NO_SPARK: Any = None
 

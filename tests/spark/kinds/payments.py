@@ -173,14 +173,14 @@ class Payments:
             resolved_flow(self.flow, Pipeline(name="orders", flows=flows)), code=getattr(self, "code", None)
         )
         place = dataclasses.replace(job.place, flow=self.flow.name)
-        from tidegate.spark import kind
+        from tidegate.spark.job import load_kind
 
         report = dataclasses.replace(job.run.report, flow=self.flow.name, target=self.flow.target.name)
         return dataclasses.replace(
             job,
             resolved=resolved,
             place=place,
-            kind=kind.load(self.flow),
+            kind=load_kind(self.flow),
             run=dataclasses.replace(job.run, report=report),
         )
 

@@ -14,10 +14,9 @@ import pytest
 from tests.spark import job as orders
 from tidegate.kinds.messages import run as messages_kind
 from tidegate.lake.layout import Layout
-from tidegate.spark import kind
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.flow import run_flow
-from tidegate.spark.job import Job
+from tidegate.spark.job import Job, load_kind
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import pending_work, reingest
 from tidegate.spec import FileSource, Flow, Intervals, KafkaSource
@@ -57,7 +56,7 @@ def pieces(folder: Path, *earlier: reingest.Piece, flow: Flow | None = None) -> 
     run = SimpleNamespace(request=SimpleNamespace(gaps=False))
     place = SimpleNamespace(layout=Layout.local(folder / "lake", folder / "landing"))
     job = SimpleNamespace(place=place, flow=flow, run=run)
-    return [part["files"] for part in kind.load(flow).parts(cast("Job", job), WINDOW, earlier)]
+    return [part["files"] for part in load_kind(flow).parts(cast("Job", job), WINDOW, earlier)]
 
 
 def test_files_of_the_window_are_read_in_pieces_oldest_first(tmp_path: Path) -> None:

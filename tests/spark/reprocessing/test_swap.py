@@ -81,7 +81,7 @@ def test_the_swap_changes_only_rows_that_differ(spark: SparkSession, tmp_path: P
     )
     assert [(line["kind"], line["batch_id"]) for line in ledger(job)] == [("swap", 1)]
     assert after.target == job.live
-    assert not swap.staging(job).exists()
+    assert not job.place.staging.exists()
 
 
 def test_all_columns_of_groups_are_compared_also_one_with_the_name_of_a_platform_column(
@@ -113,7 +113,7 @@ def test_a_swap_that_crashed_after_its_commit_is_recorded_once_and_not_repeated(
 
     assert tables.version(spark, again.live) == 1, "Delta skips a known transaction"
     assert [(line["kind"], line["upserted"], line["deleted"]) for line in ledger(again)] == [("swap", 1, 2)]
-    assert not swap.staging(again).exists()
+    assert not again.place.staging.exists()
 
 
 def test_a_crash_while_staging_is_removed_leaves_nothing_that_stops_the_next_run(
@@ -131,7 +131,7 @@ def test_a_crash_while_staging_is_removed_leaves_nothing_that_stops_the_next_run
     with monkeypatch.context() as patched, pytest.raises(ConnectionError):
         patched.setattr(shutil, "rmtree", crash)
         swap.swap_in(job)
-    assert not swap.staging(job).exists(), "the next run would take a part of the table for the table"
+    assert not job.place.staging.exists(), "the next run would take a part of the table for the table"
     again = orders.job_of(spark, tmp_path, job.flow, version=2, work=Staged())
 
     swap.swap_in(again)
@@ -196,7 +196,7 @@ def test_a_rebuild_of_which_no_batch_makes_a_row_leaves_an_empty_table(
     (line,) = again.run.report.batches
     assert (line.kind, line.batch_id, line.deleted, line.imbalance()) == ("swap", 3, 3, 0)
     assert tables.transactions(spark, job.live)[job.app_id] == 3, "the checkpoint continues after it"
-    assert (after.target == job.live, swap.staging(job).exists()) == (True, False)
+    assert (after.target == job.live, job.place.staging.exists()) == (True, False)
 
 
 def test_a_new_version_over_a_source_without_rows_leaves_an_empty_table(spark: SparkSession, tmp_path: Path) -> None:
@@ -338,5 +338,5 @@ def test_without_a_source_table_there_is_no_replacement(spark: SparkSession, tmp
 
 
 def test_the_next_refresh_has_its_own_transaction_id(spark: SparkSession, tmp_path: Path) -> None:
-    place = swap.next_refresh(orders.job_of(spark, tmp_path, orders.GOLD, version=3, refresh=1).place)
+    place = orders.job_of(spark, tmp_path, orders.GOLD, version=3, refresh=1).place.next_refresh
     assert (place.app_id, json.dumps([place.version, place.refresh])) == ("orders/gold/v3/2", "[3, 2]")

@@ -38,10 +38,9 @@ from tidegate.reports.ledger_line import LedgerLine
 from tidegate.reports.report import FlowReport
 from tidegate.reports.verification import DifferingRow, Verification
 from tidegate.runs.verify.run import compare, verify
-from tidegate.spark import kind
 from tidegate.spark.batch import ledger
 from tidegate.spark.flow import refresh_once, run_flow
-from tidegate.spark.job import Job
+from tidegate.spark.job import Job, load_kind
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import replay
 from tidegate.spark.sides import Sides
@@ -128,7 +127,7 @@ def added(place: Path, flow: Flow, transform: Callable[[DataFrame], DataFrame]) 
     return dataclasses.replace(
         other,
         resolved=resolved(pipeline).flow(flow.name),
-        kind=kind.load(flow),
+        kind=load_kind(flow),
         place=dataclasses.replace(other.place, flow=flow.name),
         run=dataclasses.replace(other.run, report=report),
     )

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.planning import rewrites
+from tidegate.runs.incremental.dry_run import judge_new_version
 from tidegate.spark.flow import run_flow
 from tidegate.spark.reprocessing import backfill
-from tidegate.spark.runs import RunCode, judge_new_version
+from tidegate.spark.runs import RunCode
 
 if TYPE_CHECKING:
     from tidegate.spark.job import Job

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidegate.runs.incremental.dry_run import judge_later
 from tidegate.spark.flow import refresh_once, run_flow
 from tidegate.spark.reprocessing import backfill
-from tidegate.spark.runs import RunCode, judge_later
+from tidegate.spark.runs import RunCode
 
 if TYPE_CHECKING:
     from tidegate.spark.job import Job

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.spark.flow import run_flow
-from tidegate.spark.runs import RunCode, judge_new_version
+from tidegate.spark.runs import RunCode
 
 if TYPE_CHECKING:
     from tidegate.spark.job import Job
@@ -16,4 +16,11 @@ def _run(job: Job) -> None:
     run_flow(job)
 
 
-RUN = RunCode(run=_run, dry_run=judge_new_version)
+def _judge(job: Job) -> None:
+    """The dry run, whose code an increment does not need."""
+    from tidegate.runs.incremental import dry_run
+
+    dry_run.judge_new_version(job)
+
+
+RUN = RunCode(run=_run, dry_run=_judge)

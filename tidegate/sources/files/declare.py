@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 from tidegate.errors import FieldError
 from tidegate.json_codec import changed_fields
@@ -38,8 +38,6 @@ class FileSource:
     incomplete or do not belong to the source.
     """
 
-    deletes_unread: ClassVar[bool] = False
-    """Whether it deletes data after a time, read or not, by a setting of its own."""
     path: str
     """The folder, relative to the landing zone, for example ``flights``."""
     format: FileFormat
@@ -102,6 +100,11 @@ class FileSource:
                 self.dialect,
                 f"a Dialect without {', '.join(unknown)}, which {self.format} files do not have",
             )
+
+    @property
+    def deletes_unread(self) -> bool:
+        """Whether it deletes data after a time, read or not, by a setting of its own."""
+        return False
 
     def identity(self) -> dict[str, Any]:
         """The fields that the checkpoint's sidecar stores."""

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
 
 from tidegate.errors import FieldError
 from tidegate.spec.checks import check_positive, check_table, check_unique, fits
@@ -19,8 +19,6 @@ _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 class ChangeFeed:
     """The changes of a Delta table that another flow writes (Delta's Change Data Feed)."""
 
-    deletes_unread: ClassVar[bool] = False
-    """Whether it deletes data after a time, read or not, by a setting of its own."""
     table: str
     """For example ``bronze.flights``."""
     _: dataclasses.KW_ONLY
@@ -53,6 +51,11 @@ class ChangeFeed:
             )
         check_positive(self, "max_files_per_trigger", self.max_files_per_trigger)
         check_size(self, self.max_bytes_per_trigger)
+
+    @property
+    def deletes_unread(self) -> bool:
+        """Whether it deletes data after a time, read or not, by a setting of its own."""
+        return False
 
     def identity(self) -> dict[str, Any]:
         """The fields that the checkpoint's sidecar stores."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, get_args
+from typing import Any, Literal, get_args
 
 from tidegate.errors import FieldError
 from tidegate.formatting import count
@@ -23,8 +23,6 @@ Isolation = Literal["read_committed", "read_uncommitted"]
 class KafkaSource:
     """A topic of JSON or Avro values. Offsets live in the checkpoint alone; no consumer group is committed."""
 
-    deletes_unread: ClassVar[bool] = True
-    """Whether it deletes data after a time, read or not, by a setting of its own."""
     topic: str
     schema: str
     """The fields of one value as DDL, parsed by name in silver."""
@@ -61,6 +59,11 @@ class KafkaSource:
         if self.intervals is not None and not isinstance(self.intervals, TopicIntervals):
             raise FieldError("KafkaSource", "intervals", self.intervals, "TopicIntervals(…) or None")
         check_size(self, self.max_bytes_per_trigger)
+
+    @property
+    def deletes_unread(self) -> bool:
+        """Whether it deletes data after a time, read or not, by a setting of its own."""
+        return True
 
     def identity(self) -> dict[str, Any]:
         """The fields that the checkpoint's sidecar stores."""

@@ -145,14 +145,6 @@ def of_batch(job: Job, assigned: DataFrame, columns: Sequence[str | Column], bat
     )
 
 
-def in_batch(job: Job, spark: SparkSession, batch_id: int) -> DataFrame:
-    """The late rows of a batch: ``_row_id string``."""
-    if not tables.exists(job.place.late):
-        return local.from_rows(spark, [], f"{hidden.ROW_ID} string")
-    rows = tables.read(spark, job.place.late)
-    return rows.where(batch_columns.is_of_batch(job, batch_id)).select(hidden.ROW_ID).distinct()
-
-
 def of_checkpoint(job: Job, spark: SparkSession) -> DataFrame:
     """The late rows of all batches of a checkpoint, and of replays into its table: ``_row_id string``."""
     if not tables.exists(job.place.late):

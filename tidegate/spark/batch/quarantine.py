@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-import pyarrow
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import hidden
 from tidegate.lake import identity
-from tidegate.quarantine import claims
-from tidegate.spark.batch import batch_columns, statistics
+from tidegate.spark.batch import batch_columns
 from tidegate.spark.lake import local, tables, writes
 
 if TYPE_CHECKING:
@@ -21,6 +18,8 @@ if TYPE_CHECKING:
 REFUSED = f"{hidden.ROW_ID} string, level string, rules array<string>, record string, source string"
 """Schema of refused rows: ``level`` is ``row``, ``file`` or ``message``, ``record`` the raw text, ``source`` the coordinates as JSON."""
 
+DROPPED = "dropped"
+"""The rule ``dropped(<statistic>)``, which every row of a dropped batch carries in quarantine."""
 LIFECYCLE_COLUMNS = {
     "changed_by": "string",
     "changed_at": "timestamp",
@@ -130,7 +129,7 @@ def _entries(job: Job, refused: DataFrame, batch_id: int, planned_ms: int) -> Da
     suite = job.gate.suite if job.gate is not None else None
     take_out = job.work.decision(job, batch_id, "take")
     lifecycle = {"changed_by": take_out.by, "reason": take_out.reason} if take_out is not None else {}
-    planned_at, dropped = F.timestamp_millis(F.lit(planned_ms)), statistics.is_dropped(F.col("rules"))
+    planned_at, dropped = F.timestamp_millis(F.lit(planned_ms)), is_dropped(F.col("rules"))
     # By the declaration, nobody has to decide about the rows of a dropped batch.
     closed = {
         "changed_by": F.lit("tidegate"),
@@ -152,28 +151,9 @@ def _entries(job: Job, refused: DataFrame, batch_id: int, planned_ms: int) -> Da
     )
 
 
-def return_entries(job: Job, refused: DataFrame, entries: Sequence[Mapping[str, str]], txn: writes.Transaction) -> None:
-    """Mark the claimed entries that were refused again; they keep their ids and stay open.
-
-    Args:
-        refused: `REFUSED` rows.
-        entries: The claimed entries.
-    """
-    refused_rules = {row[hidden.ROW_ID]: row["rules"] for row in refused.select(hidden.ROW_ID, "rules").collect()}
-    rules_by_id = job.kind.returned(job, refused_rules, entries)
-    string = pyarrow.string()
-    rows = {
-        hidden.ROW_ID: pyarrow.array(list(rules_by_id), string),
-        "rules": pyarrow.array(list(rules_by_id.values()), pyarrow.list_(string)),
-    }
-    claims.mark_returned(
-        job.place.quarantine,
-        txn.batch_id,
-        pyarrow.table(rows),
-        suite_fingerprint=job.gate.suite.fingerprint if job.gate is not None else None,
-        app_id=txn.app_id,
-        user_metadata=txn.metadata(),
-    )
+def is_dropped(rules: Column) -> Column:
+    """Whether an entry's rules say that its batch was dropped."""
+    return F.exists(rules, lambda rule: rule.startswith(f"{DROPPED}("))
 
 
 def refused_in_batch(job: Job, spark: SparkSession, batch_id: int) -> DataFrame:

@@ -9,7 +9,7 @@ from statistics import fmean, median
 from typing import TYPE_CHECKING
 
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import BooleanType, NumericType
 
@@ -19,14 +19,12 @@ from tidegate.errors import BatchHeldError, SpecError
 from tidegate.ops import observations
 from tidegate.reports.verdict import STATISTIC, ExpectationResult, Verdict
 from tidegate.spark.batch import ledger
+from tidegate.spark.batch.quarantine import DROPPED
 from tidegate.spark.driver.failures import value_error
 
 if TYPE_CHECKING:
     from tidegate.spark.job import Job
     from tidegate.spec import Statistic
-
-DROPPED = "dropped"
-"""The rule ``dropped(<statistic>)``, which every row of a dropped batch carries in quarantine."""
 
 
 def measure(job: Job, rows: DataFrame, batch_id: int) -> tuple[ExpectationResult, ...]:
@@ -90,11 +88,6 @@ def dropping(results: Sequence[ExpectationResult]) -> tuple[str, ...]:
     return tuple(
         each.rule.replace(STATISTIC, DROPPED, 1) for each in results if each.severity == "warning" and not each.success
     )
-
-
-def is_dropped(rules: Column) -> Column:
-    """Whether an entry's rules say that its batch was dropped."""
-    return F.exists(rules, lambda rule: rule.startswith(f"{DROPPED}("))
 
 
 def _rule(statistic: Statistic) -> str:

@@ -10,9 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
+from tidegate import hidden
 from tidegate.checkpoints import progress, refusal
-from tidegate.spark.batch import late_rows, quarantine
+from tidegate.spark.batch import batch_columns, quarantine
 from tidegate.spark.job import Job, Work
+from tidegate.spark.lake import local, tables
 from tidegate.store import Address
 
 if TYPE_CHECKING:
@@ -39,7 +41,10 @@ class BatchWork(Work):
 
     def late_ids(self, job: Job, spark: SparkSession, batch_id: int) -> DataFrame:
         """The rows that an earlier attempt at this batch found late: ``_row_id string``."""
-        return late_rows.in_batch(job, spark, batch_id)
+        if not tables.exists(job.place.late):
+            return local.from_rows(spark, [], f"{hidden.ROW_ID} string")
+        rows = tables.read(spark, job.place.late)
+        return rows.where(batch_columns.is_of_batch(job, batch_id)).select(hidden.ROW_ID).distinct()
 
 
 @dataclass(frozen=True)

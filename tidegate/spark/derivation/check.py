@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tidegate.lake.layout import Layout
     from tidegate.project.resolution import ResolvedFlow
-    from tidegate.spark.run import Run
+    from tidegate.spark.job import Run
 
 Derive = Callable[[Sequence["DataFrame"]], "DataFrame"]
 """Makes the output of the transform of rows of its sources."""

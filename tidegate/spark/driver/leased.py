@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidegate.project.resolution import ResolvedFlow
-    from tidegate.spark.run import Run
+    from tidegate.spark.job import Run
 
 
 @contextmanager

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidegate.lake.place import Place
-    from tidegate.spark.run import Run
+    from tidegate.spark.job import Run
 
 TERMINATION_TIMEOUT_SECONDS = 10.0
 """How long to wait for the last events of a query that has ended; they normally take milliseconds."""

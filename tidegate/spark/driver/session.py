@@ -160,12 +160,12 @@ def build_session(environment: Environment, app_name: str, extra: dict[str, str]
         app_name: Shown by Spark's history server.
         extra: Settings that override `SETTINGS`.
     """
-    from tidegate.requests.launch import submit_conf
-
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
     settings = dict(SETTINGS)
     if "PYSPARK_GATEWAY_PORT" not in os.environ:
+        from tidegate.requests.launch import submit_conf
+
         settings |= {"spark.master": environment.master, **submit_conf(environment, small=False)}
     for name, value in (settings | (extra or {})).items():
         builder = builder.config(name, value)

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
     from tidegate.lake.place import Place
     from tidegate.project.resolution import ResolvedFlow
-    from tidegate.spark.run import Run
+    from tidegate.spark.job import Run
 
 MAX_NEW_NAMES = 100
 """A batch with more undeclared names has names that are data, not new fields; they are handled as one field."""

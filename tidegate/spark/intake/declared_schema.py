@@ -10,7 +10,7 @@ from tidegate.ops import evolution
 if TYPE_CHECKING:
     from tidegate.lake.place import Place
     from tidegate.project.resolution import ResolvedFlow
-    from tidegate.spark.run import Run
+    from tidegate.spark.job import Run
 
 
 def record_declared(place: Place, resolved: ResolvedFlow, run: Run) -> None:

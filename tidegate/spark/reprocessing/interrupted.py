@@ -1,9 +1,11 @@
-"""Settles what a crash has interrupted when a run of the flow begins. A run imports it only where a job is noted."""
+"""Settles what a crash, or a new checkpoint, has interrupted. A run imports it only where a job is noted or a checkpoint is new."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from tidegate.checkpoints import pending_jobs
+from tidegate.quarantine import decision
 from tidegate.spark.reprocessing import pending_work
 from tidegate.spark.reprocessing.backfill import Backfill
 from tidegate.spark.reprocessing.reingest import Piece
@@ -19,9 +21,14 @@ def settle_all(job: Job) -> None:
     pending_work.settle(job, Undo, Replay, _window_work(job))
 
 
-def settle_replay(job: Job) -> None:
-    """Settle a replay that waited while a run wrote to staging; raises as `pending_work.settle`."""
-    pending_work.settle(job, Replay)
+def retire_entries(job: Job) -> None:
+    """Close the entries of earlier checkpoints, and settle a replay that waited while a run wrote to staging.
+
+    Raises as `pending_work.settle`.
+    """
+    decision.retire(job.place)
+    if pending_jobs.CLAIM.read(job.place) is not None:
+        pending_work.settle(job, Replay)
 
 
 def finish_window(job: Job) -> None:

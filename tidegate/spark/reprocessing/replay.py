@@ -122,7 +122,7 @@ class Replay(PendingReplay, NotedWork):
     def write_refused(self, job: Job, split: Split, batch_id: int, txn: Transaction) -> None:
         """They are entries already."""
         assert split.refused is not None
-        quarantine.return_entries(job, split.refused, self.entries, txn)
+        return_entries(job, split.refused, self.entries, txn)
 
     def refused_ids(self, job: Job, spark: SparkSession, batch_id: int) -> DataFrame:
         """The returned entries."""
@@ -134,6 +134,30 @@ ENTRIES_AT_ONCE = 10_000
 _REPAIR = OutsideAct("restore it from a backup")
 _NO_CLAIM = -1
 """The number of a replay that was interrupted before it claimed entries."""
+
+
+def return_entries(job: Job, refused: DataFrame, entries: Sequence[Mapping[str, str]], txn: Transaction) -> None:
+    """Mark the claimed entries that were refused again; they keep their ids and stay open.
+
+    Args:
+        refused: `tidegate.spark.batch.quarantine.REFUSED` rows.
+        entries: The claimed entries.
+    """
+    refused_rules = {row[hidden.ROW_ID]: row["rules"] for row in refused.select(hidden.ROW_ID, "rules").collect()}
+    rules_by_id = job.kind.returned(job, refused_rules, entries)
+    string = pyarrow.string()
+    rows = {
+        hidden.ROW_ID: pyarrow.array(list(rules_by_id), string),
+        "rules": pyarrow.array(list(rules_by_id.values()), pyarrow.list_(string)),
+    }
+    claims.mark_returned(
+        job.place.quarantine,
+        txn.batch_id,
+        pyarrow.table(rows),
+        suite_fingerprint=job.gate.suite.fingerprint if job.gate is not None else None,
+        app_id=txn.app_id,
+        user_metadata=txn.metadata(),
+    )
 
 
 def replay_entries(job: Job, selection: Selection, *, limit: int | None = None, dry_run: bool = False) -> None:

@@ -17,7 +17,7 @@ from tidegate.checkpoints import checkpoint, progress, vector
 from tidegate.ops.ledger import rows_read
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import ledger, proofs, quarantine, rewrite
-from tidegate.spark.batch.work import Staged, Stream
+from tidegate.spark.batch.work import Stream
 from tidegate.spark.driver.leased import leased_flow
 from tidegate.spark.lake import tables, writes
 from tidegate.store import Address
@@ -26,13 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.checkpoints.progress import DeltaPosition
-    from tidegate.lake.place import Place
     from tidegate.spark.job import Job
-
-
-def staging(job: Job) -> Address:
-    """The folder of the staging table of the flow's checkpoint."""
-    return Staged().target(job)
 
 
 def swap_in(job: Job) -> Job:
@@ -46,7 +40,7 @@ def swap_in(job: Job) -> Job:
     Raises:
         RewriteRefusedError: It would delete or quarantine more rows than the flow's limits allow. What is staged stays.
     """
-    folder = staging(job)
+    folder = job.place.staging
     staged = tables.transactions(job.spark, folder).get(job.app_id)
     has_rows = staged is not None
     if staged is None and job.target == folder:
@@ -86,7 +80,7 @@ def dry_run(job: Job) -> None:
     job.run.report.dry_run = True
     with leased_flow(job.spark, job.resolved, job.run, work=f"dry run of flow {name!r}", role="dry run"):
         spark = job.spark.newSession()
-        rows, old = tables.read(spark, staging(job)), tables.read(spark, job.live)
+        rows, old = tables.read(spark, job.place.staging), tables.read(spark, job.live)
         try:
             _judge(job, rows, old)
         finally:
@@ -95,7 +89,7 @@ def dry_run(job: Job) -> None:
 
 def finish(job: Job, seconds: float = 0.0) -> Job:
     """Record a committed swap and remove staging, also after a crash that followed the commit; returns as `swap_in`."""
-    folder, live = staging(job), job.live
+    folder, live = job.place.staging, job.live
     staged = tables.transactions(job.spark, live).get(job.app_id)
     if folder.exists() and staged is not None:
         newest = tables.version(job.spark, live)
@@ -139,11 +133,6 @@ def _next_commit(position: DeltaPosition | None, began: int | None) -> int | Non
 def _is_replaced(job: Job, address: Address, first: int) -> bool:
     newest = tables.version(job.spark, address)
     return any(commit.metadata.get("prepared", {}).get("replaced") for commit in tables.commits(address, first, newest))
-
-
-def next_refresh(place: Place) -> Place:
-    """The checkpoint of the flow's next full refresh, of the same version."""
-    return replace(place, refresh=place.refresh + 1)
 
 
 def _judge(job: Job, rows: DataFrame, old: DataFrame) -> None:
