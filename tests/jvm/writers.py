@@ -45,6 +45,33 @@ class Race:
         return Counter(name for name, _ in self.acknowledged)
 
 
+def compiled(folder: Path, name: str) -> list[str]:
+    """Compile a program beside this module.
+
+    Args:
+        folder: For the class files.
+        name: Its class.
+
+    Returns:
+        The command that runs it, without arguments.
+    """
+    libraries = [jars.class_path(PROJECT, "spark"), jars.class_path(PROJECT, "s3"), str(jars.OWN_JAR)]
+    class_path = os.pathsep.join([str(folder), str(paths.spark_home() / "jars" / "*"), *libraries])
+    try:
+        compiler = build_jar.compiler()
+    except SetupError as error:
+        pytest.skip(str(error))
+    subprocess.run([compiler, "-d", folder, "-cp", class_path, Path(__file__).with_name(f"{name}.java")], check=True)
+    options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp", class_path]
+    return [str(java.find().executable), *options, name]
+
+
+def settings_file(file: Path, settings: Mapping[str, str]) -> str:
+    """The path of a new file with settings of Hadoop, as the programs read them."""
+    file.write_text("".join(f"{name}={value}\n" for name, value in settings.items()))
+    return str(file)
+
+
 class Writers:
     """Compiled once, started for each race.
 
@@ -54,14 +81,7 @@ class Writers:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        libraries = [jars.class_path(PROJECT, "spark"), jars.class_path(PROJECT, "s3"), str(jars.OWN_JAR)]
-        self._class_path = os.pathsep.join([str(folder), str(paths.spark_home() / "jars" / "*"), *libraries])
-        try:
-            compiler = build_jar.compiler()
-        except SetupError as error:
-            pytest.skip(str(error))
-        source = Path(__file__).with_name("Writers.java")
-        subprocess.run([compiler, "-d", folder, "-cp", self._class_path, source], check=True)
+        self._command = compiled(folder, "Writers")
 
     def race(
         self,
@@ -86,22 +106,13 @@ class Writers:
             settings: Hadoop's, beside those of the server.
         """
         bucket = server.new_bucket()
-        file = self._folder / f"{bucket}.settings"
         variables = {**server.variables, "AWS_ENDPOINT_URL_S3": endpoint or server.endpoint}
         hadoop = S3Server(variables).hadoop_settings | dict(settings or {})
-        file.write_text("".join(f"{name}={value}\n" for name, value in hadoop.items()))
-        options = ["-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC", "-Xmx256m", "-cp", self._class_path]
-        command = [
-            str(java.find().executable),
-            *options,
-            "Writers",
-            kind,
-            implementation,
-            f"s3a://{bucket}/{FOLDERS[kind]}",
-        ]
+        file = settings_file(self._folder / f"{bucket}.settings", hadoop)
+        command = [*self._command, kind, implementation, f"s3a://{bucket}/{FOLDERS[kind]}"]
         started = [
             subprocess.Popen(
-                [*command, f"w{number}", str(threads), str(each), str(file)],
+                [*command, f"w{number}", str(threads), str(each), file],
                 stdout=subprocess.PIPE,
                 text=True,
                 env={**os.environ, **variables},

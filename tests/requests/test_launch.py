@@ -66,3 +66,11 @@ def test_a_job_with_a_bucket_commits_under_conditions_and_without_one_loads_noth
     added = set(conf) - set(submit_conf(HERE, small=True))
     assert {name for name in submit_conf(HERE, small=True) if "s3" in name} == set()
     assert {"spark.jars", "spark.hadoop.fs.s3a.endpoint"} < added
+
+
+def test_a_job_with_a_bucket_has_its_region_by_the_name_that_java_knows(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    located = {"TIDEGATE_PROJECT": str(HERE.project), "TIDEGATE_LAKE": "s3://bucket/lake"}
+    assert submit_environment(Environment.read(located))["AWS_REGION"] == "eu-west-1"
+    assert "AWS_REGION" not in submit_environment(HERE)

@@ -20,6 +20,10 @@ PROTOCOL_FILE = re.compile(r"/_delta_log/\d{20}\.json$|/(offsets|commits)/\d+$|/
 """Commits of Delta and the logs of Spark's checkpoints: each is created once, by one writer."""
 
 
+Answer = tuple[int, list[tuple[str, str]], bytes]
+"""Status, headers and content."""
+
+
 @dataclass
 class ServerFault:
     """One request that does not get its answer."""
@@ -46,7 +50,8 @@ class S3Proxy:
     """
 
     def __init__(self, endpoint: str) -> None:
-        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler(endpoint))
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), self._handler())
+        self._upstream = urlsplit(endpoint).netloc
         self.endpoint = f"http://127.0.0.1:{self._server.server_port}"
         self.ignored_condition = ""
         """A header of requests: where the server refuses one because of it, the client learns that it was done."""
@@ -75,6 +80,20 @@ class S3Proxy:
             self._server.server_close()
             thread.join()
 
+    def pass_on(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
+        """The server's answer to a request."""
+        connection = http.client.HTTPConnection(self._upstream, timeout=TIMEOUT_SECONDS)
+        try:
+            # The signature is of the Host that the client knows.
+            connection.putrequest(method, path, skip_host=True, skip_accept_encoding=True)
+            for name, value in headers.items():
+                connection.putheader(name, value)
+            connection.endheaders(body)
+            response = connection.getresponse()
+            return response.status, response.getheaders(), response.read()
+        finally:
+            connection.close()
+
     def _fault_of(self, method: str, path: str) -> ServerFault | None:
         with self._lock:
             self.requests.append((method, path))
@@ -93,8 +112,8 @@ class S3Proxy:
                 self.refused.append(path)
         return refuses
 
-    def _handler(self, endpoint: str) -> type[BaseHTTPRequestHandler]:
-        proxy, upstream = self, urlsplit(endpoint).netloc
+    def _handler(self) -> type[BaseHTTPRequestHandler]:
+        proxy = self
 
         class Handler(BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
@@ -132,21 +151,11 @@ class S3Proxy:
 
             do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = handle_one  # noqa: N815
 
-            def passed_on(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
-                connection = http.client.HTTPConnection(upstream, timeout=TIMEOUT_SECONDS)
-                try:
-                    # The signature is of the Host that the client knows.
-                    connection.putrequest(self.command, self.path, skip_host=True, skip_accept_encoding=True)
-                    for name, value in self.headers.items():
-                        connection.putheader(name, value)
-                    connection.endheaders(body)
-                    response = connection.getresponse()
-                    status, headers, content = response.status, response.getheaders(), response.read()
-                    if status == 412 and self.headers.get(proxy.ignored_condition):
-                        return 200, [("ETag", '"0"')], b""
-                    return status, headers, content
-                finally:
-                    connection.close()
+            def passed_on(self, body: bytes) -> Answer:
+                answer = proxy.pass_on(self.command, self.path, dict(self.headers.items()), body)
+                if answer[0] == 412 and self.headers.get(proxy.ignored_condition):
+                    return 200, [("ETag", '"0"')], b""
+                return answer
 
             def log_message(self, *_: object) -> None:
                 pass

@@ -59,9 +59,9 @@ def submit_conf(environment: Environment, *, small: bool, master: str | None = N
     if not master.startswith("local"):
         conf["spark.executor.extraClassPath"] = class_path
     conf |= _STATIC if small else _COMPILED
-    lake, landing = (isinstance(each, BucketFolder) for each in (environment.lake_at, environment.landing_at))
-    if lake or landing:
-        conf |= s3a.conf(environment.project, S3Server(os.environ), checkpoints=lake)
+    if server := _server(environment):
+        lake = isinstance(environment.lake_at, BucketFolder)
+        conf |= s3a.conf(environment.project, server, checkpoints=lake)
     if options:
         conf["spark.driver.extraJavaOptions"] = " ".join(options)
     return conf
@@ -74,15 +74,24 @@ def submit_environment(environment: Environment, *, master: str | None = None) -
         master: Spark's master, if not the environment's.
     """
     local = {"SPARK_LOCAL_IP": _LOOPBACK} if _on_this_machine(master or environment.master) else {}
+    server = _server(environment)
     return {
         **environment.variables(),
         **local,
+        # AWS' SDK for Java knows no AWS_DEFAULT_REGION, and without a region asks another STS than AWS_ENDPOINT_URL_STS names.
+        **({"AWS_REGION": server.region} if server is not None else {}),
         "PYSPARK_PYTHON": sys.executable,
         "PYSPARK_DRIVER_PYTHON": sys.executable,
         # Without it the script's folder is first on sys.path, where a user's `kafka.py` would shadow the library.
         "PYTHONSAFEPATH": "1",
         "GX_ANALYTICS_ENABLED": "false",
     }
+
+
+def _server(environment: Environment) -> S3Server | None:
+    """The server of lake or landing zone; None if neither is in a bucket."""
+    in_bucket = any(isinstance(each, BucketFolder) for each in (environment.lake_at, environment.landing_at))
+    return S3Server(os.environ) if in_bucket else None
 
 
 def _on_this_machine(master: str) -> bool:

@@ -2,13 +2,14 @@
 
 obstore, delta-rs and S3A each search for credentials by themselves, in different places and orders, so that a table could be written as
 somebody else than a note beside it. Here the source is chosen once: obstore and delta-rs get the keys themselves, S3A the name of the one
-class that reads the same source.
+class that reads the same source. So each source is read here by the rules of that class, also where AWS' other tools have others.
 """
 
 from __future__ import annotations
 
 import json
 import threading
+import time
 import urllib.parse
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -23,6 +24,12 @@ VARIABLE = "TIDEGATE_S3_CREDENTIALS"
 _REFRESH_BEFORE = timedelta(minutes=5)
 """How long before their end credentials are replaced, where new ones can be had."""
 _SECONDS = 10.0
+_PAUSE_SECONDS = 30.0
+"""How long credentials that end soon are used before new ones are asked for again: a source may give the same ones until then."""
+_TOKEN_VARIABLES = frozenset({"aws_session_token", "aws_token", "session_token", "token"})
+"""Variables, in lower case, from which delta-rs takes a session token for keys that have none."""
+_HOSTS = ("localhost", "127.0.0.1", "::1", "169.254.170.2", "169.254.170.23", "fd00:ec2::23")
+"""Which an authorization is sent to without TLS: this machine, and the addresses of ECS and EKS."""
 _SDK = "software.amazon.awssdk.auth.credentials"
 
 
@@ -63,8 +70,14 @@ class CredentialSource:
                 f"{VARIABLE}={self.name!r} is no source of credentials",
                 Edit(f"set one of {', '.join(_SOURCES)}, or unset it", "setting"),
             )
+        if "AWS_FORCE_CREDENTIAL_LOAD" in variables:
+            raise SetupError(
+                f"AWS_FORCE_CREDENTIAL_LOAD is set, by which delta-rs looks for credentials elsewhere than in the source {self.name!r}",
+                Edit("unset it", "setting"),
+            )
         self._variables = dict(variables)
         self._current: Credentials | None = None
+        self._fetched_at = 0.0
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -84,9 +97,30 @@ class CredentialSource:
         """
         with self._lock:
             current = self._current
-            if current is None or _ends_soon(current):
-                current = self._current = _SOURCES[self.name].fetch(self._variables)
+            if current is None or (_ends_within(current, _REFRESH_BEFORE) and self._has_paused):
+                self._fetched_at = time.monotonic()
+                try:
+                    current = self._current = self._fetch()
+                except MachineUnavailableError:
+                    if current is None or _ends_within(current, timedelta()):
+                        raise
             return current
+
+    def _fetch(self) -> Credentials:
+        fetched = _SOURCES[self.name].fetch(self._variables)
+        others = [name for name, value in self._variables.items() if name.lower() in _TOKEN_VARIABLES and value]
+        if others and not fetched.session_token:
+            raise SetupError(
+                f"{others[0]} is set, which delta-rs takes for the session token of keys of the source {self.name!r}, which have none",
+                Edit("unset it for the processes of the platform", "setting"),
+            )
+        return fetched
+
+    @property
+    def _has_paused(self) -> bool:
+        """Whether the last attempt to fetch was long ago, or its credentials have ended."""
+        ended = self._current is None or _ends_within(self._current, timedelta())
+        return ended or time.monotonic() - self._fetched_at > _PAUSE_SECONDS
 
     def forget(self, refused: Credentials) -> None:
         """Fetch credentials again at the next call, because a server has refused these as expired."""
@@ -95,8 +129,8 @@ class CredentialSource:
                 self._current = None
 
 
-def _ends_soon(credentials: Credentials) -> bool:
-    return credentials.expires_at is not None and credentials.expires_at - datetime.now(UTC) < _REFRESH_BEFORE
+def _ends_within(credentials: Credentials, time_left: timedelta) -> bool:
+    return credentials.expires_at is not None and credentials.expires_at - datetime.now(UTC) <= time_left
 
 
 def _configured(variables: Mapping[str, str]) -> str:
@@ -116,38 +150,25 @@ def _of_environment(variables: Mapping[str, str]) -> Credentials:
     return Credentials(
         _variable(variables, "AWS_ACCESS_KEY_ID", "environment"),
         _variable(variables, "AWS_SECRET_ACCESS_KEY", "environment"),
-        variables.get("AWS_SESSION_TOKEN") or "",
+        (variables.get("AWS_SESSION_TOKEN") or "").strip(),
     )
 
 
 def _of_profile(variables: Mapping[str, str]) -> Credentials:
-    import configparser
-
     name = variables.get("AWS_PROFILE") or "default"
-    values: dict[str, str] = {}
-    sections = (name, name if name == "default" else f"profile {name}")
-    for path, section in zip(_profile_files(variables), sections, strict=True):
-        parser = configparser.ConfigParser(interpolation=None)
-        try:
-            parser.read_string(path.read_text(encoding="utf-8"))
-        except FileNotFoundError:
-            continue
-        except (configparser.Error, UnicodeDecodeError) as error:
-            # The text of the error quotes the line.
-            raise SetupError(f"{path} cannot be parsed ({type(error).__name__})", OutsideAct("correct it")) from None
-        if parser.has_section(section):
-            values = {**parser[section], **values}
-    if not (values.get("aws_access_key_id") and values.get("aws_secret_access_key")):
-        other = next(
-            (each for each in ("role_arn", "sso_session", "sso_start_url", "credential_process") if each in values), ""
-        )
+    keys, settings = _profile_files(variables)
+    # Of a default profile with both names the one with `profile` is used.
+    values = _section(settings, f"profile {name}") or (_section(settings, name) if name == "default" else {})
+    values = {**values, **_section(keys, name)}
+    other = next((each for each in _OTHER_WAYS if each in values), "")
+    if other or not (values.get("aws_access_key_id") and values.get("aws_secret_access_key")):
         by = (
             f"gets its keys by {other}, which Tidegate does not"
             if other
             else "has no aws_access_key_id with its aws_secret_access_key"
         )
         raise SetupError(
-            f"profile {name!r} of AWS_PROFILE {by}",
+            f"profile {name!r} of AWS_PROFILE {by} (source 'profile')",
             Edit(f"give the profile keys, or set {VARIABLE} to another source", "setting"),
         )
     return Credentials(
@@ -155,8 +176,25 @@ def _of_profile(variables: Mapping[str, str]) -> Credentials:
     )
 
 
+def _section(path: Path, name: str) -> dict[str, str]:
+    """The properties of a profile in a file; none where the file is missing or does not have it."""
+    import configparser
+
+    parser = configparser.ConfigParser(interpolation=None, strict=False, inline_comment_prefixes=("#", ";"))
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (configparser.Error, UnicodeDecodeError) as error:
+        # The text of the error quotes the line.
+        raise SetupError(
+            f"{path} cannot be parsed ({type(error).__name__}, source 'profile')", OutsideAct("correct it")
+        ) from None
+    return dict(parser[name]) if parser.has_section(name) else {}
+
+
 def _of_web_identity(variables: Mapping[str, str]) -> Credentials:
-    token = _read(Path(_variable(variables, "AWS_WEB_IDENTITY_TOKEN_FILE", "web-identity")))
+    token = _read(Path(_variable(variables, "AWS_WEB_IDENTITY_TOKEN_FILE", "web-identity")), "web-identity")
     from xml.etree import ElementTree
 
     region = variables.get("AWS_REGION") or variables.get("AWS_DEFAULT_REGION") or "us-east-1"
@@ -167,7 +205,8 @@ def _of_web_identity(variables: Mapping[str, str]) -> Credentials:
         "RoleSessionName": variables.get("AWS_ROLE_SESSION_NAME") or "tidegate",
         "WebIdentityToken": token,
     }
-    url = variables.get("AWS_ENDPOINT_URL_STS") or f"https://sts.{region}.amazonaws.com"
+    own = variables.get("AWS_ENDPOINT_URL_STS") or variables.get("AWS_ENDPOINT_URL")
+    url = own or f"https://sts.{region}.amazonaws.com"
     answer = _ask(url, "web-identity", data=urllib.parse.urlencode(fields).encode())
     try:
         answered = {
@@ -184,14 +223,28 @@ def _of_container(variables: Mapping[str, str]) -> Credentials:
         url = f"http://169.254.170.2{relative}"
     if not url:
         _variable(variables, "AWS_CONTAINER_CREDENTIALS_FULL_URI", "container")
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme == "http" and parts.hostname not in _HOSTS:
+        raise SetupError(
+            f"AWS_CONTAINER_CREDENTIALS_FULL_URI names {parts.hostname} by http, which shows the credentials to the network "
+            "(source 'container')",
+            Edit("use https, or an address of this machine", "setting"),
+        )
     token = variables.get("AWS_CONTAINER_AUTHORIZATION_TOKEN") or ""
-    if file := variables.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE"):
-        token = _read(Path(file))
+    if not token and (file := variables.get("AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE")):
+        token = _read(Path(file), "container")
     return _of_json(_ask(url, "container", headers={"Authorization": token} if token else {}), "container")
 
 
 def _of_instance(variables: Mapping[str, str]) -> Credentials:
-    base = (variables.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or "http://169.254.169.254").rstrip("/") + "/latest"
+    if (variables.get("AWS_EC2_METADATA_DISABLED") or "").strip().lower() == "true":
+        raise SetupError(
+            "AWS_EC2_METADATA_DISABLED is true, and no other source of credentials is configured (source 'instance')",
+            Edit(f"unset it, or configure another source ({VARIABLE})", "setting"),
+        )
+    ipv6 = (variables.get("AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE") or "").lower() == "ipv6"
+    usual = "http://[fd00:ec2::254]" if ipv6 else "http://169.254.169.254"
+    base = (variables.get("AWS_EC2_METADATA_SERVICE_ENDPOINT") or usual).rstrip("/") + "/latest"
     lifetime = {"X-aws-ec2-metadata-token-ttl-seconds": "300"}
     token = _ask(f"{base}/api/token", "instance", headers=lifetime, method="PUT").decode("ascii", "replace").strip()
     headers, folder = {"X-aws-ec2-metadata-token": token}, f"{base}/meta-data/iam/security-credentials/"
@@ -209,28 +262,43 @@ _SOURCES = {
 SOURCES = tuple(_SOURCES)
 
 
+_OTHER_WAYS = ("role_arn", "sso_session", "sso_account_id", "sso_start_url", "credential_process")
+"""Properties by which a profile gets its keys elsewhere, also if it has some."""
+
+
 def _profile_files(variables: Mapping[str, str]) -> tuple[Path, Path]:
     """Keys, and other settings of profiles."""
-    folder = Path(variables.get("HOME") or "/") / ".aws"
-    return (
-        Path(variables.get("AWS_SHARED_CREDENTIALS_FILE") or folder / "credentials"),
-        Path(variables.get("AWS_CONFIG_FILE") or folder / "config"),
+    home = Path(variables.get("HOME") or "/")
+    keys, settings = (
+        variables.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials",
+        variables.get("AWS_CONFIG_FILE") or "~/.aws/config",
     )
+    return _in_home(home, keys), _in_home(home, settings)
 
 
-def _read(path: Path) -> str:
+def _in_home(home: Path, path: str) -> Path:
+    return home / path[2:] if path.startswith("~/") else Path(path)
+
+
+def _read(path: Path, source: str) -> str:
     """The token in a file. That it is missing must not look like a missing key."""
     try:
-        return path.read_text(encoding="utf-8").strip()
+        text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise SetupError(
-            f"{path} has no token for credentials ({type(error).__name__})",
+            f"{path} has no token for credentials ({type(error).__name__}, source {source!r})",
             OutsideAct("check who writes the file, and that this process may read it"),
         ) from None
+    if not text or text != text.strip():
+        what = "has spaces or a line break around the token, which S3A would send, too" if text else "is empty"
+        raise SetupError(
+            f"{path} {what} (source {source!r})", OutsideAct("let the file have the token, and nothing else")
+        )
+    return text
 
 
 def _variable(variables: Mapping[str, str], name: str, source: str) -> str:
-    value = variables.get(name)
+    value = (variables.get(name) or "").strip()
     if not value:
         raise SetupError(
             f"credentials of an object store come from the source {source!r}, and {name} is not set",
@@ -252,7 +320,13 @@ def _ask(
     import urllib.error
     import urllib.request
 
-    server = urllib.parse.urlsplit(url).netloc
+    parts = urllib.parse.urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username:
+        raise SetupError(
+            f"the address of the endpoint for credentials is no URL of a server (source {source!r})",
+            Edit("set one such as https://credentials.example.com/path, without a password", "setting"),
+        )
+    server = parts.netloc
     # No proxy: it would see the keys, and the addresses are those of this machine or of AWS.
     opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     try:

@@ -11,7 +11,8 @@ variable                        meaning                                         
 Credentials come from one source, in the order in which a configured one is taken, each with the variables of AWS' own tools:
 ``environment`` (``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``), ``web-identity``
 (``AWS_WEB_IDENTITY_TOKEN_FILE``, ``AWS_ROLE_ARN``), ``profile`` (``AWS_PROFILE``, with keys in it), ``container``
-(``AWS_CONTAINER_CREDENTIALS_FULL_URI`` or ``…_RELATIVE_URI``), ``instance`` (the instance's metadata).
+(``AWS_CONTAINER_CREDENTIALS_FULL_URI`` or ``…_RELATIVE_URI``), ``instance`` (the instance's metadata). The guide to buckets has
+the rules of each.
 """
 
 from __future__ import annotations
@@ -84,6 +85,7 @@ class S3Server:
                 "aws_endpoint_url_s3": self.endpoint,
                 "region": self.region,
                 "virtual_hosted_style_request": False,
+                "skip_signature": False,
                 "copy_if_not_exists": "multipart",
             }
             client = S3Store(
@@ -107,6 +109,7 @@ class S3Server:
             "AWS_ALLOW_HTTP": str(self._is_plain).lower(),
             "AWS_VIRTUAL_HOSTED_STYLE_REQUEST": "false",
             "AWS_CONDITIONAL_PUT": "etag",
+            "AWS_SKIP_SIGNATURE": "false",
             "AWS_ACCESS_KEY_ID": credentials.access_key,
             "AWS_SECRET_ACCESS_KEY": credentials.secret_key,
             **({"AWS_SESSION_TOKEN": credentials.session_token} if credentials.session_token else {}),
