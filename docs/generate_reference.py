@@ -153,7 +153,7 @@ def _errors() -> Iterator[str]:
     yield "each command exists. `tests/advice` follows commands and edits on a lake that has the error, and lists the classes for"
     yield "which it does not. The acts outside of Tidegate are the rest: no command does them."
     yield ""
-    written = typed_advice.advices(typed_advice.sources())
+    written = typed_advice.advices_of_project()
     yield from _table(
         ("error", "commands", "edits", "acts outside"),
         [

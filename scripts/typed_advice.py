@@ -12,6 +12,7 @@ import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +124,12 @@ def advices(sources: Mapping[str, str]) -> dict[str, list[Written]]:
                     if isinstance(node, ast.Call) and _name(node) in known:
                         written[_name(node)] += _written(node, path, values, tuples, functions)
     return {name: list(dict.fromkeys(each)) for name, each in written.items()}
+
+
+@cache
+def advices_of_project() -> dict[str, list[Written]]:
+    """`advices` of the files that are checked."""
+    return advices(sources())
 
 
 def _assigned(node: ast.AST) -> Iterator[tuple[str, ast.expr]]:

@@ -36,11 +36,21 @@ __all__ = ["lake", "pytest_addoption", "pytest_collection_modifyitems", "pytest_
 
 PROJECT = Path(__file__).parents[1]
 
+_SOURCE = PROJECT / "tests/source"
 SHARED_WORKERS = {
-    "one live Airflow": ("test_guides", "test_task_states", "test_up_and_down"),
-    "another live Airflow": ("test_backfills", "test_no_values"),
+    "one live Airflow": (
+        "tests/live/test_guides.py",
+        "tests/live/test_task_states.py",
+        "tests/live/test_up_and_down.py",
+    ),
+    "another live Airflow": ("tests/live/test_backfills.py", "tests/live/test_no_values.py"),
+    "the parsed source": (
+        "tests/docs/test_reference.py",
+        "tests/scripts/test_typed_advice.py",
+        *(f"tests/source/{path.name}" for path in sorted(_SOURCE.glob("test_*.py"))),
+    ),
 }
-"""Files of tests/live that run in one worker, by the resource that they share. All in one would take more than a night's ten minutes."""
+"""Files that run in one worker, by what they share. All live tests in one would take more than a night's ten minutes."""
 
 
 def _is_not_a_retry_of_py4j(record: logging.LogRecord) -> bool:
@@ -67,10 +77,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             scope: str = super()._split_scope(nodeid)
             if scope == GUIDES and nodeid.endswith(tuple(f"[{guide}.md]" for guide in OTHER_GUIDES)):
                 return f"the other guides of {scope}"
-            shared = (
-                what for what, names in SHARED_WORKERS.items() for name in names if scope == f"tests/live/{name}.py"
-            )
-            return next(shared, scope)
+            return next((what for what, files in SHARED_WORKERS.items() if scope in files), scope)
 
     return SharedWorkerScheduling(config, log)
 

@@ -125,7 +125,8 @@ def record(reports: Iterable[Path], into: Path = SECONDS_FILE) -> None:
     known = json.loads(into.read_text(encoding="utf-8")) if into.exists() else {}
     for report in reports:
         known |= measured(report)
-    kept = {file: known[file] for file in sorted(known) if file in set(nightly_files())}
+    files = set(nightly_files())
+    kept = {file: known[file] for file in sorted(known) if file in files}
     into.write_text(json.dumps(kept, indent=2) + "\n", encoding="utf-8")
 
 
@@ -133,8 +134,9 @@ def workers() -> list[Worker]:
     """The slices of the files that exist now."""
     from tests.conftest import SHARED_WORKERS
 
-    together = [[f"tests/live/{name}.py" for name in names] for names in SHARED_WORKERS.values()]
-    return balance(recorded_seconds(), nightly_files(), together=together)
+    files = nightly_files()
+    together = [[name for name in names if name in files] for names in SHARED_WORKERS.values()]
+    return balance(recorded_seconds(), files, together=[group for group in together if group])
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -7,13 +7,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
+_NAME = "typed_advice"
+
 
 def load() -> Any:
-    """The module."""
-    path = Path(__file__).parents[1] / "scripts/typed_advice.py"
-    spec = importlib.util.spec_from_file_location("typed_advice", path)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
+    """The module, which the generator of the reference imports by the same name."""
+    if _NAME not in sys.modules:
+        path = Path(__file__).parents[1] / f"scripts/{_NAME}.py"
+        spec = importlib.util.spec_from_file_location(_NAME, path)
+        assert spec is not None and spec.loader is not None
+        sys.modules[_NAME] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(sys.modules[_NAME])
+    return sys.modules[_NAME]

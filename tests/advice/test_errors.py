@@ -65,7 +65,7 @@ OF_WEEK = {*SAMPLE, *slices.of_week(sorted(CASES), 8)}
 
 def test_every_class_with_a_command_or_an_edit_has_a_case_or_a_reason() -> None:
     typed_advice = script.load()
-    written = typed_advice.advices(typed_advice.sources())
+    written = typed_advice.advices_of_project()
     advising = {name for name, each in written.items() if any(part.kind != "OutsideAct" for part in each)}
     followed = {case.kind.__name__ for case in CASES.values()}
     assert advising - followed - ELSEWHERE.keys() - NOT_FOLLOWED.keys() == set()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import shutil
 from pathlib import Path
 from typing import Any
@@ -47,17 +46,6 @@ def copy(note: AnyNote, before: Place, after: Place) -> list[Any]:
         values = [note.read(before)]
         note.write(after, values[0])
     return values
-
-
-def test_the_table_names_each_kind_once() -> None:
-    """Every assignment of a note in the package is in the table."""
-    declared = []
-    for path in (Path(__file__).parents[2] / "tidegate").rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("Note", "NumberedNotes", "NoteLines"):
-                declared += [ast.literal_eval(each.value) for each in node.keywords if each.arg == "name"]
-    assert sorted(declared) == sorted(each.name for each in NOTES)
-    assert len({each.file for each in NOTES}) == len(NOTES) == len(BY_NAME)
 
 
 def test_the_kept_lake_has_no_note_that_the_table_does_not_name() -> None:

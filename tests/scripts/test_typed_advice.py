@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from functools import cache
+from typing import Any
+
 import pytest
 
 from tests import typed_advice as script
 
 typed_advice = script.load()
-SOURCES = typed_advice.sources()
-KINDS = typed_advice.kinds(SOURCES)
+
+
+@cache
+def kinds() -> Any:
+    return typed_advice.kinds(typed_advice.sources())
 
 
 def _problems(source: str) -> list[str]:
-    return list(typed_advice.check("tidegate/x.py", source, KINDS))
+    return list(typed_advice.check("tidegate/x.py", source, kinds()))
 
 
 @pytest.mark.parametrize(
@@ -60,7 +66,7 @@ def test_typed_advice_and_commands_that_exist_pass(source: str) -> None:
 
 
 def test_every_class_of_error_that_is_raised_has_advice() -> None:
-    written = typed_advice.advices(SOURCES)
+    written = typed_advice.advices_of_project()
     without = {name for name, each in written.items() if not each}
     bases = {
         "TidegateError",

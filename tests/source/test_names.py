@@ -4,19 +4,16 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from pathlib import Path
 
-import tidegate
-
-_ROOT = Path(tidegate.__file__).parent
+from tests.source.trees import trees
 
 
 def test_no_two_public_classes_have_the_same_name() -> None:
     files = defaultdict[str, list[str]](list)
-    for path in _ROOT.rglob("*.py"):
-        for node in ast.parse(path.read_text()).body:
+    for module, tree in trees().items():
+        for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
-                files[node.name].append(str(path.relative_to(_ROOT)))
+                files[node.name].append(module)
 
     assert len(files) > 300, "it reads the classes"
     assert {name: paths for name, paths in files.items() if len(paths) > 1} == {}

@@ -12,6 +12,7 @@ from graphlib import TopologicalSorter
 from pathlib import Path
 
 import tidegate
+from tests.source.trees import trees
 
 _ROOT = Path(tidegate.__file__).parent
 _KNOW_A_JOB = ("application", "batch", "flow", "job", "kind", "reprocessing", "runs")
@@ -21,8 +22,8 @@ _KNOW_A_JOB = ("application", "batch", "flow", "job", "kind", "reprocessing", "r
 @cache
 def modules() -> dict[str, ast.Module]:
     """The modules of `tidegate`, by name."""
-    files = ((path, path.relative_to(_ROOT.parent).with_suffix("")) for path in _ROOT.rglob("*.py"))
-    return {".".join(name.parts).removesuffix(".__init__"): ast.parse(path.read_text()) for path, name in files}
+    names = {path: ".".join(("tidegate", *Path(path).with_suffix("").parts)) for path in trees()}
+    return {names[path].removesuffix(".__init__"): tree for path, tree in trees().items()}
 
 
 def imported(module: ast.Module) -> Iterator[str]:
