@@ -1,12 +1,15 @@
-"""Takes the screenshots of docs/guides/read-the-reports.md, with the browser and the sample batches of the tests.
+"""Takes the screenshots of docs/guides/read-the-reports.md and pages.md, with the browser, the lakes and the Airflow of the tests.
 
 python -m docs.take_pictures
 """
 
 from __future__ import annotations
 
+import sys
 import tempfile
 from pathlib import Path
+
+import pytest
 
 from tests.browser import launched, visit
 from tests.pages import samples
@@ -31,13 +34,13 @@ def take() -> None:
         kinds = (samples.bronze, samples.batch, samples.gold)
         samples.fill(layout, *(kind(number) for number in range(130) for kind in kinds))
         samples.fill(layout, samples.bronze(130), samples.batch(130, outcome="refused"))
-        export(layout, samples.flights(), PipelinePlace(layout, "flights").docs)
+        pages = export(layout, samples.flights(), Path(PipelinePlace(layout, "flights").docs)).parent
         with launched() as browser:
             for name, page, scheme, height in SCREENSHOTS:
-                url = (PipelinePlace(layout, "flights").docs / page).as_uri()
-                with visit(browser, url, scheme=scheme, width=1120, height=height or 900) as tab:  # type: ignore[arg-type]
+                with visit(browser, (pages / page).as_uri(), scheme=scheme, width=1120, height=height or 900) as tab:  # type: ignore[arg-type]
                     tab.page.screenshot(path=PICTURES / f"{name}.png", full_page=height is None)
 
 
 if __name__ == "__main__":
     take()
+    sys.exit(pytest.main(["-q", "tests/airflow/pages/take_pictures.py"]))

@@ -1,0 +1,21 @@
+"""Takes the pictures of docs/guides/pages.md of the sample lake, for ``python -m docs.take_pictures``; pytest does not collect it."""
+
+from __future__ import annotations
+
+import pytest
+
+from docs.take_pictures import PICTURES
+from tests.airflow.pages.test_browser import Opened, framed, opened, session
+
+__all__ = ["opened", "session"]
+
+pytestmark = [pytest.mark.airflow, pytest.mark.browser]
+
+
+def test_pictures(opened: Opened) -> None:
+    page = opened("/tidegate/", viewport={"width": 1320, "height": 1000})
+    page.screenshot(path=PICTURES / "pages-overview.png")
+    page = opened("/plugin/tidegate/tidegate/pipelines/flights/flows/silver", color_scheme="dark")
+    with framed(page) as frame:
+        frame.get_by_role("heading", name="Last 30 batches").wait_for()
+        page.screenshot(path=PICTURES / "pages-flow-dark.png")
