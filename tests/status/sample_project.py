@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from tidegate.project import fingerprints
 from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, Table
 from tidegate.status import lag, plan
 from tidegate.status.reading import Reading
+from tidegate.store.location import Stores
 
 PROJECT = Path(__file__).parents[2]
 BRONZE = Flow(
@@ -44,14 +46,20 @@ CLICKS = Pipeline(
 class SampleProject:
     """A temporary lake, landing folder and project with a suite."""
 
+    stores: Stores | None = None
+    """Those of lake and landing zone, if they are not those of the environment."""
+
     def __init__(self, folder: Path, **variables: str) -> None:
-        self.environment = Environment.read(
+        environment = Environment.read(
             {
                 "TIDEGATE_PROJECT": str(folder / "project"),
                 "TIDEGATE_LAKE": str(folder / "lake"),
                 "TIDEGATE_LANDING": str(folder / "landing"),
                 **variables,
             }
+        )
+        self.environment = (
+            environment if self.stores is None else dataclasses.replace(environment, store_of=self.stores)
         )
         self.layout = Layout.of(self.environment)
         self.landing = self.layout.landing("trips")

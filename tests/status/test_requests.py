@@ -3,26 +3,30 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-import deltalake
 import pytest
 
 from tests import places
-from tests.resolved import resolved
+from tests.resolved import resolved, resolved_flow
 from tests.s3_server import S3Process
-from tests.spark_files import add, delta_offset
+from tests.spark_files import DeltaLog, add, delta_offset
 from tests.status.sample_project import BRONZE, GOLD, SILVER, TRIPS, SampleProject
+from tests.store.memory_buckets import MemoryBuckets
 from tests.store.proxy import S3Proxy
-from tidegate.checkpoints import history
+from tidegate.checkpoints import checkpoint, history
+from tidegate.errors import TidegateError
+from tidegate.lake import read_once
+from tidegate.lake.place import PipelinePlace
 from tidegate.probes import delta_history
 from tidegate.probes.revisions import KeptByRevision
 from tidegate.spec import Flow
 from tidegate.status import plan
-from tidegate.store import Store
+from tidegate.store import Address, Store
 from tidegate.store.instrumented import InstrumentedStore
 from tidegate.store.location import Location, Stores
 
@@ -35,20 +39,40 @@ SOURCES = {BRONZE: (), SILVER: ("bronze.trips",), GOLD: ("silver.trips",)}
 
 
 def run(project: SampleProject, flow: Flow, batch: int) -> None:
-    """A batch: what a job writes into table, checkpoint and note."""
-    made, table = project.checkpoint(flow.name), project.table(flow.target.name)
-    table.next = batch
-    files = {f"{project.landing.uri}/{batch}.csv": batch}
+    """A batch: what a job writes into tables, checkpoint and notes."""
+    made, place = project.checkpoint(flow.name), places.current(project.layout, TRIPS, flow)
+    if batch == 0:
+        of_flow = places.of(project.layout, TRIPS, flow)
+        checkpoint.write_sidecar(of_flow, flow)
+        checkpoint.write_schema(project.layout, resolved_flow(flow, TRIPS, project.environment.project))
     if flow is BRONZE:
-        made.list_files(batch, files)
+        made.list_files(batch, landed(project, batch))
     made.plan(batch, {"logOffset": batch} if flow is BRONZE else delta_offset(batch + 1))
-    table.commit(add(f"f{batch}", 1))
-    made.commit(batch)
-    place, sources = places.current(project.layout, TRIPS, flow), map(project.layout.table, SOURCES[flow])
+    sources = map(project.layout.table, SOURCES[flow])
     positions = {source.key: delta_history.position(source, batch) for source in sources}
-    own = delta_history.position(table.path, batch)
-    positions[table.path.key] = dataclasses.replace(own, app_id=place.app_id, batch_id=batch)
+    for written in (project.layout.table(flow.target.name), place.quarantine):
+        _log(written, batch).commit(add(f"f{batch}", 1))
+        positions[written.key] = dataclasses.replace(
+            delta_history.position(written, batch), app_id=place.app_id, batch_id=batch
+        )
+    made.commit(batch)
+    for name in ("ledger", "verdicts"):
+        _log(place.of_pipeline.ops(name), batch).commit(add(f"f{batch}", 1))
     history.write(place, batch=batch, positions=positions)
+
+
+def landed(project: SampleProject, batch: int) -> dict[str, int]:
+    """The file of a batch, which lands unless it is there."""
+    file = project.landing / f"{batch}.csv"
+    if not file.exists():
+        file.put(b"a\n1\n")
+    return {file.uri: file.stat().modified_ns // 1_000_000}
+
+
+def _log(table: Address, version: int) -> DeltaLog:
+    log = DeltaLog(table)
+    log.next = version
+    return log
 
 
 def fill(project: SampleProject) -> None:
@@ -58,29 +82,111 @@ def fill(project: SampleProject) -> None:
         for flow in TRIPS.flows:
             run(project, flow, batch)
             if batch == COMPACTED:
-                table = project.layout.table(flow.target.name)
-                deltalake.DeltaTable(table.uri, storage_options=dict(table.options)).create_checkpoint()
-    project.checkpoint("bronze").compact(
-        COMPACTED - 1, {batch: {f"{project.landing.uri}/{batch}.csv": batch} for batch in range(COMPACTED)}
-    )
+                log = project.layout.table(flow.target.name) / "_delta_log"
+                (log / f"{batch:020d}.checkpoint.parquet").put(b"PAR1" + bytes(4) + (0).to_bytes(4, "little") + b"PAR1")
+                (log / "_last_checkpoint").put(b'{"version": %d}' % batch)
+    project.checkpoint("bronze").compact(COMPACTED - 1, {batch: landed(project, batch) for batch in range(COMPACTED)})
+
+
+def decided(project: SampleProject, *, record: bool = False) -> plan.Plan:
+    """A plan as of a new process, of a command or, with ``record``, before a run."""
+    delta_history._read_entries = KeptByRevision()
+    environment = read_once.once(project.environment)
+    result = plan.check_and_decide(environment, resolved(TRIPS, environment.project), TRIPS.flows)
+    if record:
+        plan.record(environment, TRIPS.name, result)
+    return result
+
+
+def expect_idle(planned: plan.Plan) -> None:
+    assert (planned.work, planned.errors) == (False, ())
+    assert planned.readings[2].reason == "nothing new in silver.trips"
+
+
+@pytest.fixture
+def buckets() -> MemoryBuckets:
+    return MemoryBuckets()
+
+
+@pytest.fixture
+def filled(tmp_path: Path, buckets: MemoryBuckets) -> SampleProject:
+    """In a bucket in memory, with its landing zone."""
+
+    class InMemory(SampleProject):
+        stores = buckets
+
+    project = InMemory(tmp_path, TIDEGATE_LAKE="s3://bucket/lake", TIDEGATE_LANDING="s3://bucket/landing")
+    fill(project)
+    buckets.requests.clear()
+    return project
 
 
 def test_an_idle_plan_of_three_flows_in_a_bucket_takes_few_requests(
-    tmp_path: Path, s3_server: S3Process, monkeypatch: pytest.MonkeyPatch
+    filled: SampleProject, buckets: MemoryBuckets
 ) -> None:
-    where = {"TIDEGATE_LAKE": f"s3://{s3_server.new_bucket()}/lake", "TIDEGATE_LANDING": str(tmp_path / "landing")}
-    fill(SampleProject(tmp_path / "run", **s3_server.variables, **where))
-    monkeypatch.setattr(delta_history, "_read_entries", KeptByRevision())
+    expect_idle(decided(filled, record=True))
+    buckets.requests.clear()
+    expect_idle(decided(filled))
+    first, rest = buckets.requests[:2], buckets.requests[2:]
+    assert first == [("GET", "lake/lake.json"), ("GET", "lake/_ops/trips/contents.json")]
+    assert {kind for kind, _ in rest} == {"LIST"}, (
+        "nothing is read again that has its tag, and nothing is asked for that is missing"
+    )
+    # Of each flow: notes, checkpoint, log of its table and of its quarantine. Then ledger, verdicts, three folders of tables, landed files.
+    assert len(rest) == len(set(rest)) == 3 * 4 + 2 + 3 + 1
+
+
+def test_an_idle_plan_of_a_server_takes_few_requests(tmp_path: Path, s3_server: S3Process) -> None:
+    bucket = s3_server.new_bucket()
+    where = {"TIDEGATE_LAKE": f"s3://{bucket}/lake", "TIDEGATE_LANDING": f"s3://{bucket}/landing"}
+    fill(SampleProject(tmp_path / "job", **s3_server.variables, **where))
     with S3Proxy(s3_server.endpoint).serving() as proxy:
         variables = {**s3_server.variables, "AWS_ENDPOINT_URL_S3": proxy.endpoint}
-        planned = SampleProject(tmp_path / "plan", **variables, **where).plan()
-    assert (planned.work, planned.errors) == (False, ())
-    assert planned.readings[2].reason == "nothing new in silver.trips"
-    requests = Counter("LIST" if "list-type=2" in path else method for method, path in proxy.requests)
-    assert requests.keys() == {"GET", "LIST"}, "nothing is asked for that is missing, and no status but by a listing"
-    # Of each flow: note, newest offsets, newest entry of its table, hint of a checkpoint; of landed files: a compacted log and five others.
-    assert requests["GET"] == 18
-    assert requests["LIST"] <= 15
+        project = SampleProject(tmp_path / "plan", **variables, **where)
+        expect_idle(decided(project, record=True))
+        proxy.requests.clear()
+        expect_idle(decided(project))
+    assert len(proxy.requests) <= 20
+    assert {method for method, _ in proxy.requests} == {"GET"}
+
+
+def test_an_idle_plan_writes_nothing_but_that_it_was_made(filled: SampleProject, buckets: MemoryBuckets) -> None:
+    decided(filled, record=True)
+    buckets.requests.clear()
+    decided(filled, record=True)
+    assert [key for kind, key in buckets.requests if kind == "PUT"] == ["lake/_ops/trips/plans.jsonl"]
+
+
+def test_what_has_another_tag_is_read_again(filled: SampleProject, buckets: MemoryBuckets) -> None:
+    decided(filled, record=True)
+    kept = PipelinePlace(filled.layout, TRIPS.name).contents
+    contents, outcomes = kept.read().data, Counter[str]()
+    for key in json.loads(contents):
+        content = filled.layout.root / key
+        before = content.read().data
+        content.put(b"torn")
+        kept.put(contents)
+        with_contents = outcome(filled)
+        kept.delete()
+        assert with_contents == outcome(filled), key
+        outcomes[with_contents] += 1
+        content.put(before)
+    assert len(outcomes) > 10, "most of what is kept matters to the plan"
+
+
+def outcome(project: SampleProject) -> str:
+    """What a plan says, or why there is none."""
+    try:
+        planned = decided(project)
+    except TidegateError as error:
+        return error.message
+    return repr((planned.work, planned.reasons, planned.errors))
+
+
+def test_contents_that_cannot_be_read_are_read_from_their_keys(filled: SampleProject) -> None:
+    for damage in (b"", b"{", b"[]", b'{"lake.json": 1}', b"\xff"):
+        PipelinePlace(filled.layout, TRIPS.name).contents.put(damage)
+        expect_idle(decided(filled))
 
 
 class Meanwhile(InstrumentedStore):

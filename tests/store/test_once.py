@@ -7,8 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from tests.store.memory_buckets import MemoryBuckets
 from tidegate.store import Store
 from tidegate.store.instrumented import Fault, InstrumentedStore
+from tidegate.store.location import BucketFolder
 from tidegate.store.memory import MemoryStore
 from tidegate.store.once import ReadOnceStore
 
@@ -127,3 +129,23 @@ def test_threads_that_ask_at_the_same_time_share_one_request(counted: Instrument
     with ThreadPoolExecutor(8) as threads:
         assert set(threads.map(read, range(8))) == {b"1"}
     assert counted.requests == {"read": 1}
+
+
+def test_a_content_that_has_its_tag_is_not_read_again() -> None:
+    buckets = MemoryBuckets()
+    bucket = buckets(BucketFolder("bucket"))
+    contents = {"a/same": b"1", "a/changed": b"1", "a/large": b"1" * 100_000, "b/unlisted": b"1"}
+    for key, data in contents.items():
+        bucket.put(key, data)
+    first = ReadOnceStore(bucket, folders={"a": 1})
+    assert {key: first.read(key).data for key in contents} == contents
+    assert first.contents.keys() == {"a/same", "a/changed"}, (
+        "no listing told the tag of the other, and a large one is not kept"
+    )
+    bucket.put("a/changed", b"2")
+    second = ReadOnceStore(bucket, folders={"a": 1})
+    second.known = {**first.contents, "b/unlisted": first.read("b/unlisted")}
+    buckets.requests.clear()
+    assert {key: second.read(key).data for key in contents} == {**contents, "a/changed": b"2"}
+    assert [key for kind, key in buckets.requests if kind == "GET"] == ["a/changed", "a/large", "b/unlisted"]
+    assert second.contents["a/same"].tag == first.contents["a/same"].tag

@@ -19,6 +19,7 @@ from tidegate.airflow.links import ReportsLink
 from tidegate.checkpoints.checkpoint import check_compatible
 from tidegate.environment import Environment
 from tidegate.errors import RequestError, TidegateError
+from tidegate.lake import read_once
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
 from tidegate.ops import evolution, metrics, plans
@@ -32,7 +33,7 @@ from tidegate.requests.request import RunRequest
 from tidegate.requests.runs import RUNS
 from tidegate.spec import Flow, Pipeline
 from tidegate.states import STATES, state_after, step_for
-from tidegate.status.plan import Plan, decide
+from tidegate.status.plan import Plan, check_and_decide, decide, record
 from tidegate.status.reading import Reading
 from tidegate.times.window import Window
 
@@ -143,15 +144,13 @@ class PlanRun(BaseOperator, SkipMixin):
         self, environment: Environment, layout: Layout, request: RunRequest, flows: tuple[Flow, ...]
     ) -> tuple[RunRequest | None, str]:
         """Decide, and record the lags for the alert rules that need several plans in a row."""
+        environment = read_once.once(environment)
         try:
-            for flow in flows:
-                check_compatible(layout, self._resolved.flow(flow.name))
-            increment_plan = decide(environment, self._resolved, flows)
+            increment_plan = check_and_decide(environment, self._resolved, flows)
         except TidegateError:
             plans.record_failure(PipelinePlace(layout, self._pipeline.name))
             raise
-        lags = {each.flow: each.planned_lag for each in increment_plan.readings}
-        plans.record(PipelinePlace(layout, self._pipeline.name), lags)
+        record(environment, self._pipeline.name, increment_plan)
         # The run that found the schema change may not have asked: a run of the command line, or a task that was killed.
         for schema_change_id, lines in evolution.open_schema_changes(layout, self._resolved).items():
             message = approval.ask(pipeline=self._pipeline.name, flow=lines[0].flow, schema_change_id=schema_change_id)

@@ -6,14 +6,12 @@ from typing import Any
 
 import typer
 
-from tidegate.checkpoints import checkpoint
 from tidegate.cli import console, project
 from tidegate.cli.arguments import AsJson, First, Flows, Gaps, Last, Mode, Name
 from tidegate.cli.status import lag_cells
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
 from tidegate.lake import read_once
-from tidegate.lake.layout import Layout
 from tidegate.planning.preview import preview
 from tidegate.project.resolution import ResolvedPipeline
 from tidegate.reports.report import describe_error
@@ -53,7 +51,7 @@ def plan(
         _print_preview(environment, resolved, request, as_json=as_json)
         return
     try:
-        run_plan = decide(environment, resolved, flows)
+        run_plan = lag_plan.check_and_decide(environment, resolved, flows)
     except TidegateError:
         raise typer.Exit(_print_errors(environment, resolved, flows, as_json=as_json)) from None
 
@@ -82,21 +80,6 @@ def _print_preview(environment: Environment, resolved: ResolvedPipeline, request
     for each in expected.flows:
         if (error := resolved.flow(each.flow).error) is not None:
             raise typer.Exit(error.exit_code)
-
-
-def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Flow, ...]) -> lag_plan.Plan:
-    """Check the lake and the declarations against their checkpoints, then measure the sources.
-
-    Raises:
-        TidegateError: An error that would stop the whole run before its first batch.
-    """
-    environment = read_once.once(environment)
-    layout = Layout.of(environment)
-    if layout.marker.exists():
-        layout.open()
-    for flow in flows:
-        checkpoint.check_compatible(layout, resolved.flow(flow.name))
-    return lag_plan.decide(environment, resolved, flows)
 
 
 def print_plan(readings: tuple[Reading, ...]) -> None:

@@ -10,11 +10,11 @@ import typer
 from tidegate import json_codec
 from tidegate.cli import child, console, driver_log, progress_view, project
 from tidegate.cli.arguments import First, Flows, Gaps, Last, Mode, Name
-from tidegate.cli.plan import conclusion, decide, print_plan
+from tidegate.cli.plan import conclusion, print_plan
 from tidegate.environment import Environment
+from tidegate.lake import read_once
 from tidegate.lake.layout import Layout
-from tidegate.lake.place import AttemptPlace, PipelinePlace
-from tidegate.ops import plans
+from tidegate.lake.place import AttemptPlace
 from tidegate.planning import rewrites
 from tidegate.planning.extent import with_size
 from tidegate.reports import run_result
@@ -23,6 +23,7 @@ from tidegate.reports.report_lines import flow_lines
 from tidegate.requests import launch
 from tidegate.requests.request import RunRequest, fresh_id
 from tidegate.runtime import java
+from tidegate.status import plan as lag_plan
 from tidegate.store import Address
 
 
@@ -77,9 +78,9 @@ def run(
         resolved.check_runnable([each for each in flows if request.applies_to(each)])
         console.echo(f"{name}: {request.summary()}")
         raise typer.Exit(attempt(environment, with_size(environment, pipeline, request)))
-    run_plan = decide(environment, resolved, flows)
-    lags = {each.flow: each.planned_lag for each in run_plan.readings}
-    plans.record(PipelinePlace(Layout.of(environment), name), lags)
+    reading = read_once.once(environment)
+    run_plan = lag_plan.check_and_decide(reading, resolved, flows)
+    lag_plan.record(reading, name, run_plan)
     print_plan(run_plan.readings)
     if not run_plan.work and not force and not accept:
         if run_plan.errors:

@@ -125,17 +125,26 @@ class Layout:
             LakeVersionError: A newer Tidegate wrote the lake.
             SetupError: As `Store.check`, for a lake that does not exist.
         """
+        if not self.check_format():
+            self.root.store.check()
+            self.marker.put((json.dumps({"format": LAKE_FORMAT}) + "\n").encode())
+
+    def check_format(self) -> bool:
+        """Whether the lake exists.
+
+        Raises:
+            LakeVersionError: A newer Tidegate wrote it.
+        """
         try:
             lake_format = int(json.loads(self.marker.read().data)["format"])
         except FileNotFoundError:
-            self.root.store.check()
-            self.marker.put((json.dumps({"format": LAKE_FORMAT}) + "\n").encode())
-            return
+            return False
         if lake_format > LAKE_FORMAT:
             raise LakeVersionError(
                 f"the lake at {self.root} has format {lake_format}; this Tidegate reads formats up to {LAKE_FORMAT}",
                 OutsideAct("upgrade Tidegate"),
             )
+        return True
 
 
 def run_key(run_id: str) -> str:

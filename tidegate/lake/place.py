@@ -40,6 +40,11 @@ class PipelinePlace:
         return self.layout.root / "_ops" / self.pipeline / "plans.jsonl"
 
     @property
+    def contents(self) -> Address:
+        """Small contents that plans have read, with their tags (`tidegate.ops.contents`)."""
+        return self.layout.root / "_ops" / self.pipeline / "contents.json"
+
+    @property
     def schemas(self) -> Address:
         """The folder of the writers' schemas from the schema registry, by id."""
         return self.layout.root / "_ops" / self.pipeline / "schemas"

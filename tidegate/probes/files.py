@@ -18,9 +18,9 @@ from tidegate.errors import NotDeliveredError, SourceError
 from tidegate.lake.file_id import FileId
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable
+    from collections.abc import Hashable, Sequence
 
-    from tidegate.store import Address
+    from tidegate.store import Address, Entry
     from tidegate.times.window import Window
 
 _SAMPLE_BYTES = 64 * 1024
@@ -155,14 +155,25 @@ class _Listed:
     ignored: int = 0
     unmatched: int = 0
     special: int = 0
+    folders: dict[str, Sequence[Entry]] = field(default_factory=dict)
+
+    def entries(self, folder: Address) -> Sequence[Entry]:
+        """What a folder has; an object store lists all below it at once."""
+        if folder.key not in self.folders:
+            self.folders |= folder.store.list_tree(folder.key, whole=True)
+        return self.folders[folder.key]
 
 
 def _walk(
     folder: Address, pattern: re.Pattern[str], listed: _Listed, ancestors: frozenset[Hashable], visible: bool
 ) -> None:
     try:
-        revision = folder.stat().revision
-        entries = folder.list()
+        # Only a local file system has links, and only there a folder is a thing of its own.
+        is_local = folder.store.is_local
+        revision = folder.stat().revision if is_local else folder.key
+        entries = listed.entries(folder)
+        if not (entries or is_local):
+            folder.stat()
     except OSError as error:
         if not visible or (ancestors and isinstance(error, FileNotFoundError)):
             return

@@ -65,6 +65,8 @@ class _Application:
     def __init__(self, environment: Environment, request: RunRequest, attempt: str) -> None:
         self.environment = environment
         self.layout = Layout.of(environment)
+        self.reading = environment
+        """In a bucket that of a reading, of which the next plan knows what it has read."""
         self.request = request
         self.place = AttemptPlace(self.layout, request.dag_id, request.run_key, attempt)
         self.report = RunReport(dag_id=request.dag_id, run_key=request.run_key, attempt=attempt, started_at=now())
@@ -112,6 +114,10 @@ class _Application:
             raise self.loading_error
         with _Timer(self.report, "flows"):
             self._run_flows(spark, flows)
+        if self.reading is not self.environment:
+            from tidegate.ops import contents
+
+            contents.keep(self.reading, self.request.dag_id)
 
     def _end(self, started: float) -> None:
         self.report.ended_at = now()
@@ -166,15 +172,20 @@ class _Application:
         from tidegate.status import backlog
 
         self.layout.open()
+        if not self.layout.root.store.is_local:
+            from tidegate.ops import contents
+
+            self.reading = contents.known(self.environment, self.request.dag_id)
+        layout = Layout.of(self.reading)
         for each, flow_report in zip(flows, self.report.flows, strict=True):
             try:
-                override = overrides.switched_off(FlowPlace(self.layout, self.request.dag_id, each.flow.name))
+                override = overrides.switched_off(FlowPlace(layout, self.request.dag_id, each.flow.name))
                 if override is not None and not RUNS[self.request.mode].only_reads:
                     self.switched_off[each.flow.name] = override
                     continue
-                checkpoint.check_compatible(self.layout, each)
+                checkpoint.check_compatible(layout, each)
                 if RUNS[self.request.mode].judges:
-                    flow_report.lag_before = backlog.measure(self.environment, each).counts()
+                    flow_report.lag_before = backlog.measure(self.reading, each).counts()
             except Exception as error:
                 # Also a table whose log cannot be read stops only what stands on it.
                 if not self._renews(error):
@@ -285,7 +296,11 @@ class _Application:
         if not RUNS[self.request.mode].judges:
             return
         try:
-            flow_report.lag_after = backlog.measure(self.environment, resolved).counts()
+            if self.reading is not self.environment:
+                from tidegate.lake import read_once
+
+                read_once.forget(self.reading)
+            flow_report.lag_after = backlog.measure(self.reading, resolved).counts()
         except Exception as error:
             flow_report.lag_after = {"reason": classify(error).message}
 

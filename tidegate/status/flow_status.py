@@ -90,8 +90,7 @@ def gather(
     """
     now, environment = now or pendulum.now("UTC"), read_once.once(environment)
     layout = Layout.of(environment)
-    if layout.marker.exists():
-        layout.open()
+    layout.check_format()
     readings = []
     for name, pipeline in pipelines:
         if isinstance(pipeline, TidegateError):

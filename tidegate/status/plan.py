@@ -6,8 +6,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate import states
+from tidegate.checkpoints import checkpoint
 from tidegate.errors import TidegateError, classify
 from tidegate.lake import read_once
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
+from tidegate.ops import contents, plans
 from tidegate.status.reading import Reading
 
 if TYPE_CHECKING:
@@ -45,6 +49,30 @@ class Plan:
         """Errors of the flows that would fail, permanent ones before transient ones."""
         errors = [each.error for each in self.readings if each.error is not None and each.failed]
         return tuple(sorted(errors, key=lambda error: error.transient))
+
+
+def check_and_decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Flow, ...]) -> Plan:
+    """Check the lake and the declarations against their checkpoints, then `decide`.
+
+    Raises:
+        TidegateError: An error that would stop the whole run before its first batch.
+    """
+    environment = contents.known(environment, resolved.pipeline.name)
+    layout = Layout.of(environment)
+    layout.check_format()
+    for flow in flows:
+        checkpoint.check_compatible(layout, resolved.flow(flow.name))
+    return decide(environment, resolved, flows)
+
+
+def record(environment: Environment, pipeline: str, decided: Plan) -> None:
+    """Record a plan before a run: its lags for alert rules, and what it has read for the next plan.
+
+    Args:
+        environment: That of the reading which decided.
+    """
+    contents.keep(environment, pipeline)
+    plans.record(PipelinePlace(Layout.of(environment), pipeline), {each.flow: each.planned_lag for each in decided.readings})
 
 
 def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Flow, ...]) -> Plan:

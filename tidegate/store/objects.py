@@ -425,7 +425,8 @@ def _status(entries: Collection[Entry]) -> Status:
 def _entry(key: str, meta: ObjectMeta) -> Entry:
     changed: datetime = meta["last_modified"]
     modified_ns = round(changed.timestamp() * 1000) * 1_000_000
-    return Entry(key, "content", lambda: Status(meta["size"], modified_ns, (meta["e_tag"], meta["size"])))
+    tag = meta["e_tag"] or ""
+    return Entry(key, "content", lambda: Status(meta["size"], modified_ns, (tag, meta["size"]), tag))
 
 
 def _is_own(name: str) -> bool:

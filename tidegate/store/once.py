@@ -13,6 +13,9 @@ from tidegate.store.wrapper import StoreWrapper
 
 T = TypeVar("T")
 
+_SMALL = 32 * 1024
+"""Bytes of a content up to which it is kept for the next reading."""
+
 
 class ReadOnceStore(StoreWrapper):
     """What another store has, as it was when it was first asked for: a reading that many functions make together reads each key once.
@@ -22,6 +25,8 @@ class ReadOnceStore(StoreWrapper):
     are read as a whole: it asks the other store each time. A write forgets everything. Threads may share it: of several that ask for one
     thing at the same time, one asks, and the others wait.
 
+    A content that is known with the tag that a listing tells is not read again.
+
     Args:
         store: The other store.
         folders: Folders of which most of what is asked for is missing, by the first of their names: how many names each has. It is listed
@@ -29,6 +34,9 @@ class ReadOnceStore(StoreWrapper):
         trees: Likewise, folders that are listed together with those in them (`Store.list_tree`).
         whole: The first names of those that are listed as a whole.
     """
+
+    known: Mapping[str, Content] = {}
+    """Contents that were read earlier, by key."""
 
     def __init__(
         self,
@@ -39,6 +47,8 @@ class ReadOnceStore(StoreWrapper):
     ) -> None:
         super().__init__(store)
         self._folders, self._trees, self._whole = dict(folders or {}), dict(trees or {}), frozenset(whole)
+        self.contents: dict[str, Content] = {}
+        """Small contents that were read, of which a listing told the tag; the next reading may know them."""
         self._answers: dict[tuple[str, str], Future[Any]] = {}
         self._listings: dict[str, dict[str, Entry]] = {}
         """By folder, what it was listed with, by name."""
@@ -48,8 +58,8 @@ class ReadOnceStore(StoreWrapper):
 
     def read(self, key: str) -> Content:
         """Asks once."""
-        self._expect_listed(key)
-        return self._once("read", key, self.store.read)
+        entry = self._expect_listed(key)
+        return self._once("read", key, lambda _: self._read(key, entry))
 
     def list(self, key: str = "") -> list[Entry]:
         """Asks once."""
@@ -60,6 +70,10 @@ class ReadOnceStore(StoreWrapper):
         if key in self._listings:
             return [*self._listings[key].values()]
         return [*self._once("list", key, self._list)]
+
+    def list_tree(self, key: str, *, whole: bool = False) -> Mapping[str, Sequence[Entry]]:
+        """Asks once."""
+        return self._once("whole tree" if whole else "tree", key, lambda key: self._list_tree(key, whole=whole))
 
     def stat(self, key: str) -> Entry:
         """Asks once, unless a listing of a store that has its statuses has it."""
@@ -120,15 +134,24 @@ class ReadOnceStore(StoreWrapper):
                 answer.set_exception(error)
         return answer.result()
 
+    def _read(self, key: str, entry: Entry | None) -> Content:
+        tag = "" if entry is None or self.is_local else entry.tag
+        content = self.contents.get(key) or self.known.get(key)
+        if not tag or content is None or content.tag != tag:
+            content = self.store.read(key)
+        if content.tag == tag and len(content.data) <= _SMALL:
+            self.contents[key] = content
+        return content
+
     def _list(self, key: str) -> Sequence[Entry]:
         before, entries = self._forgotten, self.store.list(key)
         self._keep({key: entries}, before)
         return entries
 
-    def _list_tree(self, key: str) -> None:
-        whole = key.partition("/")[0] in self._whole
+    def _list_tree(self, key: str, *, whole: bool) -> Mapping[str, Sequence[Entry]]:
         before, listings = self._forgotten, self.store.list_tree(key, whole=whole)
         self._keep(listings, before)
+        return listings
 
     def _keep(self, listings: Mapping[str, Sequence[Entry]], before: int) -> None:
         with self._lock:
@@ -152,7 +175,7 @@ class ReadOnceStore(StoreWrapper):
             tree = names[: self._trees[first]]
             entry = self._listed(tree)
             if entry is None or entry.is_folder:
-                self._once("tree", "/".join(tree), self._list_tree)
+                self.list_tree("/".join(tree), whole=first in self._whole)
 
     def _listed(self, names: Sequence[str]) -> Entry | None:
         for count in range(len(names) - 1, -1, -1):

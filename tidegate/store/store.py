@@ -43,6 +43,8 @@ class Status(NamedTuple):
     """In bytes; 0 of a folder."""
     modified_ns: int
     revision: Hashable
+    tag: str = ""
+    """That of its `Content`, where the storage tells it; the same tag is the same content."""
 
 
 class Entry:
@@ -84,6 +86,11 @@ class Entry:
     def revision(self) -> Hashable:
         """Differs from that of each other content that the key has had. What was made of a content may be kept under it."""
         return self._status().revision
+
+    @property
+    def tag(self) -> str:
+        """As `Status.tag`."""
+        return self._status().tag
 
     def __repr__(self) -> str:
         return f"Entry({self.key!r}, {self.kind!r})"
