@@ -128,7 +128,7 @@ def test_an_idle_plan_of_three_flows_in_a_bucket_takes_few_requests(
     buckets.requests.clear()
     expect_idle(decided(filled))
     first, rest = buckets.requests[:2], buckets.requests[2:]
-    assert first == [("GET", "lake/lake.json"), ("GET", "lake/_ops/trips/contents.json")]
+    assert first == [("GET", "lake/_ops/trips/contents.json"), ("GET", "lake/lake.json")]
     assert {kind for kind, _ in rest} == {"LIST"}, (
         "nothing is read again that has its tag, and nothing is asked for that is missing"
     )

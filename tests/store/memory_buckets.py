@@ -8,9 +8,9 @@ from typing import Any, cast
 from obstore.exceptions import AlreadyExistsError, PreconditionError
 from obstore.store import MemoryStore, S3Store
 
-from tidegate.store import S3Server
 from tidegate.store.credentials import Credentials
 from tidegate.store.location import Stores
+from tidegate.store.s3 import S3Server
 
 _ANSWER = "GET http://memory/ in 0.1ms - Server returned non-2xx status code: "
 _MISSING = f"{_ANSWER}404 Not Found: <Code>NoSuchKey</Code>"
@@ -25,11 +25,11 @@ class _Client:
 
     def get(self, path: str, **options: Any) -> Any:
         self._requests.append(("GET", path))
-        return self._found(self._bucket.get, path, **options)
+        return self._existing(self._bucket.get, path, **options)
 
     def head(self, path: str) -> Any:
         self._requests.append(("HEAD", path))
-        return self._found(self._bucket.head, path)
+        return self._existing(self._bucket.head, path)
 
     def put(self, path: str, data: bytes, **options: Any) -> Any:
         self._requests.append(("PUT", path))
@@ -49,7 +49,7 @@ class _Client:
     def list(self, path: str | None, chunk_size: int) -> _Pages:
         return _Pages(self._bucket.list(path, chunk_size=chunk_size), f"{path}/**", self._requests)
 
-    def _found(self, ask: Any, path: str, **options: Any) -> Any:
+    def _existing(self, ask: Any, path: str, **options: Any) -> Any:
         try:
             return ask(path, **options)
         except FileNotFoundError:

@@ -156,6 +156,15 @@ ANSWERS: tuple[tuple[tuple[str, ...], Cause], ...] = (
         OutsideAct("create the bucket, or correct TIDEGATE_LAKE or TIDEGATE_LANDING, then run again"),
     ),
     _answer(
+        ("404",),
+        "ENODEV",
+        "what answers at this address is no object store, or does not know the bucket",
+        MachineError,
+        OutsideAct(
+            "correct AWS_ENDPOINT_URL_S3 or AWS_ENDPOINT_URL, and TIDEGATE_LAKE or TIDEGATE_LANDING, then run again"
+        ),
+    ),
+    _answer(
         ("PermanentRedirect", "TemporaryRedirect", "AuthorizationHeaderMalformed", "307", "301"),
         "ENXIO",
         "the bucket is in another region",

@@ -72,7 +72,9 @@ def record(environment: Environment, pipeline: str, decided: Plan) -> None:
         environment: That of the reading which decided.
     """
     contents.keep(environment, pipeline)
-    plans.record(PipelinePlace(Layout.of(environment), pipeline), {each.flow: each.planned_lag for each in decided.readings})
+    plans.record(
+        PipelinePlace(Layout.of(environment), pipeline), {each.flow: each.planned_lag for each in decided.readings}
+    )
 
 
 def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Flow, ...]) -> Plan:

@@ -260,7 +260,7 @@ class ObjectStore(Store):
         path = self._path(key, of_folder=True)
         if key:
             with contextlib.suppress(FileNotFoundError):
-                return _entry(key, self._ask("read", key, lambda client: client.head(path)))
+                return _entry(key, self._head(key, path))
         signs = self._ask("list", key, lambda client: _empty(client.list(path or None, chunk_size=1000)))
         if signs is None or any(self._is_object(each) for each in signs):
             return self._folder(key)
@@ -311,10 +311,14 @@ class ObjectStore(Store):
     def _is_object(self, path: str) -> bool:
         """Whether what is listed as an empty object is one, and not a sign of a folder, whose name loses its ``/``."""
         try:
-            self._ask("read", self._key(path), lambda client: client.head(path))
+            self._head(self._key(path), path)
         except FileNotFoundError:
             return False
         return True
+
+    def _head(self, key: str, path: str) -> ObjectMeta:
+        """What is known of an object. Only a listing tells whether one that is missing is: this answer has no code."""
+        return self._ask("read", key, lambda client: client.head(path), has_code=False)
 
     def _read_after(self, key: str) -> Content | None:
         try:
@@ -327,15 +331,19 @@ class ObjectStore(Store):
         options: Any = {"range": (start, end), "if_match": tag}
         return self._ask("read", key, lambda client: bytes(client.get(path, options=options).bytes()))
 
-    def _ask(self, operation: str, key: str, ask: Callable[[S3Store], T]) -> T:
-        """The answer to a request, which is sent again while the server does not answer, or refuses it for the moment."""
+    def _ask(self, operation: str, key: str, ask: Callable[[S3Store], T], *, has_code: bool = True) -> T:
+        """The answer to a request, which is sent again while the server does not answer, or refuses it for the moment.
+
+        Args:
+            has_code: Whether a refusal has the server's own code.
+        """
         until, pause = time.monotonic() + self._patience, self._pause
         while True:
             client, credentials = self.server.client(self.bucket)
             try:
                 return ask(client)
             except Exception as error:
-                refusal = self._refusal(error, operation, key)
+                refusal = self._refusal(error, operation, key, has_code=has_code)
             if refusal.status == 412 or not refusal.may_pass or time.monotonic() + pause > until:
                 raise refusal
             if refusal.is_expiry:
@@ -343,12 +351,13 @@ class ObjectStore(Store):
             time.sleep(random.uniform(pause / 2, pause))
             pause = min(2 * pause, 5.0)
 
-    def _refusal(self, error: Exception, operation: str, key: str) -> ObjectStorageRefusal:
+    def _refusal(self, error: Exception, operation: str, key: str, *, has_code: bool) -> ObjectStorageRefusal:
         """The error for one of obstore, whose text has addresses and answers; raises that of a missing key, and what is not obstore's."""
         if not (type(error).__module__.startswith("obstore") or isinstance(error, FileNotFoundError)):
             raise error
         status, code = _answer(error)
-        if status == 404 and code in ("", "NoSuchKey"):
+        # Whoever does not know the bucket, or is no object store, may answer everything with 404.
+        if status == 404 and (code == "NoSuchKey" or not (code or has_code)):
             raise missing(self.uri(key)) from None
         return ObjectStorageRefusal(self.uri(key), operation, self.server.name, status, code)
 
