@@ -15,11 +15,11 @@ from tidegate.spec import LandingSource
 from tidegate.spec.kinds import KINDS, LANDED, READS, SOURCES, source_folder
 
 ROOT = Path(tidegate.__file__).parent
-ROLES = {"declare", "measure", "plan", "read", "run"}
+ROLES = {"measure", "plan", "read", "run"}
 NEEDED = {
-    "kinds": {name: {"declare", "run"} for name in KINDS},
-    "runs": {name: {"declare", "run"} | ({"plan"} if kind.plans else set()) for name, kind in RUNS.items()},
-    "sources": {name: {"declare", "measure"} | ({"read"} if name in LANDED else set()) for name in SOURCES},
+    "kinds": {name: {"run"} for name in KINDS},
+    "runs": {name: {"run"} | ({"plan"} if kind.plans else set()) for name, kind in RUNS.items()},
+    "sources": {name: {"measure"} | ({"read"} if name in LANDED else set()) for name in SOURCES},
 }
 
 

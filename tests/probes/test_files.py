@@ -13,7 +13,7 @@ from tidegate.checkpoints import progress
 from tidegate.errors import SourceError
 from tidegate.lake.layout import Layout
 from tidegate.probes.files import estimate_rows, glob_pattern, is_hidden, list_files
-from tidegate.sources.files.declare import MAX_FILE_AGE_DAYS
+from tidegate.sources.files import MAX_FILE_AGE_DAYS
 from tidegate.spec import FileSource
 from tidegate.store import Address
 

@@ -1,7 +1,7 @@
 """The kinds of run (`RunKind`). A new kind is a folder in `tidegate.runs`, and one line in `RUNS`.
 
-Each folder has ``declare``, whose ``KIND`` says which flows it applies to and what it refuses; ``run``, whose ``RUN`` does it to one flow
-(`tidegate.spark.runs.RunCode`), with Spark; and if the preview of its sources does not say what it will do, ``plan``.
+The package of a folder has the ``KIND`` that says which flows it applies to, ``run`` the ``RUN`` that does it to one flow
+(`tidegate.spark.runs.RunCode`), with Spark. If the preview of its sources does not say what it will do, it has ``plan``, too.
 """
 
 from __future__ import annotations

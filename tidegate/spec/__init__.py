@@ -11,9 +11,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from tidegate.schema.contract import Contract as Contract
-from tidegate.sources.files.declare import FileFormat as FileFormat
-from tidegate.sources.files.declare import FileSource as FileSource
-from tidegate.sources.tables.declare import ChangeFeed as ChangeFeed
+from tidegate.sources.files import FileFormat as FileFormat
+from tidegate.sources.files import FileSource as FileSource
+from tidegate.sources.tables import ChangeFeed as ChangeFeed
 from tidegate.spec.change_records import ChangeRecords as ChangeRecords
 from tidegate.spec.change_records import debezium as debezium
 from tidegate.spec.dialect import Dialect as Dialect
@@ -33,9 +33,9 @@ from tidegate.spec.time_windows import TimeWindows as TimeWindows
 from tidegate.spec.watermark import Watermark as Watermark
 
 if TYPE_CHECKING:
-    from tidegate.sources.snapshots.declare import SnapshotFeed as SnapshotFeed
-    from tidegate.sources.topics.declare import KafkaSource as KafkaSource
-    from tidegate.sources.topics.declare import ValueFormat as ValueFormat
+    from tidegate.sources.snapshots import SnapshotFeed as SnapshotFeed
+    from tidegate.sources.topics import KafkaSource as KafkaSource
+    from tidegate.sources.topics import ValueFormat as ValueFormat
     from tidegate.spec.sinks import FunctionSink as FunctionSink
     from tidegate.spec.sinks import KafkaSink as KafkaSink
     from tidegate.spec.sinks import Target as Target
@@ -43,9 +43,9 @@ if TYPE_CHECKING:
     from tidegate.spec.sources import Source as Source
 else:
     _ON_DEMAND = {
-        "SnapshotFeed": "tidegate.sources.snapshots.declare",
-        "KafkaSource": "tidegate.sources.topics.declare",
-        "ValueFormat": "tidegate.sources.topics.declare",
+        "SnapshotFeed": "tidegate.sources.snapshots",
+        "KafkaSource": "tidegate.sources.topics",
+        "ValueFormat": "tidegate.sources.topics",
         "FunctionSink": "tidegate.spec.sinks",
         "KafkaSink": "tidegate.spec.sinks",
         "Target": "tidegate.spec.sinks",

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.errors import FieldError
-from tidegate.sources.tables.declare import ChangeFeed, check_sources
+from tidegate.sources.tables import ChangeFeed, check_sources
 from tidegate.spec.checks import check_name, check_positive, check_unique, fits
 from tidegate.spec.gate import Gate
 from tidegate.spec.intervals import Intervals, TopicIntervals

@@ -3,10 +3,10 @@
 A new kind of flow is a folder in `tidegate.kinds` and one line in `READS`, one of source a folder in `tidegate.sources` and one line in
 `SOURCES`. `FlowKind` says what a kind of flow declares, and how it differs from others: modules ask its fields, and none for its name.
 
-A folder of `tidegate.kinds` has ``declare``, whose ``KIND`` says what a flow of this kind declares and how it differs from others, and
-``run``, whose ``KIND`` reads its stream and splits its batches (`tidegate.spark.job.Kind`). A folder of `tidegate.sources` has
-``declare``, the class of the declaration; ``measure``, whose ``SOURCE`` says what is to be read, without a JVM
-(`tidegate.status.source.MeasuredSource`); and where no flow writes the records, ``read``, whose ``BRONZE`` reads rows of the bronze
+The package of a folder of `tidegate.kinds` has the ``KIND`` that says what a flow of this kind declares and how it differs from others, and
+its module ``run`` the ``KIND`` that reads its stream and splits its batches (`tidegate.spark.job.Kind`). The package of a folder of
+`tidegate.sources` has the class of the declaration, ``measure`` the ``SOURCE`` that says what is to be read, without a JVM
+(`tidegate.status.source.MeasuredSource`); and where no flow writes the records, ``read`` has the ``BRONZE`` that reads rows of the bronze
 table (`tidegate.spark.intake.bronze.Bronze`). The job alone imports ``run`` and ``read``, as they need Spark.
 """
 
@@ -21,7 +21,7 @@ from tidegate.errors import FieldError, RequestError
 from tidegate.spec.table import Table, WriteMode
 
 if TYPE_CHECKING:
-    from tidegate.sources.tables.declare import ChangeFeed
+    from tidegate.sources.tables import ChangeFeed
     from tidegate.spec.gate import Gate
     from tidegate.spec.sinks import Sink
     from tidegate.spec.sources import Source
@@ -41,7 +41,7 @@ class Registry(Mapping[str, T]):
     def __getitem__(self, name: str) -> T:
         if name not in self.names:
             raise KeyError(name)
-        kind: T = importlib.import_module(f"tidegate.{self.package}.{name}.declare").KIND
+        kind: T = importlib.import_module(f"tidegate.{self.package}.{name}").KIND
         return kind
 
     def __contains__(self, name: object) -> bool:
@@ -193,7 +193,7 @@ _TRANSFORMS: Mapping[WriteMode, str] = {
 def source_folder(declared: type) -> str | None:
     """The folder of the kind of source that this class declares; None for a class that declares none."""
     for folder, name in SOURCES.items():
-        if (declared.__module__, declared.__name__) == (f"tidegate.sources.{folder}.declare", name):
+        if (declared.__module__, declared.__name__) == (f"tidegate.sources.{folder}", name):
             return folder
     return None
 

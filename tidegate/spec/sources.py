@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tidegate.sources.files.declare import FileSource
-from tidegate.sources.tables.declare import ChangeFeed
-from tidegate.sources.topics.declare import KafkaSource
+from tidegate.sources.files import FileSource
+from tidegate.sources.tables import ChangeFeed
+from tidegate.sources.topics import KafkaSource
 
 LandingSource = FileSource | KafkaSource
 """What a landing flow reads: records that no flow of the project writes."""

@@ -26,7 +26,7 @@ def test_every_type_that_a_flow_may_declare_is_a_kind_of_source() -> None:
 def test_a_kind_of_source_is_measured_and_read_by_its_modules(declared: type) -> None:
     assert isinstance(of_kind(DECLARED[declared]), MeasuredSource)
     folder = f"tidegate.sources.{DECLARED[declared]}"
-    assert importlib.import_module(f"{folder}.declare").__dict__[declared.__name__] is declared
+    assert importlib.import_module(folder).__dict__[declared.__name__] is declared
     has_bronze = importlib.util.find_spec(f"{folder}.read") is not None
     assert has_bronze == (declared in get_args(LandingSource)), "only records that no flow writes have a bronze table"
     if has_bronze:

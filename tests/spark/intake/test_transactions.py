@@ -14,7 +14,7 @@ from tests.resolved import resolved_flow
 from tests.spark import job as orders
 from tidegate.environment import Environment
 from tidegate.probes import kafka, samples
-from tidegate.sources.topics.declare import Isolation
+from tidegate.sources.topics import Isolation
 from tidegate.spark.flow import run_flow
 from tidegate.spec import Flow, KafkaSource, Pipeline
 from tidegate.status import lag

@@ -37,7 +37,7 @@ BLOCKS = dict(re.findall(r"^```python (.+)\n((?s:.*?))^```$", TEXT, re.MULTILINE
 
 
 def add_module(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    name = path.removesuffix(".py").replace("/", ".")
+    name = path.removesuffix(".py").removesuffix("/__init__").replace("/", ".")
     module = ModuleType(name)
     exec(compile(BLOCKS[path], path, "exec"), vars(module))
     monkeypatch.setitem(sys.modules, name, module)
@@ -45,7 +45,7 @@ def add_module(path: str, monkeypatch: pytest.MonkeyPatch) -> None:
 
 def add_folder(package: str, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Add the modules of a folder."""
-    for module in ("declare", "run"):
+    for module in ("__init__", "run"):
         add_module(f"tidegate/{package}/{name}/{module}.py", monkeypatch)
 
 

@@ -1,1 +1,5 @@
-"""Landing flows of messages."""
+"""What a landing flow of messages declares."""
+
+from tidegate.spec.kinds import FlowKind
+
+KIND = FlowKind(name="messages", shapes=(("append", False),), gate=False)

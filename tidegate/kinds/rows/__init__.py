@@ -1,1 +1,10 @@
-"""Flows that derive rows from rows."""
+"""What a flow of rows declares."""
+
+from tidegate.spec.kinds import FlowKind
+
+KIND = FlowKind(
+    name="rows",
+    shapes=(("upsert", False), ("upsert", True), ("append", True)),
+    watermark=True,
+    unit="key",
+)

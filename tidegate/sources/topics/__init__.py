@@ -1,1 +1,78 @@
-"""Topics of Kafka."""
+"""The declaration of a topic."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, get_args
+
+from tidegate.errors import FieldError
+from tidegate.formatting import count
+from tidegate.schema.contract import DEFAULT_CONTRACT, Contract
+from tidegate.spec.change_records import ChangeRecords, check_changes
+from tidegate.spec.checks import check_choice, check_positive, check_schema, fits
+from tidegate.spec.formats import DEFAULT_FORMATS, Formats
+from tidegate.spec.intervals import TopicIntervals
+from tidegate.spec.sinks import TOPIC
+from tidegate.spec.source_checks import check_contract, check_formats, check_size
+
+ValueFormat = Literal["json", "avro"]
+Isolation = Literal["read_committed", "read_uncommitted"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class KafkaSource:
+    """A topic of JSON or Avro values. Offsets live in the checkpoint alone; no consumer group is committed."""
+
+    topic: str
+    schema: str
+    """The fields of one value as DDL, parsed by name in silver."""
+    format: ValueFormat = "json"
+    """``json``, or ``avro``: each value contains the id of its writer's schema in the registry (``TIDEGATE_REGISTRY``). A
+    JSON value may contain one too."""
+    contract: Contract = DEFAULT_CONTRACT
+    """What happens with messages that have other fields than the schema; by default the fields are rescued."""
+    formats: Formats = DEFAULT_FORMATS
+    """How values are written, where it differs from ``docs/formats.md``."""
+    changes: ChangeRecords | None = None
+    """If each record inserts, updates or deletes a row: how it says so. ``debezium(lsn="source.lsn")`` for Debezium's."""
+    max_offsets_per_trigger: int = 500_000
+    """Maximum number of messages per micro-batch, over all partitions."""
+    max_bytes_per_trigger: str = "256m"
+    """Approximate bytes of keys, values and headers per micro-batch. A soft limit: Spark limits the number of messages only,
+    so the limit is converted with the mean size of up to 200 messages that come next in the topic."""
+    isolation: Isolation = "read_committed"
+    """``read_committed`` skips messages of aborted transactions and waits for open ones, as Kafka's own
+    ``isolation.level``. ``read_uncommitted`` reads all messages."""
+    intervals: TopicIntervals | None = None
+    """The days or hours of the messages, and when one is complete. Messages are read as they arrive nevertheless."""
+
+    def __post_init__(self) -> None:
+        if not fits(TOPIC, self.topic) or self.topic in (".", ".."):
+            raise FieldError("KafkaSource", "topic", self.topic, "letters, digits, '.', '_' and '-', at most 249")
+        check_schema(self, self.schema)
+        check_choice(self, "format", self.format, get_args(ValueFormat))
+        check_choice(self, "isolation", self.isolation, get_args(Isolation))
+        check_contract(self, self.contract, self.schema)
+        check_formats(self, self.formats, self.schema, self.format)
+        check_changes(type(self).__name__, self.changes, self.schema, self.format)
+        check_positive(self, "max_offsets_per_trigger", self.max_offsets_per_trigger)
+        if self.intervals is not None and not isinstance(self.intervals, TopicIntervals):
+            raise FieldError("KafkaSource", "intervals", self.intervals, "TopicIntervals(…) or None")
+        check_size(self, self.max_bytes_per_trigger)
+
+    @property
+    def deletes_unread(self) -> bool:
+        """Whether it deletes data after a time, read or not, by a setting of its own."""
+        return True
+
+    def identity(self) -> dict[str, Any]:
+        """The fields that the checkpoint's sidecar stores."""
+        return {"kind": "kafka", "topic": self.topic}
+
+    def summary(self) -> str:
+        """For pages."""
+        return f"topic {self.topic}"
+
+    def describe(self) -> str:
+        """For the documentation of DAGs, as Markdown, with the limit of a batch."""
+        return f"topic `{self.topic}`, at most {count(self.max_offsets_per_trigger, 'offset')} a batch"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import progress
 from tidegate.probes import files
-from tidegate.sources.files.declare import MAX_FILE_AGE_DAYS
+from tidegate.sources.files import MAX_FILE_AGE_DAYS
 from tidegate.spark.intake import batch_bounds
 from tidegate.spark.intake.landing import glob_escaped
 from tidegate.spec import FileSource
