@@ -19,11 +19,11 @@ from tidegate import cli, environment, errors, spec, states, testing
 from tidegate.alerting import rules
 from tidegate.checkpoints import note
 from tidegate.errors import TidegateError, causes, object_storage
-from tidegate.errors.exit_codes import EXIT_CODES, JVM_EXIT_CODES, ExitCode
+from tidegate.errors.error import EXIT_CODES, JVM_EXIT_CODES, ExitCode
 from tidegate.ops import alert_history, evolution, ledger, metrics
 from tidegate.schema import contract
 from tidegate.spark.driver import session
-from tidegate.spec import change_records, thresholds
+from tidegate.spec import change_records, limits
 from tidegate.status.notes import ALL_NOTES
 from tidegate.store import s3
 
@@ -243,7 +243,7 @@ def _declarations() -> Iterator[str]:
             spec.Watermark,
             spec.State,
             spec.RewriteLimits,
-            thresholds.Thresholds,
+            limits.Thresholds,
         ),
     )
     for each in kinds:
@@ -298,7 +298,7 @@ def _alerts() -> Iterator[str]:
     yield ""
     yield "`N` is the threshold, a field of [Thresholds](declarations.md#thresholds); a rule whose threshold is None is off."
     yield ""
-    defaults = thresholds.Thresholds()
+    defaults = limits.Thresholds()
     yield from _table(
         ("rule", "severity", "is true while", "threshold", "default", "below", "next step"),
         [

@@ -26,7 +26,7 @@ ELSEWHERE = {
     "tidegate/pages/site.py": "an export of pages to any folder",
     "tidegate/airflow/pages/": "style sheets of the package",
     "tidegate/errors/classification.py": "why a folder cannot be written",
-    "tidegate/expectations/suite_file.py": "suites of the project",
+    "tidegate/project/suite_file.py": "suites of the project",
     "tidegate/project/fingerprints.py": "code and suites of the project",
     "tidegate/project/registry.py": "declarations of the project",
     "tidegate/project/transform_code.py": "transforms of the project",

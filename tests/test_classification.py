@@ -19,7 +19,7 @@ from tidegate import errors
 from tidegate.errors import LakeUnwritableError, MachineError, MachineUnavailableError, UnexpectedError, classify
 from tidegate.errors.causes import BY_NUMBER, CAUSES
 from tidegate.errors.classification import accessing, cause_in, raise_machine
-from tidegate.errors.exit_codes import EXIT_CODES, JVM_EXIT_CODES
+from tidegate.errors.error import EXIT_CODES, JVM_EXIT_CODES
 
 TRANSIENT = {
     *("ENOSPC", "EDQUOT", "EROFS", "EMFILE", "ENFILE", "ENOMEM", "EAGAIN", "EIO", "ESTALE", "ETIMEDOUT", "ENOTCONN", "EBUSY"),

@@ -14,7 +14,7 @@ import pytest
 from tidegate import errors
 from tidegate.advice import Command, Edit, OutsideAct
 from tidegate.errors import TidegateError
-from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, TransformRefusal
+from tidegate.errors.refusals import ContractRefusal, GateRefusal, HeldBatch, TransformRefusal
 from tidegate.lake.table_history import Doubt
 from tidegate.reports.report import describe_error
 from tidegate.reports.verdict import ExpectationResult, Verdict

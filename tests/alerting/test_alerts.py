@@ -25,7 +25,7 @@ from tidegate.ops.plans import PlannedLag
 from tidegate.quarantine.lifecycle import EntryCounts
 from tidegate.reports.impact import Impact
 from tidegate.spec import Pipeline
-from tidegate.spec.thresholds import Thresholds
+from tidegate.spec.limits import Thresholds
 from tidegate.status.flow_runs import FlowRun
 from tidegate.status.reading import Reading
 from tidegate.status.run_ends import RunEnds

@@ -17,7 +17,7 @@ from tidegate import json_codec
 from tidegate.checkpoints import refusal
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.errors import RequestError
-from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, Refusal, TransformRefusal
+from tidegate.errors.refusals import ContractRefusal, GateRefusal, HeldBatch, Refusal, TransformRefusal
 from tidegate.lake.place import Place
 from tidegate.spec import Flow, SnapshotFeed, Table
 

@@ -12,7 +12,7 @@ from tests.cli.project import Project, append, orders, quarantined
 from tidegate.alerting.episodes import Event
 from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import alert_history
-from tidegate.spec.thresholds import Thresholds
+from tidegate.spec.limits import Thresholds
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from tests.cli.project import Project, append, orders, quarantined
 from tests.spark_files import delta_offset
 from tests.with_fields import with_fields
 from tidegate.errors import EX_CONFIG, EX_SOFTWARE
-from tidegate.errors.exit_codes import of_tidegate
+from tidegate.errors.error import of_tidegate
 from tidegate.lake.place import FlowPlace
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spec import ChangeFeed, Flow, Pipeline

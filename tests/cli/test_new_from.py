@@ -9,7 +9,7 @@ from pathlib import Path
 
 from tests.cli.project import Project
 from tests.cli.test_new import ROOT
-from tidegate.expectations import suite_file
+from tidegate.project import suite_file
 
 GERMAN = (
     "Order ID;order_no;Betrag;Tag;updated_at;aktiv\n"

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.project import Project, append, orders, quarantined
 from tidegate.lake.place import FlowPlace
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.spec.thresholds import Thresholds
+from tidegate.spec.limits import Thresholds
 
 SECRET = "ada@example.org"
 

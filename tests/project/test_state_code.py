@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tidegate.errors import SpecError
-from tidegate.project import state_code
+from tidegate.project import state_code, transform_code
 
 PROCESSOR = """
 from datetime import datetime
@@ -86,9 +86,9 @@ def test_timers_by_the_clock_are_refused_and_timers_are_needed(project: Path) ->
 
 def test_the_fingerprint_of_the_code_is_of_all_modules_that_it_uses(project: Path) -> None:
     write(project, "hour_of(rows)")
-    assert [path.name for path in state_code.files("cards:decide")] == ["cards.py", "helpers.py"]
+    assert [path.name for path in transform_code.files("cards:decide")] == ["cards.py", "helpers.py"]
     write(project)
-    assert [path.name for path in state_code.files("cards:decide")] == ["cards.py"]
+    assert [path.name for path in transform_code.files("cards:decide")] == ["cards.py"]
 
 
 def test_what_the_code_uses_in_other_modules_is_checked_too(project: Path) -> None:
@@ -107,6 +107,6 @@ def test_code_of_other_modules_is_found_however_they_are_imported(project: Path,
     write(project, f"{used}.hour_of(rows)", helper="time.time()")
     file = project / "cards.py"
     file.write_text(file.read_text().replace("from spark_jobs.helpers import hour_of", imported))
-    assert [path.name for path in state_code.files("cards:decide")] == ["cards.py", "helpers.py"]
+    assert [path.name for path in transform_code.files("cards:decide")] == ["cards.py", "helpers.py"]
     with pytest.raises(SpecError, match=r"spark_jobs/helpers\.py line 4 reads a clock .time."):
         state_code.check("cards:decide")

@@ -7,10 +7,9 @@ from typing import Any
 
 from tidegate.errors import SpecError
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.reports.report import FlowReport, describe_error
+from tidegate.reports.report import FlowReport, Verification, describe_error
 from tidegate.reports.report_lines import flow_lines, log_lines
 from tidegate.reports.verdict import ExpectationResult, Verdict
-from tidegate.reports.verification import Verification
 
 
 def flow(name: str, state: str, **more: Any) -> FlowReport:

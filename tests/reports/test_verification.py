@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from tidegate.reports.verification import Verification
+from tidegate.reports.report import Verification
 
 
 def verification(**counts: Any) -> Verification:

@@ -18,7 +18,7 @@ from tests.with_fields import with_fields
 from tidegate.checkpoints import checkpoint, overrides, refusal
 from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.errors import LakeUnwritableError, MachineError, RequestError, SpecError
-from tidegate.errors.refused import ContractRefusal
+from tidegate.errors.refusals import ContractRefusal
 from tidegate.lake.place import AttemptPlace, FlowPlace, Place
 from tidegate.project import registry, resolution
 from tidegate.reports.report import FlowReport, RunReport

@@ -27,7 +27,7 @@ from tidegate.errors import (
     RewriteRefusedError,
     SpecError,
 )
-from tidegate.errors.refused import ContractRefusal, GateRefusal
+from tidegate.errors.refusals import ContractRefusal, GateRefusal
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, PipelinePlace, Place
 from tidegate.ops import store

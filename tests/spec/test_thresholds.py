@@ -8,7 +8,7 @@ import pytest
 
 from tidegate.errors import FieldError
 from tidegate.spec import AfterTables, ChangeFeed, FileSource, Flow, Pipeline, Table
-from tidegate.spec.thresholds import Thresholds
+from tidegate.spec.limits import Thresholds
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from tests.spark_files import delta_offset
 from tidegate.alerting.alerts import Findings, evaluate
 from tidegate.alerting.rules import RULES
 from tidegate.checkpoints import refusal, rewrite
-from tidegate.errors.refused import GateRefusal
+from tidegate.errors.refusals import GateRefusal
 from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.ops import ledger, metrics
 from tidegate.ops.metrics import QueryProgress
@@ -31,7 +31,7 @@ from tidegate.reports.impact import Impact
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.reports.report import FlowReport, FlowState, RunReport, describe_error
 from tidegate.spec import Pipeline
-from tidegate.spec.thresholds import Thresholds
+from tidegate.spec.limits import Thresholds
 from tidegate.status.evaluation import evaluate_pipelines
 from tidegate.status.reading import Reading
 

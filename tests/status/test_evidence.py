@@ -10,8 +10,7 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from tests.cli.project import orders, stateful_orders
 from tests.spark_files import Checkpoint
-from tidegate.checkpoints.history import HISTORY
-from tidegate.checkpoints.last_written import LAST_WRITTEN, LastWritten
+from tidegate.checkpoints.history import HISTORY, LAST_WRITTEN, LastWritten
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import Place
 from tidegate.spec import ChangeFeed, Flow, Pipeline, Table

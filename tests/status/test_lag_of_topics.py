@@ -33,7 +33,7 @@ from tidegate.ops import plans, store
 from tidegate.probes import kafka
 from tidegate.runtime.jars import class_path
 from tidegate.spec import AfterTables, Flow, KafkaSource, Pipeline
-from tidegate.spec.thresholds import Thresholds
+from tidegate.spec.limits import Thresholds
 from tidegate.status import evaluation, lag, lost_messages, plan
 from tidegate.status.reading import Reading
 

@@ -24,7 +24,7 @@ from tidegate.reports.ledger_line import LedgerLine
 from tidegate.reports.report import FlowReport, RunReport, now
 from tidegate.requests.request import fresh_id
 from tidegate.spec import AfterTables, ChangeFeed, Pipeline
-from tidegate.spec.thresholds import Thresholds
+from tidegate.spec.limits import Thresholds
 from tidegate.status import evaluation
 from tidegate.status.reading import Reading
 

@@ -23,10 +23,10 @@ from tidegate.errors import TidegateError
 from tidegate.lake import read_once
 from tidegate.lake.place import PipelinePlace
 from tidegate.probes import delta_history
-from tidegate.probes.revisions import KeptByRevision
 from tidegate.spec import Flow
 from tidegate.status import plan
 from tidegate.store import Address, Store
+from tidegate.store.address import KeptByRevision
 from tidegate.store.instrumented import InstrumentedStore
 from tidegate.store.location import Location, Stores
 

@@ -16,7 +16,7 @@ from tests.cli.project import append, quarantined
 from tests.status.sample_project import BRONZE, SampleProject
 from tidegate.checkpoints import refusal, rewrite
 from tidegate.checkpoints.rewrite import JudgedRewrite
-from tidegate.errors.refused import GateRefusal
+from tidegate.errors.refusals import GateRefusal
 from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.reports.impact import Impact
 from tidegate.sources.snapshots import announcements

@@ -40,7 +40,7 @@ from tidegate.cli import plan as cli_plan
 from tidegate.cli import status as cli_status
 from tidegate.cli.project import readings as flow_readings
 from tidegate.errors import SourceUnavailableError
-from tidegate.errors.refused import GateRefusal, HeldBatch
+from tidegate.errors.refusals import GateRefusal, HeldBatch
 from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace, Place
 from tidegate.ops import alert_history
 from tidegate.pages import render, site

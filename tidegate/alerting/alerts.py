@@ -12,7 +12,7 @@ from tidegate.alerting.rules import BLOCKED, INCOMPLETE, LATE, RULES, AlertRule,
 from tidegate.states import step_for
 
 if TYPE_CHECKING:
-    from tidegate.spec.thresholds import Thresholds
+    from tidegate.spec.limits import Thresholds
     from tidegate.status.reading import Reading
 
 _NO_READER = "No flow is downstream"

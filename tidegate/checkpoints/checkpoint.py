@@ -21,7 +21,6 @@ from tidegate.errors import (
     SchemaChangedError,
     StateSchemaChangedError,
 )
-from tidegate.lake.folders import numbers
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, Place
 from tidegate.project.fingerprints import fingerprint
@@ -30,7 +29,7 @@ from tidegate.reports.report import now
 from tidegate.schema.changes import SchemaChange, compare
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spec import Flow
-from tidegate.spec.durations import in_seconds
+from tidegate.spec.checks import in_seconds
 
 REPAIR = Either(OutsideAct("restore it from a backup"), new_version(says="raise checkpoint_version"))
 """What to do about a damaged file of a checkpoint version."""
@@ -44,7 +43,7 @@ def current(place: FlowPlace, version: int) -> Place:
 
 def of_version(place: Place) -> list[Place]:
     """The checkpoints that a version has, the first refresh first; none before its first run."""
-    return [replace(place, refresh=refresh) for refresh in numbers(place.checkpoint.parent)]
+    return [replace(place, refresh=refresh) for refresh in place.checkpoint.parent.numbers()]
 
 
 def of_flow(place: FlowPlace) -> list[Place]:

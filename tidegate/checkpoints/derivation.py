@@ -12,7 +12,7 @@ from tidegate.checkpoints.note import Note
 from tidegate.errors import UndeclaredDependenceError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace
-from tidegate.project import fingerprints, state_code
+from tidegate.project import fingerprints, transform_code
 from tidegate.project.resolution import ResolvedFlow
 from tidegate.reports.report import now
 
@@ -78,7 +78,7 @@ def fingerprint_of(resolved: ResolvedFlow) -> str:
         return ""
     return fingerprints.fingerprint(
         {
-            "code": fingerprints.code_fingerprint(*state_code.files(flow.transform)),
+            "code": fingerprints.code_fingerprint(*transform_code.files(flow.transform)),
             "feeds": [feed.identity() for feed in flow.feeds],
             "target": flow.target.remembered(),
             "rules": _RULES,

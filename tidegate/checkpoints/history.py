@@ -2,6 +2,10 @@
 
 Written before the first write of a batch and after its last one. The note alone proves nothing: the commits of the flow carry the same
 positions (`tidegate.spark.batch.proofs`), and win where they are newer.
+
+A note within Spark's folder of the checkpoint has the last batch that was written to the table. A copy of the checkpoint has that note,
+too, so an older copy of the table under a newer checkpoint is noticed, whatever else is older: Spark's own files have the offsets of each
+batch, which do not say whether it had rows.
 """
 
 from __future__ import annotations
@@ -63,3 +67,20 @@ def write(
     note = History(batch=batch, positions=dict(positions), foreign=tuple(known)[-FOREIGN_KEPT:], written_at=now())
     HISTORY.write(place, note)
     return note
+
+
+@dataclass(frozen=True, kw_only=True)
+class LastWritten:
+    """A batch of the checkpoint's stream."""
+
+    batch: int
+
+
+LAST_WRITTEN: Note[LastWritten, Place] = Note(
+    name="last written",
+    file="v{version}/{refresh}/last_written.json",
+    content=LastWritten,
+    says="the last batch that the table has",
+    absent="only the ledger says which batch the table must have",
+    written="a run of the flow, after a batch was written to the table and before Spark commits it",
+)

@@ -25,7 +25,6 @@ from pathlib import Path
 import pendulum
 
 from tidegate import json_codec
-from tidegate.checkpoints import object_lease
 from tidegate.errors import LeaseHeldError
 from tidegate.lake.layout import Layout
 from tidegate.reports.report import now
@@ -68,6 +67,8 @@ def holder(layout: Layout, resource: str) -> str | None:
         resource: For example ``checkpoint:flights/silver`` or ``table:silver.flights``.
     """
     if not layout.root.store.is_local:
+        from tidegate.checkpoints import object_lease
+
         record = object_lease.holder(layout, resource)
         return None if record is None else record.describe()
     try:
@@ -95,6 +96,8 @@ def hold(layout: Layout, resources: tuple[str, ...], *, what: str) -> Iterator[N
         LeaseHeldError: Another process or thread holds one of them. Transient.
     """
     if not layout.root.store.is_local:
+        from tidegate.checkpoints import object_lease
+
         with object_lease.hold(layout, resources, what=what):
             yield
         return
@@ -115,9 +118,10 @@ def hold(layout: Layout, resources: tuple[str, ...], *, what: str) -> Iterator[N
 def expect_certain() -> None:
     """Call before a write: raises LeaseLostError unless this process is certain of all leases that it holds.
 
-    A file lock cannot be lost.
+    A file lock cannot be lost. The code of leases that can is imported for lakes in buckets: without it no such lease is held.
     """
-    object_lease.expect_certain()
+    if (object_lease := sys.modules.get("tidegate.checkpoints.object_lease")) is not None:
+        object_lease.expect_certain()
 
 
 def write_owner(layout: Layout, resource: str, *, what: str, pid: int) -> None:
@@ -137,12 +141,15 @@ def describe_holder(layout: Layout, resource: str, pid: int = 0) -> str:
 
 def last_acquired(layout: Layout, resource: str) -> datetime | None:
     """When a lease was acquired last by a process that holds it or was killed; None if that is unknown."""
-    owner: _Owner | object_lease.LeaseRecord | None
     if layout.root.store.is_local:
         owner = json_codec.read(Address.local(layout.lease_owner(resource)), _Owner)
+        since = None if owner is None else owner.since
     else:
-        owner = object_lease.last(layout, resource)
-    acquired = None if owner is None else pendulum.parse(owner.since)
+        from tidegate.checkpoints import object_lease
+
+        record = object_lease.last(layout, resource)
+        since = None if record is None else record.since
+    acquired = None if since is None else pendulum.parse(since)
     return acquired if isinstance(acquired, datetime) else None
 
 

@@ -12,7 +12,6 @@ from typing import Any, Generic, TypeVar
 from tidegate import json_codec
 from tidegate.advice import Advice
 from tidegate.errors import DamagedFileError
-from tidegate.lake.folders import numbers
 from tidegate.lake.place import FlowPlace
 from tidegate.store import Address
 
@@ -91,7 +90,7 @@ class NumberedNotes(NoteKind[T, P]):
 
     def numbers(self, place: P) -> list[int]:
         """Those that there are, ascending."""
-        return numbers(self.folder(place), ".json")
+        return self.folder(place).numbers(".json")
 
     def read(self, place: P, number: int) -> T | None:
         """What one says; None without it. Raises as `Note.read`."""

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from tidegate.checkpoints.checkpoint import ORIGIN, SCHEMA, SIDECAR
 from tidegate.checkpoints.derivation import DERIVATION
-from tidegate.checkpoints.history import HISTORY
+from tidegate.checkpoints.history import HISTORY, LAST_WRITTEN
 from tidegate.checkpoints.landing_folder import MOVED_FILES
-from tidegate.checkpoints.last_written import LAST_WRITTEN
 from tidegate.checkpoints.note import AnyNote
 from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.checkpoints.pending_jobs import CLAIM, UNDO, WINDOWS

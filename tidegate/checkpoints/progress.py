@@ -18,7 +18,6 @@ from typing import Any
 from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.errors import CheckpointCorruptError
 from tidegate.lake.file_id import FileId, path_of_spark
-from tidegate.lake.folders import numbers
 from tidegate.store import Address
 
 
@@ -218,7 +217,7 @@ def oldest_planned(checkpoint: Address, since: int) -> int:
 
     ``since`` itself if there is none.
     """
-    return min((number for number in numbers(checkpoint / "offsets") if number >= since), default=since)
+    return min((number for number in (checkpoint / "offsets").numbers() if number >= since), default=since)
 
 
 def batch_offsets(checkpoint: Address, batch_id: int, topic: str) -> dict[int, tuple[int, int]]:
@@ -333,7 +332,7 @@ def offsets_read(checkpoint: Address, topic: str) -> dict[int, tuple[int, int]]:
     first: dict[int, int] = {}
     with suppress(CheckpointCorruptError):
         first = _initial_offsets(checkpoint, topic)
-    for batch in reversed(numbers(checkpoint / "commits")):
+    for batch in reversed((checkpoint / "commits").numbers()):
         with suppress(CheckpointCorruptError):
             ends = planned_batch(checkpoint, batch).kafka_offsets(topic)
             return {partition: (first.get(partition, 0), end) for partition, end in ends.items()}
@@ -357,7 +356,7 @@ def newest_log_batch(checkpoint: Address) -> int:
 
 
 def _newest(folder: Address) -> int | None:
-    return max(numbers(folder), default=None)
+    return max(folder.numbers(), default=None)
 
 
 def _lines(path: Address, at_least: int) -> list[str]:

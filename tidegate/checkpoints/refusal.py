@@ -15,7 +15,7 @@ from tidegate.advice import Command, Edit, Either
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.note import Note
 from tidegate.errors import RequestError
-from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, Refusal, TransformRefusal
+from tidegate.errors.refusals import ContractRefusal, GateRefusal, HeldBatch, Refusal, TransformRefusal
 from tidegate.lake.place import Place
 from tidegate.reports.report import now
 from tidegate.spec import Flow

@@ -19,8 +19,7 @@ from tidegate.lake.place import AttemptPlace
 from tidegate.planning.extent import with_size
 from tidegate.project import registry
 from tidegate.reports import run_result
-from tidegate.reports.report import FlowReport, RunReport, now
-from tidegate.reports.verification import DifferingRow
+from tidegate.reports.report import DifferingRow, FlowReport, RunReport, now
 from tidegate.requests.request import RunRequest
 from tidegate.sources.tables.measure import rows_and_bytes
 from tidegate.spec import Flow, Pipeline

@@ -7,6 +7,12 @@ carry the data of the error; the message says what to do next.
 
 from __future__ import annotations
 
+from tidegate.errors.causes import AirflowUnavailableError as AirflowUnavailableError
+from tidegate.errors.causes import LakeUnwritableError as LakeUnwritableError
+from tidegate.errors.causes import MachineError as MachineError
+from tidegate.errors.causes import MachineUnavailableError as MachineUnavailableError
+from tidegate.errors.causes import MissingJavaError as MissingJavaError
+from tidegate.errors.causes import SetupError as SetupError
 from tidegate.errors.checkpoints import CheckpointCorruptError as CheckpointCorruptError
 from tidegate.errors.checkpoints import CheckpointError as CheckpointError
 from tidegate.errors.checkpoints import CheckpointIncompatibleError as CheckpointIncompatibleError
@@ -41,25 +47,19 @@ from tidegate.errors.lake import TableDiffersError as TableDiffersError
 from tidegate.errors.lake import TableInDoubtError as TableInDoubtError
 from tidegate.errors.lake import TableUnreadableError as TableUnreadableError
 from tidegate.errors.lake import WriteConflictError as WriteConflictError
-from tidegate.errors.machine import AirflowUnavailableError as AirflowUnavailableError
-from tidegate.errors.machine import LakeUnwritableError as LakeUnwritableError
-from tidegate.errors.machine import MachineError as MachineError
-from tidegate.errors.machine import MachineUnavailableError as MachineUnavailableError
-from tidegate.errors.machine import MissingJavaError as MissingJavaError
-from tidegate.errors.machine import SetupError as SetupError
 from tidegate.errors.refusals import BatchHeldError as BatchHeldError
 from tidegate.errors.refusals import ContractRefusedError as ContractRefusedError
 from tidegate.errors.refusals import GateRefusedError as GateRefusedError
 from tidegate.errors.refusals import RefusedError as RefusedError
 from tidegate.errors.refusals import RewriteRefusedError as RewriteRefusedError
 from tidegate.errors.refusals import TransformRefusedError as TransformRefusedError
-from tidegate.errors.sinks import SinkError as SinkError
-from tidegate.errors.sinks import SinkUnavailableError as SinkUnavailableError
 from tidegate.errors.sources import GapError as GapError
 from tidegate.errors.sources import MovedLandingFolderError as MovedLandingFolderError
 from tidegate.errors.sources import NotDeliveredError as NotDeliveredError
 from tidegate.errors.sources import OffsetsExpiredError as OffsetsExpiredError
 from tidegate.errors.sources import OtherClusterError as OtherClusterError
+from tidegate.errors.sources import SinkError as SinkError
+from tidegate.errors.sources import SinkUnavailableError as SinkUnavailableError
 from tidegate.errors.sources import SourceError as SourceError
 from tidegate.errors.sources import SourceRewrittenError as SourceRewrittenError
 from tidegate.errors.sources import SourceUnavailableError as SourceUnavailableError

@@ -13,9 +13,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from tidegate.errors.causes import BY_NUMBER, OTHER
+from tidegate.errors.causes import BY_NUMBER, OTHER, MachineError
 from tidegate.errors.error import TidegateError, UnexpectedError
-from tidegate.errors.machine import MachineError
 from tidegate.errors.object_storage import ObjectStorageRefusal
 
 _NUMBER = re.compile(r"\(os error (\d+)\)|\[Errno (\d+)\]|\berror=(\d+),")

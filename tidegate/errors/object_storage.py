@@ -6,8 +6,7 @@ import errno
 import os
 
 from tidegate.advice import OutsideAct
-from tidegate.errors.causes import Cause
-from tidegate.errors.machine import MachineError, MachineUnavailableError
+from tidegate.errors.causes import Cause, MachineError, MachineUnavailableError
 
 _AGAIN = "then run again: what was committed stays"
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired")

@@ -1,8 +1,8 @@
-"""Sources that do not match their declaration, lack data that is to be read, or do not respond."""
+"""Sources that do not match their declaration, lack data that is to be read, or do not respond, and sinks that do not accept changes."""
 
 from __future__ import annotations
 
-from tidegate.advice import Command, Edit, Either, OutsideAct, Then, new_version
+from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then, new_version
 from tidegate.errors.error import EX_CONFIG, EX_DATAERR, EX_TEMPFAIL, TidegateError
 
 
@@ -165,6 +165,34 @@ class OtherClusterError(SourceError):
 
 class SourceUnavailableError(SourceError):
     """A source does not respond at the moment. Try again."""
+
+    transient = True
+    exit_code = EX_TEMPFAIL
+
+
+class SinkError(TidegateError):
+    """A sink does not accept the changes of a table: it does not exist, or refuses them. They wait, and tables go on.
+
+    Args:
+        flow: The flow's name.
+        sink: The name of the sink, for example ``kafka.alerts``.
+        problem: What it does not accept.
+        advice: What to do about it.
+    """
+
+    exit_code = EX_CONFIG
+
+    def __init__(self, flow: str, sink: str, problem: str, advice: Advice | None = None) -> None:
+        super().__init__(
+            f"flow {flow!r}: {sink} was not sent all changes: {problem}. The next run sends the same batch again.",
+            advice,
+        )
+        self.flow = flow
+        self.sink = sink
+
+
+class SinkUnavailableError(SinkError):
+    """A sink does not respond at the moment. The changes wait, and tables go on. Try again."""
 
     transient = True
     exit_code = EX_TEMPFAIL

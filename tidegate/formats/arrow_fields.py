@@ -13,14 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from tidegate.formats.delimited import header_names, header_problem
 from tidegate.formats.raw_fields import (
     Field,
     RawFields,
     RecordReader,
     csv_reader,
     dialect_of,
-    header_names,
-    header_problem,
 )
 
 UNKNOWN = pa.map_(pa.string(), pa.string())

@@ -12,8 +12,10 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from tidegate.spec.dialect import Dialect
+from tidegate.spec.formats import Dialect
 
+_SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
+"""Separators that are tried on a header in which the declared separator finds no declared field."""
 _END = r"(?:\r\n|\n|\r)?"
 
 
@@ -207,3 +209,22 @@ def splitter(dialect: Dialect) -> Callable[[str], Cells | None]:
         return cells, frozenset(empty)
 
     return split
+
+
+def header_names(header: str, dialect: Dialect) -> list[str]:
+    """The field names in a header, stripped; empty if the header breaks the grammar."""
+    cells = splitter(dialect)(header)
+    return [] if cells is None else [name.strip() for name in cells[0]]
+
+
+def header_problem(header: str, dialect: Dialect, declared: set[str]) -> str | None:
+    """The rule that every record of a file breaks because its header is unusable; None for a usable header."""
+    names = header_names(header, dialect)
+    if declared & set(names):
+        return "repeated_header" if len(set(names)) != len(names) else None
+    for separator, separator_name in _SEPARATORS.items():
+        if separator not in (dialect.separator, dialect.quote, dialect.escape, dialect.comment):
+            other = Dialect(separator=separator, quote=dialect.quote, escape=dialect.escape)
+            if len(names) < len(header_names(header, other)) and declared & set(header_names(header, other)):
+                return f"other_separator({separator_name})"
+    return "unknown_header"

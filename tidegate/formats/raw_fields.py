@@ -13,12 +13,9 @@ from decimal import Decimal, InvalidOperation
 from typing import Any, Protocol
 
 from tidegate import json_codec
-from tidegate.formats.delimited import splitter
+from tidegate.formats.delimited import header_names, header_problem, splitter
 from tidegate.formats.envelopes import Envelope
-from tidegate.spec.dialect import Dialect
-
-SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
-"""Separators that are tried on a header in which the declared separator finds no declared field."""
+from tidegate.spec.formats import Dialect
 
 _MAX_INTEGER_DIGITS = 19
 """Digits of the largest BIGINT."""
@@ -70,25 +67,6 @@ def csv_reader(fields: Sequence[Field], null_values: Sequence[str]) -> RecordRea
 def dialect_of(stored: str | None) -> Dialect:
     """The dialect of a file, from its JSON in bronze; the default dialect where there is none."""
     return json_codec.decode(stored, Dialect) if stored else Dialect()
-
-
-def header_names(header: str, dialect: Dialect) -> list[str]:
-    """The field names in a header, stripped; empty if the header breaks the grammar."""
-    cells = splitter(dialect)(header)
-    return [] if cells is None else [name.strip() for name in cells[0]]
-
-
-def header_problem(header: str, dialect: Dialect, declared: set[str]) -> str | None:
-    """The rule that every record of a file breaks because its header is unusable; None for a usable header."""
-    names = header_names(header, dialect)
-    if declared & set(names):
-        return "repeated_header" if len(set(names)) != len(names) else None
-    for separator, separator_name in SEPARATORS.items():
-        if separator not in (dialect.separator, dialect.quote, dialect.escape, dialect.comment):
-            other = Dialect(separator=separator, quote=dialect.quote, escape=dialect.escape)
-            if len(names) < len(header_names(header, other)) and declared & set(header_names(header, other)):
-                return f"other_separator({separator_name})"
-    return "unknown_header"
 
 
 def _csv_splitter(

@@ -13,11 +13,11 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegate.errors.classification import says_nothing_about_file
-from tidegate.formats import delimited, raw_fields, records
-from tidegate.formats.text_stream import LineTooLongError, open_text
+from tidegate.formats import delimited
+from tidegate.formats.text_stream import CorruptFileError, LineTooLongError, RepeatedFieldError, open_text
 from tidegate.lake.file_id import FileId
 from tidegate.spec import FileFormat
-from tidegate.spec.dialect import Dialect
+from tidegate.spec.formats import Dialect
 from tidegate.store import Address, Entry
 
 MAX_RECORD_LENGTH = 16 * 1024 * 1024
@@ -100,7 +100,7 @@ class FileReader:
                 self._problem = "empty_file"
             elif not self._records and self._names and self._kind == "csv" and self._dialect.header:
                 # Without a record, no row would tell that the first line is no header, but the only record.
-                self._problem = raw_fields.header_problem(self.header or "", self._dialect, set(self._names))
+                self._problem = delimited.header_problem(self.header or "", self._dialect, set(self._names))
         except FileNotFoundError:
             self._problem, self._size = "vanished", 0
         except (EOFError, zlib.error, gzip.BadGzipFile):
@@ -111,9 +111,9 @@ class FileReader:
                 raise OSError(error.errno, error.strerror, self._file.uri) from error
             # bz2 raises an OSError without errno for a damaged stream; errors of the system have one.
             self._problem = "unreadable" if error.errno else "corrupt_compression"
-        except records.CorruptFileError:
+        except CorruptFileError:
             self._problem = "corrupt_file"
-        except records.RepeatedFieldError:
+        except RepeatedFieldError:
             self._problem = "repeated_header"
         except UnicodeError:
             self._problem = self._dialect.undecodable
@@ -158,6 +158,9 @@ class FileReader:
                 self._digest.update(chunk)
         if not self._size:
             return
+        # The libraries of these formats are for files of them.
+        from tidegate.formats import records
+
         fields, texts = records.read_records(self._file, self._kind)
         self.header = json.dumps(fields, ensure_ascii=False)
         for number, text in enumerate(texts, start=1):

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tidegate.formats import json_text
+from tidegate.formats.text_stream import CorruptFileError, RepeatedFieldError
 from tidegate.schema.ddl import quoted
 from tidegate.store import Address
 
@@ -68,14 +69,6 @@ _AVRO_LOGICAL = {
 }
 Fields = list[tuple[str, str]]
 """Field names and their types as DDL; an empty text is an unknown type."""
-
-
-class CorruptFileError(ValueError):
-    """The decoder cannot read the file."""
-
-
-class RepeatedFieldError(ValueError):
-    """Two columns have the same name, so a record by field name would lose one."""
 
 
 def read_records(address: Address, kind: str) -> tuple[Fields, Iterator[str]]:

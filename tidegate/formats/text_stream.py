@@ -20,6 +20,14 @@ class LineTooLongError(ValueError):
     """A line is longer than the limit."""
 
 
+class CorruptFileError(ValueError):
+    """The decoder cannot read the file."""
+
+
+class RepeatedFieldError(ValueError):
+    """Two columns have the same name, so a record by field name would lose one."""
+
+
 class Digest(Protocol):
     """A hash object of `hashlib`."""
 

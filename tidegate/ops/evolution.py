@@ -17,7 +17,7 @@ from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.errors import RequestError
-from tidegate.errors.refused import ContractRefusal
+from tidegate.errors.refusals import ContractRefusal
 from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops.table import OwnTable, Small
 from tidegate.project.fingerprints import fingerprint

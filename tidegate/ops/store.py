@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.checkpoints import lease
 from tidegate.errors import TableUnreadableError
-from tidegate.ops import compaction
 from tidegate.probes import delta_table
 
 if TYPE_CHECKING:
@@ -87,6 +86,9 @@ def append(
 def _compact(address: Address, keep_days: int) -> None:
     """Compact the table. The caller's rows are committed already, so an error here is only logged."""
     from deltalake.exceptions import CommitFailedError, DeltaError
+
+    # Few commits make a table have so many files.
+    from tidegate.ops import compaction
 
     try:
         compaction.compact(address, keep_days)

@@ -21,7 +21,6 @@ from typing import Any
 from urllib.parse import unquote
 
 from tidegate.errors import TableUnreadableError
-from tidegate.lake.folders import numbers
 from tidegate.probes import delta_log, delta_table
 from tidegate.store import Address
 
@@ -77,7 +76,7 @@ def writers(address: Address, app_id: str) -> frozenset[str]:
     none, so those of later commits are missing here, except for ``app_id``.
     """
     own = frozenset({app_id} if transaction_version(address, app_id) is not None else ())
-    for version in reversed(numbers(address / "_delta_log", ".crc")):
+    for version in reversed((address / "_delta_log").numbers(".crc")):
         # None if the file was removed with old versions, or is being written.
         if (transactions := delta_log.transactions(address, version)) is not None:
             return own | set(transactions)

@@ -17,7 +17,7 @@ from tidegate.errors import TableUnreadableError
 from tidegate.json_codec import from_plain
 from tidegate.lake.table_history import STANDS_ON, Doubt, ForeignCommit, LogEntry, Position, Proof, Reason
 from tidegate.probes import delta, delta_log, delta_table
-from tidegate.probes.revisions import KeptByRevision
+from tidegate.store.address import KeptByRevision
 from tidegate.times import dates
 
 if TYPE_CHECKING:

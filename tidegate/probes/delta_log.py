@@ -14,8 +14,8 @@ from typing import Any
 
 from tidegate.errors import TableUnreadableError
 from tidegate.errors.classification import raise_machine
-from tidegate.probes.revisions import KeptByRevision
 from tidegate.store import Address, Entry
+from tidegate.store.address import KeptByRevision
 
 _VERSION = re.compile(r"(\d{20})\.(?:json|checkpoint(?:\.[0-9a-f.-]+)?\.(?:parquet|json))")
 _PARQUET = b"PAR1"

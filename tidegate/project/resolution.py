@@ -16,10 +16,9 @@ from typing import TYPE_CHECKING
 from tidegate import hidden
 from tidegate.advice import Edit
 from tidegate.errors import SpecError, TidegateError
-from tidegate.expectations import suite_file
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, PipelinePlace
-from tidegate.project import fingerprints, graph, registry, state_code, transform_code
+from tidegate.project import fingerprints, graph, registry, suite_file, transform_code
 from tidegate.spec import Flow, Pipeline
 from tidegate.spec.table import OtherTarget
 from tidegate.store import Address
@@ -85,7 +84,7 @@ class ResolvedFlow:
         """
         if self.code is None or self.flow.transform is None:
             return ""
-        used = () if self.flow.state is None else state_code.files(self.flow.transform)
+        used = () if self.flow.state is None else transform_code.files(self.flow.transform)
         return fingerprints.code_fingerprint(self.code, *(path for path in used if path != self.code))
 
 
@@ -203,6 +202,9 @@ def _resolve_flow(
         if flow.transform is not None:
             transform_code.check(flow.transform, code, [feed.name for feed in flow.sources])
             if flow.state is not None:
+                # The rules for state are for flows that declare some.
+                from tidegate.project import state_code
+
                 state_code.check(flow.transform)
         if isinstance(flow.target, OtherTarget) and (write := flow.target.function) is not None:
             transform_code.check_exists(

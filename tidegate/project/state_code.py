@@ -8,7 +8,6 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 from tidegate.advice import Edit
 from tidegate.errors import SpecError
@@ -94,14 +93,6 @@ def check(transform: str) -> None:
             "remember every key for ever.",
             Edit("register a timer by event time, and clear the state of the key in handleExpiredTimer", "transform"),
         )
-
-
-def files(transform: str) -> tuple[Path, ...]:
-    """The files of ``spark_jobs`` that a transform uses, its own among them, in the order in which it uses them."""
-    module, _, function = transform.partition(":")
-    places = dict.fromkeys([module, *(place for place, _ in transform_code.reached(module, function))])
-    paths = (transform_code.file_of(f"{place}:") for place in places)
-    return tuple(path for path in paths if path is not None)
 
 
 def _problem(node: ast.AST) -> tuple[str, str] | None:

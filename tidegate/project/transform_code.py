@@ -251,3 +251,11 @@ def last_name(node: ast.AST) -> str | None:
     if isinstance(node, ast.Name):
         return node.id
     return node.attr if isinstance(node, ast.Attribute) else None
+
+
+def files(transform: str) -> tuple[Path, ...]:
+    """The files of ``spark_jobs`` that a transform uses, its own among them, in the order in which it uses them."""
+    module, _, function = transform.partition(":")
+    places = dict.fromkeys([module, *(place for place, _ in reached(module, function))])
+    paths = (file_of(f"{place}:") for place in places)
+    return tuple(path for path in paths if path is not None)

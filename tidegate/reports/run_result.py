@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tidegate.advice import with_advice
-from tidegate.errors import EX_CONFIG, EX_DATAERR, EX_SOFTWARE, EX_TEMPFAIL, EX_USAGE, TidegateError, exit_codes
+from tidegate.errors import EX_CONFIG, EX_DATAERR, EX_SOFTWARE, EX_TEMPFAIL, EX_USAGE, TidegateError
+from tidegate.errors import error as exit_codes
 from tidegate.errors.classification import cause_in
 from tidegate.reports.report import RunReport
 from tidegate.store import Address

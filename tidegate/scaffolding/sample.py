@@ -16,7 +16,7 @@ from typing import Any
 from tidegate import hidden
 from tidegate.advice import Command, Edit, Either, OutsideAct, Then
 from tidegate.errors import RequestError
-from tidegate.formats import delimited, raw_fields
+from tidegate.formats import delimited
 from tidegate.formats.reader import FileReader
 from tidegate.formatting import count
 from tidegate.probes import samples
@@ -260,7 +260,7 @@ def _split(path: Path, changed: dict[str, Any]) -> Sample | str:
         return reader.checked.problem
     if not reader.header:
         return "no_header"
-    names = raw_fields.header_names(reader.header, dialect)
+    names = delimited.header_names(reader.header, dialect)
     first = delimited.splitter(dialect)
     cells = [(line, split[0] if (split := first(text)) is not None else None) for line, text in records[:RECORDS]]
     if not _is_header(names, [row for _, row in cells if row is not None]):

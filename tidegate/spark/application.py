@@ -33,7 +33,6 @@ from tidegate.project.resolution import ResolvedFlow
 from tidegate.reports.report import FlowReport, RunReport, describe_error, now
 from tidegate.requests.request import RunRequest
 from tidegate.requests.runs import RUNS
-from tidegate.runtime import bytecode
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -145,6 +144,7 @@ class _Application:
         # Both threads need pyspark; concurrent imports of one package can deadlock, so it is imported before.
         import pyspark.sql.functions  # noqa: F401
 
+        from tidegate.runtime import bytecode
         from tidegate.spark import gate
 
         def load() -> None:

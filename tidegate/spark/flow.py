@@ -19,7 +19,7 @@ from tidegate.spark.batch import ledger as batch_ledger
 from tidegate.spark.batch import micro_batch, proofs
 from tidegate.spark.batch.checks import check_not_ahead, last_batches
 from tidegate.spark.batch.work import Staged
-from tidegate.spark.driver.leased import leased_flow
+from tidegate.spark.driver.lease import leased_flow
 from tidegate.spark.driver.listener import record_progress
 from tidegate.spark.intake import declared_schema
 from tidegate.spark.lake import tables

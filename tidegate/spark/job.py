@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from tidegate.spark.batch.split import Decision, Split
     from tidegate.spark.gate import SuiteGate
     from tidegate.spark.lake.writes import Transaction
-    from tidegate.spark.sides import Sides
     from tidegate.times.window import Window
 
 Transform = Callable[..., "DataFrame"]
@@ -263,3 +262,23 @@ def load_kind(flow: Flow) -> Kind:
     """The code of the kind of a flow, which is imported for it."""
     kind: Kind = importlib.import_module(flow.kind.code).KIND
     return kind
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sides:
+    """What a verification compares."""
+
+    expected: DataFrame
+    """The rows that the source makes."""
+    actual: DataFrame
+    """The rows of the table."""
+    keys: tuple[str, ...]
+    """The columns that identify a row. Several rows may have the same key; then they are compared in any order."""
+    source: str
+    """As in `tidegate.reports.report.Verification`."""
+    ignored: tuple[str, ...] = ()
+    """Columns that are not compared, because they depend on how the input was divided into batches."""
+    sums: bool = False
+    """Whether floating-point columns are aggregates."""
+    not_compared: Mapping[str, int] = field(default_factory=dict)
+    """As in `tidegate.reports.report.Verification`."""

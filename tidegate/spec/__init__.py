@@ -16,21 +16,21 @@ from tidegate.sources.files import FileSource as FileSource
 from tidegate.sources.tables import ChangeFeed as ChangeFeed
 from tidegate.spec.change_records import ChangeRecords as ChangeRecords
 from tidegate.spec.change_records import debezium as debezium
-from tidegate.spec.dialect import Dialect as Dialect
 from tidegate.spec.flow import Flow as Flow
+from tidegate.spec.formats import Dialect as Dialect
 from tidegate.spec.formats import Formats as Formats
 from tidegate.spec.gate import Gate as Gate
+from tidegate.spec.gate import Statistic as Statistic
 from tidegate.spec.intervals import Intervals as Intervals
 from tidegate.spec.intervals import TopicIntervals as TopicIntervals
 from tidegate.spec.limits import RewriteLimits as RewriteLimits
+from tidegate.spec.limits import Thresholds as Thresholds
+from tidegate.spec.pipeline import AfterTables as AfterTables
 from tidegate.spec.pipeline import Pipeline as Pipeline
-from tidegate.spec.schedule import AfterTables as AfterTables
 from tidegate.spec.state import State as State
-from tidegate.spec.statistics import Statistic as Statistic
+from tidegate.spec.state import Watermark as Watermark
 from tidegate.spec.table import Table as Table
-from tidegate.spec.thresholds import Thresholds as Thresholds
-from tidegate.spec.time_windows import TimeWindows as TimeWindows
-from tidegate.spec.watermark import Watermark as Watermark
+from tidegate.spec.table import TimeWindows as TimeWindows
 
 if TYPE_CHECKING:
     from tidegate.sources.snapshots import SnapshotFeed as SnapshotFeed

@@ -28,6 +28,7 @@ _UNSUPPORTED = {
     r"\bCOMMENT\s*['\"]": "a name and a type, without COMMENT",
 }
 """Patterns of parts of a type that Spark's DDL allows and schemas do not support, and what is allowed instead."""
+_SIZE = re.compile(r"[1-9][0-9]*[kmg]")
 
 
 def fits(pattern: re.Pattern[str], value: object) -> bool:
@@ -108,3 +109,30 @@ def check_schema(declared: object, ddl: str) -> None:
         for part, allowed in _UNSUPPORTED.items():
             if re.search(part, plain, re.IGNORECASE):
                 raise FieldError(type(declared).__name__, "schema", f"{column.name} {column.type}", allowed)
+
+
+_SECONDS = {"second": 1, "minute": 60, "hour": 3_600, "day": 86_400}
+_DURATION = re.compile(rf"([1-9][0-9]{{0,6}}) ({'|'.join(_SECONDS)})s?")
+
+
+def check_duration(owner: str, name: str, value: object) -> None:
+    """Refuse values that are not a duration."""
+    if not fits(_DURATION, value):
+        raise FieldError(owner, name, value, "a number and seconds, minutes, hours or days, as in '15 minutes'")
+
+
+def in_seconds(duration: str) -> int:
+    """A declared duration in seconds."""
+    number, unit = duration.split(" ")
+    return int(number) * _SECONDS[unit.removesuffix("s")]
+
+
+def in_bytes(size: str) -> int:
+    """Convert a declared size to bytes: ``256m`` is 256 times 1024 times 1024."""
+    return int(size[:-1]) << 10 * ("kmg".index(size[-1]) + 1)
+
+
+def check_size(declared: object, size: object) -> None:
+    """Refuse a size that `in_bytes` cannot convert."""
+    if not fits(_SIZE, size):
+        raise FieldError(type(declared).__name__, "max_bytes_per_trigger", size, "a size such as '256m' or '1g'")

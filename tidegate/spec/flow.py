@@ -9,15 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 from tidegate.errors import FieldError
 from tidegate.sources.tables import ChangeFeed, check_sources
 from tidegate.spec.checks import check_name, check_positive, check_unique, fits
-from tidegate.spec.gate import Gate
+from tidegate.spec.gate import Gate, Statistic
 from tidegate.spec.intervals import Intervals, TopicIntervals
 from tidegate.spec.kinds import SOURCES, FlowKind, kind_of, source_folder
-from tidegate.spec.limits import RewriteLimits
-from tidegate.spec.state import State
-from tidegate.spec.statistics import Statistic
+from tidegate.spec.limits import RewriteLimits, Thresholds, check_thresholds
+from tidegate.spec.state import State, Watermark
 from tidegate.spec.table import OtherTarget, Table
-from tidegate.spec.thresholds import Thresholds, check_thresholds
-from tidegate.spec.watermark import Watermark
 
 if TYPE_CHECKING:
     from tidegate.spec.sinks import Target

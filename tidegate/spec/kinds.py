@@ -22,12 +22,10 @@ from tidegate.spec.table import Table, WriteMode
 
 if TYPE_CHECKING:
     from tidegate.sources.tables import ChangeFeed
-    from tidegate.spec.gate import Gate
+    from tidegate.spec.gate import Gate, Statistic
     from tidegate.spec.sinks import Sink
     from tidegate.spec.sources import Source
-    from tidegate.spec.state import State
-    from tidegate.spec.statistics import Statistic
-    from tidegate.spec.watermark import Watermark
+    from tidegate.spec.state import State, Watermark
 
 T = TypeVar("T")
 

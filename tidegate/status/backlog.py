@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from tidegate.errors import CheckpointCorruptError, OffsetsExpiredError, TableInDoubtError, TableUnreadableError
 from tidegate.status import source
-from tidegate.status.checkpoint_reading import CheckpointReading
-from tidegate.status.part import measured, part
+from tidegate.status.checkpoint_reading import CheckpointReading, measured, part
 
 if TYPE_CHECKING:
     from tidegate.environment import Environment

@@ -71,7 +71,7 @@ class Completeness:
     def summary(self) -> str:
         """How many are complete, and some that are not, in one phrase."""
         number = formatting.count(len(self.intervals), self.unit)
-        parts = [f"{len(self.complete):,} of {number} complete", *described(self.intervals)]
+        parts = [f"{len(self.complete):,} of {number} complete", *self.described(self.intervals)]
         if self.other_files:
             parts.append(f"{formatting.count(self.other_files, 'file')} of no {self.unit}")
         return ", ".join(parts)
@@ -87,17 +87,17 @@ class Completeness:
             "other_files": self.other_files,
         }
 
-
-def described(intervals: Iterable[Interval], most: int = _NAMED) -> list[str]:
-    """The intervals that are not complete, as one phrase for each state with the names of the newest."""
-    parts, listed = [], list(intervals)
-    for state in STATES[:-1]:
-        own = [each for each in listed if each.state == state]
-        if own:
-            named = ", ".join(f"{each.name} ({each.why})" if each.why else each.name for each in own[-most:])
-            more = f" and {len(own) - most:,} more" if len(own) > most else ""
-            parts.append(f"{state}: {named}{more}")
-    return parts
+    @staticmethod
+    def described(intervals: Iterable[Interval], most: int = _NAMED) -> list[str]:
+        """The intervals that are not complete, as one phrase for each state with the names of the newest."""
+        parts, listed = [], list(intervals)
+        for state in STATES[:-1]:
+            own = [each for each in listed if each.state == state]
+            if own:
+                named = ", ".join(f"{each.name} ({each.why})" if each.why else each.name for each in own[-most:])
+                more = f" and {len(own) - most:,} more" if len(own) > most else ""
+                parts.append(f"{state}: {named}{more}")
+        return parts
 
 
 def exists(unit: IntervalUnit, zone: ZoneInfo, start: datetime) -> bool:

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import history, progress
-from tidegate.checkpoints.last_written import LAST_WRITTEN
+from tidegate.checkpoints.history import LAST_WRITTEN
 from tidegate.errors import CheckpointCorruptError
 from tidegate.lake.table_history import Doubt
 from tidegate.probes import delta, delta_history

@@ -11,15 +11,16 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import hidden
 from tidegate.alerting import expiry
+from tidegate.alerting.facts import UnknownFactError
 from tidegate.checkpoints import lease, overrides
 from tidegate.errors import TidegateError
 from tidegate.ops import metrics, plans
 from tidegate.ops.plans import PlannedLag
 from tidegate.quarantine import lifecycle
 from tidegate.status import flow_runs, freshness, idle, remarks, source, wait
+from tidegate.status.checkpoint_reading import measured, part
 from tidegate.status.downstream import downstream_of
 from tidegate.status.interval import interval_of
-from tidegate.status.part import measured, part
 from tidegate.status.unfinished import UnfinishedReading
 from tidegate.times import dates
 
@@ -57,6 +58,11 @@ class Reading(UnfinishedReading):
         for name in unknown & vars(copy).keys():
             del vars(copy)[name]
         return copy
+
+    def expect_no_error(self) -> None:
+        """Raises `UnknownFactError` after an error: a rule is undecided if it needs the part."""
+        if self.error is not None:
+            raise UnknownFactError
 
     @classmethod
     def parts_measured(cls) -> tuple[part[Any], ...]:

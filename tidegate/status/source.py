@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from tidegate.checkpoints import checkpoint
 from tidegate.formatting import approximate, count
 from tidegate.formatting import size as size_told
-from tidegate.lake.folders import numbers
 from tidegate.probes import delta
 from tidegate.spec.kinds import source_folder
 
@@ -119,7 +118,7 @@ def _has_read(place: Place, target: Address) -> bool:
     """Whether a landing flow has its table, or any checkpoint of it has planned a batch."""
     if delta.current_version(target) is not None:
         return True
-    return any(numbers(each.checkpoint / "offsets") for each in checkpoint.of_flow(place))
+    return any((each.checkpoint / "offsets").numbers() for each in checkpoint.of_flow(place))
 
 
 @dataclass(frozen=True, kw_only=True)

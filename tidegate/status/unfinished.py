@@ -10,7 +10,7 @@ from tidegate.checkpoints import lease, pending_jobs, refusal, rewrite
 from tidegate.checkpoints.pending_jobs import PendingJob, PendingWindow
 from tidegate.probes import delta
 from tidegate.status.backlog import BacklogReading
-from tidegate.status.part import measured
+from tidegate.status.checkpoint_reading import measured
 
 if TYPE_CHECKING:
     from tidegate.checkpoints.rewrite import JudgedRewrite

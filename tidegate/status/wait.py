@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal, assert_never
 
 from tidegate.checkpoints import refusal
 from tidegate.checkpoints.refusal import REFUSAL
-from tidegate.errors.refused import ContractRefusal, GateRefusal, HeldBatch, TransformRefusal
+from tidegate.errors.refusals import ContractRefusal, GateRefusal, HeldBatch, TransformRefusal
 from tidegate.ops import evolution
 from tidegate.project import fingerprints
 

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Generic, TypeVar
 
 from tidegate.store.local import LocalStore
 from tidegate.store.store import Content, Entry, Store, below
+
+T = TypeVar("T")
+
+_MAX_KEPT = 10_000
 
 
 @dataclass(frozen=True, order=False)
@@ -74,6 +78,11 @@ class Address:
         """The folder that it is in; that of all keys is in itself."""
         return Address(self.store, self.key.rpartition("/")[0])
 
+    def numbers(self, suffix: str = "") -> list[int]:
+        """The numbers that name what the folder has, with a suffix, ascending; none if it does not exist. Raises as `list`."""
+        names = (entry.name.removesuffix(suffix) for entry in self.list() if entry.name.endswith(suffix))
+        return sorted(int(name) for name in names if name.isdigit())
+
     def read(self) -> Content:
         """As `Store.read`."""
         return self.store.read(self.key)
@@ -135,3 +144,19 @@ class Address:
     def at(self, entry: Entry) -> Address:
         """The address of what was listed."""
         return Address(self.store, entry.key)
+
+
+class KeptByRevision(Generic[T]):
+    """The results of one function of a file's content, kept while it has the same revision: pages read tables every few seconds."""
+
+    def __init__(self) -> None:
+        self._kept: dict[str, tuple[Hashable, T]] = {}
+
+    def get(self, file: Address, revision: Hashable, make: Callable[[], T]) -> T:
+        """The result for a file, which is made of its content if none is kept for this revision."""
+        known = self._kept.get(file.uri)
+        if known is None or known[0] != revision:
+            if len(self._kept) > _MAX_KEPT:
+                self._kept.clear()
+            known = self._kept[file.uri] = revision, make()
+        return known[1]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import hidden
 from tidegate.ops import query
-from tidegate.spec.time_windows import WINDOW_START
+from tidegate.spec.table import WINDOW_START
 from tidegate.trace import conditions
 
 if TYPE_CHECKING:

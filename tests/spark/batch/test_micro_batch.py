@@ -23,7 +23,7 @@ from tests.spark.job import (
 from tidegate import json_codec
 from tidegate.checkpoints import refusal
 from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
-from tidegate.errors.refused import GateRefusal
+from tidegate.errors.refusals import GateRefusal
 from tidegate.lake.place import PipelinePlace
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import micro_batch, quarantine

@@ -11,7 +11,7 @@ import pytest
 
 from tests.spark.job import BRONZE, LATEST, PLANNED_MS, backfill, job_of, plan_batch, table, transaction
 from tidegate.checkpoints import refusal
-from tidegate.errors.refused import GateRefusal
+from tidegate.errors.refusals import GateRefusal
 from tidegate.quarantine import claims
 from tidegate.quarantine.selection import Selection
 from tidegate.reports.ledger_line import LedgerLine

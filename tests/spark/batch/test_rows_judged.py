@@ -12,7 +12,7 @@ from tests.spark.batch.splits import NEW, ORDERS, refused
 from tests.spark.job import LATEST, PLANNED_MS, changes, job_of, plan_batch, table, transaction
 from tidegate.checkpoints import refusal
 from tidegate.errors import GateRefusedError, SpecError
-from tidegate.errors.refused import GateRefusal
+from tidegate.errors.refusals import GateRefusal
 from tidegate.lake.place import PipelinePlace
 from tidegate.spark.batch import quarantine
 from tidegate.spark.batch.rows import split_rows

@@ -26,7 +26,7 @@ from tests.spark.job import (
 from tests.spark.orders import Declare, Orders, row
 from tidegate.checkpoints import refusal
 from tidegate.errors import SpecError, TransformRefusedError
-from tidegate.errors.refused import TransformRefusal
+from tidegate.errors.refusals import TransformRefusal
 from tidegate.lake.place import PipelinePlace
 from tidegate.spark.batch import quarantine, transform_errors
 from tidegate.spark.batch.groups import split_groups

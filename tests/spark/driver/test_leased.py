@@ -12,7 +12,7 @@ import pytest
 from tests.spark import job as orders
 from tidegate.checkpoints.lease import holder
 from tidegate.errors import LeaseHeldError, SpecError, UnexpectedError
-from tidegate.spark.driver.leased import leased_flow
+from tidegate.spark.driver.lease import leased_flow
 from tidegate.spark.job import Job
 from tidegate.spark.lake import writes
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 
-from tidegate.spark.intake.batch_bounds import trigger_option
+from tidegate.spark.intake.file_stream import trigger_option
 
 
 def batches(sizes: list[int], option: str, value: int) -> list[list[int]]:

@@ -35,15 +35,13 @@ from tidegate.errors import RequestError, SourceError, WriteConflictError
 from tidegate.lake.place import FlowPlace
 from tidegate.quarantine.selection import Selection
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.reports.report import FlowReport
-from tidegate.reports.verification import DifferingRow, Verification
+from tidegate.reports.report import DifferingRow, FlowReport, Verification
 from tidegate.runs.verify.run import compare, verify
 from tidegate.spark.batch import ledger
 from tidegate.spark.flow import refresh_once, run_flow
-from tidegate.spark.job import Job, load_kind
+from tidegate.spark.job import Job, Sides, load_kind
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import replay
-from tidegate.spark.sides import Sides
 from tidegate.spec import ChangeFeed, Flow, Table
 
 if TYPE_CHECKING:

@@ -16,12 +16,9 @@ from tidegate.lake.file_id import FileId
 from tidegate.probes import files
 from tidegate.spark.batch import quarantine, raw
 from tidegate.spark.intake import file_stream, landing
-from tidegate.spark.job import Entries, Job, Kind
+from tidegate.spark.job import Entries, Job, Kind, Sides
 from tidegate.spark.lake import local, tables
-from tidegate.spark.sides import Sides
 from tidegate.spec import FileSource
-from tidegate.status import intervals
-from tidegate.status.completeness import described
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -50,10 +47,13 @@ def _parts(job: Job, window: Window | None, earlier: Sequence[PendingPiece]) -> 
 
 def _in_gaps(job: Job, window: Window | None) -> tuple[LandedFile, ...]:
     """The files of intervals that are not complete, without those that bronze has as they are now."""
+    # Few sources declare intervals.
+    from tidegate.status import intervals
+
     completeness = intervals.read(job.place, job.flow, job.resolved.pipeline.timezone, pendulum.now("UTC"))
     assert completeness is not None
     gaps = completeness.gaps(window)
-    job.run.report.notes.append(f"gaps: {', '.join(described(gaps)) or 'none'}")
+    job.run.report.notes.append(f"gaps: {', '.join(completeness.described(gaps)) or 'none'}")
     return tuple(file for gap in gaps for file in gap.to_read)
 
 

@@ -11,10 +11,9 @@ from tidegate import hidden
 from tidegate.requests.event_time import event_time, event_time_table
 from tidegate.spark.batch import groups, scopes
 from tidegate.spark.batch.time_windows import with_windows
-from tidegate.spark.job import Job, Kind
+from tidegate.spark.job import Job, Kind, Sides
 from tidegate.spark.kind import change_feed
 from tidegate.spark.lake import tables
-from tidegate.spark.sides import Sides
 
 if TYPE_CHECKING:
     from tidegate.checkpoints.pending_jobs import PendingBackfill

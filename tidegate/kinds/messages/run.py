@@ -15,9 +15,8 @@ from tidegate.probes import kafka
 from tidegate.sources.topics.measure import format_offsets
 from tidegate.spark.batch import topic_messages
 from tidegate.spark.intake import topic_reader
-from tidegate.spark.job import Entries, Job, Kind
+from tidegate.spark.job import Entries, Job, Kind, Sides
 from tidegate.spark.lake import local, tables
-from tidegate.spark.sides import Sides
 from tidegate.times.window import Window
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from tidegate import hidden
 from tidegate.checkpoints import topic
 from tidegate.probes.messages import RULE
-from tidegate.spark.batch import batch_columns, topic_messages
+from tidegate.spark.batch import quarantine, topic_messages
 from tidegate.spark.batch.raw import record_of
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.lake import tables, writes
@@ -133,6 +133,6 @@ def _unread_refused(job: Job, refused: DataFrame, batch_id: int) -> DataFrame:
     """Without the messages that quarantine has from an earlier checkpoint version or refresh."""
     if job.work.is_first_read(job) or not tables.exists(job.place.quarantine):
         return refused
-    own = batch_columns.is_of_batch(job, batch_id)
+    own = quarantine.is_of_batch(job, batch_id)
     earlier = tables.read(refused.sparkSession, job.place.quarantine).where(~own).select(hidden.ROW_ID).distinct()
     return refused.join(earlier, hidden.ROW_ID, "left_anti").select(*refused.columns)

@@ -20,10 +20,9 @@ from tidegate.spark.batch.dispositions import FILTERED, QUARANTINED
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.driver import lease
 from tidegate.spark.intake import parse, source_records, whole_commits
-from tidegate.spark.job import Entries, Job, Kind
+from tidegate.spark.job import Entries, Job, Kind, Sides
 from tidegate.spark.kind import change_feed
 from tidegate.spark.lake import tables
-from tidegate.spark.sides import Sides
 from tidegate.status import idle
 from tidegate.store import Address
 from tidegate.times import lateness

@@ -21,9 +21,8 @@ from tidegate.sources.snapshots.announcements import Snapshot
 from tidegate.sources.snapshots.measure import find
 from tidegate.spark.batch import groups, rows
 from tidegate.spark.batch.split import Decision, Split
-from tidegate.spark.job import Job, Kind
+from tidegate.spark.job import Job, Kind, Sides
 from tidegate.spark.lake import tables
-from tidegate.spark.sides import Sides
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

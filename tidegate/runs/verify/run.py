@@ -22,15 +22,14 @@ from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint
 from tidegate.errors import RequestError, TidegateError
 from tidegate.ops.ledger import LEDGER
-from tidegate.reports.verification import EFFECTS, DifferingRow, Verification
+from tidegate.reports.report import EFFECTS, DifferingRow, Verification
 from tidegate.runs.verify.pins import Pins, pin
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.lake import comparable, tables
 from tidegate.spark.runs import RunCode
 
 if TYPE_CHECKING:
-    from tidegate.spark.job import Job
-    from tidegate.spark.sides import Sides
+    from tidegate.spark.job import Job, Sides
 
 _SAME = 1e-9
 """The relative difference up to which sums of floating-point numbers are the same: they depend on the order of the rows."""

@@ -11,11 +11,17 @@ from tidegate.json_codec import changed_fields
 from tidegate.schema.contract import DEFAULT_CONTRACT, Contract
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spec.change_records import ChangeRecords, check_changes
-from tidegate.spec.checks import brackets_closed, check_choice, check_folder, check_positive, check_schema, check_texts
-from tidegate.spec.dialect import RFC_4180, Dialect
-from tidegate.spec.formats import DEFAULT_FORMATS, Formats
+from tidegate.spec.checks import (
+    brackets_closed,
+    check_choice,
+    check_folder,
+    check_positive,
+    check_schema,
+    check_size,
+    check_texts,
+)
+from tidegate.spec.formats import DEFAULT_FORMATS, RFC_4180, Dialect, Formats, check_contract, check_formats
 from tidegate.spec.intervals import Intervals
-from tidegate.spec.source_checks import check_contract, check_formats, check_size
 
 FileFormat = Literal["csv", "json", "parquet", "avro"]
 MAX_FILE_AGE_DAYS = 3_650_000

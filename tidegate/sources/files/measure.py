@@ -16,16 +16,16 @@ from tidegate.lake.place import FlowPlace
 from tidegate.ops import store
 from tidegate.probes import files
 from tidegate.spec import FileSource, Flow, Pipeline
-from tidegate.status import changed_files, intervals
-from tidegate.status.completeness import described
 from tidegate.status.source import NOTHING_READ, Backlog, Extent, MeasuredSource, not_delivered
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
+    from datetime import datetime
 
     from tidegate.environment import Environment
     from tidegate.requests.request import RunRequest
     from tidegate.status.checkpoint_reading import CheckpointReading
+    from tidegate.status.completeness import Completeness
     from tidegate.store import Address
     from tidegate.times.window import Window
 
@@ -65,10 +65,19 @@ def _backlog(reading: CheckpointReading) -> Backlog:
         # After a crash between listing and planning, the next batch contains the listed files even if they were deleted since.
         has_data=bool(new) or progress.newest_log_batch(checkpoint) > up_to,
         ahead=_shortened([file.path.removeprefix(f"{folder}/") for file in new]),
-        rewritten=len(changed_files.unread(place, flow, read, listing.files)),
+        rewritten=_rewritten(place, flow, read, listing.files),
         ignored=listing.ignored,
         skipped=_skipped_files(listing, source.glob),
     )
+
+
+def _rewritten(place: FlowPlace, flow: Flow, read: Mapping[str, int], listed: Sequence[files.LandedFile]) -> int:
+    if all(file.modified_ms == read.get(file.path, file.modified_ms) for file in listed):
+        return 0
+    # Few files are changed after they were read.
+    from tidegate.status import changed_files
+
+    return len(changed_files.unread(place, flow, read, listed))
 
 
 def _skipped_files(listing: files.Listing, glob: str) -> str:
@@ -128,22 +137,33 @@ def _of_gaps(
     place: FlowPlace, flow: Flow, timezone: str, window: Window | None
 ) -> tuple[str, tuple[files.LandedFile, ...]]:
     """The unread files of intervals that are not complete."""
-    completeness = intervals.read(place, flow, timezone, pendulum.now("UTC"))
+    completeness = _completeness(place, flow, timezone, pendulum.now("UTC"))
     assert completeness is not None
     gaps = completeness.gaps(window)
     missing = tuple(file for gap in gaps for file in gap.to_read)
     when = f" of {window.summary()}" if window is not None else ""
     if not gaps:
         return f"no file: each {completeness.unit}{when} is complete", missing
-    named = ", ".join(described(gaps, _GAPS_NAMED))
+    named = ", ".join(completeness.described(gaps, _GAPS_NAMED))
     verb = "is" if len(gaps) == 1 else "are"
     intervals_told = f"{count(len(gaps), completeness.unit)}{when} that {verb} not complete"
     what = f"{count(len(missing), 'file')} of {intervals_told}: {named}"
     return what, missing
 
 
+def _completeness(place: FlowPlace, flow: Flow, timezone: str, now: datetime) -> Completeness | None:
+    if flow.intervals is None:
+        return None
+    # Few sources declare intervals.
+    from tidegate.status import intervals
+
+    return intervals.read(place, flow, timezone, now)
+
+
 def _ingested_files(bronze: Address, quarantine: Address, window: Window | None) -> set[FileId]:
     """The files in bronze (of the window) and in its quarantine."""
+    from tidegate.status import changed_files
+
     ingested = changed_files.stored(bronze, None if window is None else (window.since, window.until))
     entries = store.select(quarantine, f"SELECT {hidden.ROW_ID} FROM delta_table WHERE level = 'file'")
     return ingested | {FileId.parse(row[hidden.ROW_ID]) for row in entries}
@@ -157,5 +177,5 @@ def _source(flow: Flow) -> FileSource:
 SOURCE = MeasuredSource(
     backlog=_backlog,
     extent=_extent,
-    completeness=lambda _, place, flow, timezone, now: intervals.read(place, flow, timezone, now),
+    completeness=lambda _, place, flow, timezone, now: _completeness(place, flow, timezone, now),
 )

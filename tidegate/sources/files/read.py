@@ -10,7 +10,8 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 
 from tidegate import hidden
-from tidegate.formats.raw_fields import dialect_of, header_names, header_problem
+from tidegate.formats.delimited import header_names, header_problem
+from tidegate.formats.raw_fields import dialect_of
 from tidegate.lake.file_id import path_of_url, path_sql
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.spark.intake.bronze import HEADER, Bronze, Lookup, Records, arrival

@@ -9,8 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.errors import FieldError
-from tidegate.spec.checks import check_positive, check_table, check_unique, fits
-from tidegate.spec.source_checks import check_size
+from tidegate.spec.checks import check_positive, check_size, check_table, check_unique, fits
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 

@@ -9,11 +9,10 @@ from tidegate.errors import FieldError
 from tidegate.formatting import count
 from tidegate.schema.contract import DEFAULT_CONTRACT, Contract
 from tidegate.spec.change_records import ChangeRecords, check_changes
-from tidegate.spec.checks import check_choice, check_positive, check_schema, fits
-from tidegate.spec.formats import DEFAULT_FORMATS, Formats
+from tidegate.spec.checks import check_choice, check_positive, check_schema, check_size, fits
+from tidegate.spec.formats import DEFAULT_FORMATS, Formats, check_contract, check_formats
 from tidegate.spec.intervals import TopicIntervals
 from tidegate.spec.sinks import TOPIC
-from tidegate.spec.source_checks import check_contract, check_formats, check_size
 
 ValueFormat = Literal["json", "avro"]
 Isolation = Literal["read_committed", "read_uncommitted"]

@@ -20,7 +20,7 @@ from tidegate import hidden
 from tidegate.advice import Edit
 from tidegate.errors import SpecError
 from tidegate.ops import arrivals, heartbeats
-from tidegate.spark.batch import batch_columns
+from tidegate.spark.batch import quarantine
 from tidegate.spark.batch.dispositions import LATE
 from tidegate.spark.lake import local, tables
 from tidegate.times import lateness
@@ -141,7 +141,7 @@ def of_batch(job: Job, assigned: DataFrame, columns: Sequence[str | Column], bat
         hidden.WATERMARK,
         # Another output row of the same source row may be the late one.
         F.greatest((F.unix_micros(hidden.WATERMARK) - event_time) / _SECOND, F.lit(0.0)).alias(hidden.LATE_SECONDS),
-        *batch_columns.of_write(job, batch_id),
+        *quarantine.of_write(job, batch_id),
     )
 
 
@@ -149,9 +149,7 @@ def of_checkpoint(job: Job, spark: SparkSession) -> DataFrame:
     """The late rows of all batches of a checkpoint, and of replays into its table: ``_row_id string``."""
     if not tables.exists(job.place.late):
         return local.from_rows(spark, [], f"{hidden.ROW_ID} string")
-    return (
-        tables.read(spark, job.place.late).where(batch_columns.is_of_checkpoint(job)).select(hidden.ROW_ID).distinct()
-    )
+    return tables.read(spark, job.place.late).where(quarantine.is_of_checkpoint(job)).select(hidden.ROW_ID).distinct()
 
 
 def _ahead(job: Job) -> Column:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import history, progress
-from tidegate.checkpoints.last_written import LAST_WRITTEN, LastWritten
+from tidegate.checkpoints.history import LAST_WRITTEN, LastWritten
 from tidegate.probes import delta_history
 from tidegate.spark.batch.work import Stream
 from tidegate.status import proofs

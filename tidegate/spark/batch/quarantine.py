@@ -9,7 +9,6 @@ from pyspark.sql import functions as F
 
 from tidegate import hidden
 from tidegate.lake import identity
-from tidegate.spark.batch import batch_columns
 from tidegate.spark.lake import local, tables, writes
 
 if TYPE_CHECKING:
@@ -147,7 +146,7 @@ def _entries(job: Job, refused: DataFrame, batch_id: int, planned_ms: int) -> Da
             F.when(dropped, closed.get(name)).otherwise(F.lit(lifecycle.get(name))).cast(kind).alias(name)
             for name, kind in LIFECYCLE_COLUMNS.items()
         ],
-        *batch_columns.of_write(job, batch_id),
+        *of_write(job, batch_id),
     )
 
 
@@ -161,7 +160,7 @@ def refused_in_batch(job: Job, spark: SparkSession, batch_id: int) -> DataFrame:
     if not tables.exists(job.place.quarantine):
         return local.from_rows(spark, [], f"{hidden.ROW_ID} string, rules array<string>")
     entries = tables.read(spark, job.place.quarantine)
-    return entries.where(batch_columns.is_of_batch(job, batch_id)).select(hidden.ROW_ID, "rules")
+    return entries.where(is_of_batch(job, batch_id)).select(hidden.ROW_ID, "rules")
 
 
 def refused_in_replay(job: Job, spark: SparkSession, number: int) -> DataFrame:
@@ -220,4 +219,24 @@ def _entries_of_checkpoint(job: Job, spark: SparkSession, version: int | None = 
     """Row entries written by this checkpoint or its backfills that are not replayed."""
     entries = tables.read(spark, job.place.quarantine, version)
     entries = entries.where("level = 'row' AND state NOT IN ('replayed', 'withdrawn')")
-    return entries.where(batch_columns.is_of_checkpoint(job))
+    return entries.where(is_of_checkpoint(job))
+
+
+def of_write(job: Job, batch_id: int) -> list[Column]:
+    """The columns of the rows that a batch writes."""
+    return [
+        F.lit(job.app_id).alias(hidden.APP_ID),
+        F.lit(job.place.version).alias(hidden.CHECKPOINT_VERSION),
+        F.lit(job.place.refresh).alias(hidden.REFRESH),
+        F.lit(batch_id).cast("bigint").alias(hidden.BATCH_ID),
+    ]
+
+
+def is_of_batch(job: Job, batch_id: int) -> Column:
+    """Whether this batch wrote a row."""
+    return (F.col(hidden.APP_ID) == job.app_id) & (F.col(hidden.BATCH_ID) == batch_id)
+
+
+def is_of_checkpoint(job: Job) -> Column:
+    """Whether a batch of the job's checkpoint wrote a row."""
+    return (F.col(hidden.CHECKPOINT_VERSION) == job.place.version) & (F.col(hidden.REFRESH) == job.place.refresh)

@@ -15,7 +15,7 @@ from tidegate.formats.reader import CheckedFile
 from tidegate.lake import file_id
 from tidegate.lake.file_id import FileId
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.spark.batch import batch_columns, landed_files, quarantine
+from tidegate.spark.batch import landed_files, quarantine
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.intake import landing
 from tidegate.spark.lake import local, tables, writes
@@ -134,7 +134,7 @@ def _unread_files(job: Job, spark: SparkSession, listed: dict[str, int], batch_i
         entries = tables.read(spark, job.place.quarantine).where(
             (F.col("level") == "file")
             # Except entries that an earlier attempt at this batch wrote.
-            & ~batch_columns.is_of_batch(job, batch_id)
+            & ~quarantine.is_of_batch(job, batch_id)
         )
         ids = entries.select(F.col(hidden.ROW_ID).alias(hidden.FILE_ID))
         existing |= {

@@ -1,4 +1,4 @@
-"""Time windows of a group flow: each row of the source is in the windows that contain its time (`tidegate.spec.time_windows`)."""
+"""Time windows of a group flow: each row of the source is in the windows that contain its time (`tidegate.spec.table`)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError
-from tidegate.spec.time_windows import WINDOW_START
+from tidegate.spec.table import WINDOW_START
 
 if TYPE_CHECKING:
     from tidegate.spark.job import Job

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 
 from tidegate import hidden
 from tidegate.checkpoints import progress, refusal
-from tidegate.spark.batch import batch_columns, quarantine
+from tidegate.spark.batch import quarantine
 from tidegate.spark.job import Job, Work
 from tidegate.spark.lake import local, tables
 from tidegate.store import Address
@@ -44,7 +44,7 @@ class BatchWork(Work):
         if not tables.exists(job.place.late):
             return local.from_rows(spark, [], f"{hidden.ROW_ID} string")
         rows = tables.read(spark, job.place.late)
-        return rows.where(batch_columns.is_of_batch(job, batch_id)).select(hidden.ROW_ID).distinct()
+        return rows.where(quarantine.is_of_batch(job, batch_id)).select(hidden.ROW_ID).distinct()
 
 
 @dataclass(frozen=True)

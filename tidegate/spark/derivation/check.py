@@ -20,7 +20,7 @@ from tidegate.spark.derivation.operators import Analysis
 from tidegate.spark.derivation.relation import Source
 from tidegate.spark.derivation.scopes import UndeclaredError
 from tidegate.spec import Flow, Pipeline, Table
-from tidegate.spec.time_windows import WINDOW_START
+from tidegate.spec.table import WINDOW_START
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, get_args
 from tidegate.advice import Edit
 from tidegate.errors import SpecError
 from tidegate.errors.classification import raise_machine
-from tidegate.expectations import suite_file
+from tidegate.project import suite_file
 from tidegate.project.fingerprints import suite_fingerprint
 from tidegate.reports.verdict import Severity
 from tidegate.spark.gate.rules import BATCH_RULES, NO_ROW_CONDITION, ROW_RULES, UNSUPPORTED, Rule, short_name

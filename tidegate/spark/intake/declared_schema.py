@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import checkpoint
-from tidegate.ops import evolution
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from tidegate.lake.place import Place
     from tidegate.project.resolution import ResolvedFlow
+    from tidegate.schema.changes import SchemaChange
     from tidegate.spark.job import Run
 
 
@@ -19,6 +21,15 @@ def record_declared(place: Place, resolved: ResolvedFlow, run: Run) -> None:
     Call it after `tidegate.checkpoints.checkpoint.check_compatible`, which refuses changes that need a new checkpoint version.
     """
     version, changes = checkpoint.schema_changes(place.layout, resolved)
+    if changes:
+        _record(place, resolved, run, version, changes)
+    checkpoint.write_schema(place.layout, resolved)
+
+
+def _record(place: Place, resolved: ResolvedFlow, run: Run, version: int, changes: Sequence[SchemaChange]) -> None:
+    # Few runs find a change.
+    from tidegate.ops import evolution
+
     lines = [
         evolution.SchemaHistoryLine(
             flow=place.flow,
@@ -32,6 +43,4 @@ def record_declared(place: Place, resolved: ResolvedFlow, run: Run) -> None:
         )
         for change in changes
     ]
-    if lines:
-        evolution.record(place.of_pipeline, lines)
-    checkpoint.write_schema(place.layout, resolved)
+    evolution.record(place.of_pipeline, lines)

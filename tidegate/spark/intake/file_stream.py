@@ -1,22 +1,25 @@
-"""The stream of the files of a landing folder, with bounded micro-batches."""
+"""The stream of the files of a landing folder, with micro-batches that are bounded by count and by bytes.
+
+Spark's file source accepts either ``maxFilesPerTrigger`` or ``maxBytesPerTrigger``, not both (``FileStreamOptions``). The
+pending files are known before the stream starts, so the option that keeps both bounds can be chosen.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import progress
 from tidegate.probes import files
 from tidegate.sources.files import MAX_FILE_AGE_DAYS
-from tidegate.spark.intake import batch_bounds
 from tidegate.spark.intake.landing import glob_escaped
 from tidegate.spec import FileSource
-from tidegate.spec.source_checks import in_bytes
+from tidegate.spec.checks import in_bytes
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tidegate.lake.place import Place
-
 
 _FILE_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
 
@@ -42,4 +45,39 @@ def _bound(place: Place, source: FileSource) -> tuple[str, int]:
     landed = files.list_files(place.layout.landing(source.path), source.glob).files
     pending = sorted((file.modified_ms, file.size) for file in landed if file.path not in read_paths)
     most_bytes = in_bytes(source.max_bytes_per_trigger)
-    return batch_bounds.trigger_option([size for _, size in pending], source.max_files_per_trigger, most_bytes)
+    return trigger_option([size for _, size in pending], source.max_files_per_trigger, most_bytes)
+
+
+def trigger_option(sizes: Sequence[int], max_files: int, max_bytes: int) -> tuple[str, int]:
+    """Choose the option of Spark's file source that keeps both bounds, and its value.
+
+    Args:
+        sizes: Sizes of the pending files in bytes, oldest first: the order in which the source reads them.
+        max_files: Maximum number of files in a micro-batch.
+        max_bytes: Maximum bytes of a micro-batch. A single larger file is alone in its batch, or with few others.
+    """
+    if sum(sizes) <= max_bytes:
+        return "maxFilesPerTrigger", max_files
+    if _most_files_in_a_batch(sizes, max_bytes) <= max_files:
+        return "maxBytesPerTrigger", max_bytes
+    count = max_files
+    while count > 1 and _largest_batch(sizes, count, max_bytes) > max_bytes:
+        count = max(1, count // 2)
+    return "maxFilesPerTrigger", count
+
+
+def _most_files_in_a_batch(sizes: Sequence[int], max_bytes: int) -> int:
+    """Number of files in the largest batch, if batches are bounded by bytes."""
+    longest = count = total = 0
+    for size in sizes:
+        if count and total + size > max_bytes:
+            count = total = 0
+        count, total = count + 1, total + size
+        longest = max(longest, count)
+    return longest
+
+
+def _largest_batch(sizes: Sequence[int], count: int, max_bytes: int) -> int:
+    """Bytes of the largest batch, if batches are bounded by count; files above the bound are not counted."""
+    fitting = [size if size <= max_bytes else 0 for size in sizes]
+    return max(sum(fitting[start : start + count]) for start in range(0, len(fitting), count))

@@ -11,7 +11,7 @@ from tidegate.errors import TopicReplacedError
 from tidegate.probes import delta, kafka, samples
 from tidegate.sources.topics import measure as topics
 from tidegate.spec import KafkaSource
-from tidegate.spec.source_checks import in_bytes
+from tidegate.spec.checks import in_bytes
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

@@ -27,7 +27,7 @@ from tidegate.reports.impact import Impact
 from tidegate.spark.batch import groups, micro_batch, quarantine, rewrite, transform_errors
 from tidegate.spark.batch.checks import check_balance
 from tidegate.spark.batch.split import Decision, Split
-from tidegate.spark.driver.leased import leased_flow
+from tidegate.spark.driver.lease import leased_flow
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import pending_work, swap
 from tidegate.spark.reprocessing.pending_work import PendingWork

@@ -40,7 +40,7 @@ from tidegate.spark.batch import micro_batch, quarantine
 from tidegate.spark.batch.checks import check_balance, decide, last_batches
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.driver.failures import translate
-from tidegate.spark.driver.leased import leased_flow
+from tidegate.spark.driver.lease import leased_flow
 from tidegate.spark.lake import tables
 from tidegate.spark.reprocessing import pending_work, undo
 from tidegate.spark.reprocessing.pending_work import NotedWork

@@ -18,7 +18,7 @@ from tidegate.ops.ledger import rows_read
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import ledger, proofs, quarantine, rewrite
 from tidegate.spark.batch.work import Stream
-from tidegate.spark.driver.leased import leased_flow
+from tidegate.spark.driver.lease import leased_flow
 from tidegate.spark.lake import tables, writes
 from tidegate.store import Address
 

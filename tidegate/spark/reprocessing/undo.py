@@ -31,7 +31,7 @@ from tidegate.reports.ledger_line import LedgerLine
 from tidegate.runs.undo import plan as planning
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.split import Decision, Split
-from tidegate.spark.driver.leased import leased_flow
+from tidegate.spark.driver.lease import leased_flow
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.reprocessing import pending_work, undo_entries
 from tidegate.spark.reprocessing.backfill import Backfill
