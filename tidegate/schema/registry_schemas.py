@@ -24,6 +24,8 @@ _SECONDS = 10
 _FROM = "registry"
 """Key of a cached schema: the registry's address."""
 _UNKNOWN_ID = 404
+_NO_ID = 0
+"""No schema has it: ids begin at 1."""
 _NO_URL = "TIDEGATE_REGISTRY is not the URL of a registry"
 
 
@@ -83,6 +85,18 @@ def fetch(registry: str, folder: Address, schema_id: int) -> WriterSchema | None
         )
     address.put(json.dumps({**response, _FROM: _without_credentials(registry)}).encode())
     return schema
+
+
+def check(registry: str) -> str:
+    """See whether a registry answers; returns its address, without user and password.
+
+    Raises:
+        SetupError: It is not the URL of a registry.
+        SourceUnavailableError: The registry does not answer, or answers 429 or 5xx. Transient.
+        SourceError: The registry refuses the request.
+    """
+    _request(registry, _NO_ID)
+    return _without_credentials(registry)
 
 
 def _without_credentials(registry: str) -> str:

@@ -3,6 +3,8 @@
 obstore, delta-rs and S3A each search for credentials by themselves, in different places and orders, so that a table could be written as
 somebody else than a note beside it. Here the source is chosen once: obstore and delta-rs get the keys themselves, S3A the name of the one
 class that reads the same source. So each source is read here by the rules of that class, also where AWS' other tools have others.
+
+Longer than 300 lines: the five sources, each as S3A's class reads it, are compared line by line.
 """
 
 from __future__ import annotations

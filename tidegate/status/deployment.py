@@ -1,0 +1,281 @@
+"""Whether the parts that runs of this deployment need are there and answer, before the first run: ``tidegate doctor``.
+
+Each part is checked as a run would use it: a key of the lake is created under a condition, updated with a stale one, and deleted; the
+landing zones are listed; a declared topic is described. Nothing else is written, and no JVM is started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import difflib
+import os
+import re
+import secrets
+import socket
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+from importlib import metadata
+from typing import Literal
+
+from tidegate.advice import Command, Edit, OutsideAct
+from tidegate.environment import Environment
+from tidegate.errors import MissingJavaError, NotDeliveredError, SetupError, TidegateError, classify
+from tidegate.formatting import count
+from tidegate.probes import kafka
+from tidegate.project import registry
+from tidegate.runtime import archive, jars, java
+from tidegate.schema import registry_schemas
+from tidegate.spec import KafkaSink, KafkaSource, Pipeline
+from tidegate.store import Store
+from tidegate.store.location import BucketFolder
+
+SETTINGS = (
+    "TIDEGATE_CACHE",
+    "TIDEGATE_DRIVER_MEMORY",
+    "TIDEGATE_KAFKA",
+    "TIDEGATE_LAKE",
+    "TIDEGATE_LANDING",
+    "TIDEGATE_MASTER",
+    "TIDEGATE_MAVEN_REPOSITORY",
+    "TIDEGATE_PART_OF",
+    "TIDEGATE_PROJECT",
+    "TIDEGATE_REGISTRY",
+    "TIDEGATE_S3_CREDENTIALS",
+    "TIDEGATE_SPARK_HISTORY",
+)
+"""Every variable of the platform."""
+_PREFIX = "TIDEGATE_"
+_CLOCK_SECONDS = 30
+"""A larger difference to the clock of the storage makes times of files and of batches contradict each other."""
+_SECONDS = 5.0
+_JOB_PACKAGES = ("pyspark", "delta-spark", "great-expectations")
+"""Of the environment in which Spark jobs run."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckedPart:
+    """One part of a deployment."""
+
+    name: str
+    state: Literal["ok", "failed", "unused"]
+    detail: str
+    """What the check observed, or what is wrong and what to do about it."""
+    error: TidegateError | None = None
+
+
+@dataclass(frozen=True)
+class _Deployment:
+    environment: Environment
+    variables: Mapping[str, str]
+    pipelines: tuple[Pipeline, ...]
+
+
+def check(environment: Environment, variables: Mapping[str, str] | None = None) -> Iterator[CheckedPart]:
+    """Check one part after the other; a part that fails does not hide the others.
+
+    Args:
+        environment: The deployment.
+        variables: Its variables, by default those of the process.
+    """
+    loaded, broken = _load()
+    deployment = _Deployment(environment, os.environ if variables is None else variables, tuple(loaded))
+    yield _part("pipelines", lambda: _pipelines(loaded, broken))
+    for name, function in _PARTS.items():
+        yield _part(name, partial(function, deployment))
+
+
+def _part(name: str, look: Callable[[], str | _Unused]) -> CheckedPart:
+    try:
+        detail = look()
+    except Exception as raised:
+        error = classify(raised)
+        return CheckedPart(name=name, state="failed", detail=error.message, error=error)
+    if isinstance(detail, _Unused):
+        return CheckedPart(name=name, state="unused", detail=detail.why)
+    return CheckedPart(name=name, state="ok", detail=detail)
+
+
+@dataclass(frozen=True)
+class _Unused:
+    """Nothing needs a part."""
+
+    why: str
+
+
+def _load() -> tuple[list[Pipeline], list[TidegateError]]:
+    loaded, broken = [], []
+    for name in registry.names():
+        try:
+            loaded.append(registry.load(name))
+        except TidegateError as error:
+            broken.append(error)
+    return loaded, broken
+
+
+def _pipelines(loaded: Iterable[Pipeline], broken: list[TidegateError]) -> str:
+    if broken:
+        raise broken[0]
+    names = [pipeline.name for pipeline in loaded]
+    return f"{count(len(names), 'pipeline')}: {', '.join(names)}" if names else "no pipeline is declared yet"
+
+
+def _settings(deployment: _Deployment) -> str:
+    given = sorted(name for name in deployment.variables if name.startswith(_PREFIX))
+    for name in given:
+        if name not in SETTINGS:
+            nearest = difflib.get_close_matches(name, SETTINGS, 1, 0.4)
+            says = f"rename it to {nearest[0]}, or unset it" if nearest else "unset it"
+            raise SetupError(f"{name} is set, but no setting has this name", Edit(says, "setting"))
+    return f"set: {', '.join(given)}" if given else "all have their defaults"
+
+
+def _packages(deployment: _Deployment) -> str:
+    del deployment
+    versions = {name: _version(name) for name in ("tidegate", *_JOB_PACKAGES, "deltalake", "pyspark-client")}
+    client, spark = versions.pop("pyspark-client"), versions["pyspark"]
+    if client and spark and client != spark:
+        raise SetupError(
+            f"pyspark is {spark} and pyspark-client {client}: both install the same files, and those of one are of the other's version",
+            Edit(f"install pyspark-client=={spark}, or none in this environment", "setting"),
+        )
+    absent = [name for name in _JOB_PACKAGES if versions[name] is None]
+    if 0 < len(absent) < len(_JOB_PACKAGES):
+        raise SetupError(
+            f"{', '.join(absent)} is missing beside {', '.join(name for name in _JOB_PACKAGES if versions[name])}",
+            Edit("install the requirements of the jobs into this environment", "setting"),
+        )
+    return ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+
+
+def _airflow(deployment: _Deployment) -> str | _Unused:
+    del deployment
+    version = _version("apache-airflow-core")
+    if version is None:
+        return _Unused("Airflow is not installed in this environment")
+    return f"Airflow {version}"
+
+
+def _version(name: str) -> str | None:
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _java(deployment: _Deployment) -> str:
+    installed = java.find(deployment.variables)
+    return f"{installed.version} ({installed.executable})"
+
+
+def _jars(deployment: _Deployment) -> str:
+    project = deployment.environment.project
+    missing = jars.missing(project)
+    if missing:
+        raise SetupError(
+            f"{count(len(missing), 'jar')} of Spark missing or incomplete, such as {missing[0]}",
+            Command.make("setup", says="run `{}`"),
+        )
+    with contextlib.suppress(MissingJavaError):  # which is the line before
+        if archive.find(project) is None:
+            return "all there; without a class data archive, jobs start in twice the time"
+    return "all there"
+
+
+def _master(deployment: _Deployment) -> str:
+    master = deployment.environment.master
+    servers = re.findall(r"([\w.-]+|\[[\w:]+\]):(\d+)", master) if master.startswith("spark://") else []
+    for host, port in servers:
+        try:
+            socket.create_connection((host.strip("[]"), int(port)), timeout=_SECONDS).close()
+        except OSError as error:
+            raise SetupError(
+                f"the Spark master {host}:{port} does not answer: {error}",
+                OutsideAct("start it, or correct TIDEGATE_MASTER"),
+            ) from None
+    answers = ", which answers" if servers else ""
+    return f"{master}{answers}, driver with {deployment.environment.driver_memory}"
+
+
+def _lake(deployment: _Deployment) -> str:
+    environment = deployment.environment
+    store = environment.store_of(environment.lake_at)
+    store.check()
+    seconds = clock_difference(store)
+    if abs(seconds) > _CLOCK_SECONDS:
+        raise SetupError(
+            f"the clock of {environment.lake_at} is {abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} that of this machine",
+            OutsideAct("let both clocks be set by a time server"),
+        )
+    return f"{_described(environment, environment.lake_at)}, its clock differs by {abs(seconds):.0f} s"
+
+
+def clock_difference(store: Store) -> float:
+    """By how many seconds the clock of the storage is ahead, at most by what a write takes wrong. Creates a key and deletes it."""
+    key = f"_doctor-{secrets.token_hex(8)}"
+    before = time.time()
+    store.put_if(key, b"", None)
+    try:
+        after, written = time.time(), store.stat(key).modified_ns / 1e9
+    finally:
+        store.delete(key)
+    # A store that keeps whole seconds cuts up to one.
+    return min(0.0, written + 1 - before) + max(0.0, written - after)
+
+
+def _landing(deployment: _Deployment) -> str:
+    environment = deployment.environment
+    entries = environment.store_of(environment.landing_at).list()
+    return f"{_described(environment, environment.landing_at)}, {count(len(entries), 'folder or file', 'folders and files')}"
+
+
+def _described(environment: Environment, location: object) -> str:
+    if not isinstance(location, BucketFolder):
+        return f"{location}, writable" if location == environment.lake_at else str(location)
+    store = environment.store_of(location)
+    return f"{location} at {store.server.name} with credentials of the source {store.server.credentials.name!r}"  # type: ignore[attr-defined]
+
+
+def _kafka(deployment: _Deployment) -> str | _Unused:
+    topics = sorted({topic for pipeline in deployment.pipelines for topic in _topics(pipeline)})
+    if not topics:
+        return _Unused("no flow reads or writes a topic")
+    servers = deployment.environment.kafka
+    missing = []
+    for topic in topics:
+        try:
+            kafka.topic_id(servers, topic, _SECONDS)
+        except NotDeliveredError:
+            missing.append(topic)
+    absent = f"; of them not created yet: {', '.join(missing)}" if missing else ""
+    return f"{servers} answers, {count(len(topics), 'topic')}: {', '.join(topics)}{absent}"
+
+
+def _topics(pipeline: Pipeline) -> Iterator[str]:
+    for flow in pipeline.flows:
+        if isinstance(flow.source, KafkaSource):
+            yield flow.source.topic
+        if isinstance(flow.target, KafkaSink):
+            yield flow.target.topic
+
+
+def _registry(deployment: _Deployment) -> str | _Unused:
+    environment = deployment.environment
+    if not environment.registry:
+        return _Unused("TIDEGATE_REGISTRY is not set")
+    return f"{registry_schemas.check(environment.registry)} answers"
+
+
+_PARTS: Mapping[str, Callable[[_Deployment], str | _Unused]] = {
+    "settings": _settings,
+    "Python packages": _packages,
+    "Airflow": _airflow,
+    "Java": _java,
+    "jars": _jars,
+    "Spark master": _master,
+    "lake": _lake,
+    "landing zones": _landing,
+    "Kafka": _kafka,
+    "schema registry": _registry,
+}
