@@ -215,8 +215,8 @@ class Scenario:
         output.heading(self.console, f"Done in {seconds:.0f} seconds" if self.passed else "A check failed")
         short_path, layout = self.services.short_path, self.services.layout
         lake = short_path(Path(layout.root))
-        reports = [site.export(layout, each, Path(PipelinePlace(layout, each.name).docs)) for each in self.pipelines]
-        paths = (*(("Data quality report", page) for page in reports), ("Tables", Path(layout.root) / "tables"))
+        reports = [site.export(layout, each, PipelinePlace(layout, each.name).docs) for each in self.pipelines]
+        paths = (*(("Data quality report", Path(page)) for page in reports), ("Tables", Path(layout.root) / "tables"))
         for what, path in (*paths, ("Log of Airflow and Spark", self.services.log)):
             self.console.print(f"{what:<26} {short_path(path)}", highlight=False, soft_wrap=True)
         self.console.print("\n[bold]Next[/]")

@@ -23,7 +23,7 @@ ELSEWHERE = {
     "tidegate/cli/project.py": "the project",
     "tidegate/scaffolding/sample.py": "a file that a person names",
     "tidegate/scaffolding/pipeline_files.py": "a new pipeline of the project, and a file that a person names",
-    "tidegate/pages/site.py": "an export of pages to any folder",
+    "tidegate/pages/site.py": "the style sheet of the package",
     "tidegate/airflow/pages/": "style sheets of the package",
     "tidegate/errors/classification.py": "why a folder cannot be written",
     "tidegate/project/suite_file.py": "suites of the project",

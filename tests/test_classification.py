@@ -232,8 +232,7 @@ def test_the_platform_lists_folders_in_one_way() -> None:
     files = {
         str(path.relative_to(root)) for path in (root / "tidegate").rglob("*.py") if listing.search(path.read_text())
     }
-    # The jars of set-up, an export of pages, shell completion: nothing that decides what a run does.
+    # The jars of set-up, shell completion: nothing that decides what a run does.
     assert files == {
-        "tidegate/cli/project.py", "tidegate/pages/site.py", "tidegate/runtime/archive.py",
-        "tidegate/runtime/bytecode.py",
+        "tidegate/cli/project.py", "tidegate/runtime/archive.py", "tidegate/runtime/bytecode.py",
     }  # fmt: skip

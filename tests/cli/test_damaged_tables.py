@@ -8,28 +8,16 @@ from __future__ import annotations
 import random
 import shutil
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from tests.cli.project import Project, append, orders, quarantined
-from tests.spark_files import delta_offset
-from tests.with_fields import with_fields
+from tests.cli.project import Project
+from tests.cli.sample_lake import ORDERS, READING, fill
 from tidegate.errors import EX_CONFIG, EX_SOFTWARE
 from tidegate.errors.error import of_tidegate
-from tidegate.lake.place import FlowPlace
-from tidegate.reports.ledger_line import LedgerLine
-from tidegate.spec import ChangeFeed, Flow, Pipeline
+from tidegate.spec import Flow
 
-BRONZE, SILVER, GOLD = orders().flows
-OTHER = replace(
-    SILVER, name="other", gate=None, target=with_fields(SILVER.target, name="silver.other"), transform="orders:other"
-)
-BELOW = replace(
-    GOLD, name="below", source=ChangeFeed("silver.other"), target=with_fields(GOLD.target, name="gold.below")
-)
-ORDERS = Pipeline(name="orders", flows=(BRONZE, SILVER, GOLD, OTHER, BELOW))
 TABLES = {flow.target.name: flow for flow in ORDERS.flows}
 
 
@@ -84,26 +72,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Project, Path]:
     """A project whose tables have three commits each, and new work in each flow; and a copy of it."""
     path = tmp_path_factory.mktemp("damaged")
     project = Project.make(path / "project")
-    project.declare(ORDERS)
-    read = project.land("0.csv", "order_id,amount\nA-1,1.0\n")
-    project.checkpoint(ORDERS, BRONZE).listed(0, read).plan(0, {"logOffset": 0}).commit(0)
-    ids = {}
-    for name in TABLES:
-        for number in range(3):
-            ids[name] = project.table(
-                name, [{"_row_id": f"0.csv@1#{number}", "order_id": f"A-{number}", "amount": 1.0}]
-            )
-    for flow in ORDERS.flows[1:]:
-        (source,) = flow.source_tables
-        project.checkpoint(ORDERS, flow).plan(0, delta_offset(2, table_id=ids[source])).commit(0)
-        line = LedgerLine(
-            flow=flow.name, batch_id=0, app_id=f"orders/{flow.name}/v1/0", kind="upsert", read=1, written=1
-        )
-        project.record(ORDERS, line)
-    entry = quarantined("0.csv@1#9", ["between(amount)"], {"path": "file:///landing/orders/0.csv", "line": 9}, "x,-1")
-    for number in range(3):
-        append(FlowPlace(project.layout, "orders", "silver").quarantine, [{**entry, "_row_id": f"0.csv@1#{number}"}])
-    project.land("1.csv", "order_id,amount\nA-2,2.0\n")
+    fill(project)
     shutil.copytree(project.folder, path / "copy", symlinks=True)
     return project, path / "copy"
 
@@ -117,18 +86,8 @@ def project(built: tuple[Project, Path]) -> Iterator[Project]:
 
 
 COMMANDS = {
-    "plan": ("plan", "orders"),
+    **READING,
     "run": ("run", "orders"),
-    "status": ("status", "orders"),
-    "lag": ("lag", "orders"),
-    "alerts": ("alerts", "orders"),
-    "checkpoint": ("checkpoint", "orders"),
-    "ledger": ("ledger", "orders"),
-    "docs": ("docs", "orders"),
-    "list": ("quarantine", "list", "orders"),
-    "query": ("query", "SELECT count(*) FROM {table}"),
-    "trace": ("trace", "{table}", "--key", "order_id=A-1"),
-    "plan of a refresh": ("plan", "orders", "--mode", "full_refresh"),
     "dry run": ("run", "orders", "--mode", "full_refresh", "--flow", "silver", "--dry-run"),
     "verify": ("verify", "orders", "gold"),
 }

@@ -15,9 +15,9 @@ from tests.chaos.sample import expect_everything_once, landed
 from tests.deployment import Deployment
 from tests.s3_server import S3Process
 from tests.slices import of_week
+from tests.store.buckets import upload
 from tests.store.proxy import S3Proxy
 from tidegate.lake.place import PipelinePlace
-from tidegate.store import Address
 
 pytestmark = pytest.mark.jvm
 
@@ -62,12 +62,6 @@ def deploy(
 
         yield make
     assert proxy.refused == []
-
-
-def upload(folder: Path, address: Address) -> None:
-    for path in sorted(folder.rglob("*")):
-        if path.is_file():
-            (address / str(path.relative_to(folder))).put(path.read_bytes())
 
 
 def tidegate(deployment: Deployment, *arguments: str) -> str:

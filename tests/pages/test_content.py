@@ -28,8 +28,8 @@ def layout(tmp_path: Path) -> Layout:
 
 def page(layout: Layout, name: str) -> str:
     """A page of silver in a new export."""
-    index = export(layout, FLIGHTS, Path(PipelinePlace(layout, "flights").docs))
-    return unescape((index.parent / "silver" / f"{name}.html").read_text())
+    index = export(layout, FLIGHTS, PipelinePlace(layout, "flights").docs)
+    return unescape((index.parent / "silver" / f"{name}.html").read().data.decode())
 
 
 def outcomes(layout: Layout) -> list[tuple[str, str]]:
@@ -186,10 +186,8 @@ def test_the_page_of_a_stateful_flow_has_the_state_after_its_last_batch(layout: 
     )
     values = PageContent(layout).flow(stateful_orders(), "silver", 1)
     assert [each.state_rows for each in values["kept"]] == [1_204, 7]
-    html = (
-        export(layout, stateful_orders(), Path(PipelinePlace(layout, "orders").docs)).parent / "silver" / "index.html"
-    )
-    assert "<dt>Rows</dt><dd>1,204</dd>" in html.read_text()
+    index = export(layout, stateful_orders(), PipelinePlace(layout, "orders").docs)
+    assert "<dt>Rows</dt><dd>1,204</dd>" in (index.parent / "silver" / "index.html").read().data.decode()
     assert PageContent(layout).flow(stateful_orders(), "parsed", 1)["kept"] == []
 
 

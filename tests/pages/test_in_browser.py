@@ -53,7 +53,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
     layout = Layout.local(folder / "lake", folder / "landing")
     samples.fill(layout, *(samples.batch(number) for number in range(105)), samples.batch(105, outcome="refused"))
     samples.fill(layout, *(batch(number) for number in range(6) for batch in (samples.bronze, samples.gold)))
-    return export(layout, samples.flights(), Path(PipelinePlace(layout, "flights").docs)).parent
+    return Path(export(layout, samples.flights(), PipelinePlace(layout, "flights").docs)).parent
 
 
 @pytest.fixture(scope="module")

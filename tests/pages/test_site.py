@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from tests.pages import samples
+from tests.s3_server import S3Process
+from tests.store.buckets import new_store
 from tidegate.errors import RequestError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
 from tidegate.pages.render import POLICY
 from tidegate.pages.site import export
 from tidegate.reports.ledger_line import LedgerLine
+from tidegate.store import Address, LocalStore
 
 FLIGHTS = samples.flights()
 
@@ -48,7 +51,7 @@ class _Page(HTMLParser):
 def site(layout: Layout, *batches: samples.Sample, newest: int = 200) -> Path:
     """The exported site after these batches were recorded."""
     samples.fill(layout, *batches)
-    return export(layout, FLIGHTS, Path(PipelinePlace(layout, "flights").docs), newest).parent
+    return Path(export(layout, FLIGHTS, PipelinePlace(layout, "flights").docs, newest)).parent
 
 
 def text(path: Path) -> str:
@@ -206,22 +209,68 @@ def test_an_export_replaces_the_earlier_one_and_refuses_a_folder_with_other_file
 ) -> None:
     samples.fill(layout, samples.batch(0))
     out = tmp_path / "out"
-    index = export(layout, FLIGHTS, out)
+    index = export(layout, FLIGHTS, Address.local(out))
     (out / "silver" / "old.html").write_text("old")
-    assert export(layout, FLIGHTS, out) == index == out / "index.html"
+    assert export(layout, FLIGHTS, Address.local(out)) == index
+    assert Path(index) == out / "index.html"
     assert not (out / "silver" / "old.html").exists()
     assert {path.name for path in tmp_path.iterdir()} == {"lake", "out"}
 
     (tmp_path / "mine").mkdir()
     (tmp_path / "mine" / "notes.txt").write_text("mine")
     with pytest.raises(RequestError, match="files that are not of an export"):
-        export(layout, FLIGHTS, tmp_path / "mine")
+        export(layout, FLIGHTS, Address.local(tmp_path / "mine"))
     (tmp_path / "mine" / "pages.css").write_text("a style sheet of my own")
     with pytest.raises(RequestError, match="files that are not of an export"):
-        export(layout, FLIGHTS, tmp_path / "mine")
+        export(layout, FLIGHTS, Address.local(tmp_path / "mine"))
     with pytest.raises(RequestError, match="is not a folder"):
-        export(layout, FLIGHTS, tmp_path / "mine" / "notes.txt")
+        export(layout, FLIGHTS, Address.local(tmp_path / "mine" / "notes.txt"))
     assert (tmp_path / "mine" / "notes.txt").read_text() == "mine"
+
+
+def test_an_export_to_a_bucket_has_the_same_files_and_also_replaces_the_earlier_one(
+    layout: Layout, s3_server: S3Process
+) -> None:
+    samples.fill(layout, samples.batch(0))
+    folder = Address(new_store(s3_server), "docs/flights")
+    for address in (folder, PipelinePlace(layout, "flights").docs):
+        (address / "silver" / "old.html").put(b"old")
+        (address / "pages.css").put(b"old")
+        export(layout, FLIGHTS, address)
+    local = PipelinePlace(layout, "flights").docs
+    files, expected = (
+        {entry.key[len(address.key) :]: address.at(entry).read().data for entry in address.walk()}
+        for address in (folder, local)
+    )
+    assert files == expected and "/silver/old.html" not in files and len(files) > 3
+
+
+def test_an_export_that_is_interrupted_leaves_no_link_without_a_target(
+    layout: Layout, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    samples.fill(layout, *(samples.batch(number) for number in range(3)))
+    folder = site(layout)
+    samples.fill(layout, *(samples.batch(number) for number in range(3, 6)))
+    put, interruptions, done = LocalStore.put, 0, False
+    while not done:
+        left = interruptions
+
+        def put_some(self: LocalStore, key: str, data: bytes) -> None:
+            nonlocal left
+            if not left:
+                raise KeyboardInterrupt
+            left -= 1
+            put(self, key, data)
+
+        monkeypatch.setattr(LocalStore, "put", put_some)
+        try:
+            export(layout, FLIGHTS, PipelinePlace(layout, "flights").docs, 3)
+            done = True
+        except KeyboardInterrupt:
+            interruptions += 1
+        for page in folder.rglob("*.html"):
+            assert [link for link in _Page(page).links if not (page.parent / link).is_file()] == [], page
+    assert interruptions > 6
 
 
 def test_a_swap_and_the_batch_with_its_number_have_separate_pages(layout: Layout) -> None:

@@ -140,7 +140,7 @@ def test_all_rows_of_a_batch_that_is_taken_out_are_quarantined_and_the_flow_cont
 
 def test_reports_and_docs_contain_no_value_of_the_data(flights: Deployment) -> None:
     lake = flights.environment.lake
-    export(flights.layout, registry.load("flights"), Path(PipelinePlace(flights.layout, "flights").docs))
+    export(flights.layout, registry.load("flights"), PipelinePlace(flights.layout, "flights").docs)
     files = [
         path for folder in ("docs", "reports", "checkpoints") for path in (lake / folder).rglob("*") if path.is_file()
     ]

@@ -53,6 +53,7 @@ from tidegate.spec import FileSource, Intervals, Pipeline
 from tidegate.states import STATES, FlowState, status_of
 from tidegate.status import evaluation, flow_status, status_cache
 from tidegate.status.plan import decide
+from tidegate.store import Address
 
 pytestmark = pytest.mark.airflow
 
@@ -419,7 +420,10 @@ def test_all_surfaces_say_the_same_in_every_state(
     declared = resolution.load_all(project.environment.project)[pipeline]
     assert isinstance(declared, resolution.ResolvedPipeline)
     site.export(
-        project.layout, declared.pipeline, folder, statuses={flow: status_of(each) for flow, each in statuses.items()}
+        project.layout,
+        declared.pipeline,
+        Address.local(folder),
+        statuses={flow: status_of(each) for flow, each in statuses.items()},
     )
     assert f"{flow} {statuses[flow].target} {status.label} " in visible((folder / "index.html").read_text())
     shown = visible((folder / flow / "index.html").read_text())

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import secrets
+from pathlib import Path
 
 import pyarrow.fs
 
 from tests.s3_server import REGION, S3Process
+from tidegate.store import Address
 from tidegate.store.objects import ObjectStore
 from tidegate.store.s3 import S3Server
 
@@ -28,6 +30,13 @@ def new_store(server: S3Process, patience: float = 20.0, *, endpoint: str = "", 
 def directly(store: ObjectStore, server: S3Process) -> ObjectStore:
     """The same store, without a proxy."""
     return ObjectStore(S3Server(server.variables), store.bucket, store.prefix)
+
+
+def upload(folder: Path, address: Address) -> None:
+    """Copy a local folder into a bucket."""
+    for path in sorted(folder.rglob("*")):
+        if path.is_file():
+            (address / str(path.relative_to(folder))).put(path.read_bytes())
 
 
 def arrow_files(server: S3Process) -> pyarrow.fs.S3FileSystem:

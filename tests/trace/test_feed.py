@@ -6,12 +6,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import duckdb
+import pyarrow
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
 from tests import old_timestamps
 from tests.old_timestamps import INSTANTS
+from tests.s3_server import S3Process
+from tests.store.buckets import new_store, upload
 from tidegate.store import Address
 from tidegate.times import dates
 from tidegate.trace import feed
@@ -48,6 +51,21 @@ def test_the_feed_is_that_of_delta_rs_where_that_reads_right(folder: Address) ->
     assert sorted(tuple(row.values()) for row in rows) == sorted(expected)
     assert {row["_change_type"] for row in rows} == {"insert", "delete", "update_preimage", "update_postimage"}
     assert [row["_commit_version"] for row in rows] == sorted(row["_commit_version"] for row in rows)
+
+
+def test_the_feed_of_a_table_in_a_bucket_is_that_of_the_same_table_in_a_folder(
+    folder: Address, s3_server: S3Process
+) -> None:
+    path, copy = folder / "table", Address(new_store(s3_server), "table")
+    write_deltalake(str(path), pyarrow.table({"id": ["a", "a b%20/"], "n": [1, 2]}), partition_by=["id"])
+    table = DeltaTable(str(path))
+    table.update({"n": "3"}, predicate="id = 'a'")
+    table.delete("n = 2")
+    upload(Path(path), copy)
+    columns = ["id", "n"]
+    rows = feed.rows(copy, 0, 2, columns, "n <> 1")
+    assert rows == feed.rows(path, 0, 2, columns, "n <> 1")
+    assert sorted(row["n"] for row in rows) == [2, 2, 3]
 
 
 def test_a_file_that_is_gone_is_an_error(folder: Address) -> None:

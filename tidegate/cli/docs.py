@@ -14,6 +14,7 @@ from tidegate.lake.place import PipelinePlace
 from tidegate.pages import site
 from tidegate.states import status_of
 from tidegate.status import flow_status
+from tidegate.store import Address
 
 
 def docs(
@@ -41,5 +42,5 @@ def docs(
     environment = project.read()
     layout, pipeline = Layout.of(environment), project.load(name)
     statuses = {each.flow: status_of(each) for each in project.readings(environment, name, flow_status.PATIENCE)}
-    folder = out.resolve() if out else Path(PipelinePlace(layout, pipeline.name).docs)
+    folder = Address.local(out.resolve()) if out else PipelinePlace(layout, pipeline.name).docs
     console.echo(str(site.export(layout, pipeline, folder, newest, statuses)))

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tidegate.probes import delta, delta_log
+from tidegate.store.copies import local_files
 
 if TYPE_CHECKING:
     import duckdb
@@ -102,7 +103,7 @@ class TableCache:
                 cursor.execute("BEGIN")
                 try:
                     self._delete(cursor, kind, pipeline, removed)
-                    self._insert(cursor, kind, pipeline, added)
+                    self._insert(cursor, kind, pipeline, address, added)
                     cursor.execute("COMMIT")
                 except BaseException:
                     cursor.execute("ROLLBACK")
@@ -120,20 +121,25 @@ class TableCache:
             )
 
     @staticmethod
-    def _insert(cursor: duckdb.DuckDBPyConnection, kind: CachedTable, pipeline: str, files: list[str]) -> None:
+    def _insert(
+        cursor: duckdb.DuckDBPyConnection, kind: CachedTable, pipeline: str, address: Address, files: list[str]
+    ) -> None:
         if not files:
             return
         stored = [name for name in kind.columns if name not in kind.derived]
         # No file need have a column of a later release.
         empty = ", ".join(f'NULL::{kind.columns[name]} AS "{name}"' for name in stored)
-        of_files = "SELECT * FROM read_parquet(?, union_by_name = true, filename = true)"
+        of_files = "SELECT * FROM read_parquet($read, union_by_name = true, filename = true)"
         source = f"(SELECT {empty} WHERE false UNION ALL BY NAME {of_files})"
         selected = [f'"{name}"' for name in stored]
         selected += [f'{sql} AS "{name}"' for name, sql in kind.derived.items()]
-        cursor.execute(
-            f'INSERT INTO "{kind.name}" BY NAME SELECT ? AS pipeline, filename AS _file, {", ".join(selected)} FROM {source} {kind.only}',
-            [pipeline, files],
-        )
+        own = "$files[list_position($read, filename)]"
+        with local_files([address.of_uri(file) for file in files]) as read:
+            cursor.execute(
+                f'INSERT INTO "{kind.name}" BY NAME SELECT $pipeline AS pipeline, {own} AS _file, {", ".join(selected)} '
+                f"FROM {source} {kind.only}",
+                {"pipeline": pipeline, "files": files, "read": [str(file) for file in read]},
+            )
 
 
 def _log_entry(address: Address, version: int) -> Hashable:

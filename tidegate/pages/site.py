@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from tidegate.advice import Edit
 from tidegate.errors import RequestError
@@ -17,6 +15,7 @@ from tidegate.pages import content, render
 from tidegate.pages.content import PER_PAGE, PageContent
 from tidegate.spec import Pipeline
 from tidegate.states import FlowState
+from tidegate.store import Address
 
 NEWEST = 500
 """Default number of a flow's newest lines that are exported."""
@@ -48,14 +47,17 @@ class _Links:
 def export(
     layout: Layout,
     pipeline: Pipeline,
-    folder: Path,
+    folder: Address,
     newest: int = NEWEST,
     statuses: Mapping[str, FlowState] | None = None,
-) -> Path:
+) -> Address:
     """Write a pipeline's pages in place of an earlier export. Starts no JVM.
 
+    A page is written after those below it, and old pages are deleted last: an interruption leaves pages of both exports, and no link to
+    a page below without a target.
+
     Args:
-        folder: A new or empty folder, or one with an earlier export, which is replaced when the new one is complete.
+        folder: A new or empty folder, or one with an earlier export.
         newest: How many of each flow's newest batches, backfills, replays and decisions are exported.
         statuses: The present status of each flow by name, which the pages state with its time.
 
@@ -65,39 +67,41 @@ def export(
     Raises:
         RequestError: The folder has other files, or is a file.
     """
-    if folder.exists() and not folder.is_dir():
-        raise RequestError(f"{folder} is not a folder", Edit("choose a new or an empty one", "request"))
-    if folder.exists() and any(folder.iterdir()) and not _is_export(folder):
-        raise RequestError(
-            f"{folder} has files that are not of an export", Edit("choose a new or an empty folder", "request")
-        )
-    draft, old = (folder.with_name(f".{folder.name}.{suffix}") for suffix in ("new", "old"))
-    for leftover in (draft, old):
-        shutil.rmtree(leftover, ignore_errors=True)
-    draft.mkdir(parents=True)
-    shutil.copyfile(render.STYLE_SHEET, draft / render.STYLE_SHEET.name)
+    earlier = _earlier(folder)
+    sheet = folder / render.STYLE_SHEET.name
+    sheet.put(render.STYLE_SHEET.read_bytes())
+    written = {sheet}
     for name, text in _pages(PageContent(layout), pipeline, newest, statuses or {}):
-        path = draft / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(text, encoding="utf-8")
-    if folder.exists():
-        folder.rename(old)
-    draft.rename(folder)
-    shutil.rmtree(old, ignore_errors=True)
+        page = folder / name
+        page.put(text.encode())
+        written.add(page)
+    for old in earlier - written:
+        old.delete()
     return folder / "index.html"
 
 
-def _is_export(folder: Path) -> bool:
-    """Whether a folder has the style sheet of an export, and no file that an export does not write."""
-    names = [path.name for path in folder.rglob("*") if not path.is_dir()]
-    sheets = [name for name in names if name.startswith("pages") and name.endswith(".css")]
-    return bool(sheets) and all(name in sheets or name.endswith(".html") for name in names)
+def _earlier(folder: Address) -> set[Address]:
+    """The files of an earlier export: its style sheet and pages.
+
+    Raises:
+        RequestError: There are others.
+    """
+    try:
+        files = {folder.at(entry) for entry in folder.walk()}
+    except NotADirectoryError:
+        raise RequestError(f"{folder} is not a folder", Edit("choose a new or an empty one", "request")) from None
+    sheets = {file for file in files if file.name.startswith("pages") and file.name.endswith(".css")}
+    if files and (not sheets or any(not file.name.endswith(".html") for file in files - sheets)):
+        raise RequestError(
+            f"{folder} has files that are not of an export", Edit("choose a new or an empty folder", "request")
+        )
+    return files
 
 
 def _pages(
     source: PageContent, pipeline: Pipeline, newest: int, statuses: Mapping[str, FlowState]
 ) -> Iterator[tuple[str, str]]:
-    """Path and HTML of each page."""
+    """Path and HTML of each page, after those of the batches and older lists that it links to."""
     name = pipeline.name
     summaries = source.journal.summaries([name])
     declared = {flow.name: flow.target.name for flow in pipeline.flows}
@@ -115,25 +119,25 @@ def _pages(
     ]
     as_of = next((status.reading.at for status in statuses.values()), None)
     top, below = _Links("", exported), _Links("../", exported)
-    yield (
-        "index.html",
-        render.page("pipeline.html", top, declared=pipeline, rows=rows, as_of=as_of, **source.pipeline(name)),
-    )
     for flow, all_lines in lines.items():
         own = all_lines[:newest]
         judged = judgements.read(PipelinePlace(source.layout, name), own)
-        for page, start in enumerate(range(0, max(len(own), 1), PER_PAGE), start=1):
+        for number, line in reversed([*enumerate(own)]):
+            if line.page is not None:
+                recent = [each for each in all_lines[number:] if each.is_batch][:TREND]
+                values = content.batch(pipeline, line, recent, judged, history)
+                yield f"{flow}/{line.page}.html", render.page("batch.html", below, **values)
+        for page, start in reversed([*enumerate(range(0, max(len(own), 1), PER_PAGE), start=1)]):
             listed, more = own[start : start + PER_PAGE], start + PER_PAGE < len(own)
             values = source.flow_list(pipeline, flow, page, listed, more=more)
             yield (
                 f"{flow}/{_list_name(page)}",
                 render.page("flow.html", below, **values, as_of=as_of, state=statuses.get(flow)),
             )
-        for number, line in enumerate(own):
-            if line.page is not None:
-                recent = [each for each in all_lines[number:] if each.is_batch][:TREND]
-                values = content.batch(pipeline, line, recent, judged, history)
-                yield f"{flow}/{line.page}.html", render.page("batch.html", below, **values)
+    yield (
+        "index.html",
+        render.page("pipeline.html", top, declared=pipeline, rows=rows, as_of=as_of, **source.pipeline(name)),
+    )
 
 
 def _list_name(page: int) -> str:

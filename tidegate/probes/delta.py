@@ -304,15 +304,15 @@ def _checkpointed_files(address: Address) -> tuple[int, set[str]]:
     """Version and files of the newest checkpoint of the log; -1 and none if it has none."""
     import duckdb
 
+    from tidegate.store.copies import local_files
+
     version = delta_log.newest_checkpoint(address)
     if version is None:
         return -1, set()
     checkpoint = address / "_delta_log" / f"{version:020d}.checkpoint.parquet"
     try:
-        with duckdb.connect() as connection:
-            rows = connection.execute(
-                'SELECT "add".path FROM read_parquet(?) WHERE "add" IS NOT NULL', [str(checkpoint)]
-            )
+        with local_files([checkpoint]) as (file,), duckdb.connect() as connection:
+            rows = connection.execute('SELECT "add".path FROM read_parquet(?) WHERE "add" IS NOT NULL', [str(file)])
             return version, {str(address / unquote(name)) for (name,) in rows.fetchall() if name is not None}
     except duckdb.Error as error:
         raise TableUnreadableError(address, checkpoint, f"cannot be read ({type(error).__name__})") from None

@@ -1,6 +1,7 @@
 """The door to the lake and the landing zones: every read and write that the platform itself does there.
 
-Spark, Delta, delta-rs, DuckDB and executors read and write by themselves, at addresses that they get from a store.
+Spark, Delta, delta-rs and executors read and write by themselves, at addresses that they get from a store. What reads only local files
+gets them from `tidegate.store.copies`.
 """
 
 from tidegate.store.address import Address as Address

@@ -209,7 +209,7 @@ class Store(ABC):
 
     @abstractmethod
     def uri(self, key: str) -> str:
-        """The address by which Spark, Delta, delta-rs and DuckDB read and write a key or a folder."""
+        """The address by which Spark, Delta and delta-rs read and write a key or a folder, and DuckDB of a local store."""
 
     def path(self, key: str) -> Path:
         """The local file of a key, or the folder.

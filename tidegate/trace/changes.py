@@ -155,7 +155,7 @@ def _feeds(
 
     try:
         yield feed.rows(address, first, last, columns, where)
-    except (DeltaError, duckdb.Error) as error:
+    except (DeltaError, duckdb.Error, FileNotFoundError) as error:
         raise_machine(error)
         if first == last:
             yield None

@@ -13,11 +13,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from tidegate import hidden
 from tidegate.ops import query
 from tidegate.probes import delta_log, delta_table
 from tidegate.store import Address
+from tidegate.store.copies import local_files
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -39,6 +41,7 @@ def rows(address: Address, first: int, last: int, columns: Sequence[str], where:
 
     Raises:
         DeltaError: A file is missing or does not have the table's types (an error of deltalake), as `duckdb.Error`.
+        FileNotFoundError: A file is missing in a bucket.
     """
     names = ", ".join(
         [
@@ -72,12 +75,16 @@ def _table(address: Address, first: int, last: int) -> Iterator[DeltaTable]:
     # Versions with which a table may have mapped columns.
     actions = [{"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}, {"metaData": table}, *files]
     with TemporaryDirectory(prefix="tidegate-feed-") as folder:
-        # One link for each version: the log of a table has a path once, and a file may be added and removed, and put back by RESTORE.
-        for version in range(first, last + 1):
-            (Path(folder) / str(version)).symlink_to(Path(address).resolve(), target_is_directory=True)
-        links = Address.local(Path(folder))
-        delta_log.entry(links, 0).put("".join(f"{json.dumps(action)}\n" for action in actions).encode())
-        yield delta_table.open_table(links)
+        # A folder for each version: the log of a table has a path once, and a file may be added and removed, and put back by RESTORE.
+        names = sorted({unquote(file["add"]["path"]) for file in files})
+        with local_files([address / name.partition("/")[2] for name in names]) as contents:
+            for name, content in zip(names, contents, strict=True):
+                link = Path(folder) / name
+                link.parent.mkdir(parents=True, exist_ok=True)
+                link.symlink_to(content.absolute())
+            links = Address.local(Path(folder))
+            delta_log.entry(links, 0).put("".join(f"{json.dumps(action)}\n" for action in actions).encode())
+            yield delta_table.open_table(links)
 
 
 def _files(address: Address, version: int) -> Iterator[dict[str, Any]]:
@@ -90,6 +97,8 @@ def _files(address: Address, version: int) -> Iterator[dict[str, Any]]:
     for kind, file in changes or data:
         if file.get("deletionVector"):
             raise DeltaError(f"version {version}: the changes of a file with a deletion vector are not in the file")
+        if file["path"].startswith("/") or ":/" in file["path"]:
+            raise DeltaError(f"version {version}: a file is not in the folder of the table")
         yield {
             "add": {
                 "path": f"{version}/{file['path']}",

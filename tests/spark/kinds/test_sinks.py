@@ -25,6 +25,7 @@ from tidegate.spec import KafkaSink, Table
 from tidegate.states import status_of
 from tidegate.status.evaluation import evaluate_pipelines
 from tidegate.status.flow_status import gather
+from tidegate.store import Address
 from tidegate.trace.lineage import Lineage
 
 if TYPE_CHECKING:
@@ -323,6 +324,6 @@ def test_a_broker_that_is_away_stops_no_table_and_status_alert_and_page_say_so(
     (silver,) = lineage.down(bronze, lineage.find(bronze, "true")[0]).next
     (gold,) = silver.next
     assert gold.notes == (f"orders/sent sends its changes to kafka.{topic}, which is not followed",)
-    index = export(deployment.layout, resolved.pipeline, tmp_path / "pages")
+    index = Path(export(deployment.layout, resolved.pipeline, Address.local(tmp_path / "pages")))
     (page,) = index.parent.glob("sent/*batch*.html")
     assert "2 rows read" in page.read_text() and f"kafka.{topic}" in index.read_text()

@@ -54,9 +54,8 @@ def states(flights: Deployment, flow: str = "silver") -> Counter[str]:
 
 def pages(flights: Deployment) -> dict[str, bytes]:
     """The pages of all batches."""
-    folder = export(
-        flights.layout, registry.load("flights"), Path(PipelinePlace(flights.layout, "flights").docs)
-    ).parent
+    index = export(flights.layout, registry.load("flights"), PipelinePlace(flights.layout, "flights").docs)
+    folder = Path(index.parent)
     contents = {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("v*.html")}
     assert any("batch-0" in name for name in contents)
     return contents
