@@ -73,11 +73,11 @@ format: setup-python ## Sort imports and format the code.
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
-lock: setup-python ## Resolve requirements.in again into requirements.txt; valid pins stay.
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header \
-	    --no-emit-index-url --no-emit-find-links requirements.in -o requirements.txt
-	@{ printf '# The pinned lock of requirements.in, for Python 3.11 to 3.13 on every platform.\n'; \
-	   printf '# Made by uv, do not edit: change requirements.in, then run `make lock`.\n'; \
+lock: setup-python ## Resolve pyproject.toml and requirements.in again into requirements.txt; valid pins stay.
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header --all-extras --group demo --group dev \
+	    --no-emit-index-url --no-emit-find-links pyproject.toml requirements.in -o requirements.txt
+	@{ printf '# The pinned lock of pyproject.toml and requirements.in, for Python 3.11 to 3.13 on every platform.\n'; \
+	   printf '# Made by uv, do not edit: change one of them, then run `make lock`.\n'; \
 	   cat requirements.txt; } >.cache/lock && mv .cache/lock requirements.txt
 
 clean: ## Remove the output of set-up, tests and linters (all git-ignored); the lake in .data stays.

@@ -149,7 +149,7 @@ def _write_project(project: Path, names: list[str]) -> None:
     for package in ("pipelines", "spark_jobs", "expectations/orders"):
         (project / package).mkdir(parents=True)
         (project / package / "__init__.py").touch()
-    for shared in ("jars", "jars.lock.json", ".cache"):
+    for shared in ("jars", ".cache"):
         (project / shared).symlink_to(PROJECT / shared)
     (project / "spark_jobs" / "orders.py").write_text(TRANSFORM)
     (project / "pipelines" / "landing.py").write_text(LANDING)

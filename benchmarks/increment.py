@@ -208,7 +208,7 @@ def backfill(folder: Path, pairs: int) -> None:
     project = folder / "project"
     for part in ("pipelines", "spark_jobs", "expectations"):
         shutil.copytree(PROJECT / part, project / part, ignore=shutil.ignore_patterns("__pycache__"))
-    for shared in ("jars", "jars.lock.json", ".cache"):
+    for shared in ("jars", ".cache"):
         (project / shared).symlink_to(PROJECT / shared)
     bench = Bench(folder, small=True, project=project)
     days = list(flights_feed.days())

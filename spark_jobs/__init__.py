@@ -1,4 +1,4 @@
-"""Transforms, one module per pipeline, and the script that spark-submit runs.
+"""Transforms, one module per pipeline.
 
 A transform takes a DataFrame and returns one. It keeps ``_row_id`` and ``_origin`` and never drops a row: to filter one,
 it sets ``_filtered`` to the name of the rule. It is deterministic: the same input always gives the same rows.

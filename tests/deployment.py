@@ -43,10 +43,7 @@ class Deployment(Lake):
         """Create lake, landing zone and a project folder with copies of the files that a test may edit."""
         project = folder / "project"
         shutil.copytree(source / "expectations", project / "expectations")
-        (project / "spark_jobs").mkdir()
-        shutil.copy(source / "spark_jobs" / "run_pipeline.py", project / "spark_jobs" / "run_pipeline.py")
         (project / "jars").symlink_to(source / "jars")
-        (project / "jars.lock.json").symlink_to(source / "jars.lock.json")
         (folder / "landing").mkdir()
         return cls.of(folder, source)
 

@@ -54,7 +54,7 @@ def project_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project.mkdir()
     for name in ("expectations", "spark_jobs", "pipelines", "dags"):
         shutil.copytree(PROJECT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("jars", "jars.lock.json", ".cache"):
+    for name in ("jars", ".cache"):
         (project / name).symlink_to(PROJECT / name)
     for source in ("weather", "airlines"):
         (project / ".data/landing" / source).mkdir(parents=True)

@@ -14,7 +14,6 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from spark_jobs import run_pipeline
 from tests.acts import project
 from tests.acts.lake import Lake, Prepared, land
 from tests.acts.oracle import World
@@ -27,6 +26,7 @@ from tidegate.reports.report import RunReport
 from tidegate.requests import launch
 from tidegate.requests.request import fresh_id
 from tidegate.runtime.process_exit import exit_now
+from tidegate.spark import run_pipeline
 from tidegate.spark.driver.session import build_session
 from tidegate.store import Address
 from tidegate.testing.session import SMALL_DATA_CONF

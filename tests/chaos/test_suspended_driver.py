@@ -24,7 +24,7 @@ import sys, time
 from pathlib import Path
 
 sys.path.insert(0, {source!r})
-from spark_jobs.run_pipeline import exit_now, main
+from tidegate.spark.run_pipeline import exit_now, main
 from tests.fault_points import fault
 
 def hold(job):
@@ -53,8 +53,8 @@ def test_a_driver_that_was_suspended_keeps_its_leases_ends_with_code_56_and_the_
     conf.mkdir()
     (conf / "spark-defaults.conf").write_text("".join(f"{name} {value}\n" for name, value in HEARTBEAT.items()))
     monkeypatch.setenv("SPARK_CONF_DIR", str(conf))
-    application = deployment.environment.project / "spark_jobs" / "run_pipeline.py"
-    original = application.read_text()
+    application = tmp_path / "run_pipeline.py"
+    monkeypatch.setattr(launch, "application", lambda: application)
     application.write_text(APPLICATION.format(source=str(deployment.source), marker=str(marker)))
     request = replace(deployment.request(flows=["bronze"]), small=True)
     log = tmp_path / "driver.log"
@@ -73,7 +73,6 @@ def test_a_driver_that_was_suspended_keeps_its_leases_ends_with_code_56_and_the_
         returned = driver.wait(TIMEOUT_SECONDS)
     finally:
         end_group(driver.pid, grace=0)
-        application.write_text(original)
 
     assert returned == 56, log.read_text()[-3000:]
     assert "the process stood still" in run_result.describe_exit(returned)

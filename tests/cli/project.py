@@ -103,7 +103,7 @@ class Project:
     def scaffolded(cls, folder: Path) -> Project:
         """A copy of the real project with a new pipeline `sample` that can run on Spark."""
         folder.mkdir()
-        for name in ("pipelines", "spark_jobs", "expectations", "dags", "jars.lock.json"):
+        for name in ("pipelines", "spark_jobs", "expectations", "dags"):
             source = ROOT / name
             (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
         for name in ("jars", ".cache"):

@@ -27,7 +27,7 @@ from tidegate.testing.session import SMALL_DATA_CONF
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 GUIDES = ROOT / "docs" / "guides"
-_COPIED = ("pipelines", "spark_jobs", "expectations", "dags", "jars.lock.json")
+_COPIED = ("pipelines", "spark_jobs", "expectations", "dags")
 _LINKED = ("jars", ".cache")
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 """JVM options for small applications, for commands that do not set them."""

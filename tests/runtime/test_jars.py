@@ -79,12 +79,12 @@ def test_an_invalid_lock_file_is_an_error(root: Path, content: str) -> None:
         jars.pinned(root)
 
 
-def test_a_folder_without_a_lock_file_is_not_a_project(tmp_path: Path) -> None:
-    with pytest.raises(SetupError, match="not the root of a Tidegate project"):
-        jars.pinned(tmp_path)
+def test_a_project_without_a_lock_file_has_the_jars_of_the_platform(tmp_path: Path) -> None:
+    assert jars.pinned(tmp_path) == jars.pinned(PROJECT)
+    assert not (PROJECT / "jars.lock.json").exists()
 
 
-def test_the_projects_own_lock_file_matches_the_installed_python_packages() -> None:
+def test_the_lock_file_of_the_platform_matches_the_installed_python_packages() -> None:
     pinned = {jar.file_name for jar in jars.pinned(PROJECT)["spark"]}
     assert f"delta-spark_4.2_2.13-{version('delta-spark')}.jar" in pinned
     assert f"delta-storage-{version('delta-spark')}.jar" in pinned
@@ -93,7 +93,7 @@ def test_the_projects_own_lock_file_matches_the_installed_python_packages() -> N
 
 
 @pytest.mark.parametrize("set_name", ["spark", "s3", "broker"])
-def test_the_projects_own_lock_file_lists_each_jar_once_with_a_complete_checksum(set_name: str) -> None:
+def test_the_lock_file_of_the_platform_lists_each_jar_once_with_a_complete_checksum(set_name: str) -> None:
     pinned = jars.pinned(PROJECT)[set_name]
     artifacts = [jar.coordinate.rsplit(":", 1)[0] for jar in pinned]
     assert len(artifacts) == len(set(artifacts))

@@ -1,5 +1,9 @@
 """The Airflow integration. Only this package, ``dags`` and ``plugins`` import Airflow."""
 
-from tidegate.airflow.dag import build_dag
+from tidegate.errors import extras
+
+extras.expect("airflow")
+
+from tidegate.airflow.dag import build_dag  # noqa: E402  # it imports Airflow
 
 __all__ = ["build_dag"]

@@ -85,7 +85,7 @@ class RunFlows(SparkSubmitOperator):
         self._find_connection()
         master = SubmitHook(conn_id=self._conn_id).master
         # Set here and not in the DAG, because absolute paths would create a new DAG version when the project moves.
-        self.application = str(application(environment))
+        self.application = str(application())
         self.application_args = arguments(request, request_id, attempt_id)
         self.conf = submit_conf(environment, small=request.small, master=master)
         self.env_vars = submit_environment(environment, master=master)

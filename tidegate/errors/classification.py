@@ -15,6 +15,7 @@ from pathlib import Path
 
 from tidegate.errors.causes import BY_NUMBER, OTHER, MachineError
 from tidegate.errors.error import TidegateError, UnexpectedError
+from tidegate.errors.extras import missing_package
 from tidegate.errors.object_storage import ObjectStorageRefusal
 
 _NUMBER = re.compile(r"\(os error (\d+)\)|\[Errno (\d+)\]|\berror=(\d+),")
@@ -65,7 +66,7 @@ _OPERATIONS = {
 
 
 def classify(error: BaseException, what: str = "") -> TidegateError:
-    """The `TidegateError` for any exception: itself, the cause that the operating system gives, or an `UnexpectedError`.
+    """The `TidegateError` for any exception: itself, a missing package, the cause that the operating system gives, or an `UnexpectedError`.
 
     Args:
         error: The exception.
@@ -75,7 +76,9 @@ def classify(error: BaseException, what: str = "") -> TidegateError:
         return error
     number, text = _errno_of(error), str(error)
     classified: TidegateError
-    if isinstance(error, ObjectStorageRefusal):
+    if (missing := missing_package(error)) is not None:
+        classified = missing
+    elif isinstance(error, ObjectStorageRefusal):
         classified = error.described(what)
     elif number is None:
         named = type(error).__name__ + (f": {text.splitlines()[0][:500]}" if text else "")
@@ -133,7 +136,7 @@ def raise_machine(error: BaseException, what: str = "") -> None:
     For a place that takes exceptions as a judgement about a file or a query, which no other exception of the machine is.
     """
     number = _errno_of(error)
-    if number is not None and number not in _OF_PATH:
+    if (number is not None and number not in _OF_PATH) or missing_package(error) is not None:
         raise classify(error, what) from error
 
 

@@ -105,7 +105,7 @@ def _decoder_errors() -> Iterator[None]:
         if error.errno:
             raise
         raise CorruptFileError(type(error).__name__) from error
-    except MemoryError:
+    except (ImportError, MemoryError):
         raise
     except Exception as error:  # decoders raise many types; any error means that the file is damaged
         raise CorruptFileError(type(error).__name__) from error

@@ -75,9 +75,12 @@ def submit_environment(environment: Environment, *, master: str | None = None) -
     """
     local = {"SPARK_LOCAL_IP": _LOOPBACK} if _on_this_machine(master or environment.master) else {}
     server = _server(environment)
+    # The job imports the project's declarations and transforms from its folder, wherever the platform is installed.
+    folders = [str(environment.project), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         **environment.variables(),
         **local,
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)),
         # AWS' SDK for Java knows no AWS_DEFAULT_REGION, and without a region asks another STS than AWS_ENDPOINT_URL_STS names.
         **({"AWS_REGION": server.region} if server is not None else {}),
         "PYSPARK_PYTHON": sys.executable,
@@ -107,9 +110,9 @@ def _umask() -> int:
     return mask
 
 
-def application(environment: Environment) -> Path:
+def application() -> Path:
     """The script that spark-submit runs."""
-    return environment.project / "spark_jobs" / "run_pipeline.py"
+    return Path(__file__).parents[1] / "spark" / "run_pipeline.py"
 
 
 def arguments(request: RunRequest, request_id: str, attempt: str) -> list[str]:
@@ -129,7 +132,7 @@ def command(environment: Environment, request: RunRequest, request_id: str, atte
         "--name",
         f"tidegate {request.dag_id}",
         *settings,
-        str(application(environment)),
+        str(application()),
         *arguments(request, request_id, attempt),
     ]
 

@@ -1,7 +1,8 @@
-"""The pinned jars of a project, and class paths made of them.
+"""The pinned jars, and class paths made of them.
 
-``jars.lock.json`` lists the jars with their checksums. Set-up fetches them into the git-ignored ``jars/spark``, ``jars/s3`` and
-``jars/broker`` (``python -m devstack.fetch_jars``); jobs download nothing. The platform's own jar is kept in this package.
+``jars.lock.json`` in this package lists the jars with their checksums; a project that needs others has a file of this name in its
+folder. Set-up fetches them into the git-ignored ``jars/spark``, ``jars/s3`` and ``jars/broker`` (``python -m devstack.fetch_jars``);
+jobs download nothing. The platform's own jar is kept in this package.
 """
 
 from __future__ import annotations
@@ -41,18 +42,13 @@ def pinned(project_root: Path) -> dict[str, tuple[Jar, ...]]:
     """The sets of ``jars.lock.json``: ``spark``, ``s3`` and ``broker``, each sorted by file name.
 
     Raises:
-        SetupError: The file is missing or cannot be parsed.
+        SetupError: The file cannot be parsed.
     """
     path = paths.lock_file(project_root)
     try:
         stored = json.loads(path.read_text(encoding="utf-8"))
         sets = {name: part["jars"] for name, part in stored.items() if isinstance(part, dict)}
         return {name: tuple(sorted(map(_jar, jars), key=lambda jar: jar.file_name)) for name, jars in sets.items()}
-    except FileNotFoundError as error:
-        raise SetupError(
-            f"{path} is missing: {project_root} is not the root of a Tidegate project.",
-            Edit("set TIDEGATE_PROJECT to it", "setting"),
-        ) from error
     except (ValueError, KeyError, TypeError) as error:
         raise SetupError(f"{path} cannot be read ({error!r})", OutsideAct("restore it from git")) from error
 

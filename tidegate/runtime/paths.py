@@ -5,13 +5,13 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 
-from tidegate.advice import Command
-from tidegate.errors import SetupError
+from tidegate.errors import extras
 
 
 def lock_file(project_root: Path) -> Path:
-    """The file with the pinned jars and their checksums."""
-    return project_root / "jars.lock.json"
+    """The file with the pinned jars and their checksums: that of this version of the platform, or one that the project has instead."""
+    own = project_root / "jars.lock.json"
+    return own if own.exists() else Path(__file__).with_name("jars.lock.json")
 
 
 def jars_dir(project_root: Path, set_name: str) -> Path:
@@ -34,7 +34,8 @@ def spark_home() -> Path:
     Raises:
         SetupError: PySpark is not installed in this environment.
     """
+    extras.expect("pyspark")
     spec = importlib.util.find_spec("pyspark")
-    if spec is None or not spec.submodule_search_locations:
-        raise SetupError("PySpark is not installed in this Python environment", Command.make("setup", says="run `{}`"))
+    assert spec is not None
+    assert spec.submodule_search_locations
     return Path(spec.submodule_search_locations[0])

