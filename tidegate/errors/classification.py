@@ -16,7 +16,7 @@ from pathlib import Path
 from tidegate.errors.causes import BY_NUMBER, OTHER, MachineError
 from tidegate.errors.error import TidegateError, UnexpectedError
 from tidegate.errors.extras import missing_package
-from tidegate.errors.object_storage import ObjectStorageRefusal
+from tidegate.errors.object_storage import ObjectStorageRefusal, refusal_in
 
 _NUMBER = re.compile(r"\(os error (\d+)\)|\[Errno (\d+)\]|\berror=(\d+),")
 """As Rust, Python and Java (of a program that it cannot start) write an errno."""
@@ -80,6 +80,9 @@ def classify(error: BaseException, what: str = "") -> TidegateError:
         classified = missing
     elif isinstance(error, ObjectStorageRefusal):
         classified = error.described(what)
+    elif (refusal := _refusal_of(error)) is not None:
+        # Without the exception, whose text has the server's answer.
+        return refusal.described(what)
     elif number is None:
         named = type(error).__name__ + (f": {text.splitlines()[0][:500]}" if text else "")
         classified = UnexpectedError(f"{what}: {named}" if what else named, None)
@@ -110,6 +113,8 @@ def cause_in(text: str, what: str = "", within: str = "") -> TidegateError | Non
         what: As for `classify`.
         within: The folders in one of which the file is if the text does not name it: Java's text of a failed write does not.
     """
+    if (refusal := refusal_in(text, within)) is not None:
+        return refusal.described(what)
     for match in _SAYS.finditer(text):
         number = next((number for words, number in _WORDS.items() if words in match[0]), None)
         path = next(iter(_PATH.findall(match[0])), "")
@@ -137,7 +142,8 @@ def raise_machine(error: BaseException, what: str = "") -> None:
     """
     number = _errno_of(error)
     if (number is not None and number not in _OF_PATH) or missing_package(error) is not None:
-        raise classify(error, what) from error
+        classified = classify(error, what)
+        raise classified from classified.__cause__
 
 
 def is_transient(error: OSError) -> bool:
@@ -176,16 +182,29 @@ def _errno_of(error: BaseException) -> int | None:
         return errno.EHOSTUNREACH
     if isinstance(error, RuntimeError) and text.startswith("can't start new thread"):
         return errno.EAGAIN
-    # DataFusion in delta-rs raises a bare Exception.
-    of_data_fusion = type(error) is Exception and text.startswith("External error: ")
-    of_storage = module in _OF_STORAGE or type(error).__name__ == "PanicException" or of_data_fusion
-    if not of_storage and not isinstance(error, (OSError, ImportError)):
+    if (refusal := _refusal_of(error)) is not None:
+        return refusal.errno
+    if not _is_of_storage(error) and not isinstance(error, (OSError, ImportError)):
         return None
     if "Out of Memory Error" in text:
         return errno.ENOMEM
     numbers = (int(next(filter(None, match.groups()))) for match in _NUMBER.finditer(text))
     written = next((number for number in numbers if number in BY_NUMBER), None)
     return written if written is not None else next((number for words, number in _WORDS.items() if words in text), None)
+
+
+def _is_of_storage(error: BaseException) -> bool:
+    """Whether a library that reads and writes files raised an exception whose text is all that it says."""
+    # DataFusion in delta-rs raises a bare Exception.
+    of_data_fusion = type(error) is Exception and str(error).startswith("External error: ")
+    of_library = type(error).__module__.partition(".")[0] in _OF_STORAGE
+    return of_library or of_data_fusion or type(error).__name__ == "PanicException"
+
+
+def _refusal_of(error: BaseException) -> ObjectStorageRefusal | None:
+    """The refusal of an object store in the text of an exception of delta-rs, which may be an OSError without an errno."""
+    without_number = isinstance(error, OSError) and error.errno is None
+    return refusal_in(str(error)) if without_number or _is_of_storage(error) else None
 
 
 def _path_of(error: BaseException) -> str:

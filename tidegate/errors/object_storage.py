@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import re
 
 from tidegate.advice import OutsideAct
 from tidegate.errors.causes import Cause, MachineError, MachineUnavailableError
@@ -12,6 +13,31 @@ _AGAIN = "then run again: what was committed stays"
 _EXPIRED = ("ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired")
 INVALID_NAME = "InvalidName"
 """The code, which no server sends, for a listing with a name that obstore cannot read."""
+NO_CREDENTIALS = "NoCredentials"
+"""The code, which no server sends, for a source that gives S3A no credentials."""
+CREDENTIALS_UNAVAILABLE = "CredentialsUnavailable"
+"""The same, where the source does not answer."""
+S3A_CLASSES = {
+    "environment": "EnvironmentVariable",
+    "web-identity": "WebIdentityTokenFile",
+    "profile": "Profile",
+    "container": "Container",
+    "instance": "InstanceProfile",
+}
+"""By source of credentials: how the class of AWS' SDK begins by which S3A reads it."""
+_OF_S3A = re.compile(r"\(Service: S3, Status Code: (\d{3}),[^)]*\)(?: \(SDK Attempt Count: \d+\))?(?::(\w+))?")
+"""Status and code of an answer in a text of Java."""
+_OF_DELTA_RS = re.compile(
+    r"Error performing [A-Z]+ https?://([^/\s]+)(/\S*) in [\d.]+\w*s.*?(?:Server returned\b(.*)|HTTP error)", re.DOTALL
+)
+"""Server and path of a request of delta-rs, and what was answered to it."""
+_NO_CREDENTIALS = re.compile(r"No AWS Credentials provided by (\w+?)CredentialsProvider")
+_UNREACHABLE = re.compile(
+    r"ConnectException|UnknownHost|NoRouteToHost|[Tt]imed? ?[Oo]ut|Status Code: (?:429|5\d\d)|Too Many Requests"
+    r"|Internal Server Error|Service Unavailable|Bad Gateway"
+)
+_OF_OBJECT = {"404", "NoSuchKey", "PreconditionFailed", "412", "InvalidRange", "416"}
+"""Codes that say something about one object: whether it is there, and as which."""
 _PERMISSIONS = "s3:GetObject, s3:PutObject and s3:DeleteObject on the prefix, s3:ListBucket on the bucket"
 
 
@@ -54,6 +80,37 @@ class ObjectStorageRefusal(OSError):  # noqa: N818  # the error that a person se
         problem = f"{what + ': ' if what else ''}{self}."
         path, name = str(self.filename), self.cause.errors[0]
         return self.cause.kind(problem, self.cause.next_step, path=path, operation=self.operation, error=name)
+
+
+def refusal_in(text: str, within: str = "") -> ObjectStorageRefusal | None:
+    """The refusal that a text of delta-rs or Java tells of; None if it tells of none, or of one that concerns a single object.
+
+    Nothing else of such a text may be shown: servers quote access keys and session tokens in their answers.
+
+    Args:
+        text: The text.
+        within: Where the object is if the text does not name it.
+    """
+    named = re.search(r"s3a?://[^\s'\"`:;,|]+", text)
+    uri = named[0].replace("s3a://", "s3://", 1) if named else within or "an object"
+    if nothing := _NO_CREDENTIALS.search(text):
+        code = CREDENTIALS_UNAVAILABLE if _UNREACHABLE.search(text) else NO_CREDENTIALS
+        source = next((name for name, begins in S3A_CLASSES.items() if begins == nothing[1]), nothing[1])
+        return ObjectStorageRefusal(uri, "access", f"the source {source!r}", 0, code)
+    if answer := _OF_S3A.search(text):
+        status, code = int(answer[1]), answer[2] or ""
+        if (code or str(status)) in _OF_OBJECT:
+            return None
+        return ObjectStorageRefusal(uri, "access", "the object store", status, code)
+    if request := _OF_DELTA_RS.search(text):
+        server, path, answered = request.groups()
+        number = re.search(r"\b(\d{3}) [A-Z]", answered or "")
+        code_in_answer = re.search(r"<Code>\s*(\w+)\s*</Code>", answered or "")
+        status, code = int(number[1]) if number else 500 if answered else 0, code_in_answer[1] if code_in_answer else ""
+        if (code or str(status)) in _OF_OBJECT:
+            return None
+        return ObjectStorageRefusal(f"s3:/{path.partition('?')[0]}", "access", server, status, code)
+    return None
 
 
 def _cause(status: int, code: str) -> Cause:
@@ -139,6 +196,20 @@ ANSWERS: tuple[tuple[tuple[str, ...], Cause], ...] = (
         "the object store does not accept the credentials",
         MachineError,
         OutsideAct("correct the credentials of this process (TIDEGATE_S3_CREDENTIALS says where from), then run again"),
+    ),
+    _answer(
+        (NO_CREDENTIALS,),
+        "EPERM",
+        "Spark gets no credentials",
+        MachineError,
+        OutsideAct("correct the source that TIDEGATE_S3_CREDENTIALS names where Spark runs, then run again"),
+    ),
+    _answer(
+        (CREDENTIALS_UNAVAILABLE,),
+        "EAGAIN",
+        "Spark gets no credentials, because their endpoint does not answer",
+        MachineUnavailableError,
+        OutsideAct(f"check that the endpoint can be reached where Spark runs, {_AGAIN}"),
     ),
     _answer(
         ("RequestTimeTooSkewed",),

@@ -4,7 +4,7 @@ obstore, delta-rs and S3A each search for credentials by themselves, in differen
 somebody else than a note beside it. Here the source is chosen once: obstore and delta-rs get the keys themselves, S3A the name of the one
 class that reads the same source. So each source is read here by the rules of that class, also where AWS' other tools have others.
 
-Longer than 300 lines: the five sources, each as S3A's class reads it, are compared line by line.
+Longer than 300 lines: each source has rules of its own.
 """
 
 from __future__ import annotations
@@ -21,12 +21,13 @@ from typing import Any
 
 from tidegate.advice import Edit, OutsideAct
 from tidegate.errors import MachineUnavailableError, SetupError
+from tidegate.errors.object_storage import S3A_CLASSES
 
 VARIABLE = "TIDEGATE_S3_CREDENTIALS"
 _REFRESH_BEFORE = timedelta(minutes=5)
 """How long before their end credentials are replaced, where new ones can be had."""
 _SECONDS = 10.0
-_PAUSE_SECONDS = 30.0
+_PAUSE = timedelta(seconds=30)
 """How long credentials that end soon are used before new ones are asked for again: a source may give the same ones until then."""
 _TOKEN_VARIABLES = frozenset({"aws_session_token", "aws_token", "session_token", "token"})
 """Variables, in lower case, from which delta-rs takes a session token for keys that have none."""
@@ -46,13 +47,6 @@ class Credentials:
 
     def __repr__(self) -> str:
         return "Credentials(…)"
-
-
-@dataclass(frozen=True)
-class _Source:
-    fetch: Callable[[Mapping[str, str]], Credentials]
-    s3a_provider: str
-    """The class by which S3A reads this source, and no other."""
 
 
 class CredentialSource:
@@ -88,7 +82,7 @@ class CredentialSource:
     @property
     def s3a_provider(self) -> str:
         """The class by which S3A reads this source, and no other."""
-        return _SOURCES[self.name].s3a_provider
+        return f"{_SDK}.{S3A_CLASSES[self.name]}CredentialsProvider"
 
     def get(self) -> Credentials:
         """The credentials, fetched again if they are about to end.
@@ -99,7 +93,8 @@ class CredentialSource:
         """
         with self._lock:
             current = self._current
-            if current is None or (_ends_within(current, _REFRESH_BEFORE) and self._has_paused):
+            paused = timedelta(seconds=time.monotonic() - self._fetched_at) > _PAUSE
+            if current is None or _ends_within(current, _REFRESH_BEFORE if paused else _PAUSE):
                 self._fetched_at = time.monotonic()
                 try:
                     current = self._current = self._fetch()
@@ -109,7 +104,7 @@ class CredentialSource:
             return current
 
     def _fetch(self) -> Credentials:
-        fetched = _SOURCES[self.name].fetch(self._variables)
+        fetched = _SOURCES[self.name](self._variables)
         others = [name for name, value in self._variables.items() if name.lower() in _TOKEN_VARIABLES and value]
         if others and not fetched.session_token:
             raise SetupError(
@@ -117,12 +112,6 @@ class CredentialSource:
                 Edit("unset it for the processes of the platform", "setting"),
             )
         return fetched
-
-    @property
-    def _has_paused(self) -> bool:
-        """Whether the last attempt to fetch was long ago, or its credentials have ended."""
-        ended = self._current is None or _ends_within(self._current, timedelta())
-        return ended or time.monotonic() - self._fetched_at > _PAUSE_SECONDS
 
     def forget(self, refused: Credentials) -> None:
         """Fetch credentials again at the next call, because a server has refused these as expired."""
@@ -254,12 +243,12 @@ def _of_instance(variables: Mapping[str, str]) -> Credentials:
     return _of_json(_ask(folder + urllib.parse.quote(role), "instance", headers=headers), "instance")
 
 
-_SOURCES = {
-    "environment": _Source(_of_environment, f"{_SDK}.EnvironmentVariableCredentialsProvider"),
-    "web-identity": _Source(_of_web_identity, f"{_SDK}.WebIdentityTokenFileCredentialsProvider"),
-    "profile": _Source(_of_profile, f"{_SDK}.ProfileCredentialsProvider"),
-    "container": _Source(_of_container, f"{_SDK}.ContainerCredentialsProvider"),
-    "instance": _Source(_of_instance, f"{_SDK}.InstanceProfileCredentialsProvider"),
+_SOURCES: dict[str, Callable[[Mapping[str, str]], Credentials]] = {
+    "environment": _of_environment,
+    "web-identity": _of_web_identity,
+    "profile": _of_profile,
+    "container": _of_container,
+    "instance": _of_instance,
 }
 SOURCES = tuple(_SOURCES)
 

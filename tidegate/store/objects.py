@@ -318,7 +318,18 @@ class ObjectStore(Store):
 
     def _head(self, key: str, path: str) -> ObjectMeta:
         """What is known of an object. Only a listing tells whether one that is missing is: this answer has no code."""
-        return self._ask("read", key, lambda client: client.head(path), has_code=False)
+
+        def head(client: S3Store) -> ObjectMeta:
+            return client.head(path)
+
+        try:
+            return self._ask("read", key, head, has_code=False)
+        except ObjectStorageRefusal as error:
+            if error.code or error.status not in (400, 403):
+                raise
+        # The answer to a GET has a code, for example that the credentials have expired; then they are fetched again.
+        self._ask("read", key, lambda client: client.get(path))
+        return self._ask("read", key, head, has_code=False)
 
     def _read_after(self, key: str) -> Content | None:
         try:
