@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import json
 import re
+import subprocess
+import sys
 from pathlib import Path
 from typing import get_args
 
@@ -38,6 +42,31 @@ def test_a_kind_of_flow_reads_a_kind_of_source_which_is_found_by_the_class_of_it
     assert {source_folder(each): folder for folder, each in declared.items()} == {folder: folder for folder in SOURCES}
     assert {declared[folder] for folder in LANDED} == set(get_args(LandingSource))
     assert set(READS.values()) == set(SOURCES)
+
+
+def test_a_declaration_imports_the_kinds_that_it_declares_and_no_client_of_buckets() -> None:
+    program = (
+        "import json, sys, pipelines.flights\n"
+        "print(json.dumps([name.removeprefix('tidegate.') for name in sys.modules if name.startswith('tidegate.')]))"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, cwd=ROOT.parent)
+    loaded = set(json.loads(done.stdout))
+    kinds = {name for name in loaded if re.fullmatch(r"(kinds|sources)\.\w+", name)}
+    assert kinds == {"kinds.files", "kinds.rows", "kinds.groups", "sources.files", "sources.tables"}
+    assert loaded.isdisjoint({"spec.sinks", "spec.sources", "store.objects", "store.s3"})
+
+
+def test_what_the_facade_of_declarations_imports_on_demand_is_what_it_declares_to_have() -> None:
+    (block,) = (
+        node.body
+        for node in ast.parse((ROOT / "spec" / "__init__.py").read_text(encoding="utf-8")).body
+        if isinstance(node, ast.If)
+    )
+    declared = {each.names[0].name: each.module for each in block if isinstance(each, ast.ImportFrom)}
+    assert declared == vars(spec)["_ON_DEMAND"]
+    assert all(getattr(spec, name) is not None for name in declared)
+    with pytest.raises(AttributeError, match="Nothing"):
+        spec.Nothing  # type: ignore[attr-defined]  # noqa: B018
 
 
 def test_a_kind_has_the_name_of_its_folder() -> None:
