@@ -63,6 +63,8 @@ def _run(tests: list[str], root: Path, fault: str, *, nightly: bool) -> str:
     """The output of pytest, up to the first failure."""
     python = root / ".venv" / "bin" / "python"
     command = [str(python if python.exists() else sys.executable), "-m", "pytest", "-x", "-q", "--tb=short"]
+    # Else pytest runs a folder alone, and not one of its files first.
+    command.append("--keep-duplicates")
     command += [*([] if nightly else ["-m", "not nightly"]), *tests]
     try:
         process = subprocess.run(

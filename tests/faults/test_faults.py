@@ -36,7 +36,9 @@ def test_there_are_forty_faults_and_most_are_in_the_core_packages() -> None:
 
 def test_a_test_of_make_test_that_still_exists_detected_each_fault_of_the_table() -> None:
     recorded = outcomes(OUTCOMES)
-    assert {outcome.fault for outcome in recorded} <= {fault.name for fault in FAULTS}
+    assert {outcome.fault for outcome in recorded} == {fault.name for fault in FAULTS}, (
+        "python -m tests.faults --only NAME"
+    )
     missing = [
         outcome.caught_by
         for outcome in recorded
@@ -71,6 +73,18 @@ def test_the_outcome_of_a_detected_fault_names_the_test_and_the_fault_is_reverte
     assert outcome.caught_by == "tests/test_shop.py::test_prices_are_added"
     assert outcome.why.startswith("assert 2 == 3")
     assert "prices[1:]" not in (tree / "shop.py").read_text()
+
+
+def test_the_tests_of_the_module_run_before_those_of_its_package(tree: Path) -> None:
+    (tree / "till").mkdir()
+    (tree / "shop.py").rename(tree / "till" / "shop.py")
+    folder = tree / "tests" / "till"
+    folder.mkdir()
+    text = (tree / "tests" / "test_shop.py").read_text().replace("import shop", "from till import shop")
+    for name in ("test_a.py", "test_shop.py"):
+        (folder / name).write_text(text)
+    fault = Fault("the first price is left out", "till/shop.py", "sum(prices)", "sum(prices[1:])", ())
+    assert try_fault(fault, tree, nightly=False).caught_by == "tests/till/test_shop.py::test_prices_are_added"
 
 
 def test_the_outcome_of_an_undetected_fault_names_no_test(tree: Path) -> None:
