@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
 from docs.take_pictures import PICTURES
@@ -13,7 +15,13 @@ pytestmark = [pytest.mark.airflow, pytest.mark.browser]
 
 
 def test_pictures(opened: Opened) -> None:
-    page = opened("/tidegate/", viewport={"width": 1320, "height": 1000})
+    from airflow.jobs.job import Job
+    from airflow.utils.session import create_session
+
+    # Without a scheduler the overview begins with a warning.
+    with create_session() as database:
+        database.add(Job(job_type="SchedulerJob", state="running", latest_heartbeat=datetime.now(UTC)))  # type: ignore[no-untyped-call]
+    page = opened("/tidegate/", viewport={"width": 1320, "height": 1290})
     page.screenshot(path=PICTURES / "pages-overview.png")
     page = opened("/plugin/tidegate/tidegate/pipelines/flights/flows/silver", color_scheme="dark")
     with framed(page) as frame:
