@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -14,14 +15,19 @@ __all__ = ["opened", "session"]
 pytestmark = [pytest.mark.airflow, pytest.mark.browser]
 
 
-def test_pictures(opened: Opened) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def scheduler(home_with_dags: Path) -> None:
+    """A heartbeat: without one the overview begins with a warning."""
     from airflow.jobs.job import Job
     from airflow.utils.session import create_session
 
-    # Without a scheduler the overview begins with a warning.
+    later = datetime.now(UTC) + timedelta(hours=1)
     with create_session() as database:
-        database.add(Job(job_type="SchedulerJob", state="running", latest_heartbeat=datetime.now(UTC)))  # type: ignore[no-untyped-call]
-    page = opened("/tidegate/", viewport={"width": 1320, "height": 1290})
+        database.add(Job(job_type="SchedulerJob", state="running", latest_heartbeat=later))  # type: ignore[no-untyped-call]
+
+
+def test_pictures(opened: Opened) -> None:
+    page = opened("/tidegate/", viewport={"width": 1320, "height": 1120})
     page.screenshot(path=PICTURES / "pages-overview.png")
     page = opened("/plugin/tidegate/tidegate/pipelines/flights/flows/silver", color_scheme="dark")
     with framed(page) as frame:
