@@ -306,13 +306,16 @@ class _Application:
 
     def _job(self, spark: SparkSession, resolved: ResolvedFlow, flow_report: FlowReport) -> Job:
         from tidegate.spark.batch.work import Stream
-        from tidegate.spark.functions import import_function
         from tidegate.spark.job import Job, Run, load_kind
 
         flow = resolved.flow
         place = checkpoint.current(resolved.place(self.layout), flow.checkpoint_version)
         flow_report.refresh = place.refresh
-        gate, derives = None, RUNS[self.request.mode].derives
+        gate = transform = None
+        if flow.transform and RUNS[self.request.mode].derives:
+            from tidegate.spark.functions import import_function
+
+            transform = import_function(flow.transform, "transform")
         if RUNS[self.request.mode].judges and flow.gate is not None:
             from tidegate.spark.gate import LakeContext, SuiteGate
 
@@ -323,7 +326,7 @@ class _Application:
             kind=load_kind(flow),
             place=place,
             work=Stream(),
-            transform=import_function(flow.transform, "transform") if derives and flow.transform else None,
+            transform=transform,
             gate=gate,
             spark=spark,
             kafka=self.environment.kafka,
