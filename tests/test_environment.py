@@ -65,6 +65,7 @@ def test_a_relative_path_becomes_absolute(tmp_path: Path, monkeypatch: pytest.Mo
         ("s3://bucket/a//b", "prefix"),
         ("s3://bucket/../b", "prefix"),
         ("s3://key:secret@bucket/b", "lower-case letters"),
+        ("gs://key:a/secret@bucket/b", "Google"),
     ],
 )
 @pytest.mark.parametrize("name", ["TIDEGATE_LAKE", "TIDEGATE_LANDING"])
@@ -72,6 +73,7 @@ def test_a_location_without_a_store_is_refused_with_what_is_missing(name: str, v
     with pytest.raises(SetupError, match=what) as raised:
         Environment.read({name: value})
     assert name in raised.value.message
+    assert "secret" not in f"{raised.value} {raised.value!r}"
 
 
 def test_lake_and_landing_zone_are_each_in_a_folder_or_in_a_bucket(tmp_path: Path) -> None:

@@ -62,7 +62,7 @@ def parse_location(name: str, value: str) -> Location:
         return _bucket_folder(name, value, rest)
     what = _MISSING.get(scheme, f"storage of the kind {scheme!r}")
     raise SetupError(
-        f"{name}={value!r}: {what} is not supported. It needs a store with conditional writes (tidegate/store), and a log store of "
+        f"{name}={_shown(value)!r}: {what} is not supported. It needs a store with conditional writes (tidegate/store), and a log store of "
         "Delta that commits with them",
         Edit("set a local or mounted POSIX path, or s3://<bucket>/<prefix>", "setting"),
     )
@@ -74,11 +74,16 @@ def _bucket_folder(name: str, value: str, rest: str) -> BucketFolder:
     is_prefix = not prefix or (_PREFIX.fullmatch(prefix) and not {".", ".."} & {*prefix.split("/")})
     if not (_BUCKET.fullmatch(bucket) and is_prefix):
         raise SetupError(
-            f"{name}={value!r} is not s3://<bucket>/<prefix>, with a bucket of lower-case letters, digits, '.' and '-', and a prefix "
-            "of letters, digits and '_.=+-/'",
+            f"{name}={_shown(value)!r} is not s3://<bucket>/<prefix>, with a bucket of lower-case letters, digits, '.' and '-', and a "
+            "prefix of letters, digits and '_.=+-/'",
             Edit("set another bucket or prefix", "setting"),
         )
     return BucketFolder(bucket, prefix)
+
+
+def _shown(value: str) -> str:
+    """A location for messages, without the key that Hadoop once took from it (``s3a://<key>:<secret>@<bucket>``)."""
+    return re.sub(r"//.*@", "//…@", value)
 
 
 class Stores:
