@@ -325,7 +325,7 @@ def _notes() -> Iterator[str]:
     yield "has none, a damaged note counts as absent."
     yield ""
     yield from _table(
-        ("note", "file", "says", "absent", "written by", "deleted by", "damaged"),
+        ("note", "file", "says", "absent", "written by", "cleared by", "damaged"),
         [
             (
                 each.name,

@@ -65,15 +65,20 @@ def decode(text: str | bytes, kind: type[T]) -> T:
 
 
 def write(address: Address, value: Any) -> None:
-    """Replace a file with the JSON of a value, as `Address.put`."""
-    address.put((encode(value, indent=1) + "\n").encode())
+    """Replace a file with the JSON of a value, as `Address.put`: one that only this process writes."""
+    address.put(to_bytes(value))
+
+
+def to_bytes(value: Any) -> bytes:
+    """The content of a file that `read` reads. That of None counts as no file."""
+    return (encode(value, indent=1) + "\n").encode()
 
 
 def read(address: Address, kind: type[T], repair: Advice | None = None) -> T | None:
-    """The value in a file; None when there is no file.
+    """The value in a file; None when there is no file, or one with ``null``.
 
     Args:
-        address: Of a file that `write` made.
+        address: Of a file with the content of `to_bytes`.
         repair: What to do about a damaged file. Without it, a damaged file counts as missing.
 
     Raises:
@@ -81,9 +86,17 @@ def read(address: Address, kind: type[T], repair: Advice | None = None) -> T | N
         OSError: The file cannot be read. It never counts as missing: what it says would be forgotten.
     """
     try:
-        return decode(address.read().data, kind)
+        data = address.read().data
     except FileNotFoundError:
         return None
+    return value_of(address, data, kind, repair)
+
+
+def value_of(address: Address, data: bytes, kind: type[T], repair: Advice | None = None) -> T | None:
+    """As `read`, of the content that a file has."""
+    try:
+        values = json.loads(data)
+        return None if values is None else from_plain(values, kind)
     except ValueError as error:
         if repair is None:
             return None

@@ -18,7 +18,7 @@ from hypothesis.stateful import Bundle, RuleBasedStateMachine, initialize, preco
 from tests.s3_server import S3Process
 from tests.store.buckets import new_store
 from tidegate.errors import WriteConflictError
-from tidegate.store import LocalStore, Store
+from tidegate.store import Address, LocalStore, Store
 from tidegate.store.instrumented import InstrumentedStore
 from tidegate.store.memory import MemoryStore
 from tidegate.store.objects import ObjectStore
@@ -257,6 +257,26 @@ def test_of_many_that_make_or_update_a_key_at_once_one_succeeds(store: Store) ->
             done = list(pool.map(lambda number, tag=tag, barrier=barrier: succeeds(number, tag, barrier), numbers))
             assert sum(done) == 1
             assert store.read("a/b").data == str(numbers[done.index(True)]).encode()
+
+
+def test_of_many_that_change_a_content_each_change_and_each_line_stays(store: Store) -> None:
+    """Lines are appended, and the content is changed, by four threads each."""
+    address, barrier = Address(store, "a/b"), threading.Barrier(8)
+
+    def write(number: int) -> None:
+        barrier.wait()
+        for each in range(5):
+            line = b"%d %d\n" % (number, each)
+            if number % 2:
+                address.append(line)
+            else:
+                address.update(lambda before, line=line: (before or b"") + line)  # type: ignore[misc]
+
+    with ThreadPoolExecutor(8) as pool:
+        for done in [pool.submit(write, number) for number in range(8)]:
+            done.result()
+    expected = [b"%d %d" % (number, each) for number in range(8) for each in range(5)]
+    assert sorted(address.read().data.splitlines()) == expected
 
 
 def test_while_keys_are_written_each_listing_has_whole_contents_of_what_was_there_before(store: Store) -> None:

@@ -2,22 +2,31 @@
 
 Each kind of note is declared once, next to the dataclass of its content, and listed in `tidegate.checkpoints.notes`. A note is replaced
 as a whole: a reader sees what was before or what is after.
+
+A driver that was stopped may write after another one has taken its lease, and written the same note. So each write expects the content
+that was read while this process was certain of its leases: it changes nothing that a later holder wrote. A note is not deleted, which no
+object store does under a condition: one that is cleared says ``null``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Any, Generic, TypeVar
 
 from tidegate import json_codec
 from tidegate.advice import Advice
+from tidegate.checkpoints import lease
 from tidegate.errors import DamagedFileError
 from tidegate.lake.place import FlowPlace
-from tidegate.store import Address
+from tidegate.store import Address, Content
 
 T = TypeVar("T")
 K = TypeVar("K")
 P = TypeVar("P", bound=FlowPlace, contravariant=True)
+CLEARED = json_codec.to_bytes(None)
+"""The content of a note that was cleared."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,12 +43,39 @@ class NoteKind(Generic[T, P]):
     written: str
     """Who may write it, and when."""
     cleared: str = "never"
-    """Who deletes it, and when."""
+    """Who clears it, and when."""
     repair: Advice | None = None
     """What to do about a damaged one. Without it, a damaged one counts as absent."""
 
     def _path(self, place: FlowPlace, **numbers: int) -> Address:
         return place.checkpoints / self.file.format(**vars(place), **numbers)
+
+
+def _content(address: Address) -> Content | None:
+    try:
+        return address.read()
+    except FileNotFoundError:
+        return None
+
+
+def _replace(address: Address, value: Any) -> None:
+    """Write what a note says.
+
+    Raises:
+        LeaseLostError: This process is not certain of a lease any more that it held.
+        WriteConflictError: Another process has written it since. Transient.
+    """
+    before = _content(address)
+    # After the content was read: a later holder writes only after this moment, and then the content is another one.
+    lease.expect_certain()
+    address.put_if(json_codec.to_bytes(value), None if before is None else before.tag)
+
+
+def _clear(address: Address) -> None:
+    before = _content(address)
+    if before is not None and before.data != CLEARED:
+        lease.expect_certain()
+        address.put_if(CLEARED, before.tag)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +88,8 @@ class Note(NoteKind[T, P]):
 
     def exists(self, place: P) -> bool:
         """Whether there is one."""
-        return self.path(place).exists()
+        content = _content(self.path(place))
+        return content is not None and content.data != CLEARED
 
     def read(self, place: P) -> T | None:
         """What it says; None without one.
@@ -64,21 +101,37 @@ class Note(NoteKind[T, P]):
         return json_codec.read(self.path(place), self.content, self.repair)
 
     def write(self, place: P, value: T) -> None:
-        """Write it, or replace it."""
-        json_codec.write(self.path(place), value)
+        """Write it, or replace it, unless another process does; raises as `_replace`."""
+        _replace(self.path(place), value)
+
+    def update(self, place: P, change: Callable[[T | None], T]) -> None:
+        """Replace it by what a function makes of it, of None without one; again while other processes are in between.
+
+        For notes that are written without the lease of the flow.
+        """
+        address = self.path(place)
+
+        def changed(data: bytes | None) -> bytes:
+            known = None if data is None else json_codec.value_of(address, data, self.content, self.repair)
+            return json_codec.to_bytes(change(known))
+
+        address.update(changed)
 
     def read_as(self, place: P, kind: type[K]) -> K | None:
         """What it says, with the fields or the methods of a dataclass that is derived from `content`. Raises as `read`."""
         return json_codec.read(self.path(place), kind, self.repair)
 
     def clear(self, place: P) -> None:
-        """Delete it, if there is one."""
-        self.path(place).delete()
+        """Clear it, if there is one; raises as `write`."""
+        _clear(self.path(place))
 
 
 @dataclass(frozen=True, kw_only=True)
 class NumberedNotes(NoteKind[T, P]):
-    """Notes of one kind with numbers from 0, each a file of its own; the name of the file is ``{number}.json``."""
+    """Notes of one kind with numbers from 0, each a file of its own; the name of the file is ``{number}.json``.
+
+    The number of one that was cleared is not given again: what was stored beside it may be deleted late.
+    """
 
     def folder(self, place: P) -> Address:
         """The folder of their files."""
@@ -90,7 +143,19 @@ class NumberedNotes(NoteKind[T, P]):
 
     def numbers(self, place: P) -> list[int]:
         """Those that there are, ascending."""
-        return self.folder(place).numbers(".json")
+        return [number for number, size in self._sizes(place).items() if size != len(CLEARED)]
+
+    def next_number(self, place: P) -> int:
+        """The number of the next one."""
+        return max(self._sizes(place), default=-1) + 1
+
+    def _sizes(self, place: P) -> dict[int, int]:
+        """The size of each file. No content is as short as that of a cleared one."""
+        files = [(PurePosixPath(entry.name), entry) for entry in self.folder(place).list()]
+        sizes = (
+            (int(file.stem), entry.size) for file, entry in files if file.suffix == ".json" and file.stem.isdigit()
+        )
+        return dict(sorted(sizes))
 
     def read(self, place: P, number: int) -> T | None:
         """What one says; None without it. Raises as `Note.read`."""
@@ -101,12 +166,12 @@ class NumberedNotes(NoteKind[T, P]):
         return json_codec.read(self.path(place, number), kind, self.repair)
 
     def write(self, place: P, number: int, value: T) -> None:
-        """Write one, or replace it."""
-        json_codec.write(self.path(place, number), value)
+        """Write one, or replace it; raises as `Note.write`."""
+        _replace(self.path(place, number), value)
 
     def clear(self, place: P, number: int) -> None:
-        """Delete one, if it exists."""
-        self.path(place, number).delete()
+        """Clear one, if it exists; raises as `Note.write`."""
+        _clear(self.path(place, number))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -26,6 +26,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 import re
@@ -36,7 +37,7 @@ from urllib.parse import quote
 
 from tidegate.advice import OutsideAct
 from tidegate.environment import Environment
-from tidegate.errors import LakeVersionError
+from tidegate.errors import LakeVersionError, WriteConflictError
 from tidegate.store import Address, Store
 from tidegate.store.location import Location, Stores
 
@@ -127,7 +128,9 @@ class Layout:
         """
         if not self.check_format():
             self.root.store.check()
-            self.marker.put((json.dumps({"format": LAKE_FORMAT}) + "\n").encode())
+            # Another process may have created it meanwhile.
+            with contextlib.suppress(WriteConflictError):
+                self.marker.put_if((json.dumps({"format": LAKE_FORMAT}) + "\n").encode(), None)
 
     def check_format(self) -> bool:
         """Whether the lake exists.

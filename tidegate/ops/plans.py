@@ -15,6 +15,7 @@ from typing import Any
 import pendulum
 
 from tidegate import json_codec
+from tidegate.errors import WriteConflictError
 from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.store import Address
 
@@ -101,9 +102,12 @@ def _append(address: Address, flows: Mapping[str, Any] | None) -> None:
     line = json_codec.encode(_Plan(at=pendulum.now("UTC"), flows=flows)) + "\n"
     try:
         address.append(line.encode())
-        lines = address.read().data.splitlines(keepends=True)
+        recorded = address.read()
+        lines = recorded.data.splitlines(keepends=True)
         if len(lines) > 2 * MAX_LINES:
-            address.put(b"".join(lines[-MAX_LINES:]))
+            # If another plan was recorded meanwhile, the next one cuts.
+            with contextlib.suppress(WriteConflictError):
+                address.put_if(b"".join(lines[-MAX_LINES:]), recorded.tag)
     except OSError as error:
         log.warning(
             "the result of the plan could not be recorded for alerts: %s", error.strerror or type(error).__name__

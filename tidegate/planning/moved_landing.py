@@ -178,8 +178,7 @@ def accept(made: MovePlan, *, by: str, reason: str, unproven: int = 0) -> Overri
         )
     times = made.times | made.unproven
     if times:
-        known = MOVED_FILES.read(place)
-        MOVED_FILES.write(place, MovedFiles(times=(known.times if known is not None else {}) | times))
+        MOVED_FILES.update(place, lambda known: MovedFiles(times=(known.times if known is not None else {}) | times))
     return overrides.record(place, Override(act="move", by=by, reason=reason, moved_from=made.before))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Generic, TypeVar
 
+from tidegate.errors import WriteConflictError
 from tidegate.store.local import LocalStore
 from tidegate.store.store import Content, Entry, Store, below
 
@@ -98,6 +100,22 @@ class Address:
     def put_if(self, data: bytes, tag: str | None) -> str:
         """As `Store.put_if`."""
         return self.store.put_if(self.key, data, tag)
+
+    def update(self, change: Callable[[bytes | None], bytes]) -> None:
+        """Replace the content by what a function makes of it, again while other writers are in between: each change stays.
+
+        Args:
+            change: Gets None if there is no content.
+        """
+        while True:
+            try:
+                before = self.read()
+                data, tag = before.data, before.tag
+            except FileNotFoundError:
+                data, tag = None, None
+            with contextlib.suppress(WriteConflictError):
+                self.put_if(change(data), tag)
+                return
 
     def append(self, line: bytes) -> None:
         """As `Store.append`."""

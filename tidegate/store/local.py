@@ -107,10 +107,10 @@ class LocalStore(Store):
         return Content(data).tag
 
     def append(self, key: str, line: bytes) -> None:
-        """Appends with one system call."""
+        """Appends with one system call, under the lock of updates, which would lose the line."""
         path = self._file(key)
         _create_folder(path.parent)
-        with accessing(path, "write"), path.open("ab", buffering=0) as file:
+        with self._locked(key), accessing(path, "write"), path.open("ab", buffering=0) as file:
             if (written := file.write(line)) != len(line):
                 raise OSError(errno.ENOSPC, f"only {written} of {len(line)} bytes were written", str(path))
 

@@ -128,14 +128,14 @@ class Store(ABC):
 
     @abstractmethod
     def put(self, key: str, data: bytes) -> None:
-        """Write a content, or replace it. Of concurrent writers, the last one stays."""
+        """Write a content, or replace it. Of concurrent writers, the last one stays, which may be the one that began first."""
 
     @abstractmethod
     def put_if(self, key: str, data: bytes, tag: str | None) -> str:
         """Write a content if the key still has the one with this tag, or if there is no such key (None).
 
         Of concurrent writers with one condition exactly one succeeds, and no other write comes between its comparison and its effect. A
-        local store promises that only among writers that all use this function: a key that is updated by tag is not written otherwise.
+        local store promises that only among this function and `append`: a key that is updated by tag is not written otherwise.
         An object store that gets no answer, and then finds the very content that it was to write, takes it for its own: who must know
         that writes something unique into each.
 

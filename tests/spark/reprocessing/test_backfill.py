@@ -261,11 +261,12 @@ def test_a_backfill_that_deletes_too_many_rows_is_refused_until_exactly_that_num
     assert any("--accept silver:deleted=1" in note for note in dry.run.report.notes)
     sample = AttemptPlace(dry.place.layout, "orders", dry.run.request.run_key, dry.run.place.attempt).sample("silver")
     assert json.loads(Path(sample).read_text()) == {"deleted": ['{"id":1}'], "changed": ['{"id":2}', '{"id":5}']}
-    for accept in ((), ("silver:deleted=2",)):
+    # The number of one that was dropped is not given again.
+    for number, accept in enumerate(((), ("silver:deleted=2",))):
         refused = limited(place, new_code, accept=accept)
         with pytest.raises(RewriteRefusedError) as raised:
             backfill.backfill(refused, FIRST_DAYS)
-        assert "backfill 0 of 1970-01-02 to 1970-01-03" in raised.value.message
+        assert f"backfill {number} of 1970-01-02 to 1970-01-03" in raised.value.message
         assert "it would delete 1 of 3 rows (33.3%), more than 10.0%" in raised.value.message
         assert "--mode backfill --from 1970-01-02 --to 1970-01-03 --accept silver:deleted=1" in raised.value.message
         assert amounts(refused) == {1: 10, 2: 20, 3: 31, 4: 40, 5: 50, 6: 60}
@@ -315,20 +316,20 @@ def fail(*_: Any) -> None:
 def test_an_interrupted_backfill_is_finished_if_it_has_written_and_deleted_otherwise(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for step, begun in (("write_target", False), ("record_batch", True)):
+    for number, (step, begun) in enumerate((("write_target", False), ("record_batch", True))):
         with monkeypatch.context() as patched:
             patched.setattr(micro_batch, step, fail)
             with pytest.raises(ConnectionError):
                 backfill.backfill(silver(place), FIRST_DAYS)
-        assert pending_work.numbers(silver(place)) == [0]
+        assert pending_work.numbers(silver(place)) == [number]
         later = make_job(place, SILVER, clean)
-        assert pending_work.read(later, 0, backfill.Backfill).has_begun(later) is begun
+        assert pending_work.read(later, number, backfill.Backfill).has_begun(later) is begun
 
         pending_work.settle(later, backfill.Backfill)
 
         assert [line.kind for line in later.run.report.batches] == (["backfill"] if begun else [])
-        assert not (pending_work.folder(later) / "0.keys").exists()
-        assert pending_work.numbers(later) == ([0] if begun else [])
+        assert not (pending_work.folder(later) / f"{number}.keys").exists()
+        assert pending_work.numbers(later) == ([number] if begun else [])
     assert amounts(later)[2] == 40
     assert later.run.report.batches[0].target_version == tables.version(later.spark, later.live)
     again = make_job(place, SILVER, clean)

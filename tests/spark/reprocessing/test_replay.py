@@ -100,7 +100,7 @@ def replay_lines(job: Job) -> list[dict[str, Any]]:
 def expect_every_order_in_one_place(job: Job, count: int = 8) -> None:
     rows = orders.table(job.place.quarantine)
     assert {row["_in_hand"] for row in rows} == {None}, "no entry is claimed"
-    assert not CLAIM.path(FlowPlace(job.place.layout, "orders", job.flow.name)).exists()
+    assert not CLAIM.exists(FlowPlace(job.place.layout, "orders", job.flow.name))
     written = [row["id"] for row in orders.table(job.live)]
     assert len(written) == len(set(written)) == count - len(open_ids(job))
     assert not set(written) & set(open_ids(job))
@@ -114,7 +114,7 @@ def test_rows_that_pass_are_written_and_rows_that_fail_keep_their_entry(place: P
 
     assert (dry_run.run.report.dry_run, [line.read for line in dry_run.run.report.batches]) == (True, [4])
     assert {row["_row_id"]: row for row in orders.table(job.place.quarantine)} == before, "a dry run changes nothing"
-    assert (replay_lines(job), CLAIM.path(FlowPlace(job.place.layout, "orders", "silver")).exists()) == ([], False)
+    assert (replay_lines(job), CLAIM.exists(FlowPlace(job.place.layout, "orders", "silver"))) == ([], False)
     replay.replay_entries(job, ALL)
     (line,) = job.run.report.batches
     assert (line.kind, line.read, line.written, line.quarantined, line.imbalance()) == ("replay", 5, 3, 2, 0)
@@ -201,7 +201,7 @@ def test_the_next_run_releases_a_replay_that_crashed_before_it_wrote_to_the_targ
         with pytest.raises(SourceUnavailableError):
             replay.replay_entries(silver(place, 5), ALL)
     job = silver(place)
-    assert CLAIM.path(FlowPlace(job.place.layout, "orders", "silver")).exists()
+    assert CLAIM.exists(FlowPlace(job.place.layout, "orders", "silver"))
     assert claims.unfinished_claim(job.place.quarantine) is not None
 
     run_flow(job)

@@ -440,7 +440,7 @@ def test_an_interrupted_undo_is_finished_once_by_the_next_run_if_it_has_written(
 
     run_flow(run_as("next", silver(place)))
 
-    assert not UNDO.path(FlowPlace(silver(place).place.layout, "orders", "silver")).exists()
+    assert not UNDO.exists(FlowPlace(silver(place).place.layout, "orders", "silver"))
     assert (2 in amounts(silver(place))) is has_written
     assert states(silver(place)) == {2: "withdrawn" if has_written else "open"}
     recorded = [(line["run_key"], line["mode"], line["upserted"], line["closed"]) for line in undo_lines(silver(place))]

@@ -89,7 +89,7 @@ def backfill(job: Job, window: Window) -> None:
     if last is not None and last.request_id == job.run.request.request_id and last.done:
         job.run.report.notes.append(ALREADY_DONE)
         return
-    _run(job, _prepare(job, window, 0 if last is None else last.number + 1))
+    _run(job, _prepare(job, window, pending_work.next_number(job)))
 
 
 def dry_run(job: Job, window: Window | None) -> None:

@@ -104,6 +104,11 @@ def numbers(job: Job) -> list[int]:
     return WINDOWS.numbers(job.place)
 
 
+def next_number(job: Job) -> int:
+    """The number of the next one."""
+    return WINDOWS.next_number(job.place)
+
+
 def read(job: Job, number: int, kind: type[Stored]) -> Stored:
     """One of them; raises `DamagedFileError` if its file does not have the content that `write` gave it."""
     work = WINDOWS.read_as(job.place, number, kind)

@@ -52,9 +52,8 @@ def reingest(job: Job, window: Window | None) -> None:
     Raises:
         TidegateError: As for a micro-batch. The flow's next run finishes the piece.
     """
-    pieces = _pieces(job)
-    earlier = [each for each in pieces if each.request_id == job.run.request.request_id]
-    number = pieces[-1].number + 1 if pieces else 0
+    earlier = [each for each in _pieces(job) if each.request_id == job.run.request.request_id]
+    number = pending_work.next_number(job)
     for part in job.kind.parts(job, window, earlier):
         piece = Piece(
             number=number,

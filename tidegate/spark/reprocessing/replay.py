@@ -237,7 +237,7 @@ def _replay(job: Job, selection: Selection, limit: int | None) -> None:
 def claim(job: Job, selection: Selection, *, number: int, first: int, limit: int) -> claims.Claim | None:
     """Step a: claim entries; None if none match. The claim is noted in files first, so that a later run finds it."""
     by = job.run.request.requested_by or "tidegate"
-    json_codec.write(_claims_file(job), [*_claim_numbers(job), number])
+    _note_claim(_claims_file(job), number)
     CLAIM.write(job.place, PendingReplay(by=by))
     created = claims.create(job.place.quarantine, selection, number=number, first=first, limit=limit, by=by)
     if created is None:
@@ -252,6 +252,16 @@ def _claims_file(job: Job) -> Address:
 def _claim_numbers(job: Job) -> list[int]:
     """The claims of earlier attempts at the same request, ascending; may include released ones."""
     return sorted(set(json_codec.read(_claims_file(job), list[int], _REPAIR) or ()))
+
+
+def _note_claim(file: Address, number: int) -> None:
+    """Add a number to those of a request, of which two attempts may be at work for a moment."""
+
+    def added(data: bytes | None) -> bytes:
+        known = None if data is None else json_codec.value_of(file, data, list[int], _REPAIR)
+        return json_codec.to_bytes([*(known or ()), number])
+
+    file.update(added)
 
 
 def _report_earlier(job: Job, numbers: Sequence[int]) -> None:

@@ -87,6 +87,18 @@ def dry_run(job: Job) -> None:
             job.release()
 
 
+def _delete_staging(job: Job) -> None:
+    """Delete staging, and that of earlier refreshes that were refused: nothing reads them again.
+
+    Not that of a later refresh: if this process was stopped, another one may be at work on it.
+    """
+    folder = job.place.staging.parent
+    for entry in folder.list():
+        version, _, refresh = entry.name.removeprefix("v").partition("-")
+        if (int(version), int(refresh)) <= (job.place.version, job.place.refresh):
+            (folder / entry.name).delete_folder()
+
+
 def finish(job: Job, seconds: float = 0.0) -> Job:
     """Record a committed swap and remove staging, also after a crash that followed the commit; returns as `swap_in`."""
     folder, live = job.place.staging, job.live
@@ -97,8 +109,7 @@ def finish(job: Job, seconds: float = 0.0) -> Job:
         record = replace(record, seconds=seconds)
         ledger.record_batch(job, record)
         job.run.record_batch(record)
-    # With those of earlier refreshes that were refused: nothing reads them again.
-    folder.parent.delete_folder()
+    _delete_staging(job)
     return job.doing(Stream())
 
 
