@@ -86,10 +86,10 @@ def _add(
 ) -> None:
     from tidegate.ops import ledger, store
 
-    schema = (ledger.LEDGER if kind == "ledger" else ledger.VERDICTS).schema()
-    rows = [line(flow, batch, schema.names) for batch in batches for flow in flows]
+    columns = (ledger.LEDGER if kind == "ledger" else ledger.VERDICTS).columns
+    rows = [line(flow, batch, list(columns)) for batch in batches for flow in flows]
     if rows:
-        store.append(Address.local(path), schema, rows)
+        store.append(Address.local(path), columns, rows)
 
 
 def _copy(layout: Any, first: str, names: list[str]) -> None:

@@ -36,8 +36,8 @@ from tests.pages import samples
 layout = Layout.local(folder / "lake", folder / "landing")
 place = PipelinePlace(layout, "flights")
 key = {"flow": "silver", "app_id": "flights/silver/v1/0", "kind": "upsert"}
-schema, earlier = ledger.LEDGER.schema(), ledger.RecordedLine(**key, batch_id=0, read=1, written=1)
-of_earlier_release = schema.remove(schema.get_field_index("misdirected"))
+earlier = ledger.RecordedLine(**key, batch_id=0, read=1, written=1)
+of_earlier_release = {name: kind for name, kind in ledger.LEDGER.columns.items() if name != "misdirected"}
 store.append(ledger.LEDGER.address(place), of_earlier_release, [table.row_of(earlier)])
 line = module.LedgerLine(**key, batch_id=1, read=3, written=2, misdirected=1)
 ledger.record(place, line, ledger.RunOrigin(run_key="run-1", checkpoint_version=1, refresh=0))

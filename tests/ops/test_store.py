@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
-import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
@@ -17,15 +16,15 @@ from deltalake.exceptions import DeltaError
 from tidegate.errors import LakeUnwritableError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, Place
-from tidegate.ops import heartbeats, store
+from tidegate.ops import heartbeats, query, store
 from tidegate.probes import delta_table
 from tidegate.store import Address
 
-SCHEMA = pa.schema([("number", pa.int64()), ("text", pa.string())])
+COLUMNS = {"number": "BIGINT", "text": "VARCHAR"}
 
 
 def add(path: Address, number: int, transaction: tuple[str, int] | None = None) -> None:
-    store.append(path, SCHEMA, [{"number": number, "text": "a line"}], transaction)
+    store.append(path, COLUMNS, [{"number": number, "text": "a line"}], transaction)
 
 
 def numbers(path: Address) -> list[int]:
@@ -119,15 +118,15 @@ def test_a_table_without_a_committed_version_does_not_exist(folder: Address) -> 
 
 def test_lines_are_in_the_order_of_their_commits_whatever_the_clock_said(folder: Address) -> None:
     source, path = random.Random(7), folder / "ledger"
-    schema = SCHEMA.append(pa.field("recorded_at", pa.timestamp("us", tz="UTC")))
+    columns = {**COLUMNS, "recorded_at": "TIMESTAMPTZ"}
     true = datetime(2026, 3, 1, 12, tzinfo=UTC)
     # As an earlier release wrote them: its lines have no other order than their times.
-    write_deltalake(str(path), pa.Table.from_pylist([{"number": 0, "text": "", "recorded_at": true}], schema=schema))
+    write_deltalake(str(path), query.arrow_table(columns, [{"number": 0, "text": "", "recorded_at": true}]))
     assert [row["number"] for row in _oldest_first(path)] == [0]
     for number in range(1, 30):
         error = timedelta(minutes=source.choice((-2 * 1440, -20, 0, 0, 20, 2 * 1440, -90 * 1440)))
         line = {"number": number, "text": "", "recorded_at": true + timedelta(minutes=number) + error}
-        store.append(path, schema, [line])
+        store.append(path, columns, [line])
 
     assert [row["number"] for row in _oldest_first(path)] == list(range(30))
     newest_first = store.select(

@@ -13,7 +13,9 @@ from tidegate.errors.causes import SetupError
 
 EXTRAS = {
     "airflow": "airflow",
-    **dict.fromkeys(("pyspark", "delta", "great_expectations", "pandas", "numpy", "google", "fastavro"), "job"),
+    **dict.fromkeys(
+        ("pyspark", "delta", "great_expectations", "pandas", "numpy", "pyarrow", "google", "fastavro"), "job"
+    ),
     "confluent_kafka": "kafka",
     "obstore": "s3",
 }

@@ -7,17 +7,18 @@ compaction commits the version behind the one that it read, or nothing. This nee
 
 from __future__ import annotations
 
-import io
 import json
 import secrets
 import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from tidegate.ops import query
 from tidegate.probes import delta_table
 
 if TYPE_CHECKING:
-    import pyarrow
     from deltalake import DeltaTable
 
     from tidegate.store import Address
@@ -43,10 +44,10 @@ def compact(address: Address, keep_days: int) -> None:
     table = delta_table.open_table(address)
     small = [(path, size) for path, size in _files(table) if size < _SMALL_BYTES]
     if len(small) > 1:
-        lines = _lines(address, [path for path, _ in small], table)
-        name, content, at_ms = f"compacted-{secrets.token_hex(16)}.parquet", _parquet(lines), int(time.time() * 1000)
+        content, rows = _parquet(address, [path for path, _ in small], table)
+        name, at_ms = f"compacted-{secrets.token_hex(16)}.parquet", int(time.time() * 1000)
         (address / name).put(content)
-        stats = json.dumps({"numRecords": lines.num_rows})
+        stats = json.dumps({"numRecords": rows})
         added = AddAction(name, len(content), {}, at_ms, data_change=False, stats=stats)
         with delta_table.writing(address):
             table.create_write_transaction(
@@ -72,20 +73,16 @@ def _removed(path: str, size: int, at_ms: int) -> Any:
     return RemoveAction(path=path, data_change=False, deletion_timestamp=at_ms, partition_values={}, size=size)
 
 
-def _lines(address: Address, paths: list[str], table: DeltaTable) -> pyarrow.Table:
-    """What some files have, with the columns of the table, of which older files lack some."""
-    import pyarrow
-    from pyarrow import parquet
-
-    files = [parquet.read_table(io.BytesIO((address / unquote(path)).read().data)) for path in paths]
-    schema = pyarrow.schema(table.schema().to_arrow())
-    empty = schema.empty_table()
-    return pyarrow.concat_tables([empty, *files], promote_options="permissive").select(schema.names).cast(schema)
-
-
-def _parquet(lines: pyarrow.Table) -> bytes:
-    from pyarrow import parquet
-
-    content = io.BytesIO()
-    parquet.write_table(lines, content)
-    return content.getvalue()
+def _parquet(address: Address, paths: list[str], table: DeltaTable) -> tuple[bytes, int]:
+    """One file with the rows of several and the columns of the table, of which older files lack some; and the number of its rows."""
+    with TemporaryDirectory(prefix="tidegate-compaction-") as folder, query.connect() as connection:
+        files = [Path(folder, f"{number}.parquet") for number in range(len(paths))]
+        for path, file in zip(paths, files, strict=True):
+            file.write_bytes((address / unquote(path)).read().data)
+        connection.register("columns", query.Scan(table, where="false"))
+        made = Path(folder, "made.parquet")
+        [(rows,)] = connection.execute(
+            f"COPY (FROM columns UNION ALL BY NAME FROM read_parquet($1, union_by_name = true)) TO '{made}' (FORMAT parquet)",
+            [list(map(str, files))],
+        ).fetchall()
+        return made.read_bytes(), rows

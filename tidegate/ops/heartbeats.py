@@ -9,18 +9,23 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate import hidden
-from tidegate.ops import ledger, store
+from tidegate.ops import ledger, query, store
 from tidegate.probes import delta_table
 from tidegate.times import lateness
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-    import pyarrow
-
     from tidegate.lake.place import Place
 
 
+COLUMNS = {
+    **dict.fromkeys(("event_time", "at"), "TIMESTAMPTZ"),
+    hidden.APP_ID: "VARCHAR",
+    "watermark": "TIMESTAMPTZ",
+    "version": "BIGINT",
+}
+"""The columns of the table, with their types in SQL."""
 _KEPT_DAYS = 30
 """The retention of the tables that Spark writes (`tidegate.spark.driver.session`)."""
 
@@ -47,7 +52,9 @@ def create(place: Place) -> None:
     address = place.heartbeats
     if delta_table.find(address) is None:
         address.parent.make_folder()
-        DeltaTable.create(address.uri, schema=schema(), storage_options=dict(address.options))
+        DeltaTable.create(
+            address.uri, schema=query.arrow_table(COLUMNS, ()).schema, storage_options=dict(address.options)
+        )
 
 
 def append(place: Place, heartbeat: Heartbeat) -> None:
@@ -60,7 +67,7 @@ def append(place: Place, heartbeat: Heartbeat) -> None:
         "watermark": None if heartbeat.watermark is None else lateness.moment(heartbeat.watermark),
     }
     # A stateful flow that waits for a person reads its files later: as long as those of any table.
-    store.append(place.heartbeats, schema(), [line], keep_days=_KEPT_DAYS)
+    store.append(place.heartbeats, COLUMNS, [line], keep_days=_KEPT_DAYS)
 
 
 def read(place: Place) -> list[Heartbeat]:
@@ -93,19 +100,3 @@ def watermark(place: Place, lines: Iterable[Heartbeat], delay_seconds: int, befo
     by_clock = lateness.watermarks(arrivals, delay_seconds).after
     made = [each.watermark for each in counted if each.app_id == place.app_id]
     return lateness.highest(None if recorded is None else lateness.micros(recorded), by_clock, *made)
-
-
-def schema() -> pyarrow.Schema:
-    """The columns of the table."""
-    import pyarrow as pa
-
-    moment = pa.timestamp("us", tz="UTC")
-    return pa.schema(
-        [
-            ("event_time", moment),
-            ("at", moment),
-            (hidden.APP_ID, pa.string()),
-            ("watermark", moment),
-            ("version", pa.int64()),
-        ]
-    )

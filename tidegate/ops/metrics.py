@@ -136,7 +136,7 @@ class StateFigures:
 
 def append(address: Address, lines: Iterable[QueryProgress]) -> None:
     """Append lines to a pipeline's table ``progress``, in one commit."""
-    store.append(address, PROGRESS.schema(), [row_of(line) for line in lines])
+    store.append(address, PROGRESS.columns, [row_of(line) for line in lines])
 
 
 def read(address: Address, flow: str, attempt: str) -> list[dict[str, Any]]:

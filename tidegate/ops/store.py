@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate.checkpoints import lease
 from tidegate.errors import TableUnreadableError
+from tidegate.ops import query
 from tidegate.probes import delta_table
 
 if TYPE_CHECKING:
-    import pyarrow
-
     from tidegate.store import Address
 
 log = logging.getLogger("tidegate")
@@ -34,7 +33,7 @@ MAX_OBJECTS = 20
 
 def append(
     address: Address,
-    schema: pyarrow.Schema,
+    columns: Mapping[str, str],
     rows: Sequence[Mapping[str, Any]],
     transaction: tuple[str, int] | None = None,
     *,
@@ -46,6 +45,7 @@ def append(
 
     Args:
         address: A table of `Layout.ops`.
+        columns: Its columns with their types in SQL, as `OwnTable.columns`.
         rows: Each with a value for every column.
         transaction: The transaction id and version of the commit. If the table has this version or a later one, nothing is
             appended.
@@ -55,7 +55,6 @@ def append(
         MachineError: The operating system does not let them be written.
         LeaseLostError: The process holds leases, and is not certain of them any more.
     """
-    import pyarrow
     from deltalake import CommitProperties, Transaction, write_deltalake
 
     address.parent.make_folder()
@@ -65,10 +64,10 @@ def append(
         if recorded is not None and recorded >= transaction[1]:
             return
         commit = CommitProperties(app_transactions=[Transaction(*transaction)])
-    lines = pyarrow.Table.from_pylist([dict(row) for row in rows], schema=schema)
-    if "recorded_at" in schema.names:
+    if "recorded_at" in columns:
         sequence = 0 if table is None else table.version() + 1
-        lines = lines.append_column(SEQUENCE, pyarrow.array([sequence] * len(lines), pyarrow.int64()))
+        columns, rows = {**columns, SEQUENCE: "BIGINT"}, [{**row, SEQUENCE: sequence} for row in rows]
+    lines = query.arrow_table(columns, rows)
     lease.expect_certain()
     with delta_table.writing(address):
         write_deltalake(
@@ -85,6 +84,7 @@ def append(
 
 def _compact(address: Address, keep_days: int) -> None:
     """Compact the table. The caller's rows are committed already, so an error here is only logged."""
+    import duckdb
     from deltalake.exceptions import CommitFailedError, DeltaError
 
     # Few commits make a table have so many files.
@@ -94,7 +94,7 @@ def _compact(address: Address, keep_days: int) -> None:
         compaction.compact(address, keep_days)
     except CommitFailedError:
         log.info("%s: another commit came before that of a compaction; the next one tries again", address.name)
-    except (DeltaError, OSError, TableUnreadableError) as error:
+    except (DeltaError, duckdb.Error, OSError, TableUnreadableError) as error:
         log.warning("%s: small files were not compacted (%s); the next commit tries again", address.name, error)
 
 

@@ -18,8 +18,6 @@ from tidegate import json_codec
 from tidegate.ops import store
 
 if TYPE_CHECKING:
-    import pyarrow
-
     from tidegate.lake.place import PipelinePlace
     from tidegate.store import Address
 
@@ -45,21 +43,6 @@ class OwnTable(Generic[T]):
         """The names of the columns, with their types in SQL."""
         return columns_of(self.line)  # type: ignore[arg-type]  # a class is hashable, which mypy does not know of type[T]
 
-    def schema(self) -> pyarrow.Schema:
-        """The columns in Arrow."""
-        import pyarrow as pa
-
-        types = {
-            "VARCHAR": pa.string(),
-            "BIGINT": pa.int64(),
-            "INTEGER": pa.int32(),
-            "DOUBLE": pa.float64(),
-            "TIMESTAMPTZ": pa.timestamp("us", tz="UTC"),
-            _MAP: pa.map_(pa.string(), pa.int64()),
-            _TEXTS: pa.list_(pa.string()),
-        }
-        return pa.schema([(name, types[kind]) for name, kind in self.columns.items()])
-
     def address(self, place: PipelinePlace) -> Address:
         """The table of a pipeline."""
         return place.ops(self.name)
@@ -67,7 +50,7 @@ class OwnTable(Generic[T]):
     def append(self, place: PipelinePlace, lines: Iterable[T], transaction: tuple[str, int] | None = None) -> None:
         """Append lines in one commit, with a transaction id and version as `store.append`; without lines there is no commit."""
         if rows := [row_of(line) for line in lines]:
-            store.append(self.address(place), self.schema(), rows, transaction)
+            store.append(self.address(place), self.columns, rows, transaction)
 
     def read(self, place: PipelinePlace, where: str = "true", last: int | None = None) -> list[T]:
         """The lines that match a condition, in the order in which they were recorded; none without a table.

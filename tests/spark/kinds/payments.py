@@ -14,7 +14,7 @@ from tests.fault_points import aborted
 from tests.resolved import resolved_flow
 from tests.spark import job as orders
 from tidegate.lake.place import FlowPlace
-from tidegate.ops import heartbeats
+from tidegate.ops import heartbeats, query
 from tidegate.spark import runs
 from tidegate.spec import ChangeFeed, Flow, Pipeline, State, Table, Watermark
 from tidegate.status import lag
@@ -155,14 +155,15 @@ class Payments:
 
     def beat(self, minutes: float) -> None:
         """A heartbeat, so many minutes after `START`."""
-        import pyarrow as pa
         from deltalake import write_deltalake
 
         at, job = START + timedelta(minutes=minutes), self.job()
         # As the row flow does: a table whose first version has a line would count as read.
         heartbeats.create(places.current(job.place.layout, job.resolved.pipeline, SILVER))
         line = {"event_time": at, "at": at, "_app_id": "orders/silver/v1/0", "watermark": at - timedelta(minutes=10)}
-        write_deltalake(str(self.beats), pa.Table.from_pylist([line], schema=heartbeats.schema()), mode="append")
+        write_deltalake(
+            str(self.beats), query.arrow_table(heartbeats.COLUMNS, [{**line, "version": None}]), mode="append"
+        )
 
     def job(self, *, transform: Callable[[DataFrame], DataFrame] | None = None, **more: Any) -> Job:
         transform = TRANSFORMS[self.flow.name] if transform is None else transform
