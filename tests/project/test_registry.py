@@ -50,6 +50,24 @@ def test_the_error_for_an_unknown_pipeline_lists_the_declared_ones(name: str) ->
         registry.load(name)
 
 
+def test_all_declarations_are_loaded_with_one_list_of_the_folder(
+    declare: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(20):
+        (declare / f"p{number}.py").write_text(DECLARED.format(name=f"p{number}", table=f"p{number}"))
+    listed: list[list[str]] = []
+    names = registry.names
+
+    def counted() -> list[str]:
+        listed.append(names())
+        return listed[-1]
+
+    monkeypatch.setattr(registry, "names", counted)
+    for get in (registry.load, registry.reload):
+        assert len(registry.declarations(get)) == 20
+    assert len(listed) == 2
+
+
 def test_a_mistyped_name_gets_a_hint() -> None:
     with pytest.raises(RequestError, match="did you mean 'flights'"):
         registry.load("fligths")

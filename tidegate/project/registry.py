@@ -10,7 +10,7 @@ import re
 import sys
 import threading
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from tidegate.advice import Edit
@@ -18,6 +18,8 @@ from tidegate.errors import RequestError, SpecError, TidegateError
 from tidegate.errors.classification import raise_machine
 from tidegate.spec import Pipeline
 
+Loader = Callable[[str, Sequence[str] | None], Pipeline]
+"""`load` or `reload`."""
 _loaded: dict[str, int] = {}
 """Modification time of each loaded pipeline's file, in nanoseconds, for `reload`."""
 _reloading = threading.Lock()
@@ -29,14 +31,17 @@ def names() -> list[str]:
     return sorted(module.name for module in pkgutil.iter_modules(package.__path__) if not module.name.startswith("_"))
 
 
-def load(name: str) -> Pipeline:
+def load(name: str, declared: Sequence[str] | None = None) -> Pipeline:
     """The pipeline of that name.
+
+    Args:
+        declared: `names()`, from a caller that loads several pipelines.
 
     Raises:
         RequestError: There is no such pipeline; the message lists those that exist.
         SpecError: The file raises an error, and the message names the line; or it defines no pipeline of this name.
     """
-    declared = names()
+    declared = names() if declared is None else declared
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name not in declared:
         matches = difflib.get_close_matches(name, declared, n=1)
         hint = f"; did you mean {matches[0]!r}?" if matches else "."
@@ -52,14 +57,18 @@ def load(name: str) -> Pipeline:
     return pipeline
 
 
-def reload(name: str) -> Pipeline:
+def reload(name: str, declared: Sequence[str] | None = None) -> Pipeline:
     """The pipeline of that name as its file is now, for a process that runs on while the file is edited.
+
+    Args:
+        declared: As for `load`.
 
     Raises:
         RequestError: There is no such pipeline.
         SpecError: As `load`.
     """
-    if name in names():
+    declared = names() if declared is None else declared
+    if name in declared:
         [folder] = importlib.import_module("pipelines").__path__
         path = Path(folder) / f"{name}.py"
         modified_ns = path.stat().st_mtime_ns
@@ -71,21 +80,22 @@ def reload(name: str) -> Pipeline:
                     exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
             _loaded[name] = modified_ns
         importlib.invalidate_caches()
-    return load(name)
+    return load(name, declared)
 
 
-def declarations(get: Callable[[str], Pipeline] = load) -> dict[str, Pipeline | TidegateError]:
+def declarations(get: Loader = load) -> dict[str, Pipeline | TidegateError]:
     """Every declared pipeline by name, or the error of its file: one broken file does not affect the other pipelines.
 
     Args:
         get: `load`, or `reload` in a process that runs on while files are edited.
     """
-    return {name: _pipeline_or_error(name, get) for name in names()}
+    declared = names()
+    return {name: _pipeline_or_error(name, get, declared) for name in declared}
 
 
-def _pipeline_or_error(name: str, get: Callable[[str], Pipeline]) -> Pipeline | TidegateError:
+def _pipeline_or_error(name: str, get: Loader, declared: Sequence[str]) -> Pipeline | TidegateError:
     try:
-        return get(name)
+        return get(name, declared)
     except TidegateError as error:
         return error
 

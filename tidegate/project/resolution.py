@@ -8,7 +8,7 @@ and no suite is checked by Great Expectations: the files are only parsed, becaus
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -139,9 +139,7 @@ def load(name: str, project: Path) -> ResolvedPipeline:
     return resolve(registry.load(name), project)
 
 
-def load_all(
-    project: Path, get: Callable[[str], Pipeline] = registry.load
-) -> dict[str, ResolvedPipeline | TidegateError]:
+def load_all(project: Path, get: registry.Loader = registry.load) -> dict[str, ResolvedPipeline | TidegateError]:
     """Every declared pipeline by name, or the error of its file or of its graph.
 
     Args:
