@@ -24,7 +24,7 @@ class S3Process:
     """One server with random keys. It can be killed, and started again with its data."""
 
     def __init__(self, program: Path, folder: Path) -> None:
-        self._program, self._folder, self._port = program, folder, ports.free_port()
+        self._program, self.folder, self._port = program, folder, ports.free_port()
         self.access_key, self.secret_key = f"access-{secrets.token_hex(8)}", f"secret-{secrets.token_hex(16)}"
         self._process: subprocess.Popen[bytes] | None = None
 
@@ -47,20 +47,20 @@ class S3Process:
         """The name of a new empty bucket."""
         name = f"bucket-{secrets.token_hex(6)}"
         # The server keeps buckets as folders, and takes new ones as they come.
-        (self._folder / "buckets" / name).mkdir(parents=True)
+        (self.folder / "buckets" / name).mkdir(parents=True)
         return name
 
     def start(self) -> None:
         """Start the server and wait until it accepts connections."""
-        (self._folder / "buckets").mkdir(exist_ok=True)
+        (self.folder / "buckets").mkdir(exist_ok=True)
         address = f"{ports.LOOPBACK}:{self._port}"
         # Without --keep-alive: with it, one in five of pyarrow's uploads gets a 400 for a request that it cannot parse.
         command = [str(self._program), "--quiet", "--port", address, "--region", REGION]
         # The keys are not on the command line, which all users of the machine can read.
         keys = {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
-        with (self._folder / "log").open("ab") as log:
+        with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "posix", str(self._folder / "buckets")], env={**os.environ, **keys}, stdout=log, stderr=log
+                [*command, "posix", str(self.folder / "buckets")], env={**os.environ, **keys}, stdout=log, stderr=log
             )
         wait_until(self._accepts_connections, "the S3 server to accept connections")
 
@@ -74,7 +74,7 @@ class S3Process:
     def _accepts_connections(self) -> bool:
         assert self._process is not None
         if self._process.poll() is not None:
-            raise AssertionError(f"the S3 server ended: {(self._folder / 'log').read_text()[-2000:]}")
+            raise AssertionError(f"the S3 server ended: {(self.folder / 'log').read_text()[-2000:]}")
         return ports.listens(self._port)
 
 

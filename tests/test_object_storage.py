@@ -48,6 +48,12 @@ def test_every_code_has_its_meaning_in_the_texts_of_delta_rs_and_of_s3a(code: st
         assert "canary" not in f"{error}{error.__cause__}"
 
 
+def test_an_answer_of_s3a_without_a_code_may_be_an_expiry() -> None:
+    error = cause_in(s3a_says("null"), "flow 'a'")
+    assert isinstance(error, MachineUnavailableError)
+    assert "as it does where credentials have expired (400 of " in error.message
+
+
 def test_an_answer_about_one_object_is_left_to_who_knows_the_object() -> None:
     for code, status in (("NoSuchKey", 404), ("", 404), ("PreconditionFailed", 412)):
         assert refusal_in(delta_rs_says(code, status)) is refusal_in(s3a_says(code, status)) is None

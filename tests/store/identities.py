@@ -48,6 +48,8 @@ class IdentityProxy(S3Proxy):
         super().__init__(server.endpoint)
         self._root, self._keys = server, keys
         self.signed: list[SignedRequest] = []
+        self.expired_agent = ""
+        """A text in the names of clients whose keys are refused as expired, although they are not."""
 
     def pass_on(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
         """Passes on what is signed by a key that exists and has not ended."""
@@ -82,7 +84,7 @@ class IdentityProxy(S3Proxy):
         expected = _signature(key.secret_key, day, region, method, path, {name: given[name] for name in names}, given)
         if not hmac.compare_digest(expected, signature) or (token and _TOKEN not in names):
             return access_key, "SignatureDoesNotMatch", quoted + f"<StringToSign>{access_key}</StringToSign>"
-        if key.has_ended:
+        if key.has_ended or (self.expired_agent and self.expired_agent in given.get("user-agent", "")):
             return access_key, "ExpiredToken", f"<Token-0>{token}</Token-0>"
         return access_key, "", ""
 

@@ -13,7 +13,7 @@ from tests.store.buckets import arrow_files, directly, new_store
 from tests.store.proxy import S3Proxy, ServerFault
 from tidegate.errors import SetupError, WriteConflictError
 from tidegate.errors.classification import classify, is_transient, says_nothing_about_file
-from tidegate.errors.object_storage import ANSWERS, OTHER_ANSWER
+from tidegate.errors.object_storage import ANSWERS, BY_CODE, OTHER_ANSWER
 from tidegate.store import objects
 from tidegate.store.objects import ObjectStore
 
@@ -163,7 +163,7 @@ def test_a_refusal_says_what_it_means_where_and_what_to_do(
         error = classify(refused.value)
         assert (refused.value.errno, refused.value.filename) == (number, f"s3://{store.bucket}/{store.prefix}/a/b")
         assert str(error).startswith(f"cannot {operation} s3://{store.bucket}/{store.prefix}/a/b: ")
-        cause = next((cause for codes, cause in ANSWERS if {code, str(status)} & {*codes}), OTHER_ANSWER)
+        cause = BY_CODE.get(code) or BY_CODE.get(str(status), OTHER_ANSWER)
         if status != 502:
             assert cause.meaning in str(error)
             assert str(error).endswith(f"{cause.next_step.says[1:]}.")

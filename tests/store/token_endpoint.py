@@ -66,10 +66,16 @@ class TokenEndpoint:
         self.keys[key.access_key] = key
         return key
 
-    def end_all(self) -> None:
-        """Let every key end now, whatever was said when it was handed out."""
+    def end_all(self, after: timedelta = timedelta()) -> None:
+        """Let every key that exists end soon, whatever was said when it was handed out."""
         for key in list(self.keys.values()):
-            key.ends_at = datetime.now(UTC)
+            key.ends_at = datetime.now(UTC) + after
+
+    def texts(self) -> set[str]:
+        """What must be in no text: all that is secret, and the access keys."""
+        return {
+            text for key in list(self.keys.values()) for text in (key.access_key, key.secret_key, key.token) if text
+        }
 
     def variables(self, source: str, folder: Path) -> dict[str, str]:
         """What configures a source, and no other. A static key is a new one.

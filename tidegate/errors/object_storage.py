@@ -98,7 +98,7 @@ def refusal_in(text: str, within: str = "") -> ObjectStorageRefusal | None:
         source = next((name for name, begins in S3A_CLASSES.items() if begins == nothing[1]), nothing[1])
         return ObjectStorageRefusal(uri, "access", f"the source {source!r}", 0, code)
     if answer := _OF_S3A.search(text):
-        status, code = int(answer[1]), answer[2] or ""
+        status, code = int(answer[1]), (answer[2] or "").replace("null", "")
         if (code or str(status)) in _OF_OBJECT:
             return None
         return ObjectStorageRefusal(uri, "access", "the object store", status, code)
@@ -175,6 +175,13 @@ ANSWERS: tuple[tuple[tuple[str, ...], Cause], ...] = (
         "the credentials have expired",
         MachineUnavailableError,
         OutsideAct(f"renew them where the platform gets them from, {_AGAIN}"),
+    ),
+    _answer(
+        ("400",),
+        "EAGAIN",
+        "the object store refused it without a reason, as it does where credentials have expired",
+        MachineUnavailableError,
+        OutsideAct("run again; if it goes on, look at what `tidegate plan` says, and into the log of the server"),
     ),
     _answer(
         ("AccessDenied", "AllAccessDisabled", "AccountProblem", "403"),

@@ -355,7 +355,8 @@ class ObjectStore(Store):
                 return ask(client)
             except Exception as error:
                 refusal = self._refusal(error, operation, key, has_code=has_code)
-            if refusal.status == 412 or not refusal.may_pass or time.monotonic() + pause > until:
+            says_no_reason = refusal.status == 400 and not refusal.code
+            if refusal.status == 412 or says_no_reason or not refusal.may_pass or time.monotonic() + pause > until:
                 raise refusal
             if refusal.is_expiry:
                 self.server.credentials.forget(credentials)
