@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import json
+import os
 import subprocess
 import sys
 import tomllib
@@ -15,12 +17,14 @@ from zipfile import ZipFile
 import pytest
 from packaging.requirements import Requirement
 
+from tests.cli.test_thin_install import IMPORT as WALK
 from tidegate.errors import SetupError, UnexpectedError, classify, extras
 from tidegate.errors.classification import raise_machine
 
 PROJECT = Path(__file__).parents[1]
 IMPORTED_AS = {"apache-airflow": "airflow", "delta-spark": "delta", "protobuf": "google"}
 """The import of a distribution whose name differs in more than the dash."""
+IMPORTS = "import importlib, json, pkgutil\nfrom tidegate.errors import classify\n"
 
 
 @pytest.fixture(scope="module")
@@ -97,3 +101,30 @@ def test_an_import_of_another_package_is_no_error_of_an_extra() -> None:
         importlib.import_module("tidegate_that_is_not_there")
     assert isinstance(classify(raised.value), UnexpectedError)
     raise_machine(raised.value)
+
+
+@pytest.mark.nightly
+def test_the_installed_wheel_imports_and_runs_without_any_extra(wheel: Path, tmp_path: Path) -> None:
+    """In an environment of its own, whose packages come from the package cache or the index, in the versions of the lock."""
+    uv, python = Path(sys.executable).with_name("uv"), tmp_path / "venv/bin/python"
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "venv"], check=True)
+    lock = PROJECT / "requirements.txt"
+    subprocess.run([uv, "pip", "install", "--quiet", "--python", python, "-c", lock, wheel], check=True)
+    project = tmp_path / "project"
+    for package in ("pipelines", "spark_jobs"):
+        (project / package).mkdir(parents=True)
+        (project / package / "__init__.py").touch()
+    environment = {"PATH": os.environ["PATH"], "TIDEGATE_PROJECT": str(project)}
+
+    def run(*command: str | Path) -> str:
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    assert "pyspark not installed" in run(python.with_name("tidegate"), "version")
+    run(python.with_name("tidegate"), "new", "orders")
+    for command in ("plan", "status", "docs"):
+        assert "orders" in run(python.with_name("tidegate"), command, "orders")
+    imported, failed = json.loads(run(python, "-c", IMPORTS + WALK))
+    assert {name: message for name, message in failed.items() if 'pip install "tidegate[' not in message} == {}
+    assert imported > 200
