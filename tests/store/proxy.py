@@ -29,7 +29,7 @@ class ServerFault:
     """One request that does not get its answer."""
 
     method: str
-    """For example ``PUT``."""
+    """For example ``PUT``; empty for any."""
     path: str = ""
     """A regular expression of its path and query, from anywhere in it."""
     status: int = 0
@@ -37,6 +37,8 @@ class ServerFault:
     code: str = ""
     after: bool = False
     """Whether the request has its effect."""
+    repeats: bool = False
+    """Whether all further requests that are meant fail, too."""
     then: Callable[[], None] = field(default=lambda: None)
     """Called before the client learns of the fault."""
     fired: bool = False
@@ -69,6 +71,15 @@ class S3Proxy:
         return fault
 
     @contextmanager
+    def failing(self, fault: ServerFault) -> Iterator[ServerFault]:
+        """Let requests fail until the end of the context."""
+        try:
+            yield self.fail(fault)
+        finally:
+            with self._lock:
+                self._faults.remove(fault)
+
+    @contextmanager
     def serving(self) -> Iterator[S3Proxy]:
         """Until the end of the context."""
         thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
@@ -98,7 +109,8 @@ class S3Proxy:
         with self._lock:
             self.requests.append((method, path))
             for fault in self._faults:
-                if not fault.fired and fault.method == method and re.search(fault.path, path):
+                meant = fault.method in ("", method) and re.search(fault.path, path)
+                if meant and (fault.repeats or not fault.fired):
                     fault.fired = True
                     return fault
         return None
