@@ -181,7 +181,6 @@ def _columns_missing(environment: Environment, flow: Flow, suite: Suite) -> list
     return [
         f"{rule.name}: table {flow.target.name!r} has no column {column!r}"
         for rule in suite.expectations
-        if rule.table is None or rule.of_rows
         for column in rule.columns
         if column.partition(".")[0] not in columns
     ]

@@ -29,7 +29,7 @@ class ExpectationResult:
     """Of ``evaluated``, the rows that break it; None for an expectation about the table."""
     mostly: float | None = None
     observed: float | None = None
-    """The value of a statistic, or the age that a rule of freshness measured: never a value of a row."""
+    """The value of a statistic: an aggregate, never a value of a row."""
     note: str = ""
     """A phrase about ``observed``."""
     sentence: str = ""
@@ -61,7 +61,7 @@ class Verdict:
     """``split``: some rows were quarantined, the rest passed. ``dropped``: all were, because of a statistic."""
     results: tuple[ExpectationResult, ...] = ()
     """Per expectation the rule, its sentence, severity, success, evaluated and unexpected rows, ``mostly``, and for statistics
-    and freshness the observed value. Never a value of a row."""
+    the observed value. Never a value of a row."""
     batch_id: int
 
     @property

@@ -117,7 +117,6 @@ BATCH_KWARGS: dict[str, dict[str, Any]] = {
     },
     "expect_column_stdev_to_be_between": {"column": "a", "max_value": 0.001},
     "expect_column_sum_to_be_between": {"column": "a", "min_value": 1},
-    "expect_column_to_be_fresh": {"column": "seen_at", "max_age_hours": 24},
     "expect_column_to_exist": {"column": "nothing"},
     "expect_column_type_to_be": {"column": "a", "type_": "IntegerType"},
     "expect_column_unique_value_count_to_be_between": {"column": "a", "min_value": 2},
@@ -196,7 +195,7 @@ def rows(spark: SparkSession) -> DataFrame:
         )
 
     frame = spark.createDataFrame([row(number) for number in range(240)], SCHEMA).coalesce(2)
-    return frame.selectExpr("*", "timestamp'2013-01-01 00:00:00' AS seen_at").persist()
+    return frame.persist()
 
 
 @pytest.fixture(scope="module")

@@ -1,9 +1,8 @@
-"""Custom expectations: foreign keys and freshness."""
+"""The custom expectation: a reference to another table."""
 
 from __future__ import annotations
 
 import json
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -130,37 +129,3 @@ def test_a_reference_to_a_missing_table_or_column_raises(
     gate = gate_of(layout, rule("expect_column_values_to_be_in_table", **{**AIRPORT, **wrong}))
     with pytest.raises(SpecError, match=message):
         gate.flag(spark.createDataFrame([("JFK",)], "origin string"))
-
-
-def test_a_batch_whose_newest_row_is_too_old_is_not_fresh(spark: SparkSession, layout: Layout) -> None:
-    now = datetime.now(UTC)
-    rows = spark.createDataFrame(
-        [(now - timedelta(hours=30),), (now - timedelta(hours=5),), (None,)], "seen_at timestamp"
-    )
-    gate = gate_of(
-        layout,
-        rule("expect_column_to_be_fresh", "warning", column="seen_at", max_age_hours=6),
-        rule("expect_column_to_be_fresh", "warning", column="seen_at", max_age_hours=4),
-    )
-    verdict, _ = judged(gate, rows)
-    assert [result.success for result in verdict.results] == [True, False]
-    assert verdict.results[1].summary() == "fresh(seen_at)#2 (the newest is 5 h old, allowed 4 h)"
-    assert verdict.outcome == "passed"
-
-
-def test_freshness_of_another_table_can_be_required(spark: SparkSession, layout: Layout) -> None:
-    path = layout.table("silver.rates")
-    spark.sql("SELECT current_timestamp() - INTERVAL 2 DAYS AS at").write.format("delta").save(str(path))
-    gate = gate_of(
-        layout, rule("expect_column_to_be_fresh", "critical", column="at", table="silver.rates", max_age_hours=24)
-    )
-    verdict, _ = judged(gate, spark.createDataFrame([(1,)], "id int"))
-    assert verdict.outcome == "refused"
-    assert verdict.results[0].observed == pytest.approx(48, abs=1)
-
-
-def test_a_batch_without_rows_is_fresh_and_a_column_without_values_is_not(spark: SparkSession, layout: Layout) -> None:
-    gate = gate_of(layout, rule("expect_column_to_be_fresh", column="seen_at", max_age_hours=6))
-    rows = spark.createDataFrame([(None,)], "seen_at timestamp")
-    assert judged(gate, rows)[0].outcome == "refused"
-    assert judged(gate, rows.limit(0))[0].outcome == "passed"

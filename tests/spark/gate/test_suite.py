@@ -13,7 +13,6 @@ from tidegate.spark.gate import load_suite
 from tidegate.spark.gate.rules import (
     BATCH_RULES,
     COUNTS_ONLY,
-    FRESHNESS,
     NO_ROW_CONDITION,
     OF_JUDGED_ROWS,
     ROW_RULES,
@@ -170,15 +169,6 @@ def test_json_without_a_suite_is_refused(tmp_path: Path, text: str) -> None:
             rule("expect_column_values_to_be_in_table", column="a", table="/etc/passwd", table_column="b"),
             "table='/etc/passwd': allowed: '<layer>.<table>' with the layer bronze, silver or gold",
         ),
-        (
-            rule("expect_column_to_be_fresh", column="a", max_age_hours=1, table="airports"),
-            "table='airports': allowed: '<layer>.<table>'",
-        ),
-        (rule("expect_column_to_be_fresh", column="a", max_age_hours=0), "max_age_hours=0: ensure this value is"),
-        (
-            rule("expect_column_to_be_fresh", column="a", max_age_hours=1, row_condition=ONLY_JFK),
-            "extra fields not permitted|row_condition is not allowed here",
-        ),
         (rule("unexpected_rows_expectation", unexpected_rows_query="SELECT 1"), "must read FROM {batch}"),
         (
             rule("expect_column_values_to_be_increasing", column="a"),
@@ -204,5 +194,5 @@ def test_every_registered_expectation_is_supported_or_refused_with_a_reason() ->
     assert len(lists) == len(set(lists))
     assert set(lists) == set(list_registered_expectation_implementations())
     assert set(ROW_RULES) >= UNIQUENESS | STATISTICAL | OF_JUDGED_ROWS
-    assert set(BATCH_RULES) >= COUNTS_ONLY | {FRESHNESS}
+    assert set(BATCH_RULES) >= COUNTS_ONLY
     assert set(ROW_RULES + BATCH_RULES) >= set(NO_ROW_CONDITION)

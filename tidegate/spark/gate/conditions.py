@@ -22,7 +22,7 @@ from pyspark.sql.types import TimestampType
 
 from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError
-from tidegate.spark.gate.rules import COUNTS_ONLY, FRESHNESS, STATISTICAL, Rule
+from tidegate.spark.gate.rules import COUNTS_ONLY, STATISTICAL, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -254,12 +254,12 @@ def _result(rule: Rule, metrics: dict[str, Any], engine: SparkDFExecutionEngine)
     """GX's result of a rule, computed from metrics without values of the data.
 
     The observed value of a batch rule may be a value of the data (a maximum, a list), so the result of such a rule is
-    reduced to success or failure. Counts and ages are kept.
+    reduced to success or failure. Counts are kept.
     """
     from great_expectations.core.result_format import ResultFormat
     from great_expectations.expectations.expectation_configuration import parse_result_format
 
-    counts = rule.of_rows or rule.type in COUNTS_ONLY or rule.type == FRESHNESS
+    counts = rule.of_rows or rule.type in COUNTS_ONLY
     shape = parse_result_format(str((ResultFormat.BASIC if counts else ResultFormat.BOOLEAN_ONLY).value))
     raw = rule.expectation._validate(
         metrics=metrics, runtime_configuration={"result_format": shape}, execution_engine=engine

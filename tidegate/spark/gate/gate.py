@@ -17,7 +17,7 @@ from tidegate.formatting import count
 from tidegate.reports.verdict import ExpectationResult, Verdict
 from tidegate.spark.gate import conditions
 from tidegate.spark.gate.lake_context import LakeContext, activate
-from tidegate.spark.gate.rules import FRESHNESS, OF_JUDGED_ROWS, STATISTICAL, Rule
+from tidegate.spark.gate.rules import OF_JUDGED_ROWS, STATISTICAL, Rule
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -173,7 +173,6 @@ def _names(flags: Mapping[str, Column]) -> Column:
 
 def _result(rule: Rule, result: ExpectationValidationResult) -> ExpectationResult:
     counts = result.result if rule.of_rows else None
-    observation = result.result if rule.type == FRESHNESS else {}
     return ExpectationResult(
         expectation=rule.type,
         rule=rule.name,
@@ -183,7 +182,5 @@ def _result(rule: Rule, result: ExpectationValidationResult) -> ExpectationResul
         evaluated=None if counts is None else int(counts["element_count"] or 0) - int(counts.get("missing_count") or 0),
         unexpected=None if counts is None else int(counts["unexpected_count"] or 0),
         mostly=rule.mostly,
-        observed=observation.get("observed_value"),
-        note=observation.get("details", {}).get("note", ""),
         sentence=rule.sentence,
     )

@@ -44,12 +44,8 @@ ROW_RULES: tuple[str, ...] = (
 UNIQUENESS: frozenset[str] = frozenset({"expect_column_values_to_be_unique", "expect_compound_columns_to_be_unique"})
 """Row rules over groups of rows: every row of a group of duplicates breaks the rule."""
 
-FRESHNESS = "expect_column_to_be_fresh"
-"""A batch rule whose observed value, an age, is recorded with a note."""
-
 NO_ROW_CONDITION: dict[str, str] = {
     **dict.fromkeys(sorted(UNIQUENESS), "a row that does not meet it would count as a duplicate"),
-    FRESHNESS: "the newest of all rows is used",
     "expect_column_pair_values_to_be_in_set": "Great Expectations ignores it when it counts",
 }
 """Rules that cannot be restricted to some of the rows, and why."""
@@ -86,7 +82,6 @@ BATCH_RULES: tuple[str, ...] = (
     "expect_column_quantile_values_to_be_between",
     "expect_column_stdev_to_be_between",
     "expect_column_sum_to_be_between",
-    "expect_column_to_be_fresh",
     "expect_column_to_exist",
     "expect_column_type_to_be",
     "expect_column_unique_value_count_to_be_between",
