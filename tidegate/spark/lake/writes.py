@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from delta.tables import DeltaTable
+from delta.tables import DeltaMergeBuilder, DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -61,18 +61,7 @@ def append(rows: DataFrame, address: Address, txn: Transaction) -> tables.Commit
     """
     spark = rows.sparkSession
     _check_columns(spark, rows, address)
-    column_types.admit(rows, address)
-    lease.expect_certain()
-    (
-        rows.write.format("delta")
-        .mode("append")
-        .option("txnAppId", txn.app_id)
-        .option("txnVersion", txn.batch_id)
-        .option("userMetadata", txn.metadata())
-        .option("mergeSchema", "true")
-        .save(str(address))
-    )
-    return _committed(spark, address, txn)
+    return _save(rows, address, txn, mode="append", mergeSchema="true")
 
 
 def upsert(rows: DataFrame, address: Address, keys: tuple[str, ...], txn: Transaction) -> tables.Commit:
@@ -89,9 +78,7 @@ def upsert(rows: DataFrame, address: Address, keys: tuple[str, ...], txn: Transa
 
     same_key = " AND ".join(f"t.`{key}` = s.`{key}`" for key in keys)
     (
-        _open(spark, address, txn)
-        .alias("t")
-        .merge(rows.alias("s"), same_key)
+        _merge_into(address, rows, same_key, txn)
         .withSchemaEvolution()
         .whenMatchedUpdateAll(f"s.{hidden.ORDER} > t.{hidden.ORDER}")
         .whenNotMatchedInsertAll()
@@ -124,9 +111,7 @@ def replace_groups(
     same_key = " AND ".join(f"t.`{key}` <=> s.`{key}`" for key in keys)
     values: dict[str, str | Column] = {column: f"s.`{column}`" for column in groups.columns}
     merger = (
-        _open(spark, address, txn)
-        .alias("t")
-        .merge(changes.alias("s"), same_key)
+        _merge_into(address, changes, same_key, txn)
         .withSchemaEvolution()
         .whenMatchedDelete(f"s.{hidden.OP} = 'delete'")
     )
@@ -155,7 +140,7 @@ def merge(
         inserts: The condition for inserting an unmatched row, and the inserted columns.
     """
     spark = rows.sparkSession
-    merger = _open(spark, address, txn).alias("t").merge(rows.alias("s"), match)
+    merger = _merge_into(address, rows, match, txn)
     for condition, values in updates.items():
         merger = merger.whenMatchedUpdate(condition, set=dict(values))
     condition, columns = inserts
@@ -180,9 +165,7 @@ def put_back(changes: DataFrame, address: Address, keys: tuple[str, ...], txn: T
     untouched = " AND ".join(["s.after IS NOT NULL", *same])
     before: dict[str, str | Column] = {column.name: f"s.before.`{column.name}`" for column in columns}
     (
-        _open(spark, address, txn)
-        .alias("t")
-        .merge(source.alias("s"), same_key)
+        _merge_into(address, source, same_key, txn)
         .whenMatchedDelete(f"s.before IS NULL AND {untouched}")
         .whenMatchedUpdate(f"s.before IS NOT NULL AND {untouched}", set=before)
         .whenNotMatchedInsert("s.after IS NULL", values=before)
@@ -212,9 +195,7 @@ def swap(
     compared = [column for column in staged.columns if column not in (*keys, *ignored)]
     changed = differs(compared, staged.schema, live)
     merge = (
-        _open(spark, address, txn)
-        .alias("t")
-        .merge(staged.alias("s"), same_key)
+        _merge_into(address, staged, same_key, txn)
         .withSchemaEvolution()
         .whenNotMatchedInsertAll()
         .whenNotMatchedBySourceDelete()
@@ -225,17 +206,14 @@ def swap(
 
 def replace_table(rows: DataFrame, address: Address, txn: Transaction) -> tables.Commit:
     """Replace all rows and the schema of a table in one commit. The change feed cannot be read across that commit."""
+    return _save(rows, address, txn, mode="overwrite", overwriteSchema="true")
+
+
+def _save(rows: DataFrame, address: Address, txn: Transaction, *, mode: str, **options: str) -> tables.Commit:
     column_types.admit(rows, address)
     lease.expect_certain()
-    (
-        rows.write.format("delta")
-        .mode("overwrite")
-        .option("overwriteSchema", "true")
-        .option("txnAppId", txn.app_id)
-        .option("txnVersion", txn.batch_id)
-        .option("userMetadata", txn.metadata())
-        .save(str(address))
-    )
+    transaction: dict[str, Any] = {"txnAppId": txn.app_id, "txnVersion": txn.batch_id, "userMetadata": txn.metadata()}
+    rows.write.format("delta").mode(mode).options(**transaction, **options).save(str(address))
     return _committed(rows.sparkSession, address, txn)
 
 
@@ -266,8 +244,9 @@ def _equals(kind: DataType, left: str, right: str) -> str:
     return f"{comparable.sql(left, kind)} <=> {comparable.sql(right, kind)}"
 
 
-def _open(spark: SparkSession, address: Address, txn: Transaction) -> DeltaTable:
-    """The table, whose next MERGE has the transaction: no other write can read these settings."""
+def _merge_into(address: Address, source: DataFrame, match: str, txn: Transaction) -> DeltaMergeBuilder:
+    """A MERGE of the source, with alias ``s``, into the table ``t``, with the transaction: no other write can read these settings."""
+    spark = source.sparkSession
     session: Any = spark._jsparkSession.cloneSession()
     settings = {_APP: txn.app_id, _VERSION: str(txn.batch_id), _METADATA: txn.metadata()}
     if tables.size(spark, address) > _LARGE_BYTES:
@@ -277,7 +256,8 @@ def _open(spark: SparkSession, address: Address, txn: Transaction) -> DeltaTable
         session.conf().set(name, value)
     jvm: Any = spark._jvm
     lease.expect_certain()
-    return DeltaTable(spark, jvm.io.delta.tables.DeltaTable.forPath(session, str(address)))
+    table = DeltaTable(spark, jvm.io.delta.tables.DeltaTable.forPath(session, str(address)))
+    return table.alias("t").merge(source.alias("s"), match)
 
 
 def _committed(spark: SparkSession, address: Address, txn: Transaction) -> tables.Commit:
