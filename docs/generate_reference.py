@@ -20,7 +20,7 @@ from tidegate.alerting import rules
 from tidegate.checkpoints import note
 from tidegate.errors import TidegateError, causes, object_storage
 from tidegate.errors.error import EXIT_CODES, JVM_EXIT_CODES, ExitCode
-from tidegate.ops import alert_history, evolution, ledger, metrics
+from tidegate.ops import alert_history, attempts, evolution, ledger, metrics
 from tidegate.schema import contract
 from tidegate.spark.driver import session
 from tidegate.spec import change_records, limits
@@ -391,7 +391,15 @@ def _tables() -> Iterator[str]:
     yield ""
     yield "The Delta tables in `_ops/<pipeline>/` of the lake, with the types of SQL. How lines are ordered, and what identifies"
     yield "a batch: [Lake layout](../architecture/lake.md#lake-layout)."
-    for table in (ledger.LEDGER, ledger.VERDICTS, evolution.EVOLUTION, metrics.PROGRESS, alert_history.ALERTS):
+    tables = (
+        ledger.LEDGER,
+        ledger.VERDICTS,
+        evolution.EVOLUTION,
+        metrics.PROGRESS,
+        attempts.ATTEMPTS,
+        alert_history.ALERTS,
+    )
+    for table in tables:
         meanings = _meanings(table.line)
         yield ""
         yield f"## {table.name.capitalize()}"

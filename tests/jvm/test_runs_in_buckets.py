@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -16,8 +17,11 @@ from tests.deployment import Deployment
 from tests.s3_server import S3Process
 from tests.slices import of_week
 from tests.store.buckets import upload
-from tests.store.proxy import S3Proxy
-from tidegate.lake.place import PipelinePlace
+from tests.store.proxy import S3Proxy, received
+from tidegate.lake.place import AttemptPlace, PipelinePlace
+from tidegate.ops.attempts import ATTEMPTS
+from tidegate.reports.report import RunReport
+from tidegate.testing.lake import read
 
 pytestmark = pytest.mark.jvm
 
@@ -35,33 +39,39 @@ Deploy = Callable[..., Deployment]
 
 
 @pytest.fixture
+def proxy(s3_server: S3Process) -> Iterator[S3Proxy]:
+    """Before the server; no unsafe write reached it."""
+    with S3Proxy(s3_server.endpoint).serving() as serving:
+        yield serving
+    assert serving.refused == []
+
+
+@pytest.fixture
 def deploy(
-    s3_server: S3Process, tmp_path: Path, no_settings: None, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Deploy]:
-    """Makes deployments with the sample of flights, each in a bucket of its own or in a folder; no unsafe write reached the server."""
-    with S3Proxy(s3_server.endpoint).serving() as proxy:
-        # The environment of all processes that are started.
-        variables = {**s3_server.variables, "AWS_ENDPOINT_URL_S3": proxy.endpoint}
-        for name, value in variables.items():
-            monkeypatch.setenv(name, value)
+    proxy: S3Proxy, s3_server: S3Process, tmp_path: Path, no_settings: None, monkeypatch: pytest.MonkeyPatch
+) -> Deploy:
+    """Makes deployments with the sample of flights, each in a bucket of its own or in a folder."""
+    # The environment of all processes that are started.
+    variables = {**s3_server.variables, "AWS_ENDPOINT_URL_S3": proxy.endpoint}
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
 
-        def make(lake: str = "bucket", landing: str = "bucket") -> Deployment:
-            folder = tmp_path / f"{lake}-{landing}"
-            local = Deployment.make(folder, PROJECT)
-            landed(local)
-            for name in ("pipelines", "spark_jobs"):
-                shutil.copytree(PROJECT / name, folder / "project" / name, dirs_exist_ok=True)
-            (folder / "project" / ".cache").symlink_to(PROJECT / ".cache")
-            bucket = f"s3://{s3_server.new_bucket()}"
-            roots = {"TIDEGATE_LAKE": lake, "TIDEGATE_LANDING": landing}
-            uris = {name: f"{bucket}/{name.lower()}" for name, where in roots.items() if where == "bucket"}
-            deployment = Deployment.of(folder, PROJECT, **variables, **uris)
-            if landing == "bucket":
-                upload(folder / "landing", deployment.layout.landing_root)
-            return deployment
+    def make(lake: str = "bucket", landing: str = "bucket") -> Deployment:
+        folder = tmp_path / f"{lake}-{landing}"
+        local = Deployment.make(folder, PROJECT)
+        landed(local)
+        for name in ("pipelines", "spark_jobs"):
+            shutil.copytree(PROJECT / name, folder / "project" / name, dirs_exist_ok=True)
+        (folder / "project" / ".cache").symlink_to(PROJECT / ".cache")
+        bucket = f"s3://{s3_server.new_bucket()}"
+        roots = {"TIDEGATE_LAKE": lake, "TIDEGATE_LANDING": landing}
+        uris = {name: f"{bucket}/{name.lower()}" for name, where in roots.items() if where == "bucket"}
+        deployment = Deployment.of(folder, PROJECT, **variables, **uris)
+        if landing == "bucket":
+            upload(folder / "landing", deployment.layout.landing_root)
+        return deployment
 
-        yield make
-    assert proxy.refused == []
+    return make
 
 
 def tidegate(deployment: Deployment, *arguments: str) -> str:
@@ -85,11 +95,36 @@ def expect_as_in_a_folder(deployment: Deployment) -> None:
     assert "flights: nothing is new" in tidegate(deployment, "plan", "flights")
 
 
-def test_a_run_after_a_killed_driver_leaves_every_row_once(deploy: Deploy) -> None:
+def expect_counted(deployment: Deployment, proxy: S3Proxy, start: int) -> None:
+    """Check the requests in the report and in the table of attempts of the last run: those of Spark are those that the server got."""
+    place = PipelinePlace(deployment.layout, "flights")
+    # Not by `OwnTable.read`, which holds up the proxy, a thread of this process.
+    [line] = read(ATTEMPTS.address(place)).to_pylist()
+    report = RunReport.read(AttemptPlace(deployment.layout, "flights", line["run_key"], line["attempt"]).report)
+    assert report is not None
+    assert report.requests == dict(line["requests"])
+    sent = zip(proxy.requests[start:], proxy.agents[start:], strict=True)
+    by_spark = received(request for request, agent in sent if "Hadoop" in agent)
+    counted = Counter[str]()
+    for kind, number in report.requests.items():
+        if kind.startswith("spark "):
+            # The server gets a copy as a PUT.
+            counted[kind.removeprefix("spark ").replace("COPY", "PUT")] += number
+    assert counted == by_spark
+    assert by_spark["GET log"] > 0
+    assert sum(number for kind, number in report.requests.items() if kind.startswith("platform ")) > 20
+
+
+def test_a_run_after_a_killed_driver_leaves_every_row_once(deploy: Deploy, proxy: S3Proxy) -> None:
     deployment = deploy()
     deployment.run_and_kill("after:write_quarantine:silver", flows=["bronze", "silver"])
+    start = len(proxy.requests)
     assert "gold: done" in tidegate(deployment, "run", "flights")
+    expect_counted(deployment, proxy, start)
     expect_as_in_a_folder(deployment)
+    start = len(proxy.requests)
+    tidegate(deployment, "plan", "flights")
+    assert len(proxy.requests[start:]) <= 20, proxy.requests[start:]
     logs = [entry for entry in PipelinePlace(deployment.layout, "flights").reports.walk() if entry.name == "driver.log"]
     assert len(logs) == 1 and logs[0].size > 0
 

@@ -15,6 +15,7 @@ from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
 from tidegate.ops import query
 from tidegate.ops.alert_history import ALERTS
+from tidegate.ops.attempts import ATTEMPTS
 from tidegate.ops.evolution import EVOLUTION, SchemaHistoryLine
 from tidegate.ops.ledger import LEDGER, VERDICTS, RecordedLine, RecordedVerdict
 from tidegate.ops.metrics import PROGRESS
@@ -41,6 +42,7 @@ OTHER_TYPES: dict[str, dict[str, Any]] = {
         **{"version_before": pa.int32(), "version_after": pa.int32(), "batch_id": pa.int64()},
         **{"recorded_at": INSTANT, "breaks": pa.list_(pa.string())},
     },
+    "attempts": {"requests": COUNTS, "recorded_at": INSTANT},
     "alerts": {"opened_at": INSTANT, "recorded_at": INSTANT},
     "progress": {
         **dict.fromkeys(("started_at", "recorded_at", "watermark"), INSTANT),
@@ -85,7 +87,9 @@ SCHEMA_LINES: st.SearchStrategy[SchemaHistoryLine] = st.builds(
 )
 
 
-@pytest.mark.parametrize("table", [LEDGER, VERDICTS, EVOLUTION, ALERTS, PROGRESS], ids=lambda table: table.name)
+@pytest.mark.parametrize(
+    "table", [LEDGER, VERDICTS, EVOLUTION, ALERTS, PROGRESS, ATTEMPTS], ids=lambda table: table.name
+)
 def test_columns_have_the_types_that_they_have_in_lakes_that_exist(table: OwnTable[Any]) -> None:
     most = pa.int64() if table in (LEDGER, PROGRESS) else pa.string()
     expected = {name: OTHER_TYPES[table.name].get(name, most) for name in table.columns}

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from typing import Any, cast
 
 from obstore.exceptions import AlreadyExistsError, PreconditionError
-from obstore.store import MemoryStore, S3Store
+from obstore.store import MemoryStore
 
+from tidegate.store.counted import CountedClient
 from tidegate.store.credentials import Credentials
 from tidegate.store.location import Stores
 from tidegate.store.s3 import S3Server
@@ -77,9 +78,9 @@ class _Server(S3Server):
         self.requests: list[tuple[str, str]] = []
         self._buckets: dict[str, _Client] = {}
 
-    def client(self, bucket: str) -> tuple[S3Store, Credentials]:
+    def client(self, bucket: str) -> tuple[CountedClient, Credentials]:
         client = self._buckets.setdefault(bucket, _Client(self.requests))
-        return cast("S3Store", client), self.credentials.get()
+        return cast("CountedClient", client), self.credentials.get()
 
 
 class MemoryBuckets(Stores):

@@ -7,12 +7,13 @@ import re
 import socket
 import struct
 import threading
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from urllib.parse import urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from tests.waiting import TIMEOUT_SECONDS
 
@@ -59,6 +60,8 @@ class S3Proxy:
         """A header of requests: where the server refuses one because of it, the client learns that it was done."""
         self.requests: list[tuple[str, str]] = []
         """Method and path of each."""
+        self.agents: list[str] = []
+        """Who sent each, as it says."""
         self.refused: list[str] = []
         """Paths of requests that would have written a file of a protocol without a condition; answered with 403."""
         self._faults: list[ServerFault] = []
@@ -105,9 +108,10 @@ class S3Proxy:
         finally:
             connection.close()
 
-    def _fault_of(self, method: str, path: str) -> ServerFault | None:
+    def _fault_of(self, method: str, path: str, agent: str) -> ServerFault | None:
         with self._lock:
             self.requests.append((method, path))
+            self.agents.append(agent)
             for fault in self._faults:
                 meant = fault.method in ("", method) and re.search(fault.path, path)
                 if meant and (fault.repeats or not fault.fired):
@@ -132,7 +136,7 @@ class S3Proxy:
 
             def handle_one(self) -> None:
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
-                fault = proxy._fault_of(self.command, self.path)
+                fault = proxy._fault_of(self.command, self.path, self.headers.get("User-Agent", ""))
                 if proxy._refuses(self.command, self.path, self.headers):
                     fault = ServerFault(self.command, status=403, code="AccessDenied")
                 answer = None if fault is not None and not fault.after else self.passed_on(body)
@@ -173,3 +177,18 @@ class S3Proxy:
                 pass
 
         return Handler
+
+
+def received(requests: Iterable[tuple[str, str]]) -> Counter[str]:
+    """Requests that a server got, by method and kind of object."""
+    kinds: Counter[str] = Counter()
+    for method, target in requests:
+        url = urlsplit(target)
+        query = parse_qs(url.query)
+        key = "/" + query.get("prefix", [""])[0] if "list-type" in query else url.path
+        below = key.partition("/checkpoints/")[2]
+        kind = "log" if "/_delta_log" in key else "other"
+        if below and kind != "log":
+            kind = "state" if "/state/" in below else "checkpoint"
+        kinds[f"{'LIST' if 'list-type' in query else method} {kind}"] += 1
+    return kinds

@@ -40,7 +40,7 @@ def test_each_source_gives_obstore_and_delta_rs_the_same_keys_and_s3a_its_class(
     given = (options["AWS_ACCESS_KEY_ID"], options["AWS_SECRET_ACCESS_KEY"], options.get("AWS_SESSION_TOKEN", ""))
     assert given == (key.access_key, key.secret_key, key.token)
     client, of_client = server.client("bucket")
-    provider = client.credential_provider
+    provider = client.client.credential_provider
     assert of_client is credentials
     assert provider is not None
     assert provider() == {
@@ -238,8 +238,10 @@ def test_endpoint_and_region_are_the_same_for_every_program() -> None:
     ):
         server = S3Server(KEYS | values)
         hadoop, delta, (client, _) = server.hadoop_settings, server.delta_options, server.client("bucket")
-        assert (hadoop["fs.s3a.endpoint"], delta["AWS_ENDPOINT_URL"], client.config["endpoint"]) == (endpoint,) * 3
-        assert (hadoop["fs.s3a.endpoint.region"], delta["AWS_REGION"], client.config["region"]) == (region,) * 3
+        assert (hadoop["fs.s3a.endpoint"], delta["AWS_ENDPOINT_URL"], client.client.config["endpoint"]) == (
+            endpoint,
+        ) * 3
+        assert (hadoop["fs.s3a.endpoint.region"], delta["AWS_REGION"], client.client.config["region"]) == (region,) * 3
         assert (hadoop["fs.s3a.connection.ssl.enabled"], delta["AWS_ALLOW_HTTP"]) == (
             tls,
             "false" if tls == "true" else "true",
@@ -258,7 +260,7 @@ def test_nothing_of_the_credentials_is_in_a_text_or_in_a_setting_of_spark(
         repr(server.credentials),
         repr(credentials),
         str(credentials),
-        repr(client),
-        repr(client.config),
+        repr(client.client),
+        repr(client.client.config),
     ]
     assert [text for text in (*texts, str(server.hadoop_settings)) if "canary" in text] == []

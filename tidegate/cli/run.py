@@ -19,7 +19,7 @@ from tidegate.planning import rewrites
 from tidegate.planning.extent import with_size
 from tidegate.reports import run_result
 from tidegate.reports.report import RunReport
-from tidegate.reports.report_lines import flow_lines
+from tidegate.reports.report_lines import flow_lines, requests_line
 from tidegate.requests import launch
 from tidegate.requests.request import RunRequest, fresh_id
 from tidegate.runtime import java
@@ -139,6 +139,8 @@ def print_report(report: RunReport | None, returned: int, log: Address) -> None:
         console.echo(line)
     parts = ", ".join(f"{name} {seconds:.1f} s" for name, seconds in report.parts.items() if name != "total")
     console.echo(f"{report.dag_id}: {report.parts.get('total', 0.0):.1f} s in the job ({parts})")
+    if report.requests:
+        console.echo(f"{report.dag_id}: {requests_line(report.requests)}")
     if report.error is not None:
         console.print_error(f"{report.error['message']} (its log: {log})")
     if returned and (run_result.is_of_spark(returned) or not run_result.failed(report)):

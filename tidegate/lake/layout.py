@@ -19,7 +19,9 @@
            docs/<pipeline>/                                     pages that `tidegate docs` exported (HTML)
            _ops/<pipeline>/{ledger,verdicts,evolution}/         Delta: ledger lines, verdicts, schema changes
            _ops/<pipeline>/{progress,alerts}/                   Delta: Spark's progress of each batch, history of alerts
+           _ops/<pipeline>/attempts/                            Delta: requests of each attempt to object stores, if there are any
            _ops/<pipeline>/plans.jsonl                          results of `plan`, one line of JSON each
+           _ops/<pipeline>/contents.json                        small contents that plans read, with their tags; only in a bucket
            _ops/<pipeline>/schemas/<id>.json                    writers' schemas from the schema registry
     <landing>/<source>/                                         files as they arrive
 """

@@ -50,7 +50,7 @@ class PipelinePlace:
         return self.layout.root / "_ops" / self.pipeline / "schemas"
 
     def ops(self, table: str) -> Address:
-        """A Delta table of Tidegate's own about the pipeline: ``ledger``, ``verdicts``, ``evolution``, ``progress`` or ``alerts``."""
+        """A Delta table of Tidegate's own about the pipeline: ``ledger``, ``verdicts`` and others."""
         return self.layout.root / "_ops" / self.pipeline / table
 
     def flow(self, name: str) -> FlowPlace:

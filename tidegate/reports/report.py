@@ -87,6 +87,8 @@ class RunReport:
     """Seconds by part: ``preflight``, ``session``, ``gx_import`` (parallel to the session), ``gx_wait``, ``flows``, ``total``."""
     notes: list[str] = field(default_factory=list)
     """Messages about the run as a whole, for example whether the AppCDS archive was used."""
+    requests: dict[str, int] = field(default_factory=dict)
+    """Requests to object stores, by ``<who> <method> <kind of object>`` (`tidegate.ops.attempts`)."""
     application: str | None = None
     """Spark's application id, which identifies it in a history server."""
     error: dict[str, Any] | None = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
 from typing import Any
@@ -47,6 +48,19 @@ def flow_lines(flow: FlowReport) -> Iterator[tuple[str, str]]:
         yield "note", note
     if flow.lag_before is not None or flow.lag_after is not None:
         yield "lag", f"{_lag(flow.lag_before)} -> {_lag(flow.lag_after)}"
+
+
+def requests_line(requests: Mapping[str, int]) -> str:
+    """What an attempt asked of object stores: ``530 requests: platform 120 (GET 40, LIST 80), spark 410 (…)``."""
+    by: dict[str, Counter[str]] = {}
+    for kind, number in requests.items():
+        who, method, _ = kind.split(" ", 2)
+        by.setdefault(who, Counter())[method] += number
+    parts = (
+        f"{who} {sent.total():,} ({', '.join(f'{method} {number:,}' for method, number in sorted(sent.items()))})"
+        for who, sent in by.items()
+    )
+    return f"{formatting.count(sum(requests.values()), 'request')} to object stores: {', '.join(parts)}"
 
 
 def _undone(flow: FlowReport) -> Iterator[tuple[str, str]]:

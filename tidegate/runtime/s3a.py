@@ -14,6 +14,8 @@ LOG_STORE = "io.tidegate.s3.ConditionalLogStore"
 """Creates each commit of a table under a condition, so that of several writers one succeeds."""
 CHECKPOINT_FILES = "io.tidegate.s3.ConditionalCheckpointFileManager"
 """The same for offsets, commits and source logs."""
+SENT_REQUESTS = "io.tidegate.s3.SentRequests"
+"""Counts what S3A sends."""
 
 _CHECKPOINTS = {
     "spark.sql.streaming.checkpointFileManagerClass": CHECKPOINT_FILES,
@@ -41,6 +43,7 @@ def conf(project_root: Path, server: S3Server, *, checkpoints: bool) -> dict[str
         # Folders are the beginnings of keys: none is looked for or made around a deletion. With the flag `create` files would be
         # created without a look at what is there: the log store refuses it.
         "fs.s3a.performance.flags": "delete,mkdir",
+        "fs.s3a.audit.execution.interceptors": SENT_REQUESTS,
     }
     return {
         "spark.jars": ",".join(map(str, [*jars.files(project_root, "s3"), jars.OWN_JAR])),

@@ -27,7 +27,7 @@ from tidegate.errors import (
     classify,
 )
 from tidegate.lake.layout import Layout
-from tidegate.lake.place import AttemptPlace, FlowPlace
+from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.project import resolution
 from tidegate.project.resolution import ResolvedFlow
 from tidegate.reports.report import FlowReport, RunReport, describe_error, now
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from tidegate.checkpoints.overrides import Override
+    from tidegate.spark.driver.sent_requests import SentRequests
     from tidegate.spark.gate import Suite
     from tidegate.spark.job import Job
 
@@ -69,6 +70,7 @@ class _Application:
         self.request = request
         self.place = AttemptPlace(self.layout, request.dag_id, request.run_key, attempt)
         self.report = RunReport(dag_id=request.dag_id, run_key=request.run_key, attempt=attempt, started_at=now())
+        self.sent = self._sent_requests()
         self.suites: dict[str, Suite] = {}
         self.loading_error: Exception | None = None
         self.switched_off: dict[str, Override] = {}
@@ -121,7 +123,35 @@ class _Application:
     def _end(self, started: float) -> None:
         self.report.ended_at = now()
         self.report.parts["total"] = round(time.monotonic() - started, 3)
+        if self.sent is not None:
+            self.report.requests = self.sent.count()
         self.write_report()
+        self._record_attempt()
+
+    def _sent_requests(self) -> SentRequests | None:
+        """What is sent to object stores from now on, where there are any."""
+        if self.layout.root.store.is_local and self.layout.landing_root.store.is_local:
+            return None
+        from tidegate.spark.driver.sent_requests import SentRequests
+
+        return SentRequests()
+
+    def _record_attempt(self) -> None:
+        """Write the line of the attempt; that it cannot be written does not fail the run."""
+        if not self.report.requests:
+            return
+        from tidegate.ops.attempts import ATTEMPTS, AttemptLine
+
+        line = AttemptLine(
+            run_key=self.report.run_key,
+            attempt=self.report.attempt,
+            mode=self.request.mode,
+            requests=self.report.requests,
+        )
+        try:
+            ATTEMPTS.append(PipelinePlace(self.layout, self.request.dag_id), [line])
+        except Exception as error:
+            log.warning("the requests of the attempt were not recorded: %s", type(error).__name__)
 
     def write_report(self) -> None:
         """Write the current report to the lake.
@@ -209,6 +239,8 @@ class _Application:
         from tidegate.spark.driver.session import build_session
 
         spark = build_session(self.environment, f"tidegate {self.request.dag_id}")
+        if self.sent is not None:
+            self.sent.of_session(spark)
         self.report.application = spark.sparkContext.applicationId
         flags = spark.sparkContext.getConf().get("spark.driver.extraJavaOptions") or ""
         self.report.notes.append(f"AppCDS archive: {'used' if 'SharedArchiveFile' in flags else 'none'}")

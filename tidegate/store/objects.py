@@ -26,7 +26,8 @@ from tidegate.store.store import Content, Entry, Status, Store, below, checked, 
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
-    from obstore.store import S3Store
+
+    from tidegate.store.counted import CountedClient
 
 T = TypeVar("T")
 
@@ -101,7 +102,7 @@ class ObjectStore(Store):
         """One GET."""
         path = self._path(key)
 
-        def get(client: S3Store) -> Content:
+        def get(client: CountedClient) -> Content:
             answer = client.get(path)
             return Content(bytes(answer.bytes()), answer.meta["e_tag"] or "")
 
@@ -142,7 +143,7 @@ class ObjectStore(Store):
             # Of no object; and an empty condition would be none.
             raise conflict(self.uri(key), tag)
 
-        def write(client: S3Store) -> str:
+        def write(client: CountedClient) -> str:
             nonlocal is_unknown
             try:
                 return client.put(path, data, mode="create" if tag is None else {"e_tag": tag})["e_tag"] or ""
@@ -233,7 +234,7 @@ class ObjectStore(Store):
         path = self._path(key)
         tree: dict[str, dict[str, Entry]] = {key: {}}
 
-        def ask(client: S3Store) -> Sequence[ObjectMeta]:
+        def ask(client: CountedClient) -> Sequence[ObjectMeta]:
             pages = client.list(path, chunk_size=_PAGE)
             return pages.collect() if whole else next(iter(pages), ())
 
@@ -342,7 +343,7 @@ class ObjectStore(Store):
         options: Any = {"range": (start, end), "if_match": tag}
         return self._ask("read", key, lambda client: bytes(client.get(path, options=options).bytes()))
 
-    def _ask(self, operation: str, key: str, ask: Callable[[S3Store], T], *, has_code: bool = True) -> T:
+    def _ask(self, operation: str, key: str, ask: Callable[[CountedClient], T], *, has_code: bool = True) -> T:
         """The answer to a request, which is sent again while the server does not answer, or refuses it for the moment.
 
         Args:

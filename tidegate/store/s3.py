@@ -24,10 +24,11 @@ from urllib.parse import urlsplit
 
 from tidegate.advice import Edit
 from tidegate.errors import SetupError
+from tidegate.store.counted import CountedClient
 from tidegate.store.credentials import Credentials, CredentialSource
 
 if TYPE_CHECKING:
-    from obstore.store import S3Config, S3Credential, S3Store
+    from obstore.store import S3Config, S3Credential
 
 SCHEMES = ("s3", "s3a")
 
@@ -49,7 +50,7 @@ class S3Server:
         self.credentials = CredentialSource(variables)
         self.checked_buckets: set[str] = set()
         """Those in which conditions were seen to be honoured."""
-        self._clients: dict[str, tuple[Credentials, S3Store]] = {}
+        self._clients: dict[str, tuple[Credentials, CountedClient]] = {}
         self._lock = threading.Lock()
 
     def __eq__(self, other: object) -> bool:
@@ -70,7 +71,7 @@ class S3Server:
     def _identity(self) -> tuple[str, str, str]:
         return self.endpoint, self.region, self.credentials.name
 
-    def client(self, bucket: str) -> tuple[S3Store, Credentials]:
+    def client(self, bucket: str) -> tuple[CountedClient, Credentials]:
         """A client of obstore for a bucket, and whose it is. It tries nothing again: `ObjectStore` does."""
         from obstore.store import S3Store
 
@@ -88,12 +89,14 @@ class S3Server:
                 "skip_signature": False,
                 "copy_if_not_exists": "multipart",
             }
-            client = S3Store(
-                bucket,
-                config=config,
-                client_options={"allow_http": self._is_plain, "timeout": "30s", "connect_timeout": "5s"},
-                retry_config={"max_retries": 0},
-                credential_provider=lambda: _of_obstore(credentials),
+            client = CountedClient(
+                S3Store(
+                    bucket,
+                    config=config,
+                    client_options={"allow_http": self._is_plain, "timeout": "30s", "connect_timeout": "5s"},
+                    retry_config={"max_retries": 0},
+                    credential_provider=lambda: _of_obstore(credentials),
+                )
             )
             self._clients[bucket] = credentials, client
             return client, credentials
