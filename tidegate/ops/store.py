@@ -57,8 +57,9 @@ def append(
     """
     from deltalake import CommitProperties, Transaction, write_deltalake
 
-    address.parent.make_folder()
     table, commit = delta_table.find(address), None
+    if table is None:
+        address.parent.make_folder()
     if transaction is not None:
         recorded = None if table is None else table.transaction_version(transaction[0])
         if recorded is not None and recorded >= transaction[1]:

@@ -14,7 +14,7 @@ import pendulum
 
 from tidegate import json_codec
 from tidegate.advice import OutsideAct
-from tidegate.errors import EX_SOFTWARE, LakeVersionError, TidegateError, UnexpectedError, classify
+from tidegate.errors import EX_SOFTWARE, DamagedFileError, LakeVersionError, TidegateError, UnexpectedError, classify
 from tidegate.formatting import count
 from tidegate.lake import identity
 from tidegate.reports import ledger_line
@@ -118,18 +118,26 @@ class RunReport:
             LakeVersionError: A newer Tidegate wrote it.
             DamagedFileError: It does not have the content of a report.
         """
-        version = json_codec.read(address, _Version, _REPAIR)
-        if version is not None and version.format > FORMAT:
-            raise LakeVersionError(
-                f"{address.name} has format {version.format}; this Tidegate reads formats up to {FORMAT}",
-                OutsideAct("upgrade Tidegate"),
-            )
-        return json_codec.read(address, cls, _REPAIR)
+        try:
+            report = json_codec.read(address, cls, _REPAIR)
+        except DamagedFileError:
+            _check_format(json_codec.read(address, _Version, _REPAIR), address)
+            raise
+        _check_format(report, address)
+        return report
 
 
 @dataclass(frozen=True)
 class _Version:
     format: int
+
+
+def _check_format(report: RunReport | _Version | None, address: Address) -> None:
+    if report is not None and report.format > FORMAT:
+        raise LakeVersionError(
+            f"{address.name} has format {report.format}; this Tidegate reads formats up to {FORMAT}",
+            OutsideAct("upgrade Tidegate"),
+        )
 
 
 _REPAIR = OutsideAct("remove it: the tables and the ledger have what the run wrote")
