@@ -49,6 +49,11 @@ class Follower:
     """Up to which version the flow that writes the table stands by it: rows that were replaced before are followed by their feed."""
 
 
+def forget() -> None:
+    """Read again what this process has read of logs, so that the store of a reading has it (`tidegate.ops.contents`)."""
+    _read_entries.clear()
+
+
 def prove(address: Address, known: Position | None, follower: Follower) -> Proof | Doubt | None:
     """Compare a table with a position that was proven before; None if there is no table and none was known.
 

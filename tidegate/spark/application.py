@@ -330,8 +330,10 @@ class _Application:
         try:
             if self.reading is not self.environment:
                 from tidegate.lake import read_once
+                from tidegate.probes import delta_history
 
                 read_once.forget(self.reading)
+                delta_history.forget()
             flow_report.lag_after = backlog.measure(self.reading, resolved).counts()
         except Exception as error:
             flow_report.lag_after = {"reason": classify(error).message}

@@ -178,3 +178,7 @@ class KeptByRevision(Generic[T]):
                 self._kept.clear()
             known = self._kept[file.uri] = revision, make()
         return known[1]
+
+    def clear(self) -> None:
+        """Make each again."""
+        self._kept.clear()

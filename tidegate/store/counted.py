@@ -19,7 +19,7 @@ _PAGE = 1000
 """How many keys a server lists with one request."""
 
 
-class SentRequests:
+class RequestCounts:
     """What was sent until now. Threads may share it."""
 
     def __init__(self) -> None:
@@ -37,7 +37,7 @@ class SentRequests:
             return dict(self._sent)
 
 
-SENT = SentRequests()
+SENT = RequestCounts()
 """Of this process."""
 
 
@@ -79,12 +79,12 @@ class CountedClient:
         SENT.add("LIST", path or "", (len(listed["objects"]) + len(listed["common_prefixes"])) // _PAGE + 1)
         return listed
 
-    def list(self, path: str | None, chunk_size: int) -> Pages:
+    def list(self, path: str | None, chunk_size: int) -> ListedPages:
         """A LIST for each page."""
-        return Pages(self.client.list(path, chunk_size=chunk_size), path or "", chunk_size)
+        return ListedPages(self.client.list(path, chunk_size=chunk_size), path or "", chunk_size)
 
 
-class Pages:
+class ListedPages:
     """What a listing tells, page by page."""
 
     def __init__(self, pages: Any, path: str, size: int) -> None:

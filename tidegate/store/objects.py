@@ -320,7 +320,7 @@ class ObjectStore(Store):
     def _head(self, key: str, path: str) -> ObjectMeta:
         """What is known of an object. Only a listing tells whether one that is missing is: this answer has no code."""
 
-        def head(client: S3Store) -> ObjectMeta:
+        def head(client: CountedClient) -> ObjectMeta:
             return client.head(path)
 
         try:
