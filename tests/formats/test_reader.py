@@ -208,7 +208,7 @@ def test_a_file_in_a_bucket_is_read_like_a_local_one(
 
 def test_what_a_server_refuses_whatever_the_file_judges_no_file(s3_server: S3Process) -> None:
     file = Address(new_store(s3_server, 0, AWS_SECRET_ACCESS_KEY="wrong"), "a.csv")
-    with pytest.raises(OSError, match=rf"\[Errno {errno.EACCES}\] .*s3://.*/a.csv"):
+    with pytest.raises(OSError, match=rf"\[Errno {errno.EPERM}\] .*s3://.*/a.csv"):
         list(FileReader(file, 5, "csv", Dialect()))
 
 
