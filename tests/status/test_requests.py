@@ -162,6 +162,9 @@ def test_what_has_another_tag_is_read_again(filled: SampleProject, buckets: Memo
     kept = PipelinePlace(filled.layout, TRIPS.name).contents
     contents, outcomes = kept.read().data, Counter[str]()
     for key in json.loads(contents):
+        # Without it, delta-rs is to read the table, which waits for the server that these buckets do not have.
+        if key.endswith("history.json"):
+            continue
         content = filled.layout.root / key
         before = content.read().data
         content.put(b"torn")
