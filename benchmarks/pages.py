@@ -20,6 +20,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from tidegate.lake.layout import Layout
 from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace, Place
 from tidegate.store import Address
 
@@ -92,7 +93,7 @@ def _add(
         store.append(Address.local(path), columns, rows)
 
 
-def _copy(layout: Any, first: str, names: list[str]) -> None:
+def _copy(layout: Layout, first: str, names: list[str]) -> None:
     """Copy the tables of the first pipeline for the others, because fifty thousand commits would take an hour.
 
     The copies are hard links, because files of Delta tables are never changed.
@@ -173,7 +174,7 @@ def _quarantine(path: Path) -> None:
     write_deltalake(str(path), pyarrow.table(columns), mode="append")
 
 
-def _fill(layout: Any, name: str) -> None:
+def _fill(layout: Layout, name: str) -> None:
     """Create both tables of a pipeline, and checkpoints that have read all files except the last one."""
     import pyarrow
     from deltalake import DeltaTable, write_deltalake
@@ -181,7 +182,7 @@ def _fill(layout: Any, name: str) -> None:
     from tests.spark_files import Checkpoint, delta_offset
 
     for table in (f"bronze.{name}", f"silver.{name}"):
-        layout.table(table).parent.mkdir(parents=True, exist_ok=True)
+        Path(layout.table(table).parent).mkdir(parents=True, exist_ok=True)
         for _ in range(2):
             write_deltalake(str(layout.table(table)), pyarrow.table({"a": ["1"]}), mode="append")
     bronze = Checkpoint(Place(layout, name, "bronze", 1, 0).checkpoint)
@@ -194,7 +195,7 @@ def _fill(layout: Any, name: str) -> None:
         silver.run(batch, delta_offset(1, table_id=table_id))
 
 
-def _reports(layout: Any, name: str) -> None:
+def _reports(layout: Layout, name: str) -> None:
     """Create runs with one attempt each; their reports are hard links to one."""
     from tidegate.reports.report import FlowReport, RunReport, now
 
@@ -212,9 +213,7 @@ def _reports(layout: Any, name: str) -> None:
         Path(path).hardlink_to(first)
 
 
-def _layout(folder: Path) -> Any:
-    from tidegate.lake.layout import Layout
-
+def _layout(folder: Path) -> Layout:
     return Layout.local(folder / "lake", folder / "landing")
 
 
