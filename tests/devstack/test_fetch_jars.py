@@ -12,12 +12,12 @@ import sys
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 
 import pytest
 
 from devstack import fetch_jars
 from devstack.ports import LOOPBACK, free_port
+from tests.serving import serving
 from tidegate.errors import SetupError
 from tidegate.runtime import jars
 
@@ -64,15 +64,11 @@ class Repository:
 @pytest.fixture
 def repository(monkeypatch: pytest.MonkeyPatch) -> Iterator[Repository]:
     repository = Repository()
-    thread = Thread(target=repository.server.serve_forever, kwargs={"poll_interval": 0.01})
-    thread.start()
     monkeypatch.setenv("NO_PROXY", LOOPBACK)
     monkeypatch.setenv("TIDEGATE_MAVEN_REPOSITORY", f"http://{LOOPBACK}:{repository.server.server_port}/maven/")
     monkeypatch.setattr("devstack.fetch_jars.time.sleep", lambda seconds: None)
-    yield repository
-    repository.server.shutdown()
-    repository.server.server_close()
-    thread.join()
+    with serving(repository.server):
+        yield repository
 
 
 @pytest.fixture

@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import http.server
 import shutil
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -17,6 +16,7 @@ import pytest
 
 from tests.browser import visit
 from tests.pages import samples
+from tests.serving import serving
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
 from tidegate.pages.render import POLICY
@@ -69,12 +69,9 @@ def served(site: Path) -> Iterator[str]:
         def log_message(self, *_: Any) -> None:
             pass
 
-    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Strict, directory=site)) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), functools.partial(Strict, directory=site))
+    with serving(server):
         yield f"http://127.0.0.1:{server.server_port}"
-        server.shutdown()
-        thread.join()
 
 
 def colour_of(page: Page, selector: str, name: str) -> str:

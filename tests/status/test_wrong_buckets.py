@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -11,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.resolved import resolved
+from tests.serving import serving
 from tests.status.sample_project import TRIPS, SampleProject
 from tidegate.environment import Environment
 from tidegate.errors.classification import classify
@@ -38,14 +38,8 @@ def answering(status: int) -> Iterator[str]:
         do_GET = do_HEAD = do_PUT = do_POST = do_DELETE = answer  # noqa: N815
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-    thread.start()
-    try:
+    with serving(server):
         yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
 
 
 def lake_at(endpoint: str, folder: Path, name: str = "TIDEGATE_LAKE") -> Environment:

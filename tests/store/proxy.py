@@ -15,6 +15,7 @@ from email.message import Message
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import parse_qs, urlsplit
 
+from tests.serving import serving
 from tests.waiting import TIMEOUT_SECONDS
 
 PROTOCOL_FILE = re.compile(r"/_delta_log/\d{20}\.json$|/(offsets|commits)/\d+$|/sources/\d+/\d+(\.compact)?$")
@@ -39,7 +40,7 @@ class ServerFault:
     after: bool = False
     """Whether the request has its effect."""
     repeats: bool = False
-    """Whether all further requests that are meant fail, too."""
+    """Whether all further requests that match fail, too."""
     then: Callable[[], None] = field(default=lambda: None)
     """Called before the client learns of the fault."""
     fired: bool = False
@@ -68,7 +69,7 @@ class S3Proxy:
         self._lock = threading.Lock()
 
     def fail(self, fault: ServerFault) -> ServerFault:
-        """Let the next request that is meant fail; `ServerFault.fired` says afterwards whether one has."""
+        """Let the next request that matches fail; `ServerFault.fired` says afterwards whether one has."""
         with self._lock:
             self._faults.append(fault)
         return fault
@@ -85,14 +86,8 @@ class S3Proxy:
     @contextmanager
     def serving(self) -> Iterator[S3Proxy]:
         """Until the end of the context."""
-        thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
-        try:
+        with serving(self._server):
             yield self
-        finally:
-            self._server.shutdown()
-            self._server.server_close()
-            thread.join()
 
     def pass_on(self, method: str, path: str, headers: dict[str, str], body: bytes) -> Answer:
         """The server's answer to a request."""
@@ -113,8 +108,8 @@ class S3Proxy:
             self.requests.append((method, path))
             self.agents.append(agent)
             for fault in self._faults:
-                meant = fault.method in ("", method) and re.search(fault.path, path)
-                if meant and (fault.repeats or not fault.fired):
+                matches = fault.method in ("", method) and re.search(fault.path, path)
+                if matches and (fault.repeats or not fault.fired):
                     fault.fired = True
                     return fault
         return None

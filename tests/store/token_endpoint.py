@@ -5,13 +5,14 @@ from __future__ import annotations
 import http.server
 import json
 import secrets
-import threading
 import urllib.parse
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+
+from tests.serving import serving
 
 ROLE = "arn:aws:iam::1:role/r"
 
@@ -51,14 +52,8 @@ class TokenEndpoint:
     @contextmanager
     def serving(self) -> Iterator[TokenEndpoint]:
         """Until the end of the context."""
-        thread = threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.02}, daemon=True)
-        thread.start()
-        try:
+        with serving(self._server):
             yield self
-        finally:
-            self._server.shutdown()
-            self._server.server_close()
-            thread.join()
 
     def new_key(self, identity: str, *, token: bool = True) -> Key:
         """A key that lasts until it is ended."""
