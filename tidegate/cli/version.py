@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import platform
-from importlib import metadata
 
 from tidegate import __version__
+from tidegate.errors.extras import installed_version
 from tidegate.lake.layout import LAKE_FORMAT
 
 _DEPENDENCIES = ("apache-airflow", "pyspark", "delta-spark", "great-expectations", "deltalake")
@@ -16,11 +16,4 @@ def version() -> None:
     print(f"tidegate {__version__} (lake format {LAKE_FORMAT})")
     print(f"python {platform.python_version()}")
     for name in _DEPENDENCIES:
-        print(f"{name} {_installed(name)}")
-
-
-def _installed(name: str) -> str:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return "not installed"
+        print(f"{name} {installed_version(name) or 'not installed'}")

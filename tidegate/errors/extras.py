@@ -38,6 +38,16 @@ def missing_package(error: BaseException) -> SetupError | None:
     return _missing(package) if package in EXTRAS else None
 
 
+def installed_version(name: str) -> str | None:
+    """The version of a distribution in this environment, such as ``delta-spark``; None if it is not installed."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(name)
+    except metadata.PackageNotFoundError:
+        return None
+
+
 def _missing(package: str) -> SetupError:
     return SetupError(
         f"the package {package} is not installed in {sys.prefix}",

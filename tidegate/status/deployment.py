@@ -16,20 +16,20 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from importlib import metadata
 from typing import Literal
 
 from tidegate.advice import Command, Edit, OutsideAct
 from tidegate.environment import Environment
 from tidegate.errors import MissingJavaError, NotDeliveredError, SetupError, TidegateError, classify
+from tidegate.errors.extras import installed_version
 from tidegate.formatting import count
 from tidegate.probes import kafka
-from tidegate.project import registry
+from tidegate.project import resolution
 from tidegate.runtime import archive, jars, java
 from tidegate.schema import registry_schemas
 from tidegate.spec import KafkaSink, KafkaSource, Pipeline
 from tidegate.store import Store
-from tidegate.store.location import BucketFolder
+from tidegate.store.location import BucketFolder, Location
 
 SETTINGS = (
     "TIDEGATE_CACHE",
@@ -79,8 +79,10 @@ def check(environment: Environment, variables: Mapping[str, str] | None = None) 
         environment: The deployment.
         variables: Its variables, by default those of the process.
     """
-    loaded, broken = _load()
-    deployment = _Deployment(environment, os.environ if variables is None else variables, tuple(loaded))
+    resolved = resolution.load_all(environment.project).values()
+    loaded = tuple(each.pipeline for each in resolved if not isinstance(each, TidegateError))
+    broken = [each for each in resolved if isinstance(each, TidegateError)]
+    deployment = _Deployment(environment, os.environ if variables is None else variables, loaded)
     yield _part("pipelines", lambda: _pipelines(loaded, broken))
     for name, function in _PARTS.items():
         yield _part(name, partial(function, deployment))
@@ -104,19 +106,9 @@ class _Unused:
     why: str
 
 
-def _load() -> tuple[list[Pipeline], list[TidegateError]]:
-    loaded, broken = [], []
-    for name in registry.names():
-        try:
-            loaded.append(registry.load(name))
-        except TidegateError as error:
-            broken.append(error)
-    return loaded, broken
-
-
-def _pipelines(loaded: Iterable[Pipeline], broken: list[TidegateError]) -> str:
-    if broken:
-        raise broken[0]
+def _pipelines(loaded: Iterable[Pipeline], broken: Iterable[TidegateError]) -> str:
+    for error in broken:
+        raise error
     names = [pipeline.name for pipeline in loaded]
     return f"{count(len(names), 'pipeline')}: {', '.join(names)}" if names else "no pipeline is declared yet"
 
@@ -133,7 +125,7 @@ def _settings(deployment: _Deployment) -> str:
 
 def _packages(deployment: _Deployment) -> str:
     del deployment
-    versions = {name: _version(name) for name in ("tidegate", *_JOB_PACKAGES, "deltalake", "pyspark-client")}
+    versions = {name: installed_version(name) for name in ("tidegate", *_JOB_PACKAGES, "deltalake", "pyspark-client")}
     client, spark = versions.pop("pyspark-client"), versions["pyspark"]
     if client and spark and client != spark:
         raise SetupError(
@@ -151,17 +143,10 @@ def _packages(deployment: _Deployment) -> str:
 
 def _airflow(deployment: _Deployment) -> str | _Unused:
     del deployment
-    version = _version("apache-airflow-core")
+    version = installed_version("apache-airflow-core")
     if version is None:
         return _Unused("Airflow is not installed in this environment")
     return f"Airflow {version}"
-
-
-def _version(name: str) -> str | None:
-    try:
-        return metadata.version(name)
-    except metadata.PackageNotFoundError:
-        return None
 
 
 def _java(deployment: _Deployment) -> str:
@@ -208,7 +193,7 @@ def _lake(deployment: _Deployment) -> str:
             f"the clock of {environment.lake_at} is {abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} that of this machine",
             OutsideAct("let both clocks be set by a time server"),
         )
-    return f"{_described(environment, environment.lake_at)}, its clock differs by {abs(seconds):.0f} s"
+    return f"{_described(environment, environment.lake_at)}, writable, its clock differs by {abs(seconds):.0f} s"
 
 
 def clock_difference(store: Store) -> float:
@@ -230,9 +215,9 @@ def _landing(deployment: _Deployment) -> str:
     return f"{_described(environment, environment.landing_at)}, {count(len(entries), 'folder or file', 'folders and files')}"
 
 
-def _described(environment: Environment, location: object) -> str:
+def _described(environment: Environment, location: Location) -> str:
     if not isinstance(location, BucketFolder):
-        return f"{location}, writable" if location == environment.lake_at else str(location)
+        return str(location)
     store = environment.store_of(location)
     return f"{location} at {store.server.name} with credentials of the source {store.server.credentials.name!r}"  # type: ignore[attr-defined]
 
