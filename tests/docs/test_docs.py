@@ -118,7 +118,7 @@ def scaffold_of(name: str) -> set[str]:
     from tidegate.scaffolding.pipeline_files import files_of
 
     created = files_of(Environment.read({"TIDEGATE_PROJECT": str(ROOT)}), name, "files")
-    paths = {path.relative_to(ROOT) for path in created}
+    paths = {Path(address).relative_to(ROOT) for address in created}
     return {str(path) for path in paths} | {str(path.parent) for path in paths}
 
 

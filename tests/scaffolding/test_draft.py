@@ -17,12 +17,13 @@ from tidegate.errors import RequestError
 from tidegate.lake.layout import Layout
 from tidegate.scaffolding import pipeline_files, sample
 from tidegate.scaffolding.draft import Draft
+from tidegate.store import Address
 
 
 def draft(folder: Path, content: str | bytes, name: str = "x.csv") -> Draft:
     path = folder / name
     path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return Draft.of(sample.of_file(path), of_topic=False)
+    return Draft.of(sample.of_file(Address.local(path)), of_topic=False)
 
 
 def lines(*records: Any) -> str:
@@ -71,7 +72,7 @@ def test_a_parquet_file_has_its_own_types_and_nested_fields_keep_their_case(tmp_
     amounts = pyarrow.array([1, 2], pyarrow.decimal128(9, 2))
     table = pyarrow.table({"id": [1, 2], "amount": amounts, "who": [{"firstName": "a"}, None]})
     pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
-    drafted = Draft.of(sample.of_file(tmp_path / "x.parquet"), of_topic=False)
+    drafted = Draft.of(sample.of_file(Address.local(tmp_path / "x.parquet")), of_topic=False)
     assert types(drafted) == {"id": "BIGINT", "amount": "DECIMAL(9,2)", "who": "struct<firstName:string>"}
 
 
@@ -125,10 +126,23 @@ def test_a_first_line_with_a_value_is_no_header(tmp_path: Path, first: str) -> N
 
 def test_a_file_whose_name_a_run_ignores_is_landed_under_another(tmp_path: Path) -> None:
     layout = Layout.local(tmp_path / "lake", tmp_path / "landing")
-    assert pipeline_files.landing_place(layout, "shop", tmp_path / "_x.csv") == (
-        "shop",
-        Path(layout.landing("shop") / "x.csv"),
-    )
+    (tmp_path / "_x.csv").touch()
+    placed = pipeline_files.landing_place(layout, "shop", Address.local(tmp_path / "_x.csv"))
+    assert placed == ("shop", layout.landing("shop") / "x.csv")
+
+
+def test_a_file_of_the_landing_zone_stays_and_its_folder_is_read_without_folders_of_partitions(tmp_path: Path) -> None:
+    layout = Layout.local(tmp_path / "lake", tmp_path / "landing")
+    named = Address.local(tmp_path / "landing/shop/orders/day=2026-01-05/x.csv")
+    assert pipeline_files.landing_place(layout, "any", named) == ("shop/orders", None)
+
+
+def test_a_large_file_is_not_copied_but_named_with_its_place(tmp_path: Path) -> None:
+    layout = Layout.local(tmp_path / "lake", tmp_path / "landing")
+    with (tmp_path / "x.csv").open("wb") as file:
+        file.truncate(pipeline_files.LARGEST_COPY + 1)
+    with pytest.raises(RequestError, match=f"copy it to {tmp_path}/landing/shop/x.csv"):
+        pipeline_files.landing_place(layout, "shop", Address.local(tmp_path / "x.csv"))
 
 
 @pytest.mark.parametrize(

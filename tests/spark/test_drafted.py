@@ -15,6 +15,7 @@ from tidegate.lake.file_id import FileId
 from tidegate.scaffolding import sample
 from tidegate.scaffolding.draft import Draft
 from tidegate.spark.intake import landing, parse
+from tidegate.store import Address
 
 pytestmark = pytest.mark.jvm
 
@@ -31,7 +32,7 @@ def drafted_rows(spark: SparkSession, path: Path, content: str) -> list[dict[str
     """The rows of silver, as the drafted pipeline makes them of its sample."""
     path.write_text(content)
     os.utime(path, (EARLIER, EARLIER))
-    drafted = Draft.of(sample.of_file(path), of_topic=False)
+    drafted = Draft.of(sample.of_file(Address.local(path)), of_topic=False)
     declared: dict[str, Any] = {}
     code: dict[str, Any] = {}
     exec(drafted.pipeline("orders", "orders"), declared)

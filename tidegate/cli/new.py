@@ -14,6 +14,8 @@ from tidegate.environment import Environment
 from tidegate.errors import RequestError
 from tidegate.lake.layout import Layout
 from tidegate.scaffolding import pipeline_files
+from tidegate.scaffolding.pipeline_files import Files
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from tidegate.scaffolding.draft import Draft
@@ -25,8 +27,12 @@ def new(
     ],
     source: Annotated[Literal["files", "kafka"], typer.Option(help="Where its rows land.")] = "files",
     file: Annotated[
-        Path | None,
-        typer.Option("--from", metavar="FILE", help="Draft it from this file: CSV, JSON lines, Parquet or Avro."),
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="FILE",
+            help="Draft it from this file, a path or s3://…: CSV, JSON lines, Parquet or Avro.",
+        ),
     ] = None,
     topic: Annotated[
         str | None, typer.Option(metavar="TOPIC", help="Draft it from the newest messages of this topic.")
@@ -58,21 +64,20 @@ def new(
         console.echo(line)
 
 
-def _drafted(
-    environment: Environment, name: str, file: Path | None, topic: str | None
-) -> tuple[Draft, dict[Path, str | Path]]:
+def _drafted(environment: Environment, name: str, file: str | None, topic: str | None) -> tuple[Draft, Files]:
     """The draft from a file or a topic, and the files of the pipeline. A file outside of the landing zone is landed too."""
     # Drafting imports readers of all formats, which `tidegate new` does not need otherwise.
     from tidegate.scaffolding import sample
     from tidegate.scaffolding.draft import Draft
 
     layout = Layout.of(environment)
-    landed: dict[Path, Path] = {}
+    landed: Files = {}
     if file is not None:
-        drafted = Draft.of(sample.of_file(file), of_topic=False)
-        place, target = pipeline_files.landing_place(layout, name, file)
+        named = pipeline_files.named_file(environment, file)
+        drafted = Draft.of(sample.of_file(named), of_topic=False)
+        place, target = pipeline_files.landing_place(layout, name, named)
         if target is not None:
-            landed[target] = file
+            landed[target] = named
     else:
         assert topic is not None
         drafted = Draft.of(sample.of_topic(environment.kafka, topic), of_topic=True)
@@ -95,9 +100,9 @@ def _print_guesses(drafted: Draft) -> None:
     console.echo()
 
 
-def _created_lines(folder: Path, files: Iterable[Path]) -> Iterator[str]:
-    for path in files:
-        yield f"  made  {path.relative_to(folder) if path.is_relative_to(folder) else path}"
+def _created_lines(folder: Path, files: Iterable[Address]) -> Iterator[str]:
+    for file in files:
+        yield f"  made  {str(file).removeprefix(f'{folder}/')}"
 
 
 def _next_steps(environment: Environment, name: str, source: str) -> Iterator[str]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib.resources
 import keyword
 import os
-import shutil
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from string import Template
 from typing import Literal
@@ -18,8 +18,14 @@ from tidegate.errors.classification import raise_machine
 from tidegate.lake.layout import Layout
 from tidegate.project import registry
 from tidegate.spec import FileSource, Flow, Pipeline, Table
+from tidegate.store import Address
+from tidegate.store.location import parse_location
 
 Kind = Literal["files", "kafka"]
+Files = dict[Address, str | Address]
+"""The contents of files to write. Of one that is copied, the content is its address."""
+LARGEST_COPY = 256 * 2**20
+"""Bytes of the largest file that is landed as a copy, which is read as a whole."""
 
 
 def check_name(name: str) -> None:
@@ -42,8 +48,8 @@ def check_name(name: str) -> None:
         )
 
 
-def files_of(environment: Environment, name: str, kind: Kind) -> dict[Path, str | Path]:
-    """Path to contents of every file of a new pipeline, the landing file last. Of one that is copied, the contents are its path."""
+def files_of(environment: Environment, name: str, kind: Kind) -> Files:
+    """Every file of a new pipeline, the landing file last."""
     texts = {
         "pipelines": _render(f"{kind}/pipeline.py", name),
         "spark_jobs": _render("spark_job.py", name),
@@ -52,50 +58,77 @@ def files_of(environment: Environment, name: str, kind: Kind) -> dict[Path, str 
     }
     files = drafted_files(environment, name, texts)
     if kind == "files":
-        sample = Path(Layout.of(environment).landing(name) / f"{name}_sample.csv")
-        files[sample] = _render("files/sample.csv", name)
+        files[Layout.of(environment).landing(name) / f"{name}_sample.csv"] = _render("files/sample.csv", name)
     return files
 
 
-def drafted_files(environment: Environment, name: str, texts: Mapping[str, str]) -> dict[Path, str | Path]:
-    """Path to contents of the files in the project.
+def drafted_files(environment: Environment, name: str, texts: Mapping[str, str]) -> Files:
+    """The files in the project.
 
     Args:
         texts: Those of the declaration, the transforms, the suite and the tests, by folder.
     """
-    project = environment.project
-    return {
-        project / "pipelines" / f"{name}.py": texts["pipelines"],
-        project / "spark_jobs" / f"{name}.py": texts["spark_jobs"],
-        project / "expectations" / name / "__init__.py": _render("suites.py", name),
-        project / "expectations" / name / "silver.json": texts["expectations"],
-        project / "dags" / f"{name}.py": _render("dag.py", name),
-        project / "tests" / "spark_jobs" / f"test_{name}.py": texts["tests"],
+    files = {
+        f"pipelines/{name}.py": texts["pipelines"],
+        f"spark_jobs/{name}.py": texts["spark_jobs"],
+        f"expectations/{name}/__init__.py": _render("suites.py", name),
+        f"expectations/{name}/silver.json": texts["expectations"],
+        f"dags/{name}.py": _render("dag.py", name),
+        f"tests/spark_jobs/test_{name}.py": texts["tests"],
     }
+    return {Address.local(environment.project / path): text for path, text in files.items()}
 
 
-def landing_place(layout: Layout, name: str, file: Path) -> tuple[str, Path | None]:
+def named_file(environment: Environment, text: str) -> Address:
+    """The file that a person names: a path, ``file:///…`` or ``s3://<bucket>/<key>``.
+
+    Raises:
+        RequestError: It names no file.
+        SetupError: As `parse_location`.
+    """
+    text = text.removeprefix("file://").replace("s3a://", "s3://")
+    folder, _, name = text.rpartition("/")
+    if "://" not in text:
+        return Address.local(Path(os.path.normpath(Path(text).absolute())))
+    if not name or folder.endswith("/"):
+        raise RequestError(f"{text} names no file", Edit("name one, as in s3://bucket/folder/file.csv", "request"))
+    with suppress(ValueError):
+        # Below the landing zone, the names of folders may have other characters than its own.
+        return Layout.of(environment).landing_root.of_uri(text)
+    return Address(environment.store_of(parse_location("--from", folder)), name)
+
+
+def landing_place(layout: Layout, name: str, address: Address) -> tuple[str, Address | None]:
     """The landing folder that the pipeline reads, and where a copy of the file is landed.
 
     A file in the landing zone stays where it is; its pipeline reads its folder, without folders of partitions. Another one is
     copied to the landing folder of the pipeline's name, under a name that a run does not ignore.
+
+    Raises:
+        RequestError: The file is too large for a copy.
     """
-    root = Path(layout.landing_root).absolute()
-    folder = file.absolute().parent
-    while "=" in folder.name:
-        folder = folder.parent
-    if root in folder.parents:
-        return str(folder.relative_to(root)), None
-    return name, Path(layout.landing(name) / (file.name.lstrip("._") or "sample"))
+    with suppress(ValueError):
+        folders = layout.landing_root.of_uri(address.uri).key.split("/")[:-1]
+        while folders and "=" in folders[-1]:
+            folders.pop()
+        if folders:
+            return "/".join(folders), None
+    target = layout.landing(name) / (address.name.lstrip("._") or "sample")
+    if address.stat().size > LARGEST_COPY:
+        raise RequestError(
+            f"{address} has more than {LARGEST_COPY // 2**20} MB, and is not in the landing zone",
+            Edit(f"copy it to {target}, and name that with --from", "request"),
+        )
+    return name, target
 
 
-def check_absent(name: str, files: Mapping[Path, str | Path]) -> None:
+def check_absent(name: str, files: Files) -> None:
     """Refuse to overwrite a file, or to write another pipeline's table.
 
     Raises:
         RequestError: A file or table exists already; the message lists them.
     """
-    existing = [str(path) for path in files if path.exists()]
+    existing = [str(address) for address in files if address.exists()]
     if existing:
         raise RequestError(
             f"nothing was written, because these files exist already: {', '.join(existing)}",
@@ -110,25 +143,23 @@ def check_absent(name: str, files: Mapping[Path, str | Path]) -> None:
         )
 
 
-def write(files: Mapping[Path, str | Path]) -> None:
-    """Write all the files, or none; each appears under its final name in one step."""
-    written: list[Path] = []
+def write(files: Files) -> None:
+    """Write all the files, or none; each appears under its final name in one step, and replaces none that exists meanwhile.
+
+    Raises:
+        RequestError: A file cannot be written.
+    """
+    written: list[Address] = []
     try:
-        for path, content in files.items():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            # A job may read the landing folder at any moment; it ignores names that begin with a dot.
-            draft = path.parent / f".{path.name}.draft"
-            if isinstance(content, Path):
-                shutil.copyfile(content, draft)
-            else:
-                draft.write_text(content, encoding="utf-8")
-            os.link(draft, path)  # unlike a rename, it fails if the file exists meanwhile
-            written.append(path)
-            draft.unlink()
-    except OSError as error:
-        for path in written:
-            path.unlink()
+        for address, content in files.items():
+            address.put_if(content.encode() if isinstance(content, str) else content.read().data, None)
+            written.append(address)
+    except (OSError, TidegateError) as error:
+        for address in written:
+            address.delete()
         raise_machine(error, "nothing was written")
+        if not isinstance(error, OSError):
+            raise
         raise RequestError(
             f"nothing was written: {error.strerror} ({error.filename})",
             Edit("remove the cause and try again", "request"),

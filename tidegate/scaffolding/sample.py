@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
-from pathlib import Path
+from pathlib import PurePosixPath
 from typing import Any
 
 from tidegate import hidden
@@ -67,15 +67,19 @@ class Sample:
     complete: bool = True
 
 
-def of_file(path: Path) -> Sample:
+def of_file(path: Address) -> Sample:
     """The first records of a file.
 
     Raises:
         RequestError: It does not exist, has no record, or cannot be read as any format.
     """
-    if not path.is_file():
+    try:
+        entry = path.stat()
+    except FileNotFoundError:
+        entry = None
+    if entry is None or entry.kind != "content":
         raise RequestError(f"--from {path}: there is no such file", Edit("correct the path", "request"))
-    if not path.stat().st_size:
+    if not entry.size:
         raise RequestError(f"--from {path}: it is empty", Edit("choose another file", "request"))
     kind = _format(path)
     sample = _delimited(path) if kind == "csv" else _objects(path, kind)
@@ -90,7 +94,7 @@ def of_file(path: Path) -> Sample:
         )
     if not sample.lines or not sample.columns:
         raise RequestError(f"--from {path}: no record of it can be read as {kind}", _BY_HAND)
-    sample.glob = _glob(path, kind)
+    sample.glob = _glob(path.name, kind)
     return sample
 
 
@@ -125,11 +129,11 @@ def of_topic(bootstrap: str, topic: str) -> Sample:
     return sample
 
 
-def _format(path: Path) -> FileFormat:
+def _format(path: Address) -> FileFormat:
     name = path.name
     for suffix in _COMPRESSED:
         name = name.removesuffix(suffix)
-    suffix = Path(name).suffix.lower()
+    suffix = PurePosixPath(name).suffix.lower()
     known: dict[str, FileFormat] = {
         **dict.fromkeys((".json", ".jsonl", ".ndjson"), "json"),
         ".parquet": "parquet",
@@ -138,28 +142,29 @@ def _format(path: Path) -> FileFormat:
     }
     if suffix in known:
         return known[suffix]
-    with path.open("rb") as file:
+    with path.open() as file:
         return "json" if file.read(512).lstrip()[:1] == b"{" else "csv"
 
 
-def _glob(path: Path, kind: FileFormat) -> str:
+def _glob(name: str, kind: FileFormat) -> str:
     """A glob for names such as this one; empty if the default of the format fits."""
     from tidegate.probes.files import glob_pattern
 
     default = FileSource(path="sample", format=kind, schema="a STRING").glob
-    if glob_pattern(default).fullmatch(path.name):
+    if glob_pattern(default).fullmatch(name):
         return ""
+    path = PurePosixPath(name)
     return f"*{''.join(path.suffixes[-2:])}" if path.suffix in _COMPRESSED else f"*{path.suffix}"
 
 
 def _read(
-    path: Path, kind: FileFormat, dialect: Dialect, names: Sequence[str] = ()
+    path: Address, kind: FileFormat, dialect: Dialect, names: Sequence[str] = ()
 ) -> tuple[FileReader, list[tuple[int, str]]]:
-    reader = FileReader(Address.local(path), 0, kind, dialect, names)
+    reader = FileReader(path, 0, kind, dialect, names)
     return reader, list(islice(reader, RECORDS + 1))
 
 
-def _objects(path: Path, kind: FileFormat) -> Sample:
+def _objects(path: Address, kind: FileFormat) -> Sample:
     dialect: dict[str, Any] = {}
     for encoding in _ENCODINGS if kind == "json" else _ENCODINGS[:1]:
         reader, records = _read(path, kind, Dialect(encoding=encoding))
@@ -200,7 +205,7 @@ def _is_envelope(record: Mapping[str, Any]) -> bool:
     return isinstance(record, dict) and "op" in record and not record.keys().isdisjoint({"after", "before", "message"})
 
 
-def _delimited(path: Path) -> Sample:
+def _delimited(path: Address) -> Sample:
     """The sample by the dialect with which most records have the same number of fields, and at least two."""
     best: tuple[tuple[int, int], Sample] | None = None
     problems: dict[str, None] = {}
@@ -246,13 +251,13 @@ def _delimited(path: Path) -> Sample:
     return sample
 
 
-def _begins_with_comment(path: Path, encoding: str) -> bool:
-    reader = FileReader(Address.local(path), 0, "csv", Dialect(encoding=encoding, header=False, quote=""), ("line",))
+def _begins_with_comment(path: Address, encoding: str) -> bool:
+    reader = FileReader(path, 0, "csv", Dialect(encoding=encoding, header=False, quote=""), ("line",))
     first = next(iter(reader), (1, ""))[1]
     return first.startswith("#")
 
 
-def _split(path: Path, changed: dict[str, Any]) -> Sample | str:
+def _split(path: Address, changed: dict[str, Any]) -> Sample | str:
     """The file's records by a dialect; if it does not fit the file at all, the problem."""
     dialect = Dialect(**changed)
     reader, records = _read(path, "csv", dialect)
