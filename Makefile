@@ -9,7 +9,7 @@ FAST_WORKERS ?= 3
 HEAVY := airflow chaos live status/test_states.py
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup setup-python demo up down status test test-fast test-nightly s3-server jar nightly-seconds faults benchmark-gate lint format lock clean
+.PHONY: help setup setup-python demo up down status test test-fast test-nightly s3-server jar nightly-seconds faults benchmark-gate lint format docs lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -73,8 +73,12 @@ format: setup-python ## Sort imports and format the code.
 	@$(BIN)/ruff check --fix-only --quiet .
 	@$(BIN)/ruff format .
 
+docs: setup-python ## Build the site of the documents in build/docs; a broken link, or a page that is not in its navigation, is an error.
+	@$(BIN)/sphinx-build --quiet --fail-on-warning --fresh-env --jobs auto -c docs -d .cache/docs . build/docs
+	@echo "file://$(CURDIR)/build/docs/index.html"
+
 lock: setup-python ## Resolve pyproject.toml and requirements.in again into requirements.txt; valid pins stay.
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header --all-extras --group demo --group dev \
+	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-annotate --no-header --all-extras --group demo --group dev --group docs \
 	    --no-emit-index-url --no-emit-find-links pyproject.toml requirements.in -o requirements.txt
 	@{ printf '# The pinned lock of pyproject.toml and requirements.in, for Python 3.11 to 3.13 on every platform.\n'; \
 	   printf '# Made by uv, do not edit: change one of them, then run `make lock`.\n'; \
