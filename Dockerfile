@@ -24,7 +24,6 @@ COPY --chown=airflow:0 . .
 # The jars are fetched and the class data archive is trained here, so that a container starts without a network.
 RUN pip install --no-cache-dir --compile --no-deps --no-build-isolation -e . \
     && python -m tidegate.runtime.bytecode \
-    && python -m devstack.fetch_jars \
-    && python -c "from pathlib import Path; from devstack import build_archive; build_archive.build(Path.cwd())"
+    && tidegate setup
 
 ENTRYPOINT ["tini", "--", "airflow"]

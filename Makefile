@@ -14,7 +14,7 @@ PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-setup: ## Create everything that a fresh clone needs: .venv, jars, Airflow home, class data archive.
+setup: ## Create everything that a fresh clone needs: .venv, Airflow home; jars and class data archive in the user's cache.
 	@scripts/setup.sh
 
 setup-python:
@@ -85,5 +85,5 @@ lock: setup-python ## Resolve pyproject.toml and requirements.in again into requ
 	   cat requirements.txt; } >.cache/lock && mv .cache/lock requirements.txt
 
 clean: ## Remove the output of set-up, tests and linters (all git-ignored); the lake in .data stays.
-	@rm -rf .venv jars .airflow .cache .hypothesis build dist *.egg-info spark-warehouse metastore_db derby.log
+	@rm -rf .venv .airflow .cache .hypothesis build dist *.egg-info spark-warehouse metastore_db derby.log
 	@find . -path ./.data -prune -o -type d -name __pycache__ -prune -exec rm -rf {} +

@@ -66,7 +66,7 @@ def check_set_up(project: Path) -> None:
     """
     java.find()
     check_installed(project)
-    if jars.missing(project):
+    if jars.missing(jars.of_set(project, *jars.pinned(project))):
         raise SetupError(
             "The Spark jars are missing",
             Command.make("setup", says="run `{}`"),

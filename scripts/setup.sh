@@ -1,5 +1,5 @@
 #!/bin/sh
-# Sets up a fresh clone in its own folder: .venv, jars, Airflow home, class data archive.
+# Sets up a fresh clone: .venv and Airflow home in its own folder, jars and class data archive in the cache of this user.
 #
 #   scripts/setup.sh           everything
 #   scripts/setup.sh python    only the Python packages, without Java (make lint, make test-fast)
@@ -62,9 +62,6 @@ if ! { [ -x "$python" ] && suitable "$python"; }; then
     base=$(find_python)
 else
     base=$python
-fi
-if [ "${1:-all}" = all ]; then
-    "$base" -m tidegate.runtime.java || exit
 fi
 
 if [ "$base" != "$python" ]; then

@@ -43,7 +43,6 @@ class Deployment(Lake):
         """Create lake, landing zone and a project folder with copies of the files that a test may edit."""
         project = folder / "project"
         shutil.copytree(source / "expectations", project / "expectations")
-        (project / "jars").symlink_to(source / "jars")
         (folder / "landing").mkdir()
         return cls.of(folder, source)
 

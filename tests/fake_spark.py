@@ -1,4 +1,4 @@
-"""A project with one jar, a Spark with one jar, and a Java, all fake: for class data archives."""
+"""A project with one jar in a cache of its own, a Spark with one jar, and a Java, all fake: for class data archives."""
 
 from __future__ import annotations
 
@@ -9,11 +9,14 @@ import pytest
 from tidegate.runtime import java, paths
 from tidegate.runtime.java import Java
 
+JAR = "cache/jars/io.delta/delta-4.4.0.jar"
+
 
 def make(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Create the project in a folder and return the folder; Spark is in ``pyspark``."""
-    (folder / "jars/spark").mkdir(parents=True)
-    (folder / "jars/spark/delta-4.4.0.jar").write_text("delta")
+    monkeypatch.setenv("TIDEGATE_CACHE", str(folder / "cache"))
+    (folder / JAR).parent.mkdir(parents=True)
+    (folder / JAR).write_text("delta")
     lock = '{"spark": {"jars": [{"coordinate": "io.delta:delta:4.4.0", "sha256": "00", "bytes": 5}]}}'
     (folder / "jars.lock.json").write_text(lock)
     (folder / "pyspark/jars").mkdir(parents=True)
@@ -23,6 +26,8 @@ def make(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def use_java(monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def use_java(monkeypatch: pytest.MonkeyPatch, version: str) -> Java:
     """Another version of Java is installed."""
-    monkeypatch.setattr(java, "find", lambda: Java(executable=Path("/opt/java/bin/java"), version=version))
+    installed = Java(executable=Path("/opt/java/bin/java"), version=version)
+    monkeypatch.setattr(java, "find", lambda: installed)
+    return installed

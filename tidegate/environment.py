@@ -11,8 +11,8 @@ variable                        meaning                                         
 ``TIDEGATE_MASTER``             Spark master of ``tidegate run``                   ``local[2]``
 ``TIDEGATE_DRIVER_MEMORY``      heap of the driver                                 ``2g``
 ``TIDEGATE_SPARK_HISTORY``      URL of a Spark history server that pages link to   no link
-``TIDEGATE_MAVEN_REPOSITORY``   URL of a Maven repository for `make setup`         Maven Central
-``TIDEGATE_CACHE``              jars that `make setup` fetched, for all clones     ``$XDG_CACHE_HOME/tidegate``, or ``~/.cache/tidegate``
+``TIDEGATE_MAVEN_REPOSITORY``   Maven repository: a URL, or a folder with jars      Maven Central
+``TIDEGATE_CACHE``              jars and class data archives of this user          ``$XDG_CACHE_HOME/tidegate``, or ``~/.cache/tidegate``
 ==============================  =================================================  ==============================
 
 The two roots are each a path or ``s3://<bucket>/<prefix>``.

@@ -46,7 +46,7 @@ def home_with_dags(database: Path) -> Path:
 
 @pytest.fixture
 def project_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A temporary project with a lake, a landing zone and suites that a test may edit; the jars are links to the real ones.
+    """A temporary project with a lake, a landing zone and suites that a test may edit.
 
     The folders of the pipeline ``delays`` are there and empty; no test is about it.
     """
@@ -54,8 +54,7 @@ def project_dir(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project.mkdir()
     for name in ("expectations", "spark_jobs", "pipelines", "dags"):
         shutil.copytree(PROJECT / name, project / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("jars", ".cache"):
-        (project / name).symlink_to(PROJECT / name)
+    (project / ".cache").symlink_to(PROJECT / ".cache")
     for source in ("weather", "airlines"):
         (project / ".data/landing" / source).mkdir(parents=True)
     for name in ("TIDEGATE_LAKE", "TIDEGATE_LANDING"):

@@ -106,8 +106,7 @@ class Project:
         for name in ("pipelines", "spark_jobs", "expectations", "dags"):
             source = ROOT / name
             (shutil.copytree if source.is_dir() else shutil.copy)(source, folder / name)
-        for name in ("jars", ".cache"):
-            (folder / name).symlink_to(ROOT / name)
+        (folder / ".cache").symlink_to(ROOT / ".cache")
         (folder / "landing").mkdir()
         project = cls(folder, "127.0.0.1:9")
         result = project.run("new", "sample")

@@ -2,14 +2,8 @@
 
 from __future__ import annotations
 
-from tests.cli.project import ROOT, Project, orders
+from tests.cli.project import Project, orders
 from tidegate.spec import Flow, KafkaSource, Pipeline, Table
-
-
-def with_jars(project: Project) -> Project:
-    (project.folder / "jars.lock.json").symlink_to(ROOT / "jars.lock.json")
-    (project.folder / "jars").symlink_to(ROOT / "jars")
-    return project
 
 
 def states(project: Project, **variables: str) -> dict[str, str]:
@@ -17,7 +11,7 @@ def states(project: Project, **variables: str) -> dict[str, str]:
 
 
 def test_a_deployment_without_faults_has_all_parts_that_its_pipelines_need(project: Project) -> None:
-    with_jars(project).declare(orders())
+    project.declare(orders())
     result = project.run("doctor")
     assert result.code == 0, result.out
     assert "1 pipeline: orders" in result.row("pipelines", "ok")
@@ -28,13 +22,17 @@ def test_a_deployment_without_faults_has_all_parts_that_its_pipelines_need(proje
 
 def test_a_part_that_fails_hides_no_other_and_each_says_what_to_do(project: Project) -> None:
     (project.folder / "pipelines" / "broken.py").write_text("pipeline = 1 / 0\n")
-    (project.folder / "jars.lock.json").symlink_to(ROOT / "jars.lock.json")
     project.declare(orders())
-    result = project.run("doctor", TIDEGATE_LAK="/lake", TIDEGATE_MASTER="spark://127.0.0.1:9")
+    result = project.run(
+        "doctor",
+        TIDEGATE_LAK="/lake",
+        TIDEGATE_CACHE=str(project.folder / "cache"),
+        TIDEGATE_MASTER="spark://127.0.0.1:9",
+    )
     assert result.code == 78
     assert "pipelines/broken.py" in result.row("pipelines", "failed")
     assert "rename it to TIDEGATE_LAKE" in result.row("settings", "failed")
-    assert "make setup" in result.row("jars", "failed")
+    assert "run `tidegate setup`" in result.row("jars", "failed")
     assert "127.0.0.1:9 does not answer" in result.row("Spark master", "failed")
     assert " ok " in result.row("writable") and " ok " in result.row("landing zones ")
     assert result.err == "tidegate: 4 parts of 11 failed.\n"
@@ -44,7 +42,7 @@ def test_what_another_try_may_end_has_the_exit_code_of_a_retry(project: Project)
     clicks = Flow(
         name="bronze", source=KafkaSource(topic="clicks", format="json", schema="id INT"), target=Table("bronze.clicks")
     )
-    with_jars(project).declare(Pipeline(name="clicks", flows=(clicks,)))
+    project.declare(Pipeline(name="clicks", flows=(clicks,)))
     result = project.run("doctor", "--json")
     (failed,) = (part for part in result.json["parts"] if part["state"] == "failed")
     assert (result.code, failed["part"], failed["error"]["transient"]) == (75, "Kafka", True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 import sys
@@ -58,14 +57,6 @@ def test_an_old_python_counts_as_missing(clone: Path, tmp_path: Path) -> None:
     old.chmod(0o755)
     process = _run(clone, _commands(tmp_path / "bin", python3=str(old)), PYTHON=str(old))
     assert "needs Python 3.11" in process.stderr
-
-
-def test_a_missing_java_is_reported_before_anything_is_written(clone: Path, tmp_path: Path) -> None:
-    process = _run(clone, _commands(tmp_path / "bin"), PYTHON=sys.executable)
-    assert process.returncode == os.EX_CONFIG
-    assert process.stderr.startswith("setup: Tidegate needs Java 17 or newer, but there is none; install it")
-    assert process.stderr.count("\n") == 1
-    assert not (clone / ".venv").exists()
 
 
 def test_the_python_half_does_not_check_for_java(clone: Path, tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 GUIDES = ROOT / "docs" / "guides"
 _COPIED = ("pipelines", "spark_jobs", "expectations", "dags")
-_LINKED = ("jars", ".cache")
+_LINKED = (".cache",)
 QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
 """JVM options for small applications, for commands that do not set them."""
 _INTERPRETED = " ".join(f"-D{name}={value}" for name, value in SMALL_DATA_CONF.items())

@@ -10,6 +10,7 @@ import pytest
 
 from tests import fake_spark
 from tidegate.runtime import archive, java, paths
+from tidegate.runtime.java import Java
 
 
 @pytest.fixture
@@ -20,7 +21,7 @@ def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def _create(root: Path) -> Path:
     """An archive as set-up leaves it."""
-    file = root / "jars/archive" / f"{archive.file_stem(root)}-7.jsa"
+    file = archive.folder() / f"{archive.file_stem(root, java.find())}-7.jsa"
     file.parent.mkdir()
     file.write_bytes(b"classes")
     return file
@@ -32,7 +33,7 @@ def test_without_an_archive_there_are_no_flags(root: Path) -> None:
 
 def test_missing_jars_mean_no_flags_and_no_error(root: Path) -> None:
     _create(root)
-    (root / "jars/spark/delta-4.4.0.jar").unlink()
+    (root / fake_spark.JAR).unlink()
     assert archive.options(root) == []
 
 
@@ -41,7 +42,7 @@ def test_an_existing_archive_is_used(root: Path) -> None:
     assert archive.options(root)[:2] == [f"-XX:SharedArchiveFile={file}", "-Xshare:auto"]
 
 
-@pytest.mark.parametrize("changed", ["jars/spark/delta-4.4.0.jar", "pyspark/jars/spark-core.jar"])
+@pytest.mark.parametrize("changed", [fake_spark.JAR, "pyspark/jars/spark-core.jar"])
 def test_a_jar_with_another_time_invalidates_the_archive(root: Path, changed: str) -> None:
     _create(root)
     assert archive.options(root)
@@ -68,17 +69,32 @@ def test_a_truncated_archive_is_not_used_because_the_jvm_would_crash(root: Path)
     assert archive.options(root) == []
 
 
-def test_a_project_that_links_to_the_jars_of_another_uses_its_archive(root: Path) -> None:
+def test_a_cache_behind_a_link_has_the_same_archive(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _create(root)
-    linked = root / "linked"
-    linked.mkdir()
-    for name in ("jars", "jars.lock.json"):
-        (linked / name).symlink_to(root / name)
-    assert archive.options(linked) == archive.options(root) != []
+    (root / "linked").symlink_to(root / "cache")
+    expected = archive.options(root)
+    monkeypatch.setenv("TIDEGATE_CACHE", str(root / "linked"))
+    assert archive.options(root) == expected != []
+
+
+def test_from_java_25_on_the_archive_is_an_aot_cache(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake_spark.use_java(monkeypatch, "25.0.2")
+    file = _create(root)
+    assert archive.options(root)[0] == f"-XX:AOTCache={file}"
+
+
+def test_the_use_of_an_archive_is_noted_for_the_builder_which_removes_others(root: Path) -> None:
+    file = _create(root)
+    os.utime(file, (1, 1))
+    archive.options(root)
+    assert file.stat().st_mtime > 1
 
 
 def test_a_path_with_a_blank_is_quoted_for_spark() -> None:
-    assert archive.flags(Path("/a b/c.jsa"))[0] == '"-XX:SharedArchiveFile=/a b/c.jsa"'
+    assert (
+        archive.flags(Path("/a b/c.jsa"), Java(executable=Path("java"), version="17"))[0]
+        == '"-XX:SharedArchiveFile=/a b/c.jsa"'
+    )
 
 
 @pytest.mark.jvm
@@ -87,7 +103,7 @@ def test_a_jvm_with_an_unusable_archive_runs_without_warnings(tmp_path: Path, co
     path = tmp_path / "driver.jsa"
     if content is not None:
         path.write_bytes(content)
-    process = _ivy_version(archive.flags(path), _ivy_jar())
+    process = _ivy_version(archive.flags(path, java.find()), _ivy_jar())
     assert (process.returncode, process.stderr) == (0, "")
     assert process.stdout.startswith("Apache Ivy")
     assert process.stdout.count("\n") == 1
@@ -97,10 +113,10 @@ def test_a_jvm_with_an_unusable_archive_runs_without_warnings(tmp_path: Path, co
 def test_a_jvm_with_another_class_path_than_its_archive_runs_without_warnings(tmp_path: Path) -> None:
     path, other = tmp_path / "driver.jsa", tmp_path / "other.jar"
     other.write_bytes(_ivy_jar().read_bytes())
-    _ivy_version([f"-XX:ArchiveClassesAtExit={path}"], _ivy_jar())
-    with_warning = _ivy_version([f"-XX:SharedArchiveFile={path}"], other)
-    assert "Unable to use shared archive" in with_warning.stdout, "the flags below would have no effect"
-    process = _ivy_version(archive.flags(path), other)
+    _ivy_version(archive.creating(path, java.find()), _ivy_jar())
+    loud = [flag for flag in archive.flags(path, java.find()) if not flag.startswith("-Xlog")]
+    assert _ivy_version(loud, other).stdout.count("\n") > 1, "the flags below would have no effect"
+    process = _ivy_version(archive.flags(path, java.find()), other)
     assert (process.returncode, process.stderr, process.stdout.count("\n")) == (0, "", 1)
 
 

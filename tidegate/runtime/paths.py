@@ -1,11 +1,17 @@
-"""Paths of the jars, the class data archive and the Spark installation."""
+"""Paths of the lock of the jars, the cache of this user and the Spark installation."""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import os
+from collections.abc import Iterator
 from pathlib import Path
 
-from tidegate.errors import extras
+from tidegate.advice import Edit
+from tidegate.errors import SetupError, extras
+
+_CACHE = "set TIDEGATE_CACHE to a folder that this user may write"
 
 
 def lock_file(project_root: Path) -> Path:
@@ -14,18 +20,37 @@ def lock_file(project_root: Path) -> Path:
     return own if own.exists() else Path(__file__).with_name("jars.lock.json")
 
 
-def jars_dir(project_root: Path, set_name: str) -> Path:
-    """The git-ignored folder with exactly one set of the pinned jars, with links resolved.
+def cache_dir() -> Path:
+    """The cache of this user for jars and class data archives, of all projects: ``$TIDEGATE_CACHE``, else in the user's cache folder.
 
-    So a project whose ``jars`` is a link has exactly the same class path as the link's target, and can use the same class
-    data archive.
+    Links are resolved, because a class data archive is valid for the paths of its jars.
+
+    Raises:
+        SetupError: The user has no home folder.
     """
-    return (project_root / "jars").resolve() / set_name
+    try:
+        if chosen := os.environ.get("TIDEGATE_CACHE"):
+            return Path(chosen).expanduser().absolute().resolve()
+        # The XDG specification says to ignore relative paths.
+        shared = Path(os.environ.get("XDG_CACHE_HOME", ""))
+        return ((shared if shared.is_absolute() else Path.home() / ".cache") / "tidegate").resolve()
+    except RuntimeError as error:
+        raise SetupError("this user has no home folder for a cache", Edit(_CACHE, "setting")) from error
 
 
-def archive_dir(project_root: Path) -> Path:
-    """The folder of the class data archive, next to the jars that it was created from."""
-    return (project_root / "jars").resolve() / "archive"
+@contextlib.contextmanager
+def writing(folder: Path) -> Iterator[None]:
+    """Create a folder of the cache and write below it.
+
+    Raises:
+        SetupError: The operating system refuses a write, such as in a read-only home, or the disk is full.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield
+    except OSError as error:
+        reason = f"{error.strerror or error} ({error.filename or folder})"
+        raise SetupError(f"the cache {cache_dir()} cannot be written: {reason}", Edit(_CACHE, "setting")) from error
 
 
 def spark_home() -> Path:

@@ -20,12 +20,13 @@ from typing import Literal
 
 from tidegate.advice import Command, Edit, OutsideAct
 from tidegate.environment import Environment
-from tidegate.errors import MissingJavaError, NotDeliveredError, SetupError, TidegateError, classify
+from tidegate.errors import NotDeliveredError, SetupError, TidegateError, classify
 from tidegate.errors.extras import installed_version
 from tidegate.formatting import count
 from tidegate.probes import kafka
 from tidegate.project import resolution
-from tidegate.runtime import archive, jars, java
+from tidegate.requests import launch
+from tidegate.runtime import archive, jars, java, paths
 from tidegate.schema import registry_schemas
 from tidegate.spec import KafkaSink, KafkaSource, Pipeline
 from tidegate.store import Store
@@ -156,16 +157,16 @@ def _java(deployment: _Deployment) -> str:
 
 def _jars(deployment: _Deployment) -> str:
     project = deployment.environment.project
-    missing = jars.missing(project)
-    if missing:
+    wanted = jars.of_set(project, *launch.jar_sets(deployment.environment))
+    if missing := jars.missing(wanted, verify=True):
         raise SetupError(
-            f"{count(len(missing), 'jar')} of Spark missing or incomplete, such as {missing[0]}",
-            Command.make("setup", says="run `{}`"),
+            f"{count(len(missing), 'jar')} of {len(wanted)} missing or damaged in {paths.cache_dir()}, such as {missing[0].file_name}",
+            Command.tidegate("setup", says="run `{}`"),
         )
-    with contextlib.suppress(MissingJavaError):  # which is the line before
+    with contextlib.suppress(SetupError):  # which are other parts: Java and the packages of jobs
         if archive.find(project) is None:
-            return "all there; without a class data archive, jobs start in twice the time"
-    return "all there"
+            return f"all {len(wanted)} there; without a class data archive, jobs start in twice the time: `tidegate setup` makes one"
+    return f"all {len(wanted)} there"
 
 
 def _master(deployment: _Deployment) -> str:

@@ -12,6 +12,8 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tidegate import hidden
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
@@ -69,8 +71,9 @@ def _merge(frame: DataFrame, batch: int, folder: Path) -> None:
     spark.conf.set("spark.databricks.delta.write.txnAppId", "training/silver")
     spark.conf.set("spark.databricks.delta.write.txnVersion", str(batch))
     spark.conf.set("spark.databricks.delta.write.txnVersion.autoReset.enabled", "true")
-    parsed = frame.where("_change_type IN ('insert', 'update_postimage')").selectExpr(
-        "from_csv(value, 'id BIGINT, name STRING, day DATE', map('mode', 'PERMISSIVE')) AS row", "_commit_version AS at"
+    parsed = frame.where(f"{hidden.CHANGE_TYPE} IN ('insert', 'update_postimage')").selectExpr(
+        "from_csv(value, 'id BIGINT, name STRING, day DATE', map('mode', 'PERMISSIVE')) AS row",
+        f"{hidden.COMMIT_VERSION} AS at",
     )
     parsed = parsed.selectExpr("row.*", "row_number() OVER (PARTITION BY row.id ORDER BY at DESC) AS newest").persist()
     try:
