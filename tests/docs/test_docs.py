@@ -101,7 +101,8 @@ def test_every_file_at_the_root_that_is_named_exists(page: Path) -> Collection[s
     # Files of the reference, which are named without their folder.
     named -= {"cli.md", "declarations.md", "environment.md", "errors.md"}
 
-    return {name for name in named if not (ROOT / name).exists() and not name.startswith("failure-")}
+    created = scaffold_of("orders")
+    return {name for name in named - created if not (ROOT / name).exists() and not name.startswith("failure-")}
 
 
 def test_the_readme_lists_every_folder() -> None:
@@ -113,13 +114,14 @@ def test_the_readme_lists_every_folder() -> None:
 
 
 def scaffold_of(name: str) -> set[str]:
-    """Files and folders that `tidegate new` creates, relative to the project."""
+    """Files and folders that `tidegate new` and `tidegate init` create, relative to the project."""
     from tidegate.environment import Environment
     from tidegate.scaffolding.pipeline_files import files_of
+    from tidegate.scaffolding.project_files import TEMPLATES
 
     created = files_of(Environment.read({"TIDEGATE_PROJECT": str(ROOT)}), name, "files")
     paths = {Path(address).relative_to(ROOT) for address in created}
-    return {str(path) for path in paths} | {str(path.parent) for path in paths}
+    return {str(path) for path in paths} | {str(path.parent) for path in paths} | TEMPLATES.keys()
 
 
 def commands(page: Path) -> Iterator[list[str]]:

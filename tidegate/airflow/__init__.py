@@ -5,5 +5,6 @@ from tidegate.errors import extras
 extras.expect("airflow")
 
 from tidegate.airflow.dag import build_dag  # noqa: E402  # it imports Airflow
+from tidegate.airflow.project import build_dags  # noqa: E402
 
-__all__ = ["build_dag"]
+__all__ = ["build_dag", "build_dags"]

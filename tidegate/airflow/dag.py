@@ -19,7 +19,7 @@ from tidegate.airflow.retry import RETRIES, RETRY_DELAY, FailureRetryPolicy, Rep
 from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.tasks import PlanRun, ShowFlow
 from tidegate.environment import Environment
-from tidegate.project.resolution import resolve
+from tidegate.project.resolution import ResolvedPipeline, resolve
 from tidegate.requests.parameters import RUN_ID
 from tidegate.requests.runs import modes
 from tidegate.spec import AfterTables, Flow, Pipeline
@@ -37,7 +37,12 @@ def build_dag(pipeline: Pipeline) -> DAG:
     Raises:
         SpecError: A table has two writers, or no flow writes a source: Airflow shows the import error.
     """
-    resolved = resolve(pipeline, Environment.read().project)
+    return dag_of(resolve(pipeline, Environment.read().project))
+
+
+def dag_of(resolved: ResolvedPipeline) -> DAG:
+    """The DAG of a pipeline whose graph has a meaning."""
+    pipeline = resolved.pipeline
     for each in resolved.flows:
         if each.error is not None:
             log.error("%s", each.error.message)

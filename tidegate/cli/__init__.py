@@ -34,6 +34,7 @@ _COMMANDS = {
     "verify": "Compare the table of a flow with what its sources make.",
     "recover": "Derive again what damage of tables or checkpoints has reached.",
     "undo": "Put back the rows that a backfill or a replay changed.",
+    "init": "Lay out a project that runs.",
     "new": "Create a pipeline that is ready to run.",
     "checkpoint": "Show every checkpoint of a pipeline.",
     "ledger": "Show the last ledger lines.",

@@ -5,20 +5,16 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import getpass
-import importlib
-import importlib.util
 import os
-import sys
 from collections.abc import Iterable
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pendulum
 
-from tidegate.advice import Edit
+from tidegate.advice import Command, Edit, Either
 from tidegate.environment import Environment
 from tidegate.errors import RequestError, SetupError, TidegateError
-from tidegate.project import registry, resolution
+from tidegate.project import folder, registry, resolution
 from tidegate.project.resolution import ResolvedPipeline
 from tidegate.reports.report import now
 from tidegate.requests.request import RunRequest
@@ -41,19 +37,13 @@ def read() -> Environment:
     if not (project / "pipelines").is_dir():
         raise SetupError(
             f"{project} is not a project (it has no pipelines/ folder)",
-            Edit("set TIDEGATE_PROJECT to the project's folder", "setting"),
+            Either(
+                Command.tidegate("init", says="make one here with `{}`"),
+                Edit("set TIDEGATE_PROJECT to the project's folder", "setting"),
+            ),
         )
-    if not _is_importable(project):
-        sys.path.insert(0, str(project))
-        importlib.invalidate_caches()
-        os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [str(project), os.environ.get("PYTHONPATH")]))
+    folder.make_importable(project)
     return dataclasses.replace(environment, project=project)
-
-
-def _is_importable(project: Path) -> bool:
-    spec = importlib.util.find_spec("pipelines")
-    folders = spec.submodule_search_locations if spec is not None else None
-    return (project / "pipelines").resolve() in [Path(folder).resolve() for folder in folders or ()]
 
 
 def load(name: str) -> Pipeline:
@@ -152,6 +142,6 @@ def build_request(
 
 def complete_name(incomplete: str) -> list[str]:
     """Pipeline names with a given prefix, for shell completion; loads no declaration."""
-    folder = Environment.read().project / "pipelines"
-    names = sorted(path.stem for path in folder.glob("*.py") if not path.stem.startswith("_"))
+    declarations = Environment.read().project / "pipelines"
+    names = sorted(path.stem for path in declarations.glob("*.py") if not path.stem.startswith("_"))
     return [name for name in names if name.startswith(incomplete)]

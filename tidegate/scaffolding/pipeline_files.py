@@ -51,14 +51,14 @@ def check_name(name: str) -> None:
 def files_of(environment: Environment, name: str, kind: Kind) -> Files:
     """Every file of a new pipeline, the landing file last."""
     texts = {
-        "pipelines": _render(f"{kind}/pipeline.py", name),
-        "spark_jobs": _render("spark_job.py", name),
-        "expectations": _render("suite.json", name),
-        "tests": _render("test.py", name),
+        "pipelines": render(f"{kind}/pipeline.py", name=name, title=name.replace("_", " ").capitalize()),
+        "spark_jobs": render("spark_job.py", name=name),
+        "expectations": render("suite.json", name=name),
+        "tests": render("test.py", name=name),
     }
     files = drafted_files(environment, name, texts)
     if kind == "files":
-        files[Layout.of(environment).landing(name) / f"{name}_sample.csv"] = _render("files/sample.csv", name)
+        files[Layout.of(environment).landing(name) / f"{name}_sample.csv"] = render("files/sample.csv", name=name)
     return files
 
 
@@ -71,11 +71,12 @@ def drafted_files(environment: Environment, name: str, texts: Mapping[str, str])
     files = {
         f"pipelines/{name}.py": texts["pipelines"],
         f"spark_jobs/{name}.py": texts["spark_jobs"],
-        f"expectations/{name}/__init__.py": _render("suites.py", name),
+        f"expectations/{name}/__init__.py": render("suites.py", name=name),
         f"expectations/{name}/silver.json": texts["expectations"],
-        f"dags/{name}.py": _render("dag.py", name),
         f"tests/spark_jobs/test_{name}.py": texts["tests"],
     }
+    if not _has_dags_of_all(environment.project):
+        files[f"dags/{name}.py"] = render("dag.py", name=name)
     return {Address.local(environment.project / path): text for path, text in files.items()}
 
 
@@ -166,9 +167,15 @@ def write(files: Files) -> None:
         ) from error
 
 
-def _render(template: str, name: str) -> str:
+def render(template: str, **values: str) -> str:
+    """The text of a template, with values for its placeholders."""
     source = importlib.resources.files("tidegate.scaffolding").joinpath("templates", f"{template}.txt")
-    return Template(source.read_text(encoding="utf-8")).substitute(name=name, title=name.replace("_", " ").capitalize())
+    return Template(source.read_text(encoding="utf-8")).substitute(values)
+
+
+def _has_dags_of_all(project: Path) -> bool:
+    """Whether a file in ``dags/`` has the DAGs of all pipelines."""
+    return any("build_dags(" in path.read_text("utf-8", "replace") for path in (project / "dags").glob("*.py"))
 
 
 def _writers_of(tables: set[str]) -> dict[str, str]:

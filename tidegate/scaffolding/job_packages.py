@@ -1,0 +1,123 @@
+"""The environment of jobs: made in the project's folder, or one that a person names."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import tidegate
+from tidegate.advice import Command, Edit, OutsideAct, Then
+from tidegate.errors import RequestError, SetupError
+from tidegate.errors.classification import raise_machine
+
+FOLDER = ".venv-job"
+"""Of the environment in the project's folder."""
+PYTHON = f"{FOLDER}/bin/python"
+_UNFINISHED = ".unfinished"
+"""The file in an environment that is being made; what a killed command has left is made again."""
+_VERSIONS = (
+    "from importlib.metadata import version\nimport sys\n"
+    "print(sys.prefix, version('tidegate'), version('pyspark'), version('delta-spark'), version('great-expectations'))"
+)
+_SECONDS = 60.0
+
+
+def requirement() -> str:
+    """What an installer gets, so that jobs have the platform of this environment: its version, or the file that it was installed from."""
+    wanted = "tidegate[job]"
+    try:
+        origin = metadata.distribution("tidegate").read_text("direct_url.json")
+    except metadata.PackageNotFoundError:
+        origin = None
+    installed = json.loads(origin) if origin else {}
+    url, of_folder = str(installed.get("url", "")), installed.get("dir_info")
+    if of_folder is not None and of_folder.get("editable"):
+        return f"-e {url.removeprefix('file://')}[job]"
+    return f"{wanted} @ {url}" if url.startswith("file://") else f"{wanted}=={tidegate.__version__}"
+
+
+def make(project: Path) -> None:
+    """Make the environment of jobs with what jobs and tests need, or complete it, by uv, or else by venv and pip of this Python.
+
+    Raises:
+        SetupError: It was not made; the lines of the installer say why. The command can be given again.
+    """
+    folder = project / FOLDER
+    unfinished = folder / _UNFINISHED
+    try:
+        if unfinished.exists():
+            shutil.rmtree(folder)
+        exists = (folder / "bin" / "python").exists()
+        folder.mkdir(parents=True, exist_ok=True)
+        if not exists:
+            unfinished.touch()
+    except OSError as error:
+        raise_machine(error, "the environment of jobs")
+        raise
+    packages = [*requirement().split(" ", 1)] if requirement().startswith("-e ") else [requirement()]
+    python = str(folder / "bin" / "python")
+    if (uv := _uv()) is not None:
+        if not exists:
+            _run(uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(folder))
+        _run(uv, "pip", "install", "--quiet", "--python", python, *packages, "pytest")
+    else:
+        if not exists:
+            _run(sys.executable, "-m", "venv", str(folder))
+        _run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages, "pytest")
+    unfinished.unlink(missing_ok=True)
+
+
+def check(python: Path) -> str:
+    """The versions in the environment of a Python that a person names, for a line.
+
+    Raises:
+        RequestError: It is no Python that runs.
+        SetupError: Its environment cannot run jobs.
+    """
+    try:
+        done = subprocess.run([python, "-c", _VERSIONS], capture_output=True, text=True, timeout=_SECONDS, check=False)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise_machine(error, f"--job-python {python}")
+        raise RequestError(
+            f"--job-python {python} does not run", Edit("name the Python of an environment", "request")
+        ) from None
+    if done.returncode:
+        says = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"it ended with {done.returncode}"
+        raise SetupError(
+            f"the environment of {python} cannot run jobs ({says})",
+            Command("install what jobs need: `{}`", (str(python), "-m", "pip", "install", requirement())),
+        )
+    _, own, *versions = done.stdout.split()
+    if own != tidegate.__version__:
+        raise SetupError(
+            f"the environment of {python} has Tidegate {own}, and this one {tidegate.__version__}",
+            Command("install the same: `{}`", (str(python), "-m", "pip", "install", requirement())),
+        )
+    names = ("pyspark", "delta-spark", "great-expectations")
+    return ", ".join(f"{name} {version}" for name, version in zip(names, versions, strict=True))
+
+
+def _uv() -> str | None:
+    beside = Path(sys.executable).with_name("uv")
+    return str(beside) if beside.exists() else shutil.which("uv")
+
+
+def _run(*command: str) -> None:
+    """Run an installer, whose lines the person sees."""
+    # Where the environment of this process is active, an installer would take it for the one that is meant.
+    variables = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
+    try:
+        done = subprocess.run(command, env=variables, stdin=subprocess.DEVNULL, check=False)
+    except OSError as error:
+        raise_machine(error, command[0])
+        raise SetupError(f"{command[0]} does not run ({error.strerror})", OutsideAct("install it again")) from None
+    if done.returncode:
+        raise SetupError(
+            f"the environment of jobs is not complete: {Path(command[0]).name} {command[1]} ended with {done.returncode}",
+            Then(OutsideAct("see its lines above"), Command.tidegate("init", "--job-env", says="then run `{}` again")),
+        )
