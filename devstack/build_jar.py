@@ -18,7 +18,7 @@ from pathlib import Path
 
 from tidegate.advice import OutsideAct
 from tidegate.errors import SetupError, TidegateError
-from tidegate.runtime import jars, java, paths
+from tidegate.runtime import jars, java, job_environment
 
 log = logging.getLogger(__name__)
 
@@ -36,7 +36,7 @@ def build(project_root: Path, target: Path) -> None:
     """
     sources = sorted(map(str, (project_root / "jvm").rglob("*.java")))
     libraries = (jars.class_path(project_root, name) for name in ("spark", "s3"))
-    class_path = os.pathsep.join([str(paths.spark_home() / "jars" / "*"), *libraries])
+    class_path = os.pathsep.join([str(job_environment.spark_home() / "jars" / "*"), *libraries])
     with tempfile.TemporaryDirectory() as folder:
         command = [str(compiler()), "--release", str(RELEASE), "-proc:none", "-Xlint:all,-path,-classfile", "-Werror"]
         result = subprocess.run(

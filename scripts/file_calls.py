@@ -34,6 +34,7 @@ ELSEWHERE = {
     "tidegate/project/registry.py": "declarations of the project",
     "tidegate/project/transform_code.py": "transforms of the project",
     "tidegate/processes.py": "processes of this machine",
+    "tidegate/airflow/submission.py": "programs of this machine",
     "tidegate/requests/launch.py": "the log of a child process",
     "tidegate/reports/run_result.py": "the log of a child process",
     "tidegate/trace/records.py": "a file that a person names",

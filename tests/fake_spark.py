@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.runtime import java, paths
+from tidegate.runtime import java
 from tidegate.runtime.java import Java
 
 JAR = "cache/jars/io.delta/delta-4.4.0.jar"
@@ -21,7 +21,7 @@ def make(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (folder / "jars.lock.json").write_text(lock)
     (folder / "pyspark/jars").mkdir(parents=True)
     (folder / "pyspark/jars/spark-core.jar").write_text("spark")
-    monkeypatch.setattr(paths, "spark_home", lambda: folder / "pyspark")
+    monkeypatch.setenv("SPARK_HOME", str(folder / "pyspark"))
     use_java(monkeypatch, "17.0.1")
     return folder
 
@@ -29,5 +29,5 @@ def make(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def use_java(monkeypatch: pytest.MonkeyPatch, version: str) -> Java:
     """Another version of Java is installed."""
     installed = Java(executable=Path("/opt/java/bin/java"), version=version)
-    monkeypatch.setattr(java, "find", lambda: installed)
+    monkeypatch.setattr(java, "find", lambda *_, **__: installed)
     return installed

@@ -29,6 +29,9 @@ def test_every_variable_is_read_and_passed_to_a_child_process(tmp_path: Path) ->
         "TIDEGATE_REGISTRY": "http://registry:8081",
         "TIDEGATE_MASTER": "spark://box:7077",
         "TIDEGATE_DRIVER_MEMORY": "4g",
+        "TIDEGATE_CONNECTION": "spark_night",
+        "TIDEGATE_POOL": "spark",
+        "TIDEGATE_JOB_PYTHON": "/opt/jobs/bin/python",
         "TIDEGATE_SPARK_HISTORY": "http://spark:18080",
     }
     read = Environment.read(variables)

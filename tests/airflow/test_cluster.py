@@ -24,7 +24,7 @@ from pipelines.flights import pipeline
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.lake.layout import Layout
 from tidegate.processes import end_group
-from tidegate.runtime import paths
+from tidegate.runtime import job_environment
 
 pytestmark = [pytest.mark.nightly, pytest.mark.airflow, pytest.mark.jvm, pytest.mark.timeout(1800)]
 
@@ -35,7 +35,11 @@ def cluster(tmp_path: Path) -> Iterator[str]:
     master, started = f"spark://{LOOPBACK}:{free_port()}", []
 
     def start(role: str, *arguments: str) -> None:
-        command = [str(paths.spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}", *arguments]
+        command = [
+            str(job_environment.spark_home() / "bin" / "spark-class"),
+            f"org.apache.spark.deploy.{role}",
+            *arguments,
+        ]
         environment = {**os.environ, "SPARK_LOCAL_IP": LOOPBACK, "SPARK_DAEMON_MEMORY": "256m"}
         with (tmp_path / "cluster.log").open("ab") as log:
             started.append(

@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+import base64
+import dataclasses
+import importlib.util
 import json
+import logging
 import os
+import re
 import signal
+import sys
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
-from airflow.sdk.exceptions import AirflowException
 
 from pipelines.flights import pipeline
-from tidegate.airflow import submit
+from tidegate.airflow import submission, submit
 from tidegate.airflow.failure import TaskFailure
-from tidegate.airflow.submit import RunFlows, SubmitHook, without_secrets
+from tidegate.airflow.spark_connection import SparkConnection
+from tidegate.airflow.submission import Application, ApplicationError, without_secrets
+from tidegate.airflow.submit import RunFlows
+from tidegate.errors import SetupError
+from tidegate.runtime import job_environment
 
 pytestmark = pytest.mark.airflow
 
@@ -24,58 +34,136 @@ def _connection(monkeypatch: pytest.MonkeyPatch, host: str, **extra: str) -> Non
     monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", json.dumps(connection))
 
 
-def _hook() -> Any:
-    run = RunFlows(label=pipeline.name, task_id="run")
-    run.conf = {"spark.driver.memory": "2g"}
-    run.env_vars = {"TIDEGATE_LAKE": "/lake"}
-    run.application_args = ["--attempt", "a1"]
-    return run._get_hook()
+def _application(**changed: Any) -> Application:
+    application = Application(
+        name="tidegate-flights",
+        script=Path("run_pipeline.py"),
+        arguments=["--dag-id", "flights", "--run-key", "k", "--attempt", "a1", "--request", "q1"],
+        conf={"spark.driver.memory": "2g"},
+        variables={"TIDEGATE_LAKE": "/lake"},
+        python=Path(sys.executable),
+    )
+    return dataclasses.replace(application, **changed)
 
 
-def test_a_local_command_contains_only_ids_and_settings(monkeypatch: pytest.MonkeyPatch) -> None:
-    _connection(monkeypatch, "local[2]", **{"deploy-mode": "client"})
-    command = _hook()._build_spark_submit_command("run_pipeline.py")
-    assert command[:3] == ["spark-submit", "--master", "local[2]"]
-    assert command[command.index("--conf") + 1] == "spark.driver.memory=2g"
-    assert command[-3:] == ["run_pipeline.py", "--attempt", "a1"]
+def _submission() -> Any:
+    return submit.submission(SparkConnection.read("spark_default"), logging.getLogger("tidegate.test"))
 
 
-def test_on_a_standalone_cluster_the_driver_runs_on_this_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    _connection(monkeypatch, "spark://master:7077", **{"deploy-mode": "client"})
-    command = _hook()._build_spark_submit_command("run_pipeline.py")
-    assert command[1:3] == ["--master", "spark://master:7077"]
-    assert command[command.index("--deploy-mode") + 1] == "client"
+def _after(command: list[str], option: str) -> str:
+    return command[command.index(option) + 1]
 
 
-def test_cluster_mode_on_a_standalone_cluster_is_refused_with_the_correction(monkeypatch: pytest.MonkeyPatch) -> None:
-    _connection(monkeypatch, "spark://master:7077", **{"deploy-mode": "cluster"})
-    with pytest.raises(TaskFailure, match="client mode"):
-        _hook()
+@pytest.mark.parametrize(
+    ("host", "extra"),
+    [
+        ("local[2]", {"deploy-mode": "client"}),
+        ("local[2]", {}),
+        ("spark://master:7077", {"deploy-mode": "client"}),
+        ("yarn", {"deploy-mode": "client"}),
+        ("k8s://https://cluster:6443", {"deploy-mode": "client"}),
+    ],
+)
+def test_in_client_mode_spark_submit_of_the_jobs_environment_gets_the_ids_and_settings(
+    monkeypatch: pytest.MonkeyPatch, host: str, extra: dict[str, str]
+) -> None:
+    _connection(monkeypatch, host, **extra)
+    command = _submission().command(_application())
+    assert command[:3] == [str(job_environment.spark_home() / "bin/spark-submit"), "--master", host]
+    assert (_after(command, "--conf"), _after(command, "--deploy-mode")) == ("spark.driver.memory=2g", "client")
+    assert _after(command, "--name") == "tidegate-flights"
+    assert command[-9:] == ["run_pipeline.py", *_application().arguments]
+
+
+@pytest.mark.parametrize(
+    ("uri", "master"),
+    [
+        ("spark://master:7077", "spark://master:7077"),
+        ("k8s://cluster:6443", "k8s://cluster:6443"),
+        ("generic://local", "local"),
+    ],
+)
+def test_a_connection_may_be_a_uri_and_needs_no_type_of_a_provider(
+    monkeypatch: pytest.MonkeyPatch, uri: str, master: str
+) -> None:
+    monkeypatch.setenv("AIRFLOW_CONN_SPARK_DEFAULT", uri)
+    assert SparkConnection.read("spark_default").master == master
+
+
+def test_queue_namespace_and_the_identity_of_kerberos_are_those_of_the_connection(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark_submit: Any
+) -> None:
+    path = tmp_path / "seen"
+    spark_submit(
+        f"""
+keytab = pathlib.Path(sys.argv[sys.argv.index("--keytab") + 1])
+pathlib.Path({str(path)!r}).write_text(f"{{keytab}} {{keytab.read_text()}} {{keytab.stat().st_mode & 0o777:o}}")
+"""
+    )
+    options = {
+        "principal": "etl@X",
+        "keytab": base64.b64encode(b"secret").decode(),
+        "queue": "night",
+        "namespace": "etl",
+    }
+    _connection(monkeypatch, "k8s://https://cluster:6443", **options, **{"spark-binary": "spark3-submit"})
+    submission = _submission()
+    command = submission.command(_application())
+    assert (_after(command, "--principal"), _after(command, "--queue")) == ("etl@X", "night")
+    assert "spark.kubernetes.namespace=etl" in command
+    submission.run(_application())
+    keytab, content, mode = path.read_text().split()
+    assert (content, mode, Path(keytab).exists()) == ("secret", "600", False)
+
+
+@pytest.mark.parametrize(
+    ("host", "extra", "message"),
+    [
+        ("spark://master:7077", {"deploy-mode": "cluster"}, "client mode"),
+        ("local[2]", {"deploy-mode": "cluster"}, "client mode"),
+        ("local[2]", {"deploy-mode": "clutser"}, "one of client, cluster"),
+        ("local[2]", {"spark-binary": "bash"}, "one of spark-submit"),
+        ("local[2]", {"spark-binary": "spark2-submit"}, "no folder of the PATH has this program"),
+        ("yarn", {"keytab": "not base64"}, "keytab in base64"),
+        ("k8s://https://cluster:6443", {"deploy-mode": "cluster"}, "apache-airflow-providers-cncf-kubernetes"),
+    ],
+)
+def test_what_cannot_be_submitted_is_refused_with_the_correction(
+    monkeypatch: pytest.MonkeyPatch, host: str, extra: dict[str, str], message: str
+) -> None:
+    _connection(monkeypatch, host, **extra)
+    with pytest.raises(TaskFailure, match=message):
+        _submission().command(_application())
+
+
+def test_cluster_mode_without_the_provider_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    _connection(monkeypatch, "yarn", **{"deploy-mode": "cluster"})
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(SetupError, match=re.escape("tidegate[cluster]")):
+        _submission()
 
 
 @pytest.mark.parametrize("address", [None, "http://rm:8088"])
 def test_yarn_gets_the_environment_and_is_tracked_if_possible(
     monkeypatch: pytest.MonkeyPatch, address: str | None
 ) -> None:
+    from tidegate.airflow.cluster_submission import ClusterSubmission, _Hook
+
     extra = {"deploy-mode": "cluster"} | ({"yarn_resourcemanager_webapp_address": address} if address else {})
     _connection(monkeypatch, "yarn", **extra)
-    hook = _hook()
+    assert isinstance(_submission(), ClusterSubmission)
+    hook = _Hook(SparkConnection.read("spark_default"), _application())
     command = hook._build_spark_submit_command("run_pipeline.py")
-    assert command[1:3] == ["--master", "yarn"]
+    assert command[:3] == [str(job_environment.spark_home() / "bin/spark-submit"), "--master", "yarn"]
     assert "spark.yarn.appMasterEnv.TIDEGATE_LAKE=/lake" in command
+    assert hook.is_tracked_by_resource_manager is (address is not None)
     assert ("spark.yarn.submit.waitAppCompletion=false" in command) is (address is not None)
-
-
-def test_kubernetes_without_its_package_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    _connection(monkeypatch, "k8s://https://cluster:6443", **{"deploy-mode": "cluster", "namespace": "etl"})
-    with pytest.raises(TaskFailure, match="apache-airflow-providers-cncf-kubernetes"):
-        _hook()
 
 
 def test_a_missing_connection_is_an_error_and_not_yarn(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:
     monkeypatch.delenv("AIRFLOW_CONN_SPARK_DEFAULT")
     with pytest.raises(TaskFailure, match="spark_default"):
-        _hook()
+        _submission()
 
 
 def test_secrets_of_airflow_are_removed() -> None:
@@ -95,34 +183,43 @@ def test_the_process_runs_without_secrets(monkeypatch: pytest.MonkeyPatch, tmp_p
     path = tmp_path / "environment.json"
     spark_submit(f"import json; pathlib.Path({str(path)!r}).write_text(json.dumps(dict(os.environ)))")
     monkeypatch.setenv("AIRFLOW_VAR_TOKEN", "x")
-    hook = _hook()
-    hook._application_args = ["--dag-id", "flights", "--run-key", "k", "--attempt", "a1", "--request", "q1"]
-    hook.submit("run_pipeline.py")
+    _submission().run(_application(python=Path("/opt/jobs/bin/python")))
     variables = json.loads(path.read_text())
     assert variables["TIDEGATE_LAKE"] == "/lake"
+    assert variables["PATH"].startswith("/opt/jobs/bin:")
     assert [name for name in variables if name.startswith(("AIRFLOW__", "AIRFLOW_CONN_", "AIRFLOW_VAR_"))] == []
 
 
-def test_a_failed_application_raises_so_that_the_retry_policy_is_evaluated(spark_submit: Any) -> None:
+def test_a_failed_application_raises_its_exit_code(spark_submit: Any) -> None:
     spark_submit("sys.exit(75)")
-    hook = _hook()
-    hook._application_args = ["--dag-id", "flights", "--run-key", "k", "--attempt", "a1", "--request", "q1"]
-    with pytest.raises(AirflowException, match="Error code is: 75"):
-        hook.submit("run_pipeline.py")
+    with pytest.raises(ApplicationError) as raised:
+        _submission().run(_application())
+    assert raised.value.code == 75
 
 
-def test_the_output_of_an_application_is_closed_when_it_has_ended(spark_submit: Any) -> None:
-    spark_submit("print('a line of its log')")
-    hook = _hook()
-    hook._application_args = ["--dag-id", "flights", "--run-key", "k", "--attempt", "a1", "--request", "q1"]
-    hook.submit("run_pipeline.py")
-    assert hook._submit_sp is not None
-    assert hook._submit_sp.stdout is not None
-    assert hook._submit_sp.stdout.closed
+def test_the_output_of_an_application_is_logged_and_closed_when_it_has_ended(
+    spark_submit: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    spark_submit("print('a line of its log'); sys.stdout.flush(); os.write(1, bytes([0xff, 10]))")
+    submission = _submission()
+    with caplog.at_level(logging.INFO):
+        submission.run(_application())
+    assert "a line of its log" in caplog.messages
+    assert submission._process.stdout.closed
+
+
+def test_what_an_application_leaves_behind_ends_with_it(tmp_path: Path, spark_submit: Any) -> None:
+    pids = tmp_path / "pid"
+    spark_submit(
+        f"import subprocess; child = subprocess.Popen(['sleep', '3600'], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)\n"
+        f"pathlib.Path({str(pids)!r}).write_text(str(child.pid))"
+    )
+    _submission().run(_application())
+    assert not psutil.pid_exists(int(pids.read_text())) or psutil.Process(int(pids.read_text())).status() == "zombie"
 
 
 def test_an_application_ends_before_airflow_kills_its_task() -> None:
-    assert submit.GRACE_SECONDS + submit._KILL_SECONDS < 5, "Airflow kills the task 5 s after SIGTERM"
+    assert submission.GRACE_SECONDS + submission.KILL_SECONDS < 5, "Airflow kills the task 5 s after SIGTERM"
 
 
 def test_killing_the_task_ends_the_application(
@@ -131,8 +228,7 @@ def test_killing_the_task_ends_the_application(
     pids = tmp_path / "pid"
     spark_submit(f"pathlib.Path({str(pids)!r}).write_text(str(os.getpid())); time.sleep(3600)")
     run = RunFlows(label=pipeline.name, task_id="run")
-    run.application_args = ["--dag-id", "flights", "--run-key", "k", "--attempt", "a1", "--request", "q1"]
-    run._hook = run._get_hook()
+    run._submission = _submission()
 
     def kill_when_up(*_: object) -> None:
         if pids.exists() and pids.read_text():
@@ -144,8 +240,8 @@ def test_killing_the_task_ends_the_application(
     try:
         # As in Airflow, a signal handler calls on_kill while execute waits.
         signal.setitimer(signal.ITIMER_REAL, 0.1)
-        with pytest.raises(AirflowException):
-            run._hook.submit("run_pipeline.py")
+        with pytest.raises(ApplicationError):
+            run._submission.run(_application())
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
@@ -153,9 +249,19 @@ def test_killing_the_task_ends_the_application(
         os.kill(int(pids.read_text()), 0)
 
 
+def test_connection_and_pool_are_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert RunFlows(label=pipeline.name, task_id="run").pool == "default_pool"
+    monkeypatch.setenv("TIDEGATE_POOL", "spark")
+    assert RunFlows(label=pipeline.name, task_id="run").pool == "spark"
+
+
 def test_on_kill_before_a_submission_does_nothing() -> None:
     RunFlows(label=pipeline.name, task_id="run").on_kill()
 
 
-def test_the_operator_uses_our_hook() -> None:
-    assert isinstance(_hook(), SubmitHook)
+def test_a_task_that_is_killed_before_its_application_has_a_process_ends_it(spark_submit: Any) -> None:
+    spark_submit("time.sleep(3600)")
+    submission = _submission()
+    submission.kill()
+    with pytest.raises(ApplicationError):
+        submission.run(_application())

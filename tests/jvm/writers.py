@@ -16,7 +16,7 @@ from devstack import build_jar
 from tests.s3_server import S3Process
 from tests.store.buckets import arrow_files
 from tidegate.errors import SetupError
-from tidegate.runtime import jars, java, paths
+from tidegate.runtime import jars, java, job_environment
 from tidegate.store.s3 import S3Server
 
 PROJECT = Path(__file__).parents[2]
@@ -56,7 +56,7 @@ def compiled(folder: Path, name: str) -> list[str]:
         The command that runs it, without arguments.
     """
     libraries = [jars.class_path(PROJECT, "spark"), jars.class_path(PROJECT, "s3"), str(jars.OWN_JAR)]
-    class_path = os.pathsep.join([str(folder), str(paths.spark_home() / "jars" / "*"), *libraries])
+    class_path = os.pathsep.join([str(folder), str(job_environment.spark_home() / "jars" / "*"), *libraries])
     try:
         compiler = build_jar.compiler()
     except SetupError as error:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests import fake_spark
-from tidegate.runtime import archive, java, paths
+from tidegate.runtime import archive, java, job_environment
 from tidegate.runtime.java import Java
 
 
@@ -121,7 +121,7 @@ def test_a_jvm_with_another_class_path_than_its_archive_runs_without_warnings(tm
 
 
 def _ivy_jar() -> Path:
-    (jar,) = (paths.spark_home() / "jars").glob("ivy-*.jar")
+    (jar,) = (job_environment.spark_home() / "jars").glob("ivy-*.jar")
     return jar
 
 

@@ -26,7 +26,13 @@ def _fake_submit(monkeypatch: pytest.MonkeyPatch, *, training: int = 0, proof: i
     calls: list[list[str]] = []
 
     def submit(
-        root: Path, jvm: Java, flags: list[str], arguments: list[str], folder: Path, seconds: float
+        root: Path,
+        jvm: Java,
+        flags: list[str],
+        arguments: list[str],
+        folder: Path,
+        seconds: float,
+        python: Path | None,
     ) -> tuple[int, str]:
         calls.append(flags)
         for flag in flags:
@@ -115,8 +121,8 @@ def test_a_failed_build_is_recorded_with_its_log_and_is_not_an_error(
         # The incomplete archive of a failed training job must not be used.
         real = archive_build._train
 
-        def train(project_root: Path, jvm: Java, part: Path) -> str:
-            log_tail = real(project_root, jvm, part)
+        def train(project_root: Path, jvm: Java, part: Path, python: Path | None) -> str:
+            log_tail = real(project_root, jvm, part, python)
             assert not part.exists()
             return log_tail
 

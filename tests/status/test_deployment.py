@@ -91,6 +91,14 @@ def test_a_bucket_is_asked_for_its_conditions_and_left_as_it_was(s3_server: S3Pr
     assert wrong.state == "failed" and "canary" not in wrong.detail
 
 
+def test_the_environment_of_jobs_is_asked_what_it_has(tmp_path: Path) -> None:
+    environment = Environment.read({"TIDEGATE_KAFKA": "127.0.0.1:9", "TIDEGATE_LAKE": str(tmp_path)})
+    jobs = checked(environment)["environment of jobs"]
+    assert jobs.state == "ok" and "this environment, Python 3" in jobs.detail and "bin/spark-submit" in jobs.detail
+    elsewhere = checked(dataclasses.replace(environment, job_python=Path("/nowhere/python")))["environment of jobs"]
+    assert elsewhere.state == "failed" and "TIDEGATE_JOB_PYTHON" in elsewhere.detail
+
+
 def test_every_variable_of_the_platform_is_known() -> None:
     files = subprocess.check_output(["git", "ls-files", "tidegate", "demo", "devstack", "scripts"], cwd=ROOT, text=True)
     sources = [ROOT / name for name in files.split() if name.endswith((".py", ".sh"))]

@@ -102,7 +102,7 @@ def attempt(environment: Environment, request: RunRequest) -> int:
 
 def execute(environment: Environment, request: RunRequest) -> tuple[int, RunReport | None, Address]:
     """Run one attempt and show its progress; the exit code of its process, its last report, and its log."""
-    java.find()
+    java.find(python=environment.job_python)
     launch.prepare(environment, console.echo)
     layout = Layout.of(environment)
     layout.open()

@@ -26,15 +26,15 @@ def setup(
     before its first job, and its jobs start without an archive.
     """
     environment = project.read()
-    installed = java.find()
+    installed = java.find(python=environment.job_python)
     console.echo(f"Java {installed.version} ({installed.executable})")
     wanted = jars.of_set(environment.project, *launch.jar_sets(environment))
     fetched = repository.fetch(jars.missing(wanted, verify=True), console.echo)
     console.echo(f"{count(len(wanted), 'jar')} in {paths.cache_dir()}, {fetched} of them fetched now")
     if only_jars:
         return
-    if not archive_build.is_complete(environment.project):
+    if not archive_build.is_complete(environment.project, environment.job_python):
         console.echo("creating the class data archive (about a minute)")
-        archive_build.build(environment.project)
-    existing = archive.find(environment.project)
+        archive_build.build(environment.project, environment.job_python)
+    existing = archive.find(environment.project, environment.job_python)
     console.echo(f"class data archive: {existing or 'none, so jobs start slower'}")

@@ -13,6 +13,7 @@ from tidegate.errors.causes import SetupError
 
 EXTRAS = {
     "airflow": "airflow",
+    "airflow.providers.apache.spark": "cluster",
     **dict.fromkeys(
         ("pyspark", "delta", "great_expectations", "pandas", "numpy", "pyarrow", "google", "fastavro"), "job"
     ),
@@ -29,14 +30,20 @@ def expect(package: str) -> None:
     Raises:
         SetupError: It is not; the advice installs it.
     """
-    if importlib.util.find_spec(package) is None:
+    try:
+        installed = importlib.util.find_spec(package) is not None
+    except ModuleNotFoundError:  # of a package around it
+        installed = False
+    if not installed:
         raise _missing(package)
 
 
 def missing_package(error: BaseException) -> SetupError | None:
     """The error for an import of a package of `EXTRAS` that is not installed; None for every other exception."""
-    package = (error.name or "").partition(".")[0] if isinstance(error, ModuleNotFoundError) else ""
-    return _missing(package) if package in EXTRAS else None
+    name = (error.name or "") if isinstance(error, ModuleNotFoundError) else ""
+    while name and name not in EXTRAS:
+        name = name.rpartition(".")[0]
+    return _missing(name) if name else None
 
 
 def installed_version(name: str) -> str | None:

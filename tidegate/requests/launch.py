@@ -11,14 +11,13 @@ from __future__ import annotations
 import logging
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from tidegate.environment import Environment
 from tidegate.requests.request import RunRequest
-from tidegate.runtime import archive, jars, java, repository, s3a
+from tidegate.runtime import archive, jars, java, job_environment, repository, s3a
 from tidegate.store.location import BucketFolder
 from tidegate.store.s3 import S3Server
 
@@ -59,14 +58,14 @@ def submit_conf(environment: Environment, *, small: bool, master: str | None = N
     Raises:
         SetupError: The jars are missing.
     """
-    options = [*archive.options(environment.project), *(_QUICK if small else ())]
+    options = [*archive.options(environment.project, environment.job_python), *(_QUICK if small else ())]
     master = master or environment.master
     class_path = jars.class_path(environment.project, "spark")
     conf = {
         "spark.driver.extraClassPath": class_path,
         "spark.driver.memory": environment.driver_memory,
         "spark.ui.enabled": "false",
-        "spark.pyspark.python": sys.executable,
+        "spark.pyspark.python": str(environment.job_python),
         # Hadoop has its own umask, which could create files that more users may read than this process's umask allows.
         "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",
     }
@@ -100,13 +99,13 @@ def submit_environment(environment: Environment, *, master: str | None = None) -
     folders = [str(environment.project), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         **environment.variables(),
-        **java.find().variables,
+        **java.find(python=environment.job_python).variables,
         **local,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)),
         # AWS' SDK for Java knows no AWS_DEFAULT_REGION, and without a region asks another STS than AWS_ENDPOINT_URL_STS names.
         **({"AWS_REGION": server.region} if server is not None else {}),
-        "PYSPARK_PYTHON": sys.executable,
-        "PYSPARK_DRIVER_PYTHON": sys.executable,
+        "PYSPARK_PYTHON": str(environment.job_python),
+        "PYSPARK_DRIVER_PYTHON": str(environment.job_python),
         # Without it the script's folder is first on sys.path, where a user's `kafka.py` would shadow the library.
         "PYTHONSAFEPATH": "1",
         "GX_ANALYTICS_ENABLED": "false",
@@ -147,7 +146,7 @@ def arguments(request: RunRequest, request_id: str, attempt: str) -> list[str]:
 
 def command(environment: Environment, request: RunRequest, request_id: str, attempt: str) -> list[str]:
     """The full ``spark-submit`` command of one attempt, for a run without Airflow."""
-    submit = Path(sys.executable).parent / "spark-submit"
+    submit = job_environment.of(environment.job_python).spark_submit
     conf = submit_conf(environment, small=request.small)
     settings = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
     return [

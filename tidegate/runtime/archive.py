@@ -14,7 +14,7 @@ import os
 from pathlib import Path
 
 from tidegate.errors import TidegateError
-from tidegate.runtime import jars, java, paths
+from tidegate.runtime import jars, java, job_environment, paths
 from tidegate.runtime.java import Java
 
 OLDEST_WITH_AOT = 25
@@ -25,19 +25,23 @@ _SILENT_AOT = ("-Xlog:aot=off",)
 """The same for an AOT cache."""
 
 
-def find(project_root: Path) -> Path | None:
+def find(project_root: Path, python: Path | None = None) -> Path | None:
     """The archive for this JVM and this class path, or None when there is none.
+
+    Args:
+        project_root: The project, which may have a lock of its own.
+        python: The Python of the jobs, by default that of this process.
 
     Raises:
         SetupError: There is no Java, no PySpark, or a jar is missing.
     """
-    return _find(project_root, java.find())
+    return _find(project_root, java.find(python=python), python)
 
 
-def _find(project_root: Path, jvm: Java) -> Path | None:
+def _find(project_root: Path, jvm: Java, python: Path | None) -> Path | None:
     # The name ends with the size, because a JVM crashes when the archive is truncated. It ignores archives that do not
     # match in other ways.
-    for path in folder().glob(f"{file_stem(project_root, jvm)}-*.jsa"):
+    for path in folder().glob(f"{file_stem(project_root, jvm, python)}-*.jsa"):
         if path.stem.endswith(f"-{path.stat().st_size}"):
             return path
     return None
@@ -48,18 +52,18 @@ def folder() -> Path:
     return paths.cache_dir() / "archive"
 
 
-def options(project_root: Path) -> list[str]:
+def options(project_root: Path, python: Path | None = None) -> list[str]:
     """The JVM flags that start a driver with the archive, for ``spark.driver.extraJavaOptions``.
 
     The driver's class path has to begin with ``jars.class_path(project_root, "spark")``. A flag that contains a blank is
-    quoted as Spark expects it.
+    quoted as Spark expects it. Arguments are those of `find`.
 
     Returns:
         The flags; empty when there is no archive for this JVM and class path.
     """
     try:
-        jvm = java.find()
-        archive = _find(project_root, jvm)
+        jvm = java.find(python=python)
+        archive = _find(project_root, jvm, python)
         if archive is not None:
             # The builder removes those that were not used for longest.
             with contextlib.suppress(OSError):
@@ -70,13 +74,13 @@ def options(project_root: Path) -> list[str]:
     return flags(archive, jvm) if archive else []
 
 
-def file_stem(project_root: Path, jvm: Java) -> str:
+def file_stem(project_root: Path, jvm: Java, python: Path | None = None) -> str:
     """The beginning of the archive's file name, which identifies this JVM and this class path.
 
     Raises:
         SetupError: There is no PySpark, or a jar is missing.
     """
-    spark_jars = sorted((paths.spark_home() / "jars").glob("*.jar"))
+    spark_jars = sorted((job_environment.spark_home(python) / "jars").glob("*.jar"))
     parts = [str(jvm.executable.resolve()), jvm.version]
     for path in (*jars.files(project_root, "spark"), *spark_jars):
         stat = path.stat()

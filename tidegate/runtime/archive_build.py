@@ -8,12 +8,11 @@ import logging
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
-from tidegate.runtime import archive, jars, java, paths
+from tidegate.runtime import archive, jars, java, job_environment, paths
 from tidegate.runtime.java import Java
 
 log = logging.getLogger(__name__)
@@ -27,17 +26,28 @@ _TRAINING = ".training-"
 _OTHER_CLASS_PATHS = ("SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR", "SPARK_DIST_CLASSPATH")
 
 
-def is_complete(project_root: Path) -> bool:
+def is_complete(project_root: Path, python: Path | None = None) -> bool:
     """Whether ``build`` has nothing to do: the archive exists, or an earlier attempt with this JVM failed.
+
+    Args:
+        project_root: The project, which may have a lock of its own.
+        python: The Python of the jobs, by default that of this process.
 
     Raises:
         SetupError: There is no Java, no PySpark, or a jar is missing.
     """
-    return archive.find(project_root) is not None or _failure(project_root, java.find()).exists()
+    return (
+        archive.find(project_root, python) is not None
+        or _failure(project_root, java.find(python=python), python).exists()
+    )
 
 
-def build(project_root: Path) -> Path | None:
+def build(project_root: Path, python: Path | None = None) -> Path | None:
     """Create the archive with a small training job, unless it exists. Takes about half a minute and 200 MB.
+
+    Args:
+        project_root: The project, which may have a lock of its own.
+        python: The Python of the jobs, by default that of this process.
 
     Returns:
         The file; None when it could not be created (jobs then start slower), or when another process creates one.
@@ -45,25 +55,25 @@ def build(project_root: Path) -> Path | None:
     Raises:
         SetupError: There is no Java, no PySpark, a jar is missing, or the cache cannot be written.
     """
-    if existing := archive.find(project_root):
+    if existing := archive.find(project_root, python):
         return existing
-    folder, jvm = archive.folder(), java.find()
+    folder, jvm = archive.folder(), java.find(python=python)
     with paths.writing(folder), _alone(folder) as alone:
         if not alone:
             log.info("another process creates a class data archive")
             return None
         with tempfile.TemporaryDirectory(prefix=_TRAINING, dir=folder, ignore_cleanup_errors=True) as scratch:
             part = Path(scratch) / "driver.jsa"
-            log_tail = _train(project_root, jvm, part)
-            if not part.exists() or not _usable(project_root, jvm, part):
-                failure = _failure(project_root, jvm)
+            log_tail = _train(project_root, jvm, part, python)
+            if not part.exists() or not _usable(project_root, jvm, part, python):
+                failure = _failure(project_root, jvm, python)
                 log.warning("the class data archive could not be created, so jobs start slower; see %s", failure)
                 failure.write_text(f"{log_tail}\n", encoding="utf-8")
                 return None
             with part.open("rb") as written:
                 # Before the rename: after a power failure, a file under the final name must be complete.
                 os.fsync(written.fileno())
-            created = folder / f"{archive.file_stem(project_root, jvm)}-{part.stat().st_size}.jsa"
+            created = folder / f"{archive.file_stem(project_root, jvm, python)}-{part.stat().st_size}.jsa"
             part.replace(created)
         _remove_others(folder)
     return created
@@ -91,35 +101,42 @@ def _remove_others(folder: Path) -> None:
             path.unlink(missing_ok=True)
 
 
-def _failure(project_root: Path, jvm: Java) -> Path:
+def _failure(project_root: Path, jvm: Java, python: Path | None) -> Path:
     """The log of a failed training job. While the file exists, no attempt is made again."""
-    return archive.folder() / f"{archive.file_stem(project_root, jvm)}.failed.txt"
+    return archive.folder() / f"{archive.file_stem(project_root, jvm, python)}.failed.txt"
 
 
-def _train(project_root: Path, jvm: Java, part: Path) -> str:
+def _train(project_root: Path, jvm: Java, part: Path, python: Path | None = None) -> str:
     """Run the training job, which writes the archive to ``part`` if it succeeds; returns the end of its log."""
     settings = ["--master", "local[2]", "--conf", f"spark.sql.warehouse.dir={part.parent}/warehouse"]
     settings += ["--conf", "spark.driver.host=127.0.0.1", "--conf", "spark.driver.bindAddress=127.0.0.1"]
     script = str(Path(__file__).with_name("training.py"))
     flags = archive.creating(part, jvm)
-    code, output = _submit(project_root, jvm, flags, [*settings, script], part.parent, _TRAINING_SECONDS)
+    code, output = _submit(project_root, jvm, flags, [*settings, script], part.parent, _TRAINING_SECONDS, python)
     if code:
         # The archive of a failed run would be valid but incomplete.
         part.unlink(missing_ok=True)
     return "\n".join(output.splitlines()[-20:])
 
 
-def _usable(project_root: Path, jvm: Java, part: Path) -> bool:
+def _usable(project_root: Path, jvm: Java, part: Path, python: Path | None = None) -> bool:
     """Whether a driver starts with the archive. Here the JVM verifies its checksum and must not start without it."""
     flags = archive.proving(part, jvm)
-    return _submit(project_root, jvm, flags, ["--version"], part.parent, _PROOF_SECONDS)[0] == 0
+    return _submit(project_root, jvm, flags, ["--version"], part.parent, _PROOF_SECONDS, python)[0] == 0
 
 
 def _submit(
-    project_root: Path, jvm: Java, flags: list[str], arguments: list[str], folder: Path, seconds: float
+    project_root: Path,
+    jvm: Java,
+    flags: list[str],
+    arguments: list[str],
+    folder: Path,
+    seconds: float,
+    python: Path | None = None,
 ) -> tuple[int, str]:
     """Start a driver as jobs do, with flags for its JVM; returns its exit code and output."""
-    spark_home = paths.spark_home()
+    job = job_environment.of(python)
+    spark_home = job.spark_home
     command = [
         *(str(spark_home / "bin" / "spark-submit"), "--driver-class-path", jars.class_path(project_root, "spark")),
         *("--driver-java-options", " ".join(flags), *arguments),
@@ -127,7 +144,7 @@ def _submit(
     environ = {
         **{name: value for name, value in os.environ.items() if name not in _OTHER_CLASS_PATHS},
         **jvm.variables,
-        **{"SPARK_HOME": str(spark_home), "PYSPARK_PYTHON": sys.executable, "PYSPARK_DRIVER_PYTHON": sys.executable},
+        **{"SPARK_HOME": str(spark_home), "PYSPARK_PYTHON": str(job.python), "PYSPARK_DRIVER_PYTHON": str(job.python)},
     }
     try:
         process = subprocess.run(

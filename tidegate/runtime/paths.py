@@ -1,15 +1,14 @@
-"""Paths of the lock of the jars, the cache of this user and the Spark installation."""
+"""Paths of the lock of the jars and of the cache of this user."""
 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 import os
 from collections.abc import Iterator
 from pathlib import Path
 
 from tidegate.advice import Edit
-from tidegate.errors import SetupError, extras
+from tidegate.errors import SetupError
 
 _CACHE = "set TIDEGATE_CACHE to a folder that this user may write"
 
@@ -51,16 +50,3 @@ def writing(folder: Path) -> Iterator[None]:
     except OSError as error:
         reason = f"{error.strerror or error} ({error.filename or folder})"
         raise SetupError(f"the cache {cache_dir()} cannot be written: {reason}", Edit(_CACHE, "setting")) from error
-
-
-def spark_home() -> Path:
-    """The Spark installation of PySpark, without importing PySpark (which takes a second).
-
-    Raises:
-        SetupError: PySpark is not installed in this environment.
-    """
-    extras.expect("pyspark")
-    spec = importlib.util.find_spec("pyspark")
-    assert spec is not None
-    assert spec.submodule_search_locations
-    return Path(spec.submodule_search_locations[0])

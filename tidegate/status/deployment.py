@@ -12,6 +12,7 @@ import os
 import re
 import secrets
 import socket
+import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -26,7 +27,7 @@ from tidegate.formatting import count
 from tidegate.probes import kafka
 from tidegate.project import resolution
 from tidegate.requests import launch
-from tidegate.runtime import archive, jars, java, paths
+from tidegate.runtime import archive, jars, java, job_environment, paths
 from tidegate.schema import registry_schemas
 from tidegate.spec import KafkaSink, KafkaSource, Pipeline
 from tidegate.store import Store
@@ -34,13 +35,16 @@ from tidegate.store.location import BucketFolder, Location
 
 SETTINGS = (
     "TIDEGATE_CACHE",
+    "TIDEGATE_CONNECTION",
     "TIDEGATE_DRIVER_MEMORY",
+    "TIDEGATE_JOB_PYTHON",
     "TIDEGATE_KAFKA",
     "TIDEGATE_LAKE",
     "TIDEGATE_LANDING",
     "TIDEGATE_MASTER",
     "TIDEGATE_MAVEN_REPOSITORY",
     "TIDEGATE_PART_OF",
+    "TIDEGATE_POOL",
     "TIDEGATE_PROJECT",
     "TIDEGATE_REGISTRY",
     "TIDEGATE_S3_CREDENTIALS",
@@ -126,20 +130,22 @@ def _settings(deployment: _Deployment) -> str:
 
 def _packages(deployment: _Deployment) -> str:
     del deployment
-    versions = {name: installed_version(name) for name in ("tidegate", *_JOB_PACKAGES, "deltalake", "pyspark-client")}
-    client, spark = versions.pop("pyspark-client"), versions["pyspark"]
-    if client and spark and client != spark:
-        raise SetupError(
-            f"pyspark is {spark} and pyspark-client {client}: both install the same files, and those of one are of the other's version",
-            Edit(f"install pyspark-client=={spark}, or none in this environment", "setting"),
-        )
-    absent = [name for name in _JOB_PACKAGES if versions[name] is None]
+    versions = {name: installed_version(name) for name in ("tidegate", "deltalake", "duckdb")}
+    return ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+
+
+def _jobs(deployment: _Deployment) -> str:
+    job = job_environment.of(deployment.environment.job_python)
+    absent = [name for name in _JOB_PACKAGES if name not in job.packages]
     if 0 < len(absent) < len(_JOB_PACKAGES):
         raise SetupError(
-            f"{', '.join(absent)} is missing beside {', '.join(name for name in _JOB_PACKAGES if versions[name])}",
-            Edit("install the requirements of the jobs into this environment", "setting"),
+            f"{', '.join(absent)} is missing in {job.prefix} beside {', '.join(sorted({*_JOB_PACKAGES} - {*absent}))}",
+            Command("install them there with `{}`", (str(job.python), "-m", "pip", "install", "tidegate[job]")),
         )
-    return ", ".join(f"{name} {version}" for name, version in versions.items() if version)
+    submit = job.spark_submit
+    versions = ", ".join(f"{name} {version}" for name, version in job.packages.items() if name in _JOB_PACKAGES)
+    where = "this environment" if job.prefix == sys.prefix else job.prefix
+    return f"{where}, Python {job.python_version}, {versions}, submits by {submit}"
 
 
 def _airflow(deployment: _Deployment) -> str | _Unused:
@@ -151,7 +157,7 @@ def _airflow(deployment: _Deployment) -> str | _Unused:
 
 
 def _java(deployment: _Deployment) -> str:
-    installed = java.find(deployment.variables)
+    installed = java.find(deployment.variables, python=deployment.environment.job_python)
     return f"{installed.version} ({installed.executable})"
 
 
@@ -164,7 +170,7 @@ def _jars(deployment: _Deployment) -> str:
             Command.tidegate("setup", says="run `{}`"),
         )
     with contextlib.suppress(SetupError):  # which are other parts: Java and the packages of jobs
-        if archive.find(project) is None:
+        if archive.find(project, deployment.environment.job_python) is None:
             return f"all {len(wanted)} there; without a class data archive, jobs start in twice the time: `tidegate setup` makes one"
     return f"all {len(wanted)} there"
 
@@ -256,6 +262,7 @@ def _registry(deployment: _Deployment) -> str | _Unused:
 _PARTS: Mapping[str, Callable[[_Deployment], str | _Unused]] = {
     "settings": _settings,
     "Python packages": _packages,
+    "environment of jobs": _jobs,
     "Airflow": _airflow,
     "Java": _java,
     "jars": _jars,

@@ -1,0 +1,98 @@
+"""Applications whose driver runs on a cluster: the cluster mode of YARN and of Kubernetes, which Airflow's Spark provider follows.
+
+Only imported for such a connection: the provider brings pyspark-client, pandas and PyArrow.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
+from airflow.sdk.exceptions import AirflowException
+
+from tidegate.airflow.spark_connection import SparkConnection
+from tidegate.airflow.submission import GRACE_SECONDS, KILL_SECONDS, Application, ApplicationError, program, variables
+from tidegate.processes import end_group
+
+
+class ClusterSubmission:
+    """Follows an application of a cluster by the provider's hook."""
+
+    def __init__(self, connection: SparkConnection, log: Any = None) -> None:
+        self._connection = connection
+        self._hook: _Hook | None = None
+
+    def run(self, application: Application) -> None:
+        """As `Submission.run`; the driver's output is on the cluster."""
+        hook = self._hook = _Hook(self._connection, application)
+        try:
+            hook.submit(str(application.script))
+            if hook.is_tracked_by_resource_manager:
+                hook.follow()
+        except (AirflowException, RuntimeError) as error:
+            raise ApplicationError(str(error), hook.code) from error
+        finally:
+            hook.end_processes()
+
+    def kill(self) -> None:
+        """End spark-submit and the application on the cluster."""
+        if self._hook is not None:
+            self._hook.on_kill()
+
+
+class _Hook(SparkSubmitHook):
+    """The provider's hook, with spark-submit of the jobs' environment in a process group of its own and without Airflow's secrets."""
+
+    def __init__(self, connection: SparkConnection, application: Application) -> None:
+        self._application = application
+        # The hook asks the connection for all that is about the cluster.
+        super().__init__(
+            conf=dict(application.conf),
+            conn_id=connection.conn_id,
+            name=application.name,
+            application_args=list(application.arguments),
+            env_vars=dict(application.variables),
+            # Without it a spark-submit JVM would wait on the worker until the application ends.
+            yarn_track_via_rm_api=connection.master.startswith("yarn") and connection.resource_manager is not None,
+        )
+        self._program = program(connection, application.python)
+
+    @property
+    def code(self) -> int | None:
+        """Exit code of the application: of spark-submit, or on Kubernetes of the driver; None if there is none."""
+        code = self._submit_sp.returncode if self._submit_sp is not None else None
+        return code or (self._spark_exit_code if self._is_kubernetes else None)
+
+    @property
+    def is_tracked_by_resource_manager(self) -> bool:
+        """Whether spark-submit ends when YARN has the application, so that its end is asked for."""
+        return bool(self._should_track_yarn_application_via_rm_api())
+
+    def follow(self) -> None:
+        """Wait for the end of an application of YARN; raises RuntimeError if it fails."""
+        assert self._yarn_application_id is not None
+        self._start_yarn_application_status_tracking(self._yarn_application_id)
+
+    def submit(self, application: str = "", **kwargs: Any) -> str | None:
+        """Run spark-submit and wait for its end."""
+        return super().submit(
+            application, env=variables(os.environ, self._application), start_new_session=True, **kwargs
+        )
+
+    def end_processes(self) -> None:
+        """End spark-submit and what it has started on this machine."""
+        if self._submit_sp is not None:
+            end_group(self._submit_sp.pid, grace=GRACE_SECONDS, kill_seconds=KILL_SECONDS)
+            self._submit_sp.wait()
+            if self._submit_sp.stdout is not None:
+                self._submit_sp.stdout.close()
+
+    def _get_spark_binary_path(self) -> list[str]:
+        return [self._program]
+
+    def _build_spark_submit_command(self, application: str) -> list[str]:
+        command = super()._build_spark_submit_command(application)
+        # Otherwise the provider overwrites our environment with a copy of this process's one, secrets included.
+        self._env = None
+        return command
