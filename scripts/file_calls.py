@@ -39,6 +39,7 @@ ELSEWHERE = {
     "tidegate/reports/run_result.py": "the log of a child process",
     "tidegate/trace/records.py": "a file that a person names",
     "tidegate/ops/compaction.py": "files in a temporary folder, for DuckDB",
+    "tidegate/probes/delta_table.py": "tables in temporary folders, for delta-rs",
     "tidegate/trace/feed.py": "a table log in a temporary folder, for delta-rs",
     "tidegate/formats/reader.py": "executors, which read landed files by themselves",
     "tidegate/formats/records.py": "executors, which read landed files by themselves",

@@ -7,8 +7,9 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
+import pendulum
 import pytest
 
 from tests import places
@@ -21,10 +22,12 @@ from tests.store.proxy import S3Proxy
 from tidegate.checkpoints import checkpoint, history
 from tidegate.errors import TidegateError
 from tidegate.lake import read_once
-from tidegate.lake.place import PipelinePlace
+from tidegate.lake.place import PipelinePlace, Place
+from tidegate.ops import contents, ledger, metrics, store
 from tidegate.probes import delta_history
+from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spec import Flow
-from tidegate.status import plan
+from tidegate.status import evaluation, flow_status, plan
 from tidegate.store import Address, Store
 from tidegate.store.address import KeptByRevision
 from tidegate.store.instrumented import InstrumentedStore
@@ -35,11 +38,21 @@ T = TypeVar("T")
 BATCHES = 15
 """Each table has a checkpoint with commits behind it, and the log of the landed files was compacted and goes on."""
 COMPACTED = 10
+NOW = pendulum.now("UTC")
+PATIENCE = 60.0
 SOURCES = {BRONZE: (), SILVER: ("bronze.trips",), GOLD: ("silver.trips",)}
 
 
-def run(project: SampleProject, flow: Flow, batch: int) -> None:
-    """A batch: what a job writes into tables, checkpoint and notes."""
+RECORDED = 4
+"""How many of these batches are in tables of the platform that delta-rs can read; more would be compacted."""
+
+
+def run(project: SampleProject, flow: Flow, batch: int, *, readable: bool = False) -> None:
+    """A batch: what a job writes into tables, checkpoint and notes.
+
+    Args:
+        readable: Whether delta-rs can read the tables of the platform.
+    """
     made, place = project.checkpoint(flow.name), places.current(project.layout, TRIPS, flow)
     if batch == 0:
         of_flow = places.of(project.layout, TRIPS, flow)
@@ -51,14 +64,38 @@ def run(project: SampleProject, flow: Flow, batch: int) -> None:
     sources = map(project.layout.table, SOURCES[flow])
     positions = {source.key: delta_history.position(source, batch) for source in sources}
     for written in (project.layout.table(flow.target.name), place.quarantine):
-        _log(written, batch).commit(add(f"f{batch}", 1))
+        if readable and written == place.quarantine:
+            refuse_row(written, batch)
+        else:
+            _log(written, batch).commit(add(f"f{batch}", 1))
         positions[written.key] = dataclasses.replace(
             delta_history.position(written, batch), app_id=place.app_id, batch_id=batch
         )
     made.commit(batch)
-    for name in ("ledger", "verdicts"):
+    if readable and batch < RECORDED:
+        record(place, batch)
+    for name in () if readable else ("ledger", "verdicts"):
         _log(place.of_pipeline.ops(name), batch).commit(add(f"f{batch}", 1))
     history.write(place, batch=batch, positions=positions)
+
+
+def refuse_row(quarantine: Address, batch: int) -> None:
+    """An open entry."""
+    columns = {"_row_id": "VARCHAR", "state": "VARCHAR", "_in_hand": "VARCHAR", "quarantined_at": "TIMESTAMPTZ"}
+    entry = {"_row_id": str(batch), "state": "open", "_in_hand": None, "quarantined_at": NOW}
+    store.append(quarantine, columns, [entry])
+
+
+def record(place: Place, batch: int) -> None:
+    """The line of a batch in the ledger, and Spark's progress."""
+    line = LedgerLine(flow=place.flow, batch_id=batch, app_id=place.app_id, kind="append", read=10, written=9)
+    of_run: dict[str, Any] = {"run_key": f"r{batch}", "attempt": "a", "mode": "incremental"}
+    ledger.record(place.of_pipeline, line, ledger.RunOrigin(**of_run))
+    reported = {"batchId": batch, "timestamp": "2026-11-01T12:00:00.000Z", "durationMs": {"triggerExecution": 2000}}
+    progress = metrics.QueryProgress.from_spark(
+        reported, place.checkpoint, flow=place.flow, app_id=place.app_id, recorded_at=metrics.now(), **of_run
+    )
+    metrics.append(place.of_pipeline.ops("progress"), [progress])
 
 
 def landed(project: SampleProject, batch: int) -> dict[str, int]:
@@ -75,12 +112,12 @@ def _log(table: Address, version: int) -> DeltaLog:
     return log
 
 
-def fill(project: SampleProject) -> None:
+def fill(project: SampleProject, *, readable: bool = False) -> None:
     """Three flows that have read everything, a file each time."""
     project.layout.open()
     for batch in range(BATCHES):
         for flow in TRIPS.flows:
-            run(project, flow, batch)
+            run(project, flow, batch, readable=readable)
             if batch == COMPACTED:
                 log = project.layout.table(flow.target.name) / "_delta_log"
                 (log / f"{batch:020d}.checkpoint.parquet").put(b"PAR1" + bytes(4) + (0).to_bytes(4, "little") + b"PAR1")
@@ -148,6 +185,28 @@ def test_an_idle_plan_of_a_server_takes_few_requests(tmp_path: Path, s3_server: 
         expect_idle(decided(project))
     assert len(proxy.requests) <= 20
     assert {method for method, _ in proxy.requests} == {"GET"}
+
+
+def test_status_and_alerts_of_a_server_take_few_requests(tmp_path: Path, s3_server: S3Process) -> None:
+    bucket = s3_server.new_bucket()
+    where = {"TIDEGATE_LAKE": f"s3://{bucket}/lake", "TIDEGATE_LANDING": f"s3://{bucket}/landing"}
+    job = SampleProject(tmp_path / "job", **s3_server.variables, **where)
+    fill(job, readable=True)
+    pipelines = [(TRIPS.name, resolved(TRIPS, job.environment.project))]
+    expect_idle(decided(job, record=True))
+    # As a run does at its end.
+    contents.keep_more(contents.known(job.environment, TRIPS.name), pipelines[0][1])
+    with S3Proxy(s3_server.endpoint).serving() as proxy:
+        variables = {**s3_server.variables, "AWS_ENDPOINT_URL_S3": proxy.endpoint}
+        project = SampleProject(tmp_path / "status", **variables, **where)
+        readings = flow_status.gather(project.environment, pipelines, PATIENCE, NOW)
+        of_status = len(proxy.requests)
+        alerts = evaluation.evaluate_pipelines(project.environment, pipelines, NOW, PATIENCE)
+    assert [each.quarantine.open for each in readings] == [BATCHES] * 3
+    assert of_status <= 3 * 15, proxy.requests
+    assert [len(each.runs) for each in alerts[0].readings] == [RECORDED] * 3
+    assert {run.seconds for each in alerts[0].readings for run in each.runs} == {2.0}
+    assert len(proxy.requests) - of_status <= 3 * 15, proxy.requests[of_status:]
 
 
 def test_an_idle_plan_writes_nothing_but_that_it_was_made(filled: SampleProject, buckets: MemoryBuckets) -> None:

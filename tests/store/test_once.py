@@ -69,6 +69,18 @@ def test_a_tree_answers_for_its_folders(counted: InstrumentedStore) -> None:
     assert counted.requests["list"] + counted.requests["stat"] == 0
 
 
+def test_a_folder_that_was_listed_with_contents_exists() -> None:
+    buckets = MemoryBuckets()
+    bucket = buckets(BucketFolder("bucket"))
+    bucket.put("a/b/c", b"1")
+    store = ReadOnceStore(bucket, trees={"a": 1}, whole={"a"})
+    buckets.requests.clear()
+    assert store.stat("a").kind == store.stat("a/b").kind == "folder"
+    assert store.stat("a/b").modified_ns == bucket.stat("a/b/c").modified_ns
+    assert not store.exists("a/d")
+    assert buckets.requests[0][0] == "LIST" and len(buckets.requests) == 2
+
+
 def test_what_is_made_of_a_key_is_made_once_until_it_is_forgotten(counted: InstrumentedStore) -> None:
     store, made = ReadOnceStore(counted), iter(range(9))
     assert [store.once("a", lambda: next(made)) for _ in range(2)] == [0, 0]

@@ -11,6 +11,7 @@ import pendulum
 from tidegate import formatting
 from tidegate.cli import console, project
 from tidegate.cli.arguments import AnyName, AsJson, Patience
+from tidegate.lake import read_once
 from tidegate.lake.layout import Layout
 from tidegate.status.evaluation import OpenAlert, PipelineAlerts, evaluate_pipelines, open_alerts
 
@@ -25,7 +26,7 @@ def alerts(name: AnyName = None, as_json: AsJson = False, timeout: Patience = 10
 
     The exit code is 0 whether alerts are open or not.
     """
-    environment = project.read()
+    environment = read_once.once(project.read())
     now = pendulum.now("UTC")
     evaluations = evaluate_pipelines(environment, project.resolve_all(environment, name), now, timeout)
     layout = Layout.of(environment)

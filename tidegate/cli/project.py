@@ -14,6 +14,7 @@ import pendulum
 from tidegate.advice import Command, Edit, Either
 from tidegate.environment import Environment
 from tidegate.errors import RequestError, SetupError, TidegateError
+from tidegate.lake import read_once
 from tidegate.project import folder, registry, resolution
 from tidegate.project.resolution import ResolvedPipeline
 from tidegate.reports.report import now
@@ -90,7 +91,7 @@ def readings(environment: Environment, name: str | None, patience: float) -> lis
     """
     from tidegate.status import evaluation, flow_status, upstream
 
-    now = pendulum.now("UTC")
+    now, environment = pendulum.now("UTC"), read_once.once(environment)
     wanted = [pipeline for pipeline, _ in resolve_all(environment, name)]
     pipelines = upstream.with_upstream(wanted, dict(resolve_all(environment, None)))
     read = flow_status.gather(environment, pipelines, patience, now)

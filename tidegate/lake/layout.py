@@ -22,6 +22,7 @@
            _ops/<pipeline>/attempts/                            Delta: requests of each attempt to object stores, if there are any
            _ops/<pipeline>/plans.jsonl                          results of `plan`, one line of JSON each
            _ops/<pipeline>/contents.json                        small contents that plans read, with their tags; only in a bucket
+           _ops/<pipeline>/more_contents.json                   likewise those that only a status or alerts read
            _ops/<pipeline>/schemas/<id>.json                    writers' schemas from the schema registry
     <landing>/<source>/                                         files as they arrive
 """

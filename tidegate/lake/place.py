@@ -45,6 +45,11 @@ class PipelinePlace:
         return self.layout.root / "_ops" / self.pipeline / "contents.json"
 
     @property
+    def more_contents(self) -> Address:
+        """Likewise what only a status or alerts have read."""
+        return self.layout.root / "_ops" / self.pipeline / "more_contents.json"
+
+    @property
     def schemas(self) -> Address:
         """The folder of the writers' schemas from the schema registry, by id."""
         return self.layout.root / "_ops" / self.pipeline / "schemas"

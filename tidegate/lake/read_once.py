@@ -10,8 +10,8 @@ from tidegate.store import Store
 from tidegate.store.location import Location
 from tidegate.store.once import ReadOnceStore
 
-_FOLDERS = {"checkpoints": 3, "quarantine": 2, "late": 2, "heartbeats": 2, "staging": 2}
-"""Folders of a lake of which most of what a reading asks for is missing: notes of a flow, and tables that not every flow has."""
+_FOLDERS = {"checkpoints": 3, "quarantine": 2, "late": 2, "heartbeats": 2, "staging": 2, "leases": 1}
+"""Folders of a lake of which most of what a reading asks for is missing: notes of a flow, tables that not every flow has, and leases."""
 _TREES = {"checkpoints": 4, "reports": 2}
 """The checkpoints of a version, and the reports of a pipeline. Not checkpoints with the notes, which are asked for earlier: the logs of
 tables are listed in between, so that these have no batch that the checkpoint lacks."""

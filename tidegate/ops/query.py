@@ -111,7 +111,7 @@ def query(
         values: Parameters: one for each ``?``, or by name for each ``$name``.
         where: Condition on the rows to read; delta-rs pushes it down to the files.
     """
-    table = delta_table.find(address)
+    table = delta_table.find_small(address)
     if table is None:
         return []
     with connect() as connection, delta_table.reading(address):

@@ -101,7 +101,7 @@ def _compact(address: Address, keep_days: int) -> None:
 
 def ordering(address: Address) -> tuple[str, ...]:
     """The columns of a table that order its lines, for `oldest_first` and `newest_first`: `SEQUENCED` once it has such a line."""
-    table = delta_table.find(address)
+    table = delta_table.find_log(address)
     has_sequence = table is not None and SEQUENCE in (column.name for column in table.schema().fields)
     return SEQUENCED if has_sequence else SEQUENCED[1:]
 
@@ -126,7 +126,7 @@ def select(address: Address, sql: str) -> list[dict[str, Any]]:
     Args:
         sql: DataFusion's SQL. It takes no parameters, so literals must never come from user input.
     """
-    table = delta_table.find(address)
+    table = delta_table.find_small(address)
     if table is None:
         return []
     with delta_table.reading(address):

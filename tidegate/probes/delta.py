@@ -64,7 +64,7 @@ def current_version(address: Address) -> int | None:
 
 def transaction_version(address: Address, app_id: str) -> int | None:
     """The last batch that the application ``app_id`` wrote to a table; None if there is no batch or no table."""
-    table = delta_table.find(address)
+    table = delta_table.find_log(address)
     with delta_table.reading_log(address):
         return None if table is None else table.transaction_version(app_id)
 

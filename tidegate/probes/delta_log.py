@@ -152,8 +152,8 @@ def readable_checkpoints(address: Address) -> set[int]:
     return readable
 
 
-def check(address: Address) -> None:
-    """Check that the newest version of a table can be made of its log; without a table there is nothing to check.
+def check(address: Address) -> bool:
+    """Check that the newest version of a table can be made of its log; False without a table.
 
     Reads the commits since the newest checkpoint, unless the store has only whole contents, and no data file.
 
@@ -162,7 +162,7 @@ def check(address: Address) -> None:
     """
     files = _files(address)
     if not _versions(files):
-        return
+        return False
     checkpoint, files = _newest_checkpoint(address, files)
     first = 0 if checkpoint is None else checkpoint + 1
     kinds: set[str] = set()
@@ -170,6 +170,20 @@ def check(address: Address) -> None:
         kinds |= _kinds(address, version, files)
     if checkpoint is None and address.store.may_be_cut and not kinds >= {"metaData", "protocol"}:
         raise TableUnreadableError(address, entry(address, first), "has neither schema nor protocol of the table")
+    return True
+
+
+def newest_files(address: Address) -> list[Entry]:
+    """What the newest version of a table is made of: its newest checkpoint, the hint of it, and the commits since; none without a table.
+
+    Raises:
+        TableUnreadableError: A file of the checkpoint is missing or torn.
+    """
+    checkpoint, files = _newest_checkpoint(address, _files(address))
+    since = -1 if checkpoint is None else checkpoint
+    named = {name: int(name[:20]) for name in files if _VERSION.fullmatch(name)}
+    needed = [name for name, version in named.items() if version >= since + _is_commit(name)]
+    return [files[name] for name in (*needed, *({_HINT} & files.keys()))]
 
 
 def _kinds(address: Address, version: int, files: Mapping[str, Entry]) -> frozenset[str]:

@@ -7,18 +7,23 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator
+import shutil
+import tempfile
+import weakref
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
+from urllib.parse import unquote
 
 from tidegate.errors import TableUnreadableError, TidegateError
 from tidegate.errors.classification import raise_machine
 from tidegate.probes import delta_log
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable, QueryBuilder
-
-    from tidegate.store import Address
 
 _ERRNO = re.compile(r"\(os error (\d+)\)")
 _READER = {"datafusion.execution.parquet.coerce_int96": "us"}
@@ -26,6 +31,11 @@ _READER = {"datafusion.execution.parquet.coerce_int96": "us"}
 
 As nanoseconds, delta-rs' default, they are wrong before 1677 and after 2262.
 """
+
+_COPIED_FILES = 64
+_COPIED_BYTES = 8 * 1024 * 1024
+"""How many files, and bytes of them, a reading copies at most, of a log as of a table."""
+_COPIED_AT_ONCE = 8
 
 
 def find(address: Address, version: int | None = None) -> DeltaTable | None:
@@ -35,12 +45,11 @@ def find(address: Address, version: int | None = None) -> DeltaTable | None:
         TableUnreadableError: A file of its log is missing or damaged.
         FileNotFoundError: The table does not have that version, or its log no longer does.
     """
-    if not (address / "_delta_log").exists():
+    # delta-rs reads an empty entry as a commit without changes.
+    if not delta_log.check(address):
         return None
     from deltalake.exceptions import DeltaError, TableNotFoundError
 
-    # delta-rs reads an empty entry as a commit without changes.
-    delta_log.check(address)
     try:
         if version is not None:
             return _load(address, version)
@@ -52,6 +61,85 @@ def find(address: Address, version: int | None = None) -> DeltaTable | None:
         if isinstance(error, TableNotFoundError):
             return None
         raise _unreadable(address, error) from None
+
+
+def find_log(address: Address) -> DeltaTable | None:
+    """As `find`, for what the log tells: its rows may not be readable."""
+    return _find_copied(address, with_rows=False)
+
+
+def find_small(address: Address) -> DeltaTable | None:
+    """As `find`, for the rows of a table that is expected to be small."""
+    return _find_copied(address, with_rows=True)
+
+
+def _find_copied(address: Address, *, with_rows: bool) -> DeltaTable | None:
+    """A table whose newest version is copied from a bucket, if it is small: a reading asks for what has its tag only once.
+
+    delta-rs asks for each entry twice, and for each file several times.
+    """
+    store = address.store
+    if store.is_local or not store.keeps:
+        return find(address)
+    name = "rows" if with_rows else "log"
+    copy = store.once((address / "_delta_log" / name).key, lambda: _copied(address, with_rows=with_rows))
+    return find(address) if copy is None else copy
+
+
+def _copied(address: Address, *, with_rows: bool) -> DeltaTable | None:
+    """The newest version of a table, of a copy that is deleted with it; None if it is not copied, or not there.
+
+    Not copied are large tables, and rows that are not simply those of files: mapped columns, deletion vectors.
+
+    Raises:
+        TableUnreadableError: A file of its checkpoint is missing or torn.
+    """
+    files = delta_log.newest_files(address)
+    if not files or _are_many([each.size for each in files]):
+        return None
+    folder, table = Path(tempfile.mkdtemp(prefix="tidegate-table-")), None
+    try:
+        _copy([address.at(each) for each in files], folder / "_delta_log")
+        table = find(Address.local(folder))
+        if table is not None and with_rows and not _copy_rows(address, table, folder):
+            table = None
+    except (FileNotFoundError, TableUnreadableError):
+        # Cleaned meanwhile, or damaged: who reads the table itself knows.
+        table = None
+    finally:
+        if table is None:
+            shutil.rmtree(folder, ignore_errors=True)
+    if table is not None:
+        weakref.finalize(table, shutil.rmtree, folder, ignore_errors=True)
+    return table
+
+
+def _copy_rows(address: Address, table: DeltaTable, folder: Path) -> bool:
+    """Copy the files of a table; False if its rows are not simply those of them."""
+    actions = table.get_add_actions()
+    names = [unquote(name) for name in actions.column("path").to_pylist()]
+    is_plain = table.protocol().min_reader_version == 1 and not any("/" in name for name in names)
+    if not is_plain or _are_many([*actions.column("size_bytes").to_pylist()]):
+        return False
+    if names:
+        # With their tags.
+        address.list()
+    _copy([address / name for name in names], folder)
+    return True
+
+
+def _are_many(sizes: Sequence[int]) -> bool:
+    return len(sizes) > _COPIED_FILES or sum(sizes) > _COPIED_BYTES
+
+
+def _copy(files: Sequence[Address], folder: Path) -> None:
+    folder.mkdir(exist_ok=True)
+
+    def copy(file: Address) -> None:
+        (folder / file.name).write_bytes(file.read().data)
+
+    with ThreadPoolExecutor(_COPIED_AT_ONCE) as threads:
+        list(threads.map(copy, files))
 
 
 def before_damage(address: Address, version: int) -> DeltaTable:

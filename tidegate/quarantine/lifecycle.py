@@ -7,6 +7,7 @@ Claims of replays are in `tidegate.quarantine.claims`, waiving and expiring in `
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -57,7 +58,12 @@ class EntryCounts:
 
 
 def entry_counts(address: Address) -> EntryCounts:
-    """Count the entries of one quarantine table (`FlowPlace.quarantine`); all counts are zero without a table."""
+    """Count the entries of one quarantine table (`FlowPlace.quarantine`); all counts are zero without a table.
+
+    By the statistics in its log, if these tell it: then no entry is read.
+    """
+    if (counts := _by_statistics(address)) is not None:
+        return counts
     rows = store.select(
         address,
         f"SELECT state, count(*) AS entries, count({hidden.IN_HAND}) AS claimed, min(quarantined_at) AS oldest "
@@ -69,6 +75,36 @@ def entry_counts(address: Address) -> EntryCounts:
         claimed=sum(row["claimed"] for row in rows),
         oldest_ms=None if oldest is None else int(oldest.timestamp() * 1000),
     )
+
+
+def _by_statistics(address: Address) -> EntryCounts | None:
+    """The numbers of entries, if each file has entries of one state only."""
+    table = delta_table.find_log(address)
+    if table is None:
+        return EntryCounts(states={}, claimed=0, oldest_ms=None)
+    with delta_table.reading_log(address):
+        actions, is_plain = table.get_add_actions(flatten=True), table.protocol().min_reader_version == 1
+    needed = {
+        "rows": "num_records",
+        "first": "min.state",
+        "last": "max.state",
+        "stateless": "null_count.state",
+        "unclaimed": f"null_count.{hidden.IN_HAND}",
+        "oldest": "min.quarantined_at",
+    }
+    if not is_plain or not set(needed.values()) <= set(actions.schema.names):
+        # With deletion vectors, a file has more rows than the table has of it.
+        return None
+    states, claimed, oldest_ms = Counter[str](), 0, list[int]()
+    for file in actions.select(list(needed.values())).to_struct_array().to_pylist():
+        rows, first, last, stateless, unclaimed, oldest = (file[name] for name in needed.values())
+        if None in (rows, first, unclaimed, oldest) or first != last or stateless != 0:
+            return None
+        states[first] += rows
+        claimed += rows - unclaimed
+        if first == "open":
+            oldest_ms.append(int(oldest.timestamp() * 1000))
+    return EntryCounts(states=states, claimed=claimed, oldest_ms=min(oldest_ms, default=None))
 
 
 def count_unclaimed(address: Address, selection: Selection) -> int:

@@ -119,6 +119,7 @@ class _Application:
             from tidegate.ops import contents
 
             contents.keep(self.reading, self.request.dag_id)
+            contents.keep_more(self.reading, pipeline)
 
     def _end(self, started: float) -> None:
         self.report.ended_at = now()

@@ -18,6 +18,7 @@ from tidegate.checkpoints import checkpoint
 from tidegate.errors import SourceUnavailableError, TidegateError, classify
 from tidegate.lake import read_once
 from tidegate.lake.layout import Layout
+from tidegate.ops import contents
 from tidegate.reports.report import describe_error
 from tidegate.states import status_of
 from tidegate.status import lag, run_ends, source, upstream
@@ -89,6 +90,9 @@ def gather(
         now: The time of the reading, by default the present.
     """
     now, environment = now or pendulum.now("UTC"), read_once.once(environment)
+    for name, pipeline in pipelines:
+        if not isinstance(pipeline, TidegateError):
+            contents.known(environment, name, more=True)
     layout = Layout.of(environment)
     layout.check_format()
     readings = []

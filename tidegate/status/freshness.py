@@ -29,7 +29,7 @@ def newest(address: Address, column: str, now: datetime) -> datetime | None:
             millisecond precision.
         now: An aware datetime.
     """
-    table = delta_table.find(address)
+    table = delta_table.find_log(address)
     if table is None:
         return None
     kind = next((str(getattr(each.type, "type", "")) for each in table.schema().fields if each.name == column), "")
@@ -42,7 +42,9 @@ def newest(address: Address, column: str, now: datetime) -> datetime | None:
         lower = best + timedelta(milliseconds=1) if isinstance(best, datetime) else best
         above = f' AND "{column}" > {_literal(kind, lower)}' if best is not None else ""
         sql = f'SELECT max("{column}") AS newest FROM delta_table WHERE "{column}" <= {_literal(kind, latest)}{above}'
-        result: Any = delta_table.query_builder().register("delta_table", table).execute(sql).read_all()
+        rows = delta_table.find_small(address)
+        assert rows is not None
+        result: Any = delta_table.query_builder().register("delta_table", rows).execute(sql).read_all()
         [row] = result.to_struct_array().to_pylist()
         best = row["newest"] if row["newest"] is not None else best
     return _instant(best) if best is not None else None
@@ -50,7 +52,7 @@ def newest(address: Address, column: str, now: datetime) -> datetime | None:
 
 def oldest(address: Address, column: str) -> datetime | None:
     """The oldest value of a timestamp column by the log's statistics, after 1970 began; None if they have none."""
-    table = delta_table.find(address)
+    table = delta_table.find_log(address)
     if table is None:
         return None
     actions = table.get_add_actions(flatten=True)
@@ -68,7 +70,7 @@ def spans(address: Address, column: str) -> list[tuple[datetime, datetime]]:
 
     Without files whose values are before 1970 or unknown; of one that has some, from 1970 on.
     """
-    table = delta_table.find(address)
+    table = delta_table.find_log(address)
     if table is None:
         return []
     actions, bounds = table.get_add_actions(flatten=True), (f"min.{column}", f"max.{column}")

@@ -13,7 +13,7 @@ import random
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from functools import partial
 from typing import TYPE_CHECKING, Any, BinaryIO, TypeVar
@@ -22,7 +22,18 @@ from tidegate.advice import OutsideAct
 from tidegate.errors import SetupError, WriteConflictError
 from tidegate.errors.object_storage import INVALID_NAME, ObjectStorageRefusal
 from tidegate.store.s3 import S3Server
-from tidegate.store.store import Content, Entry, Status, Store, below, checked, checked_move, conflict, missing
+from tidegate.store.store import (
+    Content,
+    Entry,
+    Status,
+    Store,
+    below,
+    checked,
+    checked_move,
+    conflict,
+    folder_status,
+    missing,
+)
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -254,7 +265,7 @@ class ObjectStore(Store):
         return {folder: sorted(has.values(), key=lambda entry: entry.name) for folder, has in tree.items()}
 
     def _status_in(self, tree: Mapping[str, Mapping[str, Entry]], folder: str) -> Status:
-        return _status(tree[folder].values() if folder in tree else self.list(folder))
+        return folder_status(tree[folder].values() if folder in tree else self.list(folder))
 
     def stat(self, key: str) -> Entry:
         """A HEAD; if there is no object, a LIST of what is below."""
@@ -303,7 +314,7 @@ class ObjectStore(Store):
         return path[len(self.prefix) + 1 :] if self.prefix else path
 
     def _folder(self, key: str) -> Entry:
-        return Entry(key, "folder", lambda: _status(self.list(key)))
+        return Entry(key, "folder", lambda: folder_status(self.list(key)))
 
     def _list_all(self, key: str) -> Sequence[ObjectMeta]:
         path = self._path(key, of_folder=True)
@@ -435,13 +446,6 @@ def _empty(chunks: Iterable[Sequence[ObjectMeta]]) -> list[str] | None:
                 return None
             signs.append(each["path"])
     return signs
-
-
-def _status(entries: Collection[Entry]) -> Status:
-    """Of a folder, by what it has."""
-    files = [each for each in entries if not each.is_folder]
-    newest = max((each.modified_ns for each in files), default=0)
-    return Status(0, newest, frozenset((each.key, None if each.is_folder else each.revision) for each in entries))
 
 
 def _entry(key: str, meta: ObjectMeta) -> Entry:

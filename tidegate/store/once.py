@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from typing import Any, BinaryIO, TypeVar
 
-from tidegate.store.store import Content, Entry, Store, missing
+from tidegate.store.store import Content, Entry, Store, folder_status, missing
 from tidegate.store.wrapper import StoreWrapper
 
 T = TypeVar("T")
@@ -81,6 +81,8 @@ class ReadOnceStore(StoreWrapper):
         # A folder may be listed and not exist (`tidegate.store.objects`).
         if entry is not None and entry.kind == "content" and not self.is_local:
             return entry
+        if not self.is_local and self._has_content(key):
+            return Entry(key, "folder", lambda: folder_status(self.list(key)))
         return self._once("stat", key, self.store.stat)
 
     def once(self, key: str, make: Callable[[], T]) -> T:
@@ -118,6 +120,11 @@ class ReadOnceStore(StoreWrapper):
     def move(self, source: str, target: str) -> None:
         """Forgets everything."""
         self._write(lambda: self.store.move(source, target))
+
+    @property
+    def keeps(self) -> bool:
+        """Yes."""
+        return True
 
     def _once(self, operation: str, key: str, ask: Callable[[str], T]) -> T:
         with self._lock:
@@ -185,6 +192,12 @@ class ReadOnceStore(StoreWrapper):
             if listing is not None:
                 return listing[names[count]] if count == len(names) - 1 else None
         return None
+
+    def _has_content(self, folder: str) -> bool:
+        """Whether a listing shows that a folder exists."""
+        with self._lock:
+            listed = [each for key, each in self._listings.items() if _is_in(key, folder)]
+        return any(entry.kind == "content" for listing in listed for entry in listing.values())
 
     def _write(self, act: Callable[[], T]) -> T:
         try:

@@ -1,4 +1,7 @@
-"""What a store does, whatever it stores in."""
+"""What a store does, whatever it stores in.
+
+Longer than 300 lines: it is what every store promises, and what they share.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import errno
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -235,6 +238,11 @@ class Store(ABC):
         return make()
 
     @property
+    def keeps(self) -> bool:
+        """Whether it keeps what it was once told."""
+        return False
+
+    @property
     def may_be_cut(self) -> bool:
         """Whether a content may be there and end too early: of a file system, of which nothing is synced, after a power cut."""
         return True
@@ -264,6 +272,13 @@ class Store(ABC):
                 yield from self.walk(entry.key)
             else:
                 yield entry
+
+
+def folder_status(entries: Collection[Entry]) -> Status:
+    """That of a folder, by what it has, where the storage knows no folders."""
+    files = [each for each in entries if not each.is_folder]
+    newest = max((each.modified_ns for each in files), default=0)
+    return Status(0, newest, frozenset((each.key, None if each.is_folder else each.revision) for each in entries))
 
 
 def checked(key: str, *, of_folder: bool = False) -> str:

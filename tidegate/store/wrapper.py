@@ -42,6 +42,11 @@ class StoreWrapper(Store):
         return self.store.once(key, make)
 
     @property
+    def keeps(self) -> bool:
+        """As the other store."""
+        return self.store.keeps
+
+    @property
     def may_be_cut(self) -> bool:
         """As the other store."""
         return self.store.may_be_cut
