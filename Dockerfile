@@ -21,9 +21,8 @@ RUN python -m venv /home/airflow/venv \
     && pip install --no-cache-dir --compile -r requirements.txt psycopg2-binary==2.9.13 asyncpg==0.32.0
 
 COPY --chown=airflow:0 . .
-# The jars are fetched and the class data archive is trained here, so that a container starts without a network.
+# The jars are fetched and the class data archive is created here, so that a container starts without a network.
 RUN pip install --no-cache-dir --compile --no-deps --no-build-isolation -e . \
-    && python -m tidegate.runtime.bytecode \
     && tidegate setup
 
 ENTRYPOINT ["tini", "--", "airflow"]

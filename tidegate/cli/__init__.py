@@ -43,7 +43,7 @@ _COMMANDS = {
     "state": "Show what a stateful flow remembers between batches.",
     "docs": "Export the pages about a pipeline's batches.",
     "doctor": "Check what runs of this deployment need, before the first one.",
-    "setup": "Prepare this machine for the jobs of the project: jars, class data archive.",
+    "setup": "Prepare this machine for the jobs of the project: jars, bytecode of the packages, class data archive.",
     "version": "Show the versions of Tidegate and its main dependencies.",
     "quarantine": "Quarantine entries: list them, replay them through today's rules, or close them.",
     "expectations": "Propose a suite from a table, check suites, measure what a suite does not catch.",

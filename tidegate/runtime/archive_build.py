@@ -75,6 +75,7 @@ def build(project_root: Path, python: Path | None = None) -> Path | None:
                 os.fsync(written.fileno())
             created = folder / f"{archive.file_stem(project_root, jvm, python)}-{part.stat().st_size}.jsa"
             part.replace(created)
+        _failure(project_root, jvm, python).unlink(missing_ok=True)
         _remove_others(folder)
     return created
 

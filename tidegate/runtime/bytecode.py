@@ -2,7 +2,7 @@
 
 uv does not compile packages, and with ``PYTHONDONTWRITEBYTECODE`` Python does not store the bytecode of its imports: each
 import of Great Expectations then takes 14 s of CPU instead of 6. ``python -m tidegate.runtime.bytecode`` compiles what is
-not compiled yet; `scripts/setup.sh` runs it at every set-up.
+not compiled yet; `tidegate setup` and `scripts/setup.sh` run it.
 """
 
 from __future__ import annotations

@@ -47,7 +47,7 @@ log = logging.getLogger("tidegate")
 _DAMAGES = (TableInDoubtError, TableUnreadableError, CheckpointCorruptError, OffsetsExpiredError)
 """What a recovery ends, of the flow or of one above it; what is left is found when the flow runs."""
 
-_NO_BYTECODE = "the installed packages have no bytecode, so every job takes 8 s longer to start: run `python -m tidegate.runtime.bytecode`"
+_NO_BYTECODE = "the installed packages have no bytecode, so every job takes 8 s longer to start: run `tidegate setup`"
 
 
 def run_application(environment: Environment, request: RunRequest, attempt: str) -> RunReport:
