@@ -18,6 +18,8 @@ from typing import Any, get_args, get_type_hints
 from tidegate import cli, environment, errors, spec, states, testing
 from tidegate.alerting import rules
 from tidegate.checkpoints import note
+from tidegate.environment import project_file
+from tidegate.environment.settings import SETTINGS
 from tidegate.errors import TidegateError, causes, object_storage
 from tidegate.errors.error import EXIT_CODES, JVM_EXIT_CODES, ExitCode
 from tidegate.ops import alert_history, attempts, evolution, ledger, metrics
@@ -205,19 +207,30 @@ def _errors() -> Iterator[str]:
 
 
 def _environment() -> Iterator[str]:
-    yield "# Environment"
+    yield "# Settings of a deployment"
     yield ""
-    for number, module in enumerate((environment, s3)):
-        if number:
-            yield ""
-            yield "## Buckets"
-            yield ""
-        before, rows, after = _split_table(inspect.cleandoc(module.__doc__ or ""))
-        yield from _prose(before)
-        yield ""
-        yield from _table(rows[0], rows[1:])
-        yield ""
-        yield from _prose(after)
+    yield from _prose((environment.__doc__ or "").partition("\n\n`SETTINGS`")[0])
+    yield ""
+    yield from _table(
+        ("key in `tidegate.toml`", "variable", "meaning", "without it"),
+        [
+            (
+                f"`{each.key}`" if each.key else "",
+                f"`{each.variable}`" + (f", or `{each.also}`" if each.also else ""),
+                each.meaning,
+                f"`{each.default}`" if each.default else each.without,
+            )
+            for each in SETTINGS
+        ],
+    )
+    yield ""
+    yield "## The file"
+    yield ""
+    yield from _prose(project_file.__doc__)
+    yield ""
+    yield "## Buckets"
+    yield ""
+    yield from _prose(s3.__doc__)
 
 
 def _declarations() -> Iterator[str]:
@@ -511,27 +524,6 @@ def _prose(docstring: str | None) -> Iterator[str]:
 
 def _plain_marks(text: str) -> str:
     return text.replace("``", "`")
-
-
-def _split_table(text: str) -> tuple[str, list[tuple[str, ...]], str]:
-    """Prose before a reStructuredText table, its rows with the header first, and the prose after it.
-
-    Raises:
-        ValueError: A cell is wider than its column, so the columns cannot be separated.
-    """
-    lines = text.splitlines()
-    rules = [number for number, line in enumerate(lines) if re.fullmatch(r"=+( +=+)+", line)]
-    edges = [match.span() for match in re.finditer(r"=+", lines[rules[0]])]
-    starts = [start for start, _ in edges]
-    for line in lines[rules[0] : rules[-1]]:
-        if any(line[end:start].strip() for (_, end), start in zip(edges, starts[1:], strict=False)):
-            raise ValueError(f"a cell is wider than its column: {line}")
-    cells = [
-        tuple(_plain_marks(line[start:end].strip()) for start, end in zip(starts, [*starts[1:], None], strict=True))
-        for number, line in enumerate(lines[rules[0] : rules[-1]], rules[0])
-        if number not in rules
-    ]
-    return "\n".join(lines[: rules[0]]), cells, "\n".join(lines[rules[-1] + 1 :])
 
 
 def _table(headers: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> Iterator[str]:

@@ -26,6 +26,7 @@ ELSEWHERE = {
     "tidegate/project/folder.py": "the project",
     "tidegate/cli/expectations.py": "suites of the project",
     "tidegate/cli/project.py": "the project",
+    "tidegate/environment/": "the settings of the project",
     "tidegate/pages/site.py": "the style sheet of the package",
     "tidegate/airflow/pages/": "style sheets of the package",
     "tidegate/errors/classification.py": "why a folder cannot be written",

@@ -295,7 +295,7 @@ def test_slack_commands_in_a_message_are_escaped(layout: Layout, slack: Slack, m
     episode = Episode(flow="silver", rule="refused", opened_at=opened, message="<!channel> a & b")
     notification = channels.Notification(pipeline="flights", episode=episode, kind="opened")
     connect(monkeypatch, conn_type="slackwebhook", host=f"{slack.address}/services", password="T0/B0/a-secret")
-    connection = channels.find()
+    connection = channels.find("airflow-connection:tidegate_alerts")
     assert connection is not None
     channels.send(connection, notification, cast(Context, {}))
     assert slack.webhook[0]["text"] == "flights/silver: refused opened: &lt;!channel&gt; a &amp; b"

@@ -21,7 +21,7 @@ from tidegate.checkpoints import lease, object_lease
 from tidegate.checkpoints.landing_folder import MOVED_FILES, MovedFiles
 from tidegate.checkpoints.note import AnyNote, Note, NoteLines, NumberedNotes
 from tidegate.checkpoints.pending_jobs import CLAIM, WINDOWS
-from tidegate.errors import LeaseLostError, WriteConflictError
+from tidegate.errors import LakeVersionError, LeaseLostError, WriteConflictError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import AttemptPlace, PipelinePlace, Place, RunPlace
 from tidegate.ops import plans
@@ -269,7 +269,8 @@ def test_a_late_process_does_not_set_the_format_of_a_lake_back() -> None:
     store = MemoryStore()
     newer = json_codec.to_bytes({"format": 2})
     stale = LateStore(store, lambda: layout_of(store).marker.put(newer))
-    layout_of(stale).open()
+    with pytest.raises(LakeVersionError):
+        layout_of(stale).open()
     assert stale.was_late
     assert layout_of(store).marker.read().data == newer
 

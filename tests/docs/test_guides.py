@@ -75,7 +75,13 @@ def test_few_blocks_do_not_run_and_each_says_why() -> None:
 
 def test_every_block_has_a_language_that_is_tested() -> None:
     languages = {block.language.split(" ")[0] for block in BLOCKS}
-    assert languages <= {"bash", "console", "python", "json", ""}, languages
+    assert languages <= {"bash", "console", "python", "json", "toml", ""}, languages
+
+
+@pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "toml"], ids=str)
+def test_a_file_of_settings_is_valid(block: Block, tmp_path: Path) -> None:
+    (tmp_path / "tidegate.toml").write_text(block.text)
+    assert Environment.read({"TIDEGATE_PROJECT": str(tmp_path)}).project_name
 
 
 def test_guides_with_the_same_first_commands_run_in_one_worker() -> None:

@@ -83,11 +83,3 @@ def test_the_imports_of_every_guide_exist_and_its_declarations_are_valid() -> No
 def test_commands_and_options_are_in_the_reference(pages: dict[str, str]) -> None:
     for text in ("## tidegate run", "## tidegate quarantine show", "`--force`", "`--timeout SECONDS`"):
         assert text in pages["cli.md"]
-
-
-def test_a_table_with_a_cell_wider_than_its_column_is_refused() -> None:
-    table = "=====  =====\nname   value\n=====  =====\none    two\n{}\n=====  ====="
-    _, rows, _ = _generator._split_table(table.format("three  four"))
-    assert rows == [("name", "value"), ("one", "two"), ("three", "four")]
-    with pytest.raises(ValueError, match="a cell is wider than its column: three four"):
-        _generator._split_table(table.format("three four"))

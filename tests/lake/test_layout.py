@@ -11,10 +11,11 @@ import pytest
 from tidegate.checkpoints.checkpoint import SIDECAR
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.environment import Environment
-from tidegate.errors import LakeVersionError, RequestError
-from tidegate.lake.layout import LAKE_FORMAT, Layout, run_key
+from tidegate.errors import LakeVersionError, OtherProjectError, RequestError
+from tidegate.lake.layout import LAKE_FORMAT, Layout, Owner, run_key
 from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace, Place, RunPlace
-from tidegate.store import Address
+from tidegate.store import Address, Store
+from tidegate.store.memory import MemoryStore
 
 
 @pytest.fixture
@@ -108,3 +109,56 @@ def test_a_lake_of_a_newer_format_is_refused(layout: Layout) -> None:
 def test_folders_have_normal_paths_as_spark_reports_them(tmp_path: Path) -> None:
     environment = Environment.read({"TIDEGATE_LAKE": f"{tmp_path}/x/../l", "TIDEGATE_LANDING": f"{tmp_path}/x/../in"})
     assert Layout.of(environment) == Layout.local(tmp_path / "l", tmp_path / "in")
+
+
+def of(project: str, environment: str = "dev", lake: Store | None = None) -> Layout:
+    root = Address(MemoryStore() if lake is None else lake)
+    return Layout(root, root, Owner(project, environment))
+
+
+def test_a_lake_is_that_of_the_first_project_that_opens_it() -> None:
+    lake = MemoryStore()
+    of("", "", lake).open()
+    assert of("", "", lake).check()
+    of("shop", "dev", lake).open()
+    assert of("shop", "dev", lake).check()
+    for project, environment in (("shop", "prod"), ("flights", "dev"), ("", "")):
+        for act in (Layout.open, Layout.check):
+            with pytest.raises(OtherProjectError, match="that of environment 'dev' of project 'shop'"):
+                act(of(project, environment, lake))
+    assert of("flights", "dev", lake).claim("ada", "2026-01-05", "moved") == Owner("shop", "dev")
+    of("flights", "dev", lake).open()
+    with pytest.raises(OtherProjectError):
+        of("shop", "dev", lake).open()
+    marker = json.loads(of("flights", "dev", lake).marker.read().data)
+    claim = {"by": "ada", "at": "2026-01-05", "reason": "moved", "project": "shop", "environment": "dev"}
+    assert marker == {"format": LAKE_FORMAT, "project": "flights", "environment": "dev", "claims": [claim]}
+
+
+class LateStore(MemoryStore):
+    """Another project writes between a reading and a write."""
+
+    def __init__(self, before: Callable[[], None]) -> None:
+        super().__init__()
+        self.before: Callable[[], None] | None = before
+
+    def put_if(self, key: str, data: bytes, tag: str | None) -> str:
+        before, self.before = self.before, None
+        if before is not None:
+            before()
+        return super().put_if(key, data, tag)
+
+
+@pytest.mark.parametrize("exists", [False, True])
+@pytest.mark.parametrize("other", ["flights", "shop"])
+def test_of_two_projects_that_open_a_lake_at_once_one_has_it(other: str, exists: bool) -> None:
+    store = LateStore(lambda: of(other, "dev", store).open())
+    if exists:
+        MemoryStore.put(store, "lake.json", b'{"format": 1}')
+    if other == "shop":
+        of("shop", "dev", store).open()
+    else:
+        with pytest.raises(OtherProjectError):
+            of("shop", "dev", store).open()
+    assert of(other, "dev", store).check()
+    assert store.before is None

@@ -92,7 +92,7 @@ class EvaluateAlerts(BaseOperator):
                 histories[pipeline] = self._resolve_all(PipelinePlace(layout, pipeline), now)
             except Exception as error:
                 problems.append(f"the alerts of {pipeline} were not resolved ({type(error).__name__})")
-        problems += self._send_notifications(layout, histories, now, context)
+        problems += self._send_notifications(layout, environment.alerts, histories, now, context)
         if problems:
             raise TaskFailure("\n".join([*problems, "The next run tries again."]))
 
@@ -133,10 +133,10 @@ class EvaluateAlerts(BaseOperator):
         alert_history.append(place, events)
 
     def _send_notifications(
-        self, layout: Layout, histories: Mapping[str, tuple[Episode, ...]], now: datetime, context: Context
+        self, layout: Layout, alerts: str, histories: Mapping[str, tuple[Episode, ...]], now: datetime, context: Context
     ) -> list[str]:
         """Send the notifications that the channel has not received yet; returns what failed, one message per reason."""
-        connection = channels.find()
+        connection = channels.find(alerts)
         if connection is None:
             return []
         notifications = [
@@ -159,7 +159,7 @@ class EvaluateAlerts(BaseOperator):
                 return [error.message]
             except Exception as error:
                 # The error's text may contain the URL, which may be a secret.
-                reasons[f"connection {channels.CONNECTION!r} failed ({type(error).__name__})"] += 1
+                reasons[f"connection {connection.conn_id!r} failed ({type(error).__name__})"] += 1
         return [
             f"{formatting.count(many, 'notification was not sent', 'notifications were not sent')}: {reason}"
             for reason, many in reasons.items()

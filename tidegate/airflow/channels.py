@@ -1,4 +1,4 @@
-"""Sends notifications of alerts to one channel: the type of the connection ``tidegate_alerts`` selects it.
+"""Sends notifications of alerts to one channel: the type of the connection that the setting ``alerts`` names selects it.
 
 =================  ====================================  ========================================================
 type               package                               needs
@@ -31,13 +31,12 @@ from tidegate import formatting
 from tidegate.advice import Advice, Edit, OutsideAct, with_advice
 from tidegate.alerting.alerts import cause_in
 from tidegate.alerting.rules import RULES
+from tidegate.environment.settings import CONNECTION
 from tidegate.errors import SetupError
 
 if TYPE_CHECKING:
     from tidegate.alerting.episodes import Episode, Kind
 
-CONNECTION = "tidegate_alerts"
-"""The id of the connection."""
 TYPES = ("http", "slackwebhook", "slack", "smtp")
 SECONDS = 10.0
 """Timeout of a webhook request."""
@@ -88,10 +87,10 @@ class Notification:
         }
 
 
-def find() -> Connection | None:
-    """The connection ``tidegate_alerts``; None when it does not exist."""
+def find(reference: str) -> Connection | None:
+    """The connection that a reference names; None when it does not exist."""
     try:
-        connection: Connection = Connection.get(CONNECTION)
+        connection: Connection = Connection.get(reference.removeprefix(f"{CONNECTION}:"))
     except AirflowNotFoundException:
         return None
     return connection
@@ -110,25 +109,27 @@ def send(connection: Connection, notification: Notification, context: Context) -
         case "http":
             _post(connection, extra, notification)
         case "slackwebhook":
-            notifier = _notifier("slack", "slack.notifications.slack_webhook", "SlackWebhookNotifier")
-            notifier(slack_webhook_conn_id=CONNECTION, text=_for_slack(notification)).notify(context)
+            notifier = _notifier(connection, "slack", "slack.notifications.slack_webhook", "SlackWebhookNotifier")
+            notifier(slack_webhook_conn_id=connection.conn_id, text=_for_slack(notification)).notify(context)
         case "slack":
-            notifier = _notifier("slack", "slack.notifications.slack", "SlackNotifier")
+            notifier = _notifier(connection, "slack", "slack.notifications.slack", "SlackNotifier")
             notifier(
-                slack_conn_id=CONNECTION, text=_for_slack(notification), channel=_required(extra, "channel")
+                slack_conn_id=connection.conn_id,
+                text=_for_slack(notification),
+                channel=_required(connection, "channel"),
             ).notify(context)
         case "smtp":
-            notifier = _notifier("smtp", "smtp.notifications.smtp", "SmtpNotifier")
+            notifier = _notifier(connection, "smtp", "smtp.notifications.smtp", "SmtpNotifier")
             notifier(
-                smtp_conn_id=CONNECTION,
-                to=_required(extra, "to"),
-                from_email=_required(extra, "from_email"),
+                smtp_conn_id=connection.conn_id,
+                to=_required(connection, "to"),
+                from_email=_required(connection, "from_email"),
                 subject=f"Tidegate: {notification.title}",
                 html_content=f"<p>{html.escape(notification.text)}</p>",
             ).notify(context)
         case other:
             raise SetupError(
-                f"connection {CONNECTION!r} has the type {other!r}",
+                f"connection {connection.conn_id!r} has the type {other!r}",
                 Edit(f"change it to one of {', '.join(TYPES)}", "setting"),
             )
 
@@ -145,7 +146,7 @@ def _post(connection: Connection, extra: dict[str, Any], notification: Notificat
         url += f":{connection.port}"
     if not host or not url.startswith(("http://", "https://")):
         raise SetupError(
-            f"connection {CONNECTION!r} has no URL",
+            f"connection {connection.conn_id!r} has no URL",
             Edit("set its host to the URL of the webhook, for example https://chat/hook", "setting"),
         )
     import httpx
@@ -168,24 +169,24 @@ def _post(connection: Connection, extra: dict[str, Any], notification: Notificat
         if not response.is_success:
             raise ChannelRefusedError(
                 f"the webhook answered {response.status_code}",
-                Edit(f"if it goes on, correct connection {CONNECTION!r}", "setting"),
+                Edit(f"if it goes on, correct connection {connection.conn_id!r}", "setting"),
             )
 
 
-def _notifier(package: str, module: str, name: str) -> Any:
+def _notifier(connection: Connection, package: str, module: str, name: str) -> Any:
     try:
         return getattr(importlib.import_module(f"airflow.providers.{module}"), name)
     except ModuleNotFoundError as error:
         raise SetupError(
-            f"connection {CONNECTION!r} needs the package apache-airflow-providers-{package}",
+            f"connection {connection.conn_id!r} needs the package apache-airflow-providers-{package}",
             OutsideAct("install it where Airflow's tasks run"),
         ) from error
 
 
-def _required(extra: dict[str, Any], name: str) -> str:
-    value = extra.get(name)
+def _required(connection: Connection, name: str) -> str:
+    value = connection.extra_dejson.get(name)
     if not isinstance(value, str) or not value:
-        raise SetupError(f"connection {CONNECTION!r} has no {name!r} in its extra", Edit("add it", "setting"))
+        raise SetupError(f"connection {connection.conn_id!r} has no {name!r} in its extra", Edit("add it", "setting"))
     return value
 
 

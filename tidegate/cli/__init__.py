@@ -42,6 +42,8 @@ _COMMANDS = {
     "trace": "Follow a row to the records that made it, or a record to every table.",
     "state": "Show what a stateful flow remembers between batches.",
     "docs": "Export the pages about a pipeline's batches.",
+    "config": "Show every setting that holds, and where it comes from.",
+    "claim": "Record that the lake belongs to this project and environment from now on.",
     "doctor": "Check what runs of this deployment need, before the first one.",
     "setup": "Prepare this machine for the jobs of the project: jars, bytecode of the packages, class data archive.",
     "version": "Show the versions of Tidegate and its main dependencies.",
@@ -53,6 +55,12 @@ _COMMANDS = {
     "landing": "Accept that the files of a landing zone were moved, copied or restored.",
 }
 """What the list of commands says."""
+
+
+@app.callback()
+def _select(environment: lazy.EnvironmentOption = None) -> None:
+    lazy.select(environment)
+
 
 for _name, _text in _COMMANDS.items():
     lazy.add(app, _name, _text)

@@ -68,7 +68,7 @@ def answer(
     by: Annotated[str, typer.Option(metavar="WHO", help="Who decided; by default the current user.")] = "",
 ) -> None:
     """Answer a schema change that a frozen contract refused, as in Airflow; the next run applies it. Starts no JVM."""
-    layout = Layout.of(project.read())
+    layout = project.lake(project.read())
     project.load(name)
     lines = evolution.answer(PipelinePlace(layout, name), schema_change_id, answer, by or project.current_user())
     if not lines:

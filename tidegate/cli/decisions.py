@@ -95,7 +95,7 @@ def expire(
 def selected_flows(name: str, flow: str | None) -> tuple[Layout, Sequence[Flow]]:
     """The layout of the lake, and the named flow or all flows."""
     environment = project.read()
-    return Layout.of(environment), project.choose(project.load(name), [flow] if flow is not None else [])
+    return project.lake(environment), project.choose(project.load(name), [flow] if flow is not None else [])
 
 
 def _print(flow: str, state: str, closed: Closed, dry_run: bool) -> None:

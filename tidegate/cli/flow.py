@@ -106,4 +106,4 @@ def _selected_flow(name: str, flow: str) -> tuple[Layout, Flow]:
 
     environment = project.read()
     (only,) = project.choose(project.load(name), [flow])
-    return Layout.of(environment), only
+    return project.lake(environment), only

@@ -10,7 +10,6 @@ from tidegate.advice import Command
 from tidegate.cli import console, project
 from tidegate.cli.arguments import AnyFlow, AsJson, Name
 from tidegate.errors import RequestError
-from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
 from tidegate.planning import moved_landing
 from tidegate.spec import FileSource
@@ -47,7 +46,7 @@ def moved(
     has a new file lists all files once more, and opens those that were not read; files whose content changed are read again.
     A copy that is torn, the same time with another size, is refused.
     """
-    place, pipeline = PipelinePlace(Layout.of(project.read()), name), project.load(name)
+    place, pipeline = PipelinePlace(project.lake(project.read()), name), project.load(name)
     chosen = project.choose(pipeline, [flow]) if flow else pipeline.flows
     plans = [
         moved_landing.plan(place.flow(each.name), each)

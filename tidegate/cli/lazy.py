@@ -6,10 +6,20 @@ Click's pattern: https://click.palletsprojects.com/en/stable/complex/#lazily-loa
 from __future__ import annotations
 
 import importlib
-from typing import Any
+import os
+from typing import Annotated, Any
 
 import typer
 import typer.core
+
+_HELP = "The environment of tidegate.toml; also TIDEGATE_ENV."
+EnvironmentOption = Annotated[str | None, typer.Option("--env", metavar="NAME", help=_HELP)]
+
+
+def select(environment: str | None) -> None:
+    """Select the environment for this process, and for those that it starts."""
+    if environment is not None:
+        os.environ["TIDEGATE_ENV"] = environment
 
 
 class _LazyCommand(typer.core.TyperCommand):
@@ -31,6 +41,9 @@ def add(app: typer.Typer, name: str, text: str) -> None:
     """
 
     def load() -> Any:
+        return _with_environment(imported())
+
+    def imported() -> Any:
         module = importlib.import_module(f"tidegate.cli.{name}")
         loaded = getattr(module, "app", None)
         if loaded is None:
@@ -42,3 +55,27 @@ def add(app: typer.Typer, name: str, text: str) -> None:
         return group
 
     app.command(name, cls=_LazyCommand, help=text)(load)
+
+
+def _with_environment(command: Any) -> Any:
+    """The command, and each one of a group, with the option ``--env`` that the whole command line has, so that it may come last."""
+    for each in getattr(command, "commands", {}).values():
+        _with_environment(each)
+    if not hasattr(command, "commands"):
+        command.params.append(_option())
+    return command
+
+
+def _option() -> Any:
+    """The option, made by Typer, which gives no other way to make one for a command that exists."""
+    only = typer.Typer(add_completion=False)
+
+    @only.command()
+    def hold(
+        environment: Annotated[
+            str | None, typer.Option("--env", hidden=True, expose_value=False, callback=select)
+        ] = None,
+    ) -> None:
+        del environment
+
+    return typer.main.get_command(only).params[0]

@@ -7,14 +7,17 @@ import difflib
 import getpass
 import os
 from collections.abc import Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pendulum
 
 from tidegate.advice import Command, Edit, Either
 from tidegate.environment import Environment
+from tidegate.environment.settings import FILE
 from tidegate.errors import RequestError, SetupError, TidegateError
 from tidegate.lake import read_once
+from tidegate.lake.layout import Layout
 from tidegate.project import folder, registry, resolution
 from tidegate.project.resolution import ResolvedPipeline
 from tidegate.reports.report import now
@@ -36,8 +39,10 @@ def read() -> Environment:
     environment = Environment.read()
     project = environment.project.absolute()
     if not (project / "pipelines").is_dir():
+        nowhere = not (project / FILE).exists() and not os.environ.get("TIDEGATE_PROJECT")
+        why = f" and neither {Path.cwd()} nor a folder above has a {FILE}" if nowhere else ""
         raise SetupError(
-            f"{project} is not a project (it has no pipelines/ folder)",
+            f"{project} is not a project (it has no pipelines/ folder){why}",
             Either(
                 Command.tidegate("init", says="make one here with `{}`"),
                 Edit("set TIDEGATE_PROJECT to the project's folder", "setting"),
@@ -45,6 +50,17 @@ def read() -> Environment:
         )
     folder.make_importable(project)
     return dataclasses.replace(environment, project=project)
+
+
+def lake(environment: Environment) -> Layout:
+    """The lake, for a command that decides about what is in it.
+
+    Raises:
+        OtherProjectError: It is another project's, or of another environment; as `Layout.check`.
+    """
+    layout = Layout.of(environment)
+    layout.check()
+    return layout
 
 
 def load(name: str) -> Pipeline:

@@ -10,7 +10,6 @@ from tidegate import formatting
 from tidegate.cli import console, project
 from tidegate.cli.arguments import Name, OneFlow, Rule, Since, Until
 from tidegate.cli.run import attempt
-from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace
 from tidegate.planning.extent import with_size
 from tidegate.quarantine import decision, lifecycle
@@ -46,7 +45,7 @@ def replay(
     resolved = project.resolve(environment, name)
     pipeline = resolved.pipeline
     (only,) = project.choose(pipeline, [flow])
-    layout = Layout.of(environment)
+    layout = project.lake(environment)
     resolved.check_runnable([only])
     replayable = decision.check_replay(FlowPlace(layout, name, only.name), selection, dry_run=dry_run)
     if not replayable.entries and not replayable.interrupted:

@@ -12,6 +12,7 @@ from tidegate.errors.causes import LakeUnwritableError as LakeUnwritableError
 from tidegate.errors.causes import MachineError as MachineError
 from tidegate.errors.causes import MachineUnavailableError as MachineUnavailableError
 from tidegate.errors.causes import MissingJavaError as MissingJavaError
+from tidegate.errors.causes import SettingsError as SettingsError
 from tidegate.errors.causes import SetupError as SetupError
 from tidegate.errors.checkpoints import CheckpointCorruptError as CheckpointCorruptError
 from tidegate.errors.checkpoints import CheckpointError as CheckpointError
@@ -43,6 +44,7 @@ from tidegate.errors.lake import LeaseLostError as LeaseLostError
 from tidegate.errors.lake import LedgerImbalanceError as LedgerImbalanceError
 from tidegate.errors.lake import LossNotAcceptedError as LossNotAcceptedError
 from tidegate.errors.lake import NotRecoveredError as NotRecoveredError
+from tidegate.errors.lake import OtherProjectError as OtherProjectError
 from tidegate.errors.lake import TableDiffersError as TableDiffersError
 from tidegate.errors.lake import TableInDoubtError as TableInDoubtError
 from tidegate.errors.lake import TableUnreadableError as TableUnreadableError

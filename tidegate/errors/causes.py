@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import PurePath
 
 from tidegate.advice import Advice, OutsideAct
 from tidegate.errors.error import EX_CONFIG, EX_TEMPFAIL, TidegateError
@@ -14,6 +15,22 @@ class SetupError(TidegateError):
     """A prerequisite of this machine is missing or has the wrong version (Java, jars, an Airflow home)."""
 
     exit_code = EX_CONFIG
+
+
+class SettingsError(SetupError):
+    """`tidegate.toml` is invalid, or lacks the environment that is selected. Nothing was read from it.
+
+    Args:
+        problem: What is wrong.
+        advice: What to do about it.
+        file: The file.
+        line: The line on which it is.
+    """
+
+    def __init__(self, problem: str, advice: Advice | None = None, *, file: PurePath, line: int = 1) -> None:
+        super().__init__(f"{file}:{line}: {problem}", advice)
+        self.file = str(file)
+        self.line = line
 
 
 class MissingJavaError(SetupError):

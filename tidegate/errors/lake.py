@@ -5,13 +5,39 @@ from __future__ import annotations
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
-from tidegate.advice import Advice, Command, Either, OutsideAct, Then, new_version, recover_command
+from tidegate.advice import Advice, Command, Edit, Either, OutsideAct, Then, new_version, recover_command
 from tidegate.errors.error import EX_CONFIG, EX_DATAERR, EX_DIFFERS, EX_TEMPFAIL, TidegateError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tidegate.lake.table_history import Doubt
+
+
+class OtherProjectError(TidegateError):
+    """The lake is another project's, or of another environment. Nothing was read or written.
+
+    Args:
+        lake: Its address.
+        owner: Whose it is.
+        own: Who this process is; empty for a project without a file of settings.
+        environment: The environment of the owner.
+    """
+
+    exit_code = EX_CONFIG
+
+    def __init__(self, lake: str, owner: str, own: str, environment: str) -> None:
+        select = Edit("set TIDEGATE_PROJECT to the folder of that project", "setting")
+        if own:
+            select = Edit(f"select {owner}, or set another lake", "setting")
+        moved = Command.tidegate("claim", "--reason", "…", says="if the lake is to be this project's from now on: {}")
+        super().__init__(
+            f"the lake at {lake} is that of {owner}, and this is {own or 'a project without a name'}",
+            Either(select, moved) if own else select,
+        )
+        self.lake = lake
+        self.owner = owner
+        self.environment = environment
 
 
 class LedgerImbalanceError(TidegateError):

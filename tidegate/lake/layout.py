@@ -2,7 +2,7 @@
 
 ::
 
-    <lake>/lake.json                                            version of the lake's format
+    <lake>/lake.json                                            version of the lake's format, and whose lake it is
            tables/<layer>/<table>/                              Delta
            quarantine/<pipeline>/<flow>/                        Delta: quarantine entries with their reasons
            late/<pipeline>/<flow>/                              Delta: rows that came later than the watermark's delay
@@ -29,22 +29,35 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
 from tidegate.advice import OutsideAct
 from tidegate.environment import Environment
-from tidegate.errors import LakeVersionError, WriteConflictError
+from tidegate.errors import LakeVersionError, OtherProjectError, WriteConflictError
 from tidegate.store import Address, Store
 from tidegate.store.location import Location, Stores
 
 LAKE_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Owner:
+    """Whose a lake is."""
+
+    project: str = ""
+    """Its name; empty: a project without a file of settings."""
+    environment: str = ""
+
+    def __str__(self) -> str:
+        of = f"environment {self.environment!r} of " if self.environment else ""
+        return f"{of}project {self.project!r}"
 
 
 @dataclass(frozen=True)
@@ -55,11 +68,14 @@ class Layout:
     """The folder of everything in the lake."""
     landing_root: Address
     """The folder of everything in the landing zone."""
+    owner: Owner = Owner()
+    """Whose the lake has to be."""
 
     @classmethod
     def of(cls, environment: Environment) -> Layout:
         """The layout of an environment."""
-        return cls._of(environment.lake_at, environment.landing_at, environment.store_of)
+        owner = Owner(environment.project_name, environment.name)
+        return cls._of(environment.lake_at, environment.landing_at, environment.store_of, owner)
 
     @classmethod
     def local(cls, lake: Path, landing: Path) -> Layout:
@@ -67,12 +83,14 @@ class Layout:
         return cls._of(lake, landing, Stores())
 
     @classmethod
-    def _of(cls, lake: Location, landing: Location, store_of: Callable[[Location], Store]) -> Layout:
-        return cls(Address(store_of(lake)), Address(store_of(landing)))
+    def _of(
+        cls, lake: Location, landing: Location, store_of: Callable[[Location], Store], owner: Owner = Owner()
+    ) -> Layout:
+        return cls(Address(store_of(lake)), Address(store_of(landing)), owner)
 
     @property
     def marker(self) -> Address:
-        """Says which format the lake has; absent until the lake is opened for the first time."""
+        """Says which format the lake has, and whose it is; absent until the lake is opened for the first time."""
         return self.root / "lake.json"
 
     def landing(self, source_path: str) -> Address:
@@ -123,34 +141,73 @@ class Layout:
         return Path(self.root / "leases" / f"{quote(resource, safe='')}.owner.json")
 
     def open(self) -> None:
-        """Create the lake if it does not exist, else check its format.
+        """Create the lake if it does not exist, else check it. A lake that is nobody's becomes this project's.
 
         Raises:
-            LakeVersionError: A newer Tidegate wrote the lake.
+            LakeVersionError: As `check`; so is OtherProjectError.
             SetupError: As `Store.check`, for a lake that does not exist.
         """
-        if not self.check_format():
+        marker = self._read_marker()
+        if marker is None:
             self.root.store.check()
-            # Another process may have created it meanwhile.
-            with contextlib.suppress(WriteConflictError):
-                self.marker.put_if((json.dumps({"format": LAKE_FORMAT}) + "\n").encode(), None)
+        elif not self.owner.project or "project" in marker[0]:
+            return
+        values, tag = marker or ({"format": LAKE_FORMAT}, None)
+        try:
+            self._write_marker(values, tag)
+        except WriteConflictError:
+            # Another process has created it meanwhile, perhaps of another project.
+            self.check()
 
-    def check_format(self) -> bool:
+    def check(self) -> bool:
         """Whether the lake exists.
 
         Raises:
             LakeVersionError: A newer Tidegate wrote it.
+            OtherProjectError: It is another project's, or of another environment.
         """
+        return self._read_marker() is not None
+
+    def claim(self, by: str, at: str, reason: str) -> Owner:
+        """Record that the lake is this project's from now on; returns whose it was.
+
+        Raises:
+            LakeVersionError: A newer Tidegate wrote it.
+            WriteConflictError: Another process writes the same.
+        """
+        values, tag = self._read_marker(any_owner=True) or ({"format": LAKE_FORMAT}, None)
+        before = _owner(values)
+        claim = {"by": by, "at": at, "reason": reason, "project": before.project, "environment": before.environment}
+        self._write_marker({**values, "claims": [*values.get("claims", ()), claim]}, tag)
+        return before
+
+    def _write_marker(self, values: dict[str, Any], tag: str | None) -> None:
+        own = {"project": self.owner.project, "environment": self.owner.environment} if self.owner.project else {}
+        self.marker.put_if((json.dumps({**values, **own}) + "\n").encode(), tag)
+
+    def _read_marker(self, *, any_owner: bool = False) -> tuple[dict[str, Any], str] | None:
+        """What the lake says of itself, and its tag; None if it does not exist."""
         try:
-            lake_format = int(json.loads(self.marker.read().data)["format"])
+            content = self.marker.read()
         except FileNotFoundError:
-            return False
+            return None
+        values: dict[str, Any] = json.loads(content.data)
+        lake_format = int(values["format"])
         if lake_format > LAKE_FORMAT:
             raise LakeVersionError(
                 f"the lake at {self.root} has format {lake_format}; this Tidegate reads formats up to {LAKE_FORMAT}",
                 OutsideAct("upgrade Tidegate"),
             )
-        return True
+        owner = _owner(values)
+        if owner.project and owner != self.owner and not any_owner:
+            raise OtherProjectError(
+                str(self.root), str(owner), str(self.owner) if self.owner.project else "", owner.environment
+            )
+        return values, content.tag
+
+
+def _owner(values: dict[str, Any]) -> Owner:
+    return Owner(values.get("project") or "", values.get("environment") or "")
 
 
 def run_key(run_id: str) -> str:

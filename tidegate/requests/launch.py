@@ -114,7 +114,7 @@ def submit_environment(environment: Environment, *, master: str | None = None) -
 
 def _server(environment: Environment) -> S3Server | None:
     """The server of lake or landing zone; None if neither is in a bucket."""
-    return S3Server(os.environ) if _has_bucket(environment) else None
+    return S3Server({**os.environ, **environment.variables()}) if _has_bucket(environment) else None
 
 
 def _has_bucket(environment: Environment) -> bool:

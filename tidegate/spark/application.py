@@ -365,7 +365,7 @@ class _Application:
             gate=gate,
             spark=spark,
             kafka=self.environment.kafka,
-            registry=self.environment.registry,
+            registry=self.environment.registry_url,
         )
 
 

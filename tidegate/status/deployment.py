@@ -21,6 +21,7 @@ from typing import Literal
 
 from tidegate.advice import Command, Edit, OutsideAct
 from tidegate.environment import Environment
+from tidegate.environment.settings import SETTINGS
 from tidegate.errors import NotDeliveredError, SetupError, TidegateError, classify
 from tidegate.errors.extras import installed_version
 from tidegate.formatting import count
@@ -33,24 +34,6 @@ from tidegate.spec import KafkaSink, KafkaSource, Pipeline
 from tidegate.store import Store
 from tidegate.store.location import BucketFolder, Location
 
-SETTINGS = (
-    "TIDEGATE_CACHE",
-    "TIDEGATE_CONNECTION",
-    "TIDEGATE_DRIVER_MEMORY",
-    "TIDEGATE_JOB_PYTHON",
-    "TIDEGATE_KAFKA",
-    "TIDEGATE_LAKE",
-    "TIDEGATE_LANDING",
-    "TIDEGATE_MASTER",
-    "TIDEGATE_MAVEN_REPOSITORY",
-    "TIDEGATE_PART_OF",
-    "TIDEGATE_POOL",
-    "TIDEGATE_PROJECT",
-    "TIDEGATE_REGISTRY",
-    "TIDEGATE_S3_CREDENTIALS",
-    "TIDEGATE_SPARK_HISTORY",
-)
-"""Every variable of the platform."""
 _PREFIX = "TIDEGATE_"
 _CLOCK_SECONDS = 30
 """A larger difference to the clock of the storage makes times of files and of batches contradict each other."""
@@ -120,12 +103,15 @@ def _pipelines(loaded: Iterable[Pipeline], broken: Iterable[TidegateError]) -> s
 
 def _settings(deployment: _Deployment) -> str:
     given = sorted(name for name in deployment.variables if name.startswith(_PREFIX))
+    known = [setting.variable for setting in SETTINGS]
     for name in given:
-        if name not in SETTINGS:
-            nearest = difflib.get_close_matches(name, SETTINGS, 1, 0.4)
+        if not any(setting.names(name) for setting in SETTINGS):
+            nearest = difflib.get_close_matches(name, known, 1, 0.4)
             says = f"rename it to {nearest[0]}, or unset it" if nearest else "unset it"
             raise SetupError(f"{name} is set, but no setting has this name", Edit(says, "setting"))
-    return f"set: {', '.join(given)}" if given else "all have their defaults"
+    environment = deployment.environment
+    chosen = f"environment {environment.name}; " if environment.name else ""
+    return chosen + (f"set: {', '.join(given)}" if given else "no variable is set")
 
 
 def _packages(deployment: _Deployment) -> str:
@@ -255,8 +241,8 @@ def _topics(pipeline: Pipeline) -> Iterator[str]:
 def _registry(deployment: _Deployment) -> str | _Unused:
     environment = deployment.environment
     if not environment.registry:
-        return _Unused("TIDEGATE_REGISTRY is not set")
-    return f"{registry_schemas.check(environment.registry)} answers"
+        return _Unused("no schema registry is set")
+    return f"{registry_schemas.check(environment.registry_url)} answers"
 
 
 _PARTS: Mapping[str, Callable[[_Deployment], str | _Unused]] = {

@@ -94,7 +94,7 @@ def gather(
         if not isinstance(pipeline, TidegateError):
             contents.known(environment, name, more=True)
     layout = Layout.of(environment)
-    layout.check_format()
+    layout.check()
     readings = []
     for name, pipeline in pipelines:
         if isinstance(pipeline, TidegateError):

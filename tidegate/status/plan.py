@@ -59,7 +59,7 @@ def check_and_decide(environment: Environment, resolved: ResolvedPipeline, flows
     """
     environment = contents.known(environment, resolved.pipeline.name)
     layout = Layout.of(environment)
-    layout.check_format()
+    layout.check()
     for flow in flows:
         checkpoint.check_compatible(layout, resolved.flow(flow.name))
     return decide(environment, resolved, flows)

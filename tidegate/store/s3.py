@@ -1,13 +1,5 @@
 """A server that speaks S3's protocol, as the environment describes it: the same for obstore, delta-rs and S3A.
 
-==============================  ====================================================  ====================================
-variable                        meaning                                               without it
-==============================  ====================================================  ====================================
-``AWS_ENDPOINT_URL_S3``         URL of the server; also ``AWS_ENDPOINT_URL``          AWS, in the region
-``AWS_REGION``                  region of the buckets; also ``AWS_DEFAULT_REGION``    ``us-east-1``
-``TIDEGATE_S3_CREDENTIALS``     where the credentials come from, see below            the first source that is configured
-==============================  ====================================================  ====================================
-
 Credentials come from one source, in the order in which a configured one is taken, each with the variables of AWS' own tools:
 ``environment`` (``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``), ``web-identity``
 (``AWS_WEB_IDENTITY_TOKEN_FILE``, ``AWS_ROLE_ARN``), ``profile`` (``AWS_PROFILE``, with keys in it), ``container``

@@ -1,7 +1,10 @@
-"""Locations and limits come only from environment variables."""
+"""Settings of variables, which hold without a file as with one."""
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,8 +13,9 @@ from tidegate.environment import Environment
 from tidegate.errors import SetupError
 from tidegate.lake import read_once
 from tidegate.lake.layout import Layout
+from tidegate.store.objects import ObjectStore
 
-PROJECT = Path(__file__).parents[1]
+PROJECT = Path(__file__).parents[2]
 
 
 def test_without_variables_all_paths_are_in_the_project() -> None:
@@ -36,7 +40,8 @@ def test_every_variable_is_read_and_passed_to_a_child_process(tmp_path: Path) ->
     }
     read = Environment.read(variables)
     assert (read.lake, read.landing, read.kafka) == (tmp_path / "lake", tmp_path / "in", "kafka:9092")
-    assert set(read.variables()) == set(variables)
+    child = read.variables()
+    assert {name: child[name] for name in variables} == {**variables, "TIDEGATE_LANDING": str(tmp_path / "in")}
     assert Environment.read(read.variables()) == read
 
 
@@ -119,3 +124,77 @@ def test_the_history_server_must_be_an_http_url() -> None:
     for wrong in ("javascript:alert(1)", "spark:18080", "http://"):
         with pytest.raises(SetupError, match="TIDEGATE_SPARK_HISTORY"):
             Environment.read({"TIDEGATE_SPARK_HISTORY": wrong})
+
+
+@pytest.mark.parametrize("memory", ["2 GB", "two", "0g", "-1g", "2gb"])
+def test_a_heap_has_a_size(memory: str) -> None:
+    with pytest.raises(SetupError, match=r"TIDEGATE_DRIVER_MEMORY='.*' is no size of a heap; set one such as 2g"):
+        Environment.read({"TIDEGATE_DRIVER_MEMORY": memory})
+
+
+def test_a_child_reads_no_file_and_gets_nothing_empty_of_variables_that_other_programs_read(tmp_path: Path) -> None:
+    (tmp_path / "tidegate.toml").write_text('project = "shop"\n[common]\nlake = "from-file"\ns3.region = "eu-west-1"\n')
+    variables = Environment.read({"TIDEGATE_PROJECT": str(tmp_path)}).variables()
+    assert (variables["AWS_REGION"], "AWS_ENDPOINT_URL_S3" in variables) == ("eu-west-1", False)
+    (tmp_path / "tidegate.toml").write_text("not TOML")
+    assert Environment.read(variables).lake == tmp_path / "from-file"
+
+
+def test_server_and_region_of_buckets_come_from_the_file_unless_a_variable_has_them(tmp_path: Path) -> None:
+    (tmp_path / "tidegate.toml").write_text(
+        'project = "shop"\n[common]\nlake = "s3://bucket/lake"\ns3.endpoint = "https://one:9000"\ns3.region = "eu-west-1"\n'
+        's3.credentials = "environment"\n'
+    )
+    own = {"TIDEGATE_PROJECT": str(tmp_path), "AWS_ACCESS_KEY_ID": "a", "AWS_SECRET_ACCESS_KEY": "b"}
+    for variables, server in ((own, "one:9000"), ({**own, "AWS_ENDPOINT_URL": "https://two:9000"}, "two:9000")):
+        environment = Environment.read(variables)
+        for each in (environment, Environment.read({**variables, **environment.variables()})):
+            store = each.store_of(each.lake_at)
+            assert isinstance(store, ObjectStore)
+            assert (store.server.name, store.server.region) == (server, "eu-west-1")
+
+
+def test_the_password_of_the_registry_is_read_when_it_is_needed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    own = {"TIDEGATE_REGISTRY": "https://registry:8081/base", "TIDEGATE_REGISTRY_USER": "a@b"}
+    assert Environment.read(own).registry_url == "https://a%40b:@registry:8081/base"
+    file = tmp_path / "password"
+    file.write_text("p:/w@d ü\n")
+    of_file = Environment.read({**own, "TIDEGATE_REGISTRY_PASSWORD": f"file:{file}"})
+    of_variable = Environment.read({**own, "TIDEGATE_REGISTRY_PASSWORD": "env:REGISTRY_WORD"})
+    monkeypatch.setenv("REGISTRY_WORD", "p:/w@d ü")
+    assert of_file.registry_url == of_variable.registry_url == "https://a%40b:p%3A%2Fw%40d%20%C3%BC@registry:8081/base"
+    assert "w@d" not in repr(of_file)
+    file.write_text("next\n")
+    assert of_file.registry_url.startswith("https://a%40b:next@"), "it is read again"
+    for change in (lambda: file.write_text("\n"), file.unlink):
+        change()
+        with pytest.raises(SetupError, match=r"registry\.password is in the file"):
+            _ = of_file.registry_url
+    monkeypatch.delenv("REGISTRY_WORD")
+    with pytest.raises(SetupError, match="in the variable REGISTRY_WORD, which is not set"):
+        _ = of_variable.registry_url
+
+
+@pytest.mark.parametrize(
+    "more",
+    [
+        {"TIDEGATE_REGISTRY": "https://ada:word@registry", "TIDEGATE_REGISTRY_USER": "ada"},
+        {"TIDEGATE_REGISTRY": "https://registry", "TIDEGATE_REGISTRY_PASSWORD": "env:X"},
+    ],
+)
+def test_a_registry_has_one_user(more: dict[str, str]) -> None:
+    with pytest.raises(SetupError, match="the schema registry has") as raised:
+        _ = Environment.read(more).registry_url
+    assert "word@" not in raised.value.message
+
+
+def test_settings_are_read_without_modules_for_the_file_where_there_is_none(tmp_path: Path) -> None:
+    code = "import sys; from tidegate.environment import Environment; Environment.read(); print(*sys.modules)"
+    variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT), "TIDEGATE_COMPLETE": "yes"}
+    (tmp_path / "tidegate.toml").write_text("not TOML")
+    loaded = subprocess.check_output([sys.executable, "-c", code], env=variables, cwd=tmp_path, text=True).split()
+    assert not {"tomllib", "difflib", "tidegate.environment.project_file", "tidegate.environment.references"} & set(
+        loaded
+    )

@@ -1,0 +1,165 @@
+"""The settings of a deployment, from variables, from `tidegate.toml` and from defaults; never from a run's input.
+
+A variable overrides the file, and the file the default. An empty variable counts as unset. The roots of lake and landing zone are each
+a path or ``s3://<bucket>/<prefix>``. Relative paths begin at the folder of the file, those of variables at the working directory.
+
+`SETTINGS` declares each setting once. A job gets all of them as variables, and reads no file.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+from urllib.parse import quote, urlsplit
+
+from tidegate.advice import Edit
+from tidegate.environment.settings import FILE, SETTINGS, effective
+from tidegate.errors import SetupError
+from tidegate.store import Store
+from tidegate.store.location import Location, Stores
+
+if TYPE_CHECKING:
+    from tidegate.environment.project_file import SelectedEnvironment
+
+_PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """The settings of one deployment."""
+
+    project: Path
+    lake_at: Location
+    landing_at: Location
+    kafka: str
+    master: str
+    driver_memory: str
+    connection: str
+    alerts: str
+    name: str = ""
+    """Which environment of the file it is."""
+    project_name: str = ""
+    source: str = ""
+    other_clusters: tuple[tuple[str, str], ...] = ()
+    """Name and bootstrap servers of each cluster of Kafka but the default one."""
+    registry: str = ""
+    registry_user: str = ""
+    registry_password: str = ""
+    """A reference to it."""
+    spark_history: str | None = None
+    job_python: Path = Path(sys.executable)
+    """The Python of the environment in which jobs run, which has PySpark; a process without it may start them."""
+    pool: str = ""
+    s3_endpoint: str = ""
+    s3_region: str = ""
+    s3_credentials: str = ""
+    store_of: Callable[[Location], Store] = field(default_factory=Stores, compare=False, repr=False)
+    """Makes the store of the lake or of the landing zone from its root."""
+
+    @classmethod
+    def read(cls, variables: Mapping[str, str] | None = None) -> Self:
+        """Read the settings.
+
+        Args:
+            variables: Used in place of ``os.environ``.
+
+        Raises:
+            SetupError: A location is of a kind for which there is no store, or a value is invalid.
+            SettingsError: The same of a value in `tidegate.toml`, or what `selection` raises.
+        """
+        given = os.environ if variables is None else variables
+        project, selected = selection(given)
+        values: dict[str, Any] = {"name": given.get("TIDEGATE_ENV", "") if selected is None else selected.name}
+        buckets: dict[str, str] = {}
+        for each in effective(given, {} if selected is None else selected.values):
+            if each.setting.field == "other_clusters":
+                values["other_clusters"] = (*values.get("other_clusters", ()), (each.name, each.value(project)))
+            elif each.setting.field not in ("", "project", "name"):
+                values[each.setting.field] = each.value(project)
+            if each.setting.foreign and each.key:
+                buckets[each.setting.variable] = each.text
+        stores = Stores({**given, **buckets} if buckets else variables)
+        return cls(project=project, store_of=stores, **values)
+
+    @property
+    def lake(self) -> Path:
+        """The folder of a local lake; for programs on this machine. Raises TypeError for another one."""
+        return _folder(self.lake_at)
+
+    @property
+    def landing(self) -> Path:
+        """The folder of local landing zones; as `lake`."""
+        return _folder(self.landing_at)
+
+    @property
+    def registry_url(self) -> str:
+        """The URL of the schema registry, with user and password if it needs them; empty without one.
+
+        Raises:
+            SetupError: The password is not where its reference says, or the URL has a user, too, or there is none.
+        """
+        if not self.registry or not (self.registry_user or self.registry_password):
+            return self.registry
+        url = urlsplit(self.registry)
+        if url.username is not None or not self.registry_user:
+            which = "a password and no user" if url.username is None else "two users, one in its URL"
+            says = "set registry.url (TIDEGATE_REGISTRY) without a user, and registry.user (TIDEGATE_REGISTRY_USER)"
+            raise SetupError(f"the schema registry has {which}", Edit(says, "setting"))
+        from tidegate.environment import references
+
+        word = references.resolve("registry.password", self.registry_password) if self.registry_password else ""
+        user = ":".join(quote(each, safe="") for each in (self.registry_user, word))
+        return url._replace(netloc="@".join([user, url.netloc])).geturl()
+
+    def variables(self) -> dict[str, str]:
+        """The variables from which a child process reads the same environment, and no file."""
+        written = {"TIDEGATE_COMPLETE": "yes"}
+        for setting in SETTINGS:
+            value = getattr(self, setting.field) if setting.field else None
+            if setting.named:
+                written |= {setting.of(name).variable: text for name, text in value or ()}
+            elif setting.field and (value or not setting.foreign):
+                written[setting.variable] = "" if value is None else str(value)
+        return written
+
+
+def _folder(location: Location) -> Path:
+    if not isinstance(location, Path):
+        raise TypeError(f"{location} is not in the local file system")
+    return location
+
+
+def selection(variables: Mapping[str, str]) -> tuple[Path, SelectedEnvironment | None]:
+    """The project's folder, and the environment that is selected in its file; None without a file.
+
+    Raises:
+        SettingsError: The file is invalid, or does not have the environment.
+    """
+    folder = variables.get("TIDEGATE_PROJECT")
+    if variables.get("TIDEGATE_COMPLETE"):
+        return Path(folder or _PACKAGE_FOLDER), None
+    project = Path(folder) if folder else next(_with_file(), _PACKAGE_FOLDER)
+    if (project / FILE).exists():
+        from tidegate.environment import project_file
+
+        return project, project_file.read(project / FILE).select(variables)
+    for name in ("TIDEGATE_ENV", "TIDEGATE_SOURCE"):
+        if variables.get(name):
+            raise SetupError(
+                f"{name}={variables[name]!r} names an environment, and {project} has no {FILE}",
+                Edit(f"unset it, or set TIDEGATE_PROJECT to the folder of a {FILE}", "setting"),
+            )
+    return project, None
+
+
+def _with_file() -> Iterator[Path]:
+    """The working directory and those above that have a file, the nearest first."""
+    try:
+        here = Path.cwd()
+    except FileNotFoundError:
+        return
+    yield from (folder for folder in (here, *here.parents) if os.path.isfile(folder / FILE))  # noqa: PTH113

@@ -1,0 +1,357 @@
+"""The table of settings: how each is named, what it means and how its text is read.
+
+Longer than 300 lines: most of it is the table.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from tidegate.advice import Edit
+from tidegate.errors import SetupError
+from tidegate.errors.object_storage import S3A_CLASSES
+from tidegate.store.location import Location, parse_location
+
+FILE = "tidegate.toml"
+CONNECTION = "airflow-connection"
+"""The kind of reference that only processes of Airflow resolve."""
+_NAME = "<name>"
+_CLUSTER = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Setting:
+    """One setting."""
+
+    variable: str
+    """``<NAME>`` in it stands for the name in its key."""
+    meaning: str
+    key: str = ""
+    """In an environment of `tidegate.toml`; empty: only a variable. ``<name>`` in it stands for any name."""
+    field: str = ""
+    """Of `Environment`; empty: read elsewhere."""
+    default: str = ""
+    """``<project>`` stands for the project's folder."""
+    without: str = "none"
+    """What holds without the setting, where there is no default."""
+    also: str = ""
+    """Another variable that is read if this one is not set."""
+    parse: Callable[[str, str, Path | None], Any] = lambda name, text, folder: text
+    """Of its name for messages, its text, and the folder of the file (None: a variable or the default). Raises SetupError."""
+    references: tuple[str, ...] = ()
+    """The kinds of reference that the value may be, in place of a secret."""
+    foreign: bool = False
+    """The variable belongs to other programs too: it is judged by whoever uses it, and never passed on empty."""
+
+    @property
+    def named(self) -> bool:
+        """Whether there may be several, each with a name."""
+        return _NAME in self.key
+
+    def of(self, name: str) -> Setting:
+        """The one of a name."""
+        return replace(
+            self, key=self.key.replace(_NAME, name), variable=self.variable.replace(_NAME.upper(), name.upper())
+        )
+
+    def key_name(self, key: str) -> str | None:
+        """The name in a key of the file; None if the key is another one."""
+        before, _, after = self.key.partition(_NAME)
+        name = key[len(before) : len(key) - len(after)]
+        return name if key == f"{before}{name}{after}" and _CLUSTER.fullmatch(name) else None
+
+    def variable_name(self, variable: str) -> str | None:
+        """The name in a variable; None if the variable is another one."""
+        before = self.variable.removesuffix(_NAME.upper())
+        name = variable[len(before) :].lower()
+        return name if variable == f"{before}{name.upper()}" and _CLUSTER.fullmatch(name) else None
+
+    def names(self, variable: str) -> bool:
+        """Whether a variable is this setting's."""
+        return variable in (self.variable, self.also) or (self.named and self.variable_name(variable) is not None)
+
+
+def _location(name: str, text: str, folder: Path | None) -> Location:
+    return parse_location(name, text if folder is None or "://" in text else str(folder / text))
+
+
+def _program(name: str, text: str, folder: Path | None) -> Path:
+    # Without following links: a Python of a virtual environment is one.
+    path = Path(text) if folder is None else (folder / text).absolute()
+    if not path.is_absolute():
+        raise SetupError(
+            f"{name}={text!r} is not an absolute path", Edit("set one such as /opt/jobs/bin/python", "setting")
+        )
+    return path
+
+
+def _memory(name: str, text: str, folder: Path | None) -> str:
+    del folder
+    if not re.fullmatch(r"[1-9]\d*[kmgtKMGT]?", text):
+        raise SetupError(f"{name}={text!r} is no size of a heap", Edit("set one such as 2g or 1500m", "setting"))
+    return text
+
+
+def _server_url(name: str, text: str, folder: Path | None) -> str:
+    del folder
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise SetupError(
+            f"{name}={text!r} is not the URL of a server", Edit("set one such as http://spark:18080", "setting")
+        )
+    return text.rstrip("/")
+
+
+def _reference(*kinds: str) -> Callable[[str, str, Path | None], str]:
+    def parse(name: str, text: str, folder: Path | None) -> str:
+        kind, _, what = text.partition(":")
+        if kind not in kinds or not what.strip():
+            # The text may be the secret itself.
+            raise SetupError(
+                f"{name} is not a reference to a secret",
+                Edit(f"write {' or '.join(f'{each}:…' for each in kinds)} in place of a value", "setting"),
+            )
+        return f"file:{((folder or Path()) / what).absolute()}" if kind == "file" else text
+
+    return parse
+
+
+def _credentials(name: str, text: str, folder: Path | None) -> str:
+    if folder is not None and text not in S3A_CLASSES and not re.fullmatch(rf"{CONNECTION}:\S+", text):
+        raise SetupError(
+            f"{name} is no source of credentials",
+            Edit(f"write one of {', '.join(S3A_CLASSES)}, or {CONNECTION}:…", "setting"),
+        )
+    return text
+
+
+_SECRETS = ("env", "file", CONNECTION)
+
+SETTINGS = (
+    Setting(
+        variable="TIDEGATE_PROJECT",
+        meaning="the project's folder",
+        field="project",
+        without=f"the nearest folder with a `{FILE}`, from the working directory upwards; else the folder of this package",
+    ),
+    Setting(
+        variable="TIDEGATE_ENV",
+        meaning=f"the environment of `{FILE}`; also `--env`",
+        field="name",
+        without="`default` of the file, or its only one",
+    ),
+    Setting(
+        variable="TIDEGATE_PROJECT_NAME",
+        meaning="the name of the project, the same wherever its folder is; at the top of the file",
+        key="project",
+        field="project_name",
+    ),
+    Setting(
+        variable="TIDEGATE_LAKE",
+        meaning="root of tables, checkpoints, reports",
+        key="lake",
+        field="lake_at",
+        default="<project>/.data/lake",
+        parse=_location,
+    ),
+    Setting(
+        variable="TIDEGATE_LANDING",
+        meaning="root of the file landing zones",
+        key="landing",
+        field="landing_at",
+        default="<project>/.data/landing",
+        parse=_location,
+    ),
+    Setting(
+        variable="TIDEGATE_SOURCE",
+        meaning="another environment of the file, whose tables this one reads",
+        key="source",
+        field="source",
+    ),
+    Setting(
+        variable="TIDEGATE_KAFKA",
+        meaning="bootstrap servers of the cluster that sources and sinks use",
+        key="kafka.default.servers",
+        field="kafka",
+        default="127.0.0.1:9092",
+    ),
+    Setting(
+        variable="TIDEGATE_KAFKA__<NAME>",
+        meaning="bootstrap servers of another cluster, by its name",
+        key="kafka.<name>.servers",
+        field="other_clusters",
+    ),
+    Setting(
+        variable="TIDEGATE_REGISTRY",
+        meaning="URL of a schema registry for Kafka values",
+        key="registry.url",
+        field="registry",
+    ),
+    Setting(
+        variable="TIDEGATE_REGISTRY_USER",
+        meaning="user of the registry",
+        key="registry.user",
+        field="registry_user",
+        without="the one in the URL, if there is one",
+    ),
+    Setting(
+        variable="TIDEGATE_REGISTRY_PASSWORD",
+        meaning="reference to that user's password",
+        key="registry.password",
+        field="registry_password",
+        parse=_reference(*_SECRETS),
+        references=_SECRETS,
+    ),
+    Setting(
+        variable="TIDEGATE_MASTER",
+        meaning="Spark master of `tidegate run`",
+        key="spark.master",
+        field="master",
+        default="local[2]",
+    ),
+    Setting(
+        variable="TIDEGATE_DRIVER_MEMORY",
+        meaning="heap of the driver",
+        key="spark.driver_memory",
+        field="driver_memory",
+        default="2g",
+        parse=_memory,
+    ),
+    Setting(
+        variable="TIDEGATE_SPARK_HISTORY",
+        meaning="URL of a Spark history server that pages link to",
+        key="spark.history",
+        field="spark_history",
+        without="no link",
+        parse=_server_url,
+    ),
+    Setting(
+        variable="TIDEGATE_JOB_PYTHON",
+        meaning="Python of the environment in which jobs run",
+        key="job.python",
+        field="job_python",
+        without="the Python of the process that starts them",
+        parse=_program,
+    ),
+    Setting(
+        variable="TIDEGATE_CONNECTION",
+        meaning="Airflow connection by which DAGs submit jobs",
+        key="airflow.connection",
+        field="connection",
+        default="spark_default",
+    ),
+    Setting(
+        variable="TIDEGATE_POOL",
+        meaning="Airflow pool of the tasks that submit jobs",
+        key="airflow.pool",
+        field="pool",
+        without="Airflow's default",
+    ),
+    Setting(
+        variable="TIDEGATE_ALERTS",
+        meaning="the connection of Airflow that notifications of alerts go to",
+        key="alerts",
+        field="alerts",
+        default=f"{CONNECTION}:tidegate_alerts",
+        parse=_reference(CONNECTION),
+        references=(CONNECTION,),
+    ),
+    Setting(
+        variable="AWS_ENDPOINT_URL_S3",
+        also="AWS_ENDPOINT_URL",
+        meaning="URL of the server of buckets",
+        key="s3.endpoint",
+        field="s3_endpoint",
+        without="AWS, in the region",
+        parse=lambda name, text, folder: text if folder is None else _server_url(name, text, folder),
+        foreign=True,
+    ),
+    Setting(
+        variable="AWS_REGION",
+        also="AWS_DEFAULT_REGION",
+        meaning="region of the buckets",
+        key="s3.region",
+        field="s3_region",
+        without="`us-east-1`",
+        foreign=True,
+    ),
+    Setting(
+        variable="TIDEGATE_S3_CREDENTIALS",
+        meaning="where the credentials of buckets come from, see below",
+        key="s3.credentials",
+        field="s3_credentials",
+        without="the first source that is configured",
+        parse=_credentials,
+        foreign=True,
+    ),
+    Setting(
+        variable="TIDEGATE_MAVEN_REPOSITORY",
+        meaning="Maven repository: a URL, or a folder with jars",
+        without="Maven Central",
+    ),
+    Setting(
+        variable="TIDEGATE_CACHE",
+        meaning="jars and class data archives of this user",
+        without="`$XDG_CACHE_HOME/tidegate`, or `~/.cache/tidegate`",
+    ),
+    Setting(variable="TIDEGATE_PART_OF", meaning="set by `make up` for its processes, which `make down` ends by it"),
+    Setting(
+        variable="TIDEGATE_COMPLETE",
+        meaning=f"set for the processes that Tidegate starts: all settings are variables, and no `{FILE}` is read",
+    ),
+)
+"""Every setting, in the order in which they are shown."""
+
+
+@dataclass(frozen=True)
+class Effective:
+    """A setting that holds, as text, and where it comes from."""
+
+    setting: Setting
+    text: str
+    variable: str = ""
+    """Which it comes from."""
+    key: str = ""
+    """Of the file, which it comes from; neither: the default."""
+    name: str = ""
+    """Of a setting with several."""
+
+    def value(self, project: Path) -> Any:
+        """What it means.
+
+        Raises:
+            SetupError: Nothing.
+        """
+        text = self.text if self.variable or self.key else self.text.replace("<project>", str(project))
+        return self.setting.parse(self.variable or self.key, text, project if self.key else None)
+
+
+def effective(variables: Mapping[str, str], written: Mapping[str, str]) -> Iterator[Effective]:
+    """The settings that hold, with a field or not, in the order of `SETTINGS`; without those that have no value.
+
+    Args:
+        variables: The variables of the process.
+        written: The texts of the file for the selected environment, by key.
+    """
+    for declared in SETTINGS:
+        for name, setting in _each(declared, [*variables, *written]):
+            variable = next((each for each in (setting.variable, setting.also) if variables.get(each)), "")
+            if variable:
+                yield Effective(setting, variables[variable], variable=variable, name=name)
+            elif setting.key in written:
+                yield Effective(setting, written[setting.key], key=setting.key, name=name)
+            elif setting.default:
+                yield Effective(setting, setting.default, name=name)
+
+
+def _each(declared: Setting, given: list[str]) -> list[tuple[str, Setting]]:
+    """The setting itself, or of one with several those that variables and keys name."""
+    if not declared.named:
+        return [("", declared)]
+    names = {declared.key_name(each) or declared.variable_name(each) for each in given} - {None, "default"}
+    return [(name, declared.of(name)) for name in sorted(filter(None, names))]
