@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, get_args, get_type_hints
 
-from tidegate import cli, environment, errors, spec, states, testing
+from tidegate import cli, environment, errors, interface, spec, states, testing
 from tidegate.alerting import rules
 from tidegate.checkpoints import note
 from tidegate.environment import project_file
@@ -59,6 +59,7 @@ def pages() -> dict[str, str]:
         "notes.md": _notes(),
         "testing.md": _testing(),
         "modules.md": _modules(),
+        "public.md": _public(),
         "tables.md": _tables(),
         "settings.md": _settings(),
     }
@@ -371,6 +372,27 @@ def _testing() -> Iterator[str]:
             function = getattr(member, "__func__", member)
             if inspect.isfunction(function) and not name.startswith("_"):
                 yield from _callable(f"{each.__name__}.{name}", function)
+
+
+def _public() -> Iterator[str]:
+    yield "# Public interface"
+    yield ""
+    yield from _prose(interface.__doc__)
+    for name, names in interface.PUBLIC.items():
+        module = importlib.import_module(name)
+        yield ""
+        yield f"## {name}"
+        yield ""
+        yield _plain_marks((module.__doc__ or "").splitlines()[0])
+        yield ""
+        yield from _table(("name", "meaning"), [(f"`{each}`", _meaning(getattr(module, each))) for each in names])
+
+
+def _meaning(public: Any) -> str:
+    """The first sentence about a class or a function; for an alias, its values."""
+    if values := get_args(public):
+        return " or ".join(f"`{each.__name__ if isinstance(each, type) else repr(each)}`" for each in values)
+    return _plain_marks((inspect.getdoc(public) or "").split("\n\n")[0].replace("\n", " "))
 
 
 def _modules() -> Iterator[str]:

@@ -77,8 +77,8 @@ def bare(tmp_path: Path) -> str:
 
 def test_a_python_that_cannot_run_jobs_is_refused_and_nothing_is_written(project: Project, bare: str) -> None:
     refused = {
-        ("--job-python", bare): (78, "cannot run jobs (importlib.metadata.PackageNotFoundError"),
-        ("--job-python", "/nowhere/python"): (64, "does not run"),
+        ("--job-python", bare): (78, "install it there with"),
+        ("--job-python", "/nowhere/python"): (78, "/nowhere/python, the Python of the jobs, does not say what it has"),
         ("--job-python", bare, "--job-env"): (64, "exclude each other"),
     }
     for arguments, (code, words) in refused.items():

@@ -54,6 +54,7 @@ def init(
     if job_env:
         console.echo(f"  jobs  {job_packages.FOLDER} with {job_packages.requirement()} …")
         job_packages.make(project)
+        console.echo(f"  jobs  {job_packages.check(project / job_packages.PYTHON)}")
     console.echo()
     for line in _next_steps(project, python):
         console.echo(line)

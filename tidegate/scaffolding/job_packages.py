@@ -11,25 +11,25 @@ from importlib import metadata
 from pathlib import Path
 
 import tidegate
-from tidegate.advice import Command, Edit, OutsideAct, Then
-from tidegate.errors import RequestError, SetupError
+from tidegate.advice import Command, OutsideAct, Then
+from tidegate.errors import MissingJavaError, SetupError
 from tidegate.errors.classification import raise_machine
+from tidegate.runtime import java, job_environment
 
 FOLDER = ".venv-job"
 """Of the environment in the project's folder."""
 PYTHON = f"{FOLDER}/bin/python"
 _UNFINISHED = ".unfinished"
 """The file in an environment that is being made; what a killed command has left is made again."""
-_VERSIONS = (
-    "from importlib.metadata import version\nimport sys\n"
-    "print(sys.prefix, version('tidegate'), version('pyspark'), version('delta-spark'), version('great-expectations'))"
-)
-_SECONDS = 60.0
 
 
 def requirement() -> str:
-    """What an installer gets, so that jobs have the platform of this environment: its version, or the file that it was installed from."""
-    wanted = "tidegate[job]"
+    """What an installer gets, so that jobs have the platform of this environment: its version, or the file that it was installed from.
+
+    It includes Java where the machine has none that is not of a package.
+    """
+    extras = "job" if _has_java() else "job,java"
+    wanted = f"tidegate[{extras}]"
     try:
         origin = metadata.distribution("tidegate").read_text("direct_url.json")
     except metadata.PackageNotFoundError:
@@ -37,7 +37,7 @@ def requirement() -> str:
     installed = json.loads(origin) if origin else {}
     url, of_folder = str(installed.get("url", "")), installed.get("dir_info")
     if of_folder is not None and of_folder.get("editable"):
-        return f"-e {url.removeprefix('file://')}[job]"
+        return f"-e {url.removeprefix('file://')}[{extras}]"
     return f"{wanted} @ {url}" if url.startswith("file://") else f"{wanted}=={tidegate.__version__}"
 
 
@@ -73,33 +73,22 @@ def make(project: Path) -> None:
 
 
 def check(python: Path) -> str:
-    """The versions in the environment of a Python that a person names, for a line.
+    """What jobs run with in the environment of a Python, for a line.
 
     Raises:
-        RequestError: It is no Python that runs.
         SetupError: Its environment cannot run jobs.
     """
+    environment = job_environment.of(python.absolute())
+    submit = environment.spark_submit
+    versions = ", ".join(f"{name} {version}" for name, version in environment.packages.items())
+    return f"{versions or submit}, Python {environment.python_version}"
+
+
+def _has_java() -> bool:
     try:
-        done = subprocess.run([python, "-c", _VERSIONS], capture_output=True, text=True, timeout=_SECONDS, check=False)
-    except (OSError, subprocess.SubprocessError) as error:
-        raise_machine(error, f"--job-python {python}")
-        raise RequestError(
-            f"--job-python {python} does not run", Edit("name the Python of an environment", "request")
-        ) from None
-    if done.returncode:
-        says = done.stderr.strip().splitlines()[-1] if done.stderr.strip() else f"it ended with {done.returncode}"
-        raise SetupError(
-            f"the environment of {python} cannot run jobs ({says})",
-            Command("install what jobs need: `{}`", (str(python), "-m", "pip", "install", requirement())),
-        )
-    _, own, *versions = done.stdout.split()
-    if own != tidegate.__version__:
-        raise SetupError(
-            f"the environment of {python} has Tidegate {own}, and this one {tidegate.__version__}",
-            Command("install the same: `{}`", (str(python), "-m", "pip", "install", requirement())),
-        )
-    names = ("pyspark", "delta-spark", "great-expectations")
-    return ", ".join(f"{name} {version}" for name, version in zip(names, versions, strict=True))
+        return not java.find().variables
+    except MissingJavaError:
+        return False
 
 
 def _uv() -> str | None:

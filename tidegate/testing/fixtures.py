@@ -9,6 +9,11 @@ import pytest
 from tidegate.testing.lake import Lake
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker of the tests that `tidegate new` writes; ``-m "not jvm"`` leaves them out."""
+    config.addinivalue_line("markers", "jvm: starts a JVM")
+
+
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     """An empty lake of the test."""
