@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate.environment import Environment
-from tidegate.requests.launch import ONLY_C1, submit_conf
+from tidegate.requests.launch import ONLY_C1, prepare, submit_conf
+from tidegate.runtime import java
 from tidegate.spark.driver.session import build_session
 from tidegate.testing.local_files import use_system_calls
 
@@ -39,10 +40,15 @@ _COMPILE_HOT = " ".join(
 def session() -> SparkSession:
     """The session of this process, with the settings of a job for few rows; started when it is first needed.
 
+    As before a job, jars that this machine lacks are fetched first.
+
     Raises:
-        SetupError: The jars are missing.
+        SetupError: A jar cannot be fetched, or there is no Java.
     """
     environment = Environment.read()
+    prepare(environment)
+    # PySpark starts the JVM of this process, by its variables.
+    os.environ.update(java.find().variables)
     folder = Path(tempfile.gettempdir()) / f"tidegate-testing-{os.getpid()}"
     conf = submit_conf(environment, small=True)
     # Tests fill a heap with plans that are soon garbage: in one that grows step by step, collections took a fifth of the time.
