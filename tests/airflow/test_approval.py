@@ -75,7 +75,7 @@ def test_without_a_schema_approval_run_the_flow_fails_with_the_command_that_answ
 
     assert run.execute("silver") == "failed"
 
-    assert "check that dags/schema_approval.py is deployed" in capsys.readouterr().out
+    assert "check that a file in dags/ builds it" in capsys.readouterr().out
     assert f"tidegate contract answer flights {SCHEMA_CHANGE_ID} evolve" in run.message
 
 

@@ -99,3 +99,25 @@ def test_the_settings_name_a_python_that_can_run_jobs(project: Project) -> None:
     assert again.row("add", f'job.python = "{sys.executable}"')
     assert settings.read_text() == 'project = "mine"\n'
     assert tidegate.__version__ in (settings.parent / "requirements.txt").read_text()
+
+
+def test_an_environment_that_was_not_completed_is_made_again(project: Project, tmp_path: Path) -> None:
+    uv = tmp_path / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text("#!/bin/sh\necho the index does not answer >&2\nexit 2\n")
+    uv.chmod(0o755)
+
+    def attempt() -> Result:
+        path = f"{uv.parent}:/usr/bin:/bin"
+        return project.run("init", "shop", "--job-env", TIDEGATE_PROJECT="", PATH=path, **ELSEWHERE)
+
+    result = attempt()
+    assert result.code == 78
+    assert "the index does not answer" in result.err
+    assert "uv venv ended with 2" in result.err and "`tidegate init --job-env`" in result.err
+    shop = project.folder.parent / "shop"
+    assert (shop / "pipelines" / "orders.py").exists()
+    (shop / ".venv-job" / "bin").mkdir()
+    (shop / ".venv-job" / "bin" / "python").touch()
+    assert attempt().code == 78
+    assert not (shop / ".venv-job" / "bin").exists()

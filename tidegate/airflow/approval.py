@@ -158,7 +158,7 @@ def ask(*, pipeline: str, flow: str, schema_change_id: str) -> str:
         new = ask_once(pipeline=pipeline, flow=flow, schema_change_id=schema_change_id)
     except Exception as error:
         return (
-            f"Airflow did not trigger {DAG_ID} ({type(error).__name__}); check that dags/schema_approval.py is deployed. "
+            f"Airflow did not trigger {DAG_ID} ({type(error).__name__}); check that a file in dags/ builds it. "
             f"Or answer with: tidegate contract answer {pipeline} {schema_change_id} evolve (or quarantine)"
         )
     return f"{'a new run' if new else 'a run'} of {DAG_ID} asks about schema change {schema_change_id}"

@@ -93,7 +93,7 @@ def _has_java() -> bool:
 
 def _uv() -> str | None:
     beside = Path(sys.executable).with_name("uv")
-    return str(beside) if beside.exists() else shutil.which("uv")
+    return shutil.which("uv") or (str(beside) if beside.exists() else None)
 
 
 def _run(*command: str) -> None:
