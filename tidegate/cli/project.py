@@ -40,9 +40,10 @@ def read() -> Environment:
     project = environment.project.absolute()
     if not (project / "pipelines").is_dir():
         nowhere = not (project / FILE).exists() and not os.environ.get("TIDEGATE_PROJECT")
-        why = f" and neither {Path.cwd()} nor a folder above has a {FILE}" if nowhere else ""
         raise SetupError(
-            f"{project} is not a project (it has no pipelines/ folder){why}",
+            f"{Path.cwd()} is in no project: neither it nor a folder above has a {FILE}"
+            if nowhere
+            else f"{project} is not a project (it has no pipelines/ folder)",
             Either(
                 Command.tidegate("init", says="make one here with `{}`"),
                 Edit("set TIDEGATE_PROJECT to the project's folder", "setting"),
