@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tidegate import __version__
 from tidegate.checkpoints.checkpoint import SIDECAR
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.environment import Environment
@@ -16,6 +17,8 @@ from tidegate.lake.layout import LAKE_FORMAT, Layout, Owner, run_key
 from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace, Place, RunPlace
 from tidegate.store import Address, Store
 from tidegate.store.memory import MemoryStore
+
+NEW = {"format": LAKE_FORMAT, "tidegate": __version__}
 
 
 @pytest.fixture
@@ -94,16 +97,21 @@ def test_open_creates_the_lake_once(layout: Layout) -> None:
     layout.open()
     marker = Path(layout.root) / "lake.json"
     before = marker.stat().st_mtime_ns
-    assert json.loads(marker.read_text()) == {"format": LAKE_FORMAT}
+    assert json.loads(marker.read_text()) == NEW
     layout.open()
     assert marker.stat().st_mtime_ns == before
 
 
 def test_a_lake_of_a_newer_format_is_refused(layout: Layout) -> None:
     layout.open()
-    (Path(layout.root) / "lake.json").write_text(json.dumps({"format": LAKE_FORMAT + 1}))
-    with pytest.raises(LakeVersionError, match="upgrade Tidegate"):
-        layout.open()
+    marker = Path(layout.root) / "lake.json"
+    for version, command in (
+        ({}, "pip install --upgrade tidegate"),
+        ({"tidegate": "9.1"}, 'pip install "tidegate>=9.1"'),
+    ):
+        marker.write_text(json.dumps({"format": LAKE_FORMAT + 1, **version}))
+        with pytest.raises(LakeVersionError, match=f"upgrade Tidegate with `{command}`"):
+            layout.open()
 
 
 def test_folders_have_normal_paths_as_spark_reports_them(tmp_path: Path) -> None:
@@ -132,7 +140,7 @@ def test_a_lake_is_that_of_the_first_project_that_opens_it() -> None:
         of("shop", "dev", lake).open()
     marker = json.loads(of("flights", "dev", lake).marker.read().data)
     claim = {"by": "ada", "at": "2026-01-05", "reason": "moved", "project": "shop", "environment": "dev"}
-    assert marker == {"format": LAKE_FORMAT, "project": "flights", "environment": "dev", "claims": [claim]}
+    assert marker == {**NEW, "project": "flights", "environment": "dev", "claims": [claim]}
 
 
 class LateStore(MemoryStore):

@@ -38,13 +38,16 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from tidegate.advice import OutsideAct
+from tidegate import __version__
+from tidegate.advice import Command
 from tidegate.environment import Environment
 from tidegate.errors import LakeVersionError, OtherProjectError, WriteConflictError
 from tidegate.store import Address, Store
 from tidegate.store.location import Location, Stores
 
 LAKE_FORMAT = 1
+_NEW: dict[str, Any] = {"format": LAKE_FORMAT, "tidegate": __version__}
+"""What a new lake says of itself: a format, and the version that gave it that."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ class Layout:
 
     @property
     def marker(self) -> Address:
-        """Says which format the lake has, and whose it is; absent until the lake is opened for the first time."""
+        """Says which format the lake has and by which version, and whose it is; absent until the lake is opened for the first time."""
         return self.root / "lake.json"
 
     def landing(self, source_path: str) -> Address:
@@ -152,7 +155,7 @@ class Layout:
             self.root.store.check()
         elif not self.owner.project or "project" in marker[0]:
             return
-        values, tag = marker or ({"format": LAKE_FORMAT}, None)
+        values, tag = marker or (_NEW, None)
         try:
             self._write_marker(values, tag)
         except WriteConflictError:
@@ -175,7 +178,7 @@ class Layout:
             LakeVersionError: A newer Tidegate wrote it.
             WriteConflictError: Another process writes the same.
         """
-        values, tag = self._read_marker(any_owner=True) or ({"format": LAKE_FORMAT}, None)
+        values, tag = self._read_marker(any_owner=True) or (_NEW, None)
         before = _owner(values)
         claim = {"by": by, "at": at, "reason": reason, "project": before.project, "environment": before.environment}
         self._write_marker({**values, "claims": [*values.get("claims", ()), claim]}, tag)
@@ -194,9 +197,11 @@ class Layout:
         values: dict[str, Any] = json.loads(content.data)
         lake_format = int(values["format"])
         if lake_format > LAKE_FORMAT:
+            version: str | None = values.get("tidegate")
+            wanted = ("--upgrade", "tidegate") if version is None else (f"tidegate>={version}",)
             raise LakeVersionError(
-                f"the lake at {self.root} has format {lake_format}; this Tidegate reads formats up to {LAKE_FORMAT}",
-                OutsideAct("upgrade Tidegate"),
+                f"the lake at {self.root} has format {lake_format}; this Tidegate, {__version__}, reads formats up to {LAKE_FORMAT}",
+                Command("upgrade Tidegate with `{}`", ("pip", "install", *wanted)),
             )
         owner = _owner(values)
         if owner.project and owner != self.owner and not any_owner:
