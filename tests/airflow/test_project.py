@@ -93,3 +93,19 @@ def test_a_pipeline_that_cannot_run_has_a_dag_that_says_why_and_fails(loaded: di
     assert "broken" in loaded["dags"]["torn"]["tags"]
     for name in ("orders", "second"):
         assert "writes 'bronze.orders' too" in loaded["dags"][name]["doc"]
+
+
+def test_pages_are_those_of_the_project_that_has_airflows_dag_folder(
+    bundle: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from tidegate.airflow import plugin
+
+    monkeypatch.delenv("TIDEGATE_PROJECT", raising=False)
+    monkeypatch.setenv("PYTHONPATH", "")
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for dags in (bundle, bundle / "dags"):
+        monkeypatch.setenv("AIRFLOW__CORE__DAGS_FOLDER", str(dags))
+        assert plugin._environment().project == bundle
+        assert sys.path[0] == str(bundle)
+    monkeypatch.setenv("TIDEGATE_PROJECT", str(PROJECT))
+    assert plugin._environment().project == PROJECT

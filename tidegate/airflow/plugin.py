@@ -6,7 +6,9 @@ Jinja2 and delta-rs, is built at the first request.
 
 from __future__ import annotations
 
+import os
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -17,6 +19,8 @@ from tidegate.airflow.urls import PREFIX
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
+
+    from tidegate.environment import Environment
 
 
 class Pages:
@@ -35,10 +39,23 @@ class Pages:
         with self._building:
             if self._app is None:
                 from tidegate.airflow.pages.app import build
-                from tidegate.environment import Environment
 
-                self._app = build(Environment.read())
+                self._app = build(_environment())
             return self._app
+
+
+def _environment() -> Environment:
+    """The settings of the project that has Airflow's DAG folder, unless a variable names another; its packages can be imported then."""
+    from tidegate.environment import Environment
+    from tidegate.project import folder
+
+    variables = dict(os.environ)
+    project = folder.find(Path(conf.get("core", "dags_folder")) / "any.py")
+    if project is not None and not variables.get("TIDEGATE_PROJECT"):
+        variables["TIDEGATE_PROJECT"] = str(project)
+    environment = Environment.read(variables)
+    folder.make_importable(environment.project.absolute())
+    return environment
 
 
 def _views() -> list[dict[str, Any]]:
