@@ -13,6 +13,9 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import DeltaError
 
+from tests.s3_server import S3Process
+from tests.store.buckets import directly, new_store
+from tests.store.proxy import S3Proxy
 from tidegate.errors import LakeUnwritableError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, Place
@@ -144,3 +147,41 @@ def test_a_refused_write_names_the_table_also_where_delta_rs_names_no_file(folde
     refused = pytest.raises(LakeUnwritableError, match=rf"table {folder}: cannot go on: the file system is full")
     with refused, delta_table.writing(folder):
         raise full
+
+
+def test_the_next_append_of_a_process_reads_no_entry_again(s3_server: S3Process) -> None:
+    with S3Proxy(s3_server.endpoint).serving() as proxy:
+        bucket = new_store(s3_server, endpoint=proxy.endpoint)
+        table = Address(bucket, "ledger")
+        for number in range(4):
+            proxy.requests.clear()
+            add(table, number)
+        read = [path for method, path in proxy.requests if method == "GET" and "list-type" not in path]
+        assert not [path for path in read if path.endswith(f"{0:020d}.json")], read
+        # Another process has appended meanwhile.
+        store._left_open.clear()
+        add(table, 4)
+        assert numbers(Address(directly(bucket, s3_server), "ledger")) == [0, 1, 2, 3, 4]
+
+
+def test_a_table_that_was_replaced_between_two_appends_is_opened_again(folder: Address) -> None:
+    for number in range(3):
+        add(folder / "ledger", number, ("flow", number))
+    (folder / "ledger").delete_folder()
+    other = folder / "other"
+    for number in range(3):
+        add(other, number + 7)
+    other.move(folder / "ledger")
+    add(folder / "ledger", 2, ("flow", 2))
+    assert numbers(folder / "ledger") == [2, 7, 8, 9]
+
+
+def test_an_append_of_another_process_between_two_appends_is_seen(folder: Address) -> None:
+    add(folder / "ledger", 0, ("flow", 0))
+    add(folder / "ledger", 1, ("flow", 1))
+    left = dict(store._left_open)
+    store._left_open.clear()
+    add(folder / "ledger", 2, ("flow", 2))
+    store._left_open.update(left)
+    add(folder / "ledger", 2, ("flow", 2))
+    assert numbers(folder / "ledger") == [0, 1, 2]

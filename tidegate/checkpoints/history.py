@@ -60,12 +60,17 @@ def read(place: Place) -> History | None:
 
 
 def write(
-    place: Place, *, batch: int | None, positions: Mapping[str, Position], foreign: tuple[ForeignCommit, ...] = ()
+    place: Place,
+    *,
+    batch: int | None,
+    positions: Mapping[str, Position],
+    foreign: tuple[ForeignCommit, ...] = (),
+    read: Place | None = None,
 ) -> History:
-    """Replace the note of a checkpoint. The caller holds its lease."""
+    """Replace the note of a checkpoint. The caller holds its lease, and may have read the note at a place in a reading."""
     known = dict.fromkeys(foreign)
     note = History(batch=batch, positions=dict(positions), foreign=tuple(known)[-FOREIGN_KEPT:], written_at=now())
-    HISTORY.write(place, note)
+    HISTORY.write(place, note, read)
     return note
 
 

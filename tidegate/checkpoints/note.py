@@ -58,14 +58,17 @@ def _content(address: Address) -> Content | None:
         return None
 
 
-def _replace(address: Address, value: Any) -> None:
+def _replace(address: Address, value: Any, read: Address | None = None) -> None:
     """Write what a note says.
+
+    Args:
+        read: The same file in a reading that was made while this process was certain of its leases, by default none.
 
     Raises:
         LeaseLostError: This process is not certain of a lease any more that it held.
         WriteConflictError: Another process has written it since. Transient.
     """
-    before = _content(address)
+    before = _content(address if read is None else read)
     # After the content was read: a later holder writes only after this moment, and then the content is another one.
     lease.expect_certain()
     address.put_if(json_codec.to_bytes(value), None if before is None else before.tag)
@@ -100,9 +103,9 @@ class Note(NoteKind[T, P]):
         """
         return json_codec.read(self.path(place), self.content, self.repair)
 
-    def write(self, place: P, value: T) -> None:
-        """Write it, or replace it, unless another process does; raises as `_replace`."""
-        _replace(self.path(place), value)
+    def write(self, place: P, value: T, read: P | None = None) -> None:
+        """Write it, or replace it, unless another process does; ``read`` is the place in a reading. Raises as `_replace`."""
+        _replace(self.path(place), value, None if read is None else self.path(read))
 
     def update(self, place: P, change: Callable[[T | None], T]) -> None:
         """Replace it by what a function makes of it, of None without one; again while other processes are in between.

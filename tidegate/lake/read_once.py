@@ -36,6 +36,11 @@ class _ReadOnce:
             store.forget()
 
 
+def of_proof(store: Store) -> ReadOnceStore:
+    """The store of a reading that proves the tables of one flow: it asks for the log of a table, not whether there is one."""
+    return ReadOnceStore(store, {name: _FOLDERS[name] for name in ("checkpoints", "staging")}, _TREES)
+
+
 def once(environment: Environment) -> Environment:
     """The environment for one reading; an environment of one as it is."""
     if isinstance(environment.store_of, _ReadOnce):

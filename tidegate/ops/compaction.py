@@ -27,11 +27,12 @@ _SMALL_BYTES = 16 * 1024 * 1024
 """Larger files are not compacted again."""
 
 
-def compact(address: Address, keep_days: int) -> None:
+def compact(address: Address, keep_days: int, table: DeltaTable | None = None) -> None:
     """Replace the small files of a table by one, and delete files that were replaced long ago.
 
     Args:
         keep_days: How long replaced files stay.
+        table: Its newest version, if the caller has opened it.
 
     Raises:
         DeltaError: Another commit came in between. Nothing has changed: a file that was written meanwhile is deleted like a replaced one.
@@ -41,7 +42,7 @@ def compact(address: Address, keep_days: int) -> None:
     from deltalake import CommitProperties
     from deltalake.transaction import AddAction
 
-    table = delta_table.open_table(address)
+    table = delta_table.open_table(address) if table is None else table
     small = [(path, size) for path, size in _files(table) if size < _SMALL_BYTES]
     if len(small) > 1:
         content, rows = _parquet(address, [path for path, _ in small], table)

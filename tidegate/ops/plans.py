@@ -15,7 +15,6 @@ from typing import Any
 import pendulum
 
 from tidegate import json_codec
-from tidegate.errors import WriteConflictError
 from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.store import Address
 
@@ -100,14 +99,13 @@ def _plans(place: PipelinePlace) -> Iterator[_Plan]:
 def _append(address: Address, flows: Mapping[str, Any] | None) -> None:
     """Append a line. An I/O error is logged and does not fail the plan."""
     line = json_codec.encode(_Plan(at=pendulum.now("UTC"), flows=flows)) + "\n"
+
+    def appended(recorded: bytes | None) -> bytes:
+        lines = [*(recorded or b"").splitlines(keepends=True), line.encode()]
+        return b"".join(lines if len(lines) <= 2 * MAX_LINES else lines[-MAX_LINES:])
+
     try:
-        address.append(line.encode())
-        recorded = address.read()
-        lines = recorded.data.splitlines(keepends=True)
-        if len(lines) > 2 * MAX_LINES:
-            # If another plan was recorded meanwhile, the next one cuts.
-            with contextlib.suppress(WriteConflictError):
-                address.put_if(b"".join(lines[-MAX_LINES:]), recorded.tag)
+        address.update(appended)
     except OSError as error:
         log.warning(
             "the result of the plan could not be recorded for alerts: %s", error.strerror or type(error).__name__

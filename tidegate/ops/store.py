@@ -6,16 +6,19 @@ lines (docs/adr/0002).
 
 from __future__ import annotations
 
+import contextlib
 import logging
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Hashable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidegate.checkpoints import lease
 from tidegate.errors import TableUnreadableError
 from tidegate.ops import query
-from tidegate.probes import delta_table
+from tidegate.probes import delta_log, delta_table
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from tidegate.store import Address
 
 log = logging.getLogger("tidegate")
@@ -29,6 +32,20 @@ MAX_FILES = 100
 """A commit that leaves more files compacts the table: each file costs a reader about a millisecond."""
 MAX_OBJECTS = 20
 """The same in a bucket, where each file costs a reader a request or two."""
+
+
+class _LeftOpen(NamedTuple):
+    """A table of which this process made the newest version."""
+
+    table: DeltaTable
+    revision: Hashable
+    """Of the entry of that version."""
+    options: Mapping[str, str]
+    """With which it was opened: credentials may be replaced."""
+
+
+_left_open: dict[Address, _LeftOpen] = {}
+"""delta-rs reads each entry of a log twice to open a table."""
 
 
 def append(
@@ -55,9 +72,9 @@ def append(
         MachineError: The operating system does not let them be written.
         LeaseLostError: The process holds leases, and is not certain of them any more.
     """
-    from deltalake import CommitProperties, Transaction, write_deltalake
+    from deltalake import CommitProperties, PostCommitHookProperties, Transaction, write_deltalake
 
-    table, commit = delta_table.find(address), None
+    table, commit = _open(address), None
     if table is None:
         address.parent.make_folder()
     if transaction is not None:
@@ -77,13 +94,38 @@ def append(
             mode="append",
             schema_mode="merge",
             commit_properties=commit,
+            # The commit of a compaction cleans the log, which would be listed for it after each append.
+            post_commithook_properties=PostCommitHookProperties(cleanup_expired_logs=False),
             storage_options=dict(address.options),
         )
-    if table is not None and len(table.file_uris()) > (MAX_FILES if address.store.is_local else MAX_OBJECTS):
-        _compact(address, keep_days)
+    if table is None:
+        return
+    if len(table.file_uris()) > (MAX_FILES if address.store.is_local else MAX_OBJECTS):
+        _compact(address, table, keep_days)
+    else:
+        _leave_open(address, table)
 
 
-def _compact(address: Address, keep_days: int) -> None:
+def _open(address: Address) -> DeltaTable | None:
+    """A table as the last append of this process left it, if the newest entry of its log is the one of that append."""
+    left = _left_open.pop(address, None)
+    if left is not None and left.options == address.options:
+        table, revision = left.table, left.revision
+        entries = {each.name: each for each in (address / "_delta_log").list() if each.name.endswith(".json")}
+        newest = delta_log.entry(address, table.version()).name
+        with contextlib.suppress(FileNotFoundError):
+            if max(entries, default="") == newest and entries[newest].revision == revision:
+                return table
+    return delta_table.find(address)
+
+
+def _leave_open(address: Address, table: DeltaTable) -> None:
+    with contextlib.suppress(OSError):
+        revision = delta_log.entry(address, table.version()).stat().revision
+        _left_open[address] = _LeftOpen(table, revision, dict(address.options))
+
+
+def _compact(address: Address, table: DeltaTable, keep_days: int) -> None:
     """Compact the table. The caller's rows are committed already, so an error here is only logged."""
     import duckdb
     from deltalake.exceptions import CommitFailedError, DeltaError
@@ -92,7 +134,7 @@ def _compact(address: Address, keep_days: int) -> None:
     from tidegate.ops import compaction
 
     try:
-        compaction.compact(address, keep_days)
+        compaction.compact(address, keep_days, table)
     except CommitFailedError:
         log.info("%s: another commit came before that of a compaction; the next one tries again", address.name)
     except (DeltaError, duckdb.Error, OSError, TableUnreadableError) as error:

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from tidegate.spark.batch.split import Decision, Split
     from tidegate.spark.gate import SuiteGate
     from tidegate.spark.lake.writes import Transaction
+    from tidegate.store import Content
     from tidegate.times.window import Window
 
 Transform = Callable[..., "DataFrame"]
@@ -86,6 +87,8 @@ class Job:
     """DataFrames that the current batch persisted; `release` unpersists them."""
     proven: dict[Address, Position] = field(default_factory=dict)
     """The newest position in each table whose history was proven in this run (`tidegate.spark.batch.proofs`)."""
+    contents: dict[str, Content] = field(default_factory=dict)
+    """What these proofs have read in a bucket: an object with the same tag is not read again."""
 
     @property
     def flow(self) -> Flow:

@@ -6,21 +6,34 @@ tables before it. So a note that is lost, or older than the tables, is replaced 
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import history, progress
 from tidegate.checkpoints.history import LAST_WRITTEN, LastWritten
+from tidegate.errors import CheckpointCorruptError, TableInDoubtError, TableUnreadableError
+from tidegate.lake import read_once
 from tidegate.probes import delta_history
 from tidegate.spark.batch.work import Stream
 from tidegate.status import proofs
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidegate.lake.place import Place
     from tidegate.lake.table_history import Position
     from tidegate.spark.job import Job
     from tidegate.status.proofs import Proven
-    from tidegate.store import Address
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Checked:
+    """A proof, and what it was made with."""
+
+    proven: Proven
+    place: Place
+    """The checkpoint in the reading."""
 
 
 def check(job: Job) -> Proven:
@@ -29,9 +42,37 @@ def check(job: Job) -> Proven:
     Raises:
         TableInDoubtError: The history of one of them is not proven.
     """
-    proven = proofs.check(job.resolved, job.place, job.proven)
-    job.proven.update(proven.tables)
-    return proven
+    return _check(job).proven
+
+
+def _check(job: Job) -> _Checked:
+    root = job.place.layout.root
+    if root.store.is_local:
+        proven = proofs.check(job.resolved, job.place, job.proven)
+        job.proven.update(proven.tables)
+        return _Checked(proven=proven, place=job.place)
+    try:
+        checked = _check_in_reading(job)
+    except (TableInDoubtError, TableUnreadableError, CheckpointCorruptError):
+        # Another job may have committed between two listings of the reading (docs/adr/0058).
+        checked = _check_in_reading(job)
+    job.proven.update(checked.proven.tables)
+    return checked
+
+
+def _check_in_reading(job: Job) -> _Checked:
+    """A proof as one reading: what a log, the notes and a checkpoint are listed with says what is there, and whether it was read."""
+    root = job.place.layout.root
+    store = read_once.of_proof(root.store)
+    store.known = job.contents
+    place = replace(job.place, layout=replace(job.place.layout, root=Address(store, root.key)))
+    since = {Address(store, table.key): position for table, position in job.proven.items()}
+    try:
+        proven = proofs.check(job.resolved, place, since)
+    finally:
+        job.contents.update(store.contents)
+    tables = {Address(root.store, table.key): position for table, position in proven.tables.items()}
+    return _Checked(proven=replace(proven, tables=tables), place=place)
 
 
 def adopt(job: Job) -> None:
@@ -39,17 +80,18 @@ def adopt(job: Job) -> None:
 
     The first run with a checkpoint that has no note takes what the tables are as known.
     """
-    proven = check(job)
-    note = history.read(job.place)
+    checked = _check(job)
+    proven, place = checked.proven, checked.place
+    note = history.read(place)
     if note is not None:
         if proven.foreign != note.foreign:
-            history.write(job.place, batch=note.batch, positions=note.positions, foreign=proven.foreign)
+            history.write(job.place, batch=note.batch, positions=note.positions, foreign=proven.foreign, read=place)
         return
-    state = progress.read(job.place.checkpoint)
+    state = progress.read(place.checkpoint)
     positions = dict(proven.known.positions)
     if state.last_committed is not None:
-        positions = _own(job, proven) | _read(job, state.last_committed) | positions
-    history.write(job.place, batch=state.last_committed, positions=positions, foreign=proven.foreign)
+        positions = _own(job, proven) | _read(job, place, state.last_committed) | positions
+    history.write(job.place, batch=state.last_committed, positions=positions, foreign=proven.foreign, read=place)
 
 
 def begin(job: Job, batch_id: int, target: Address | None = None) -> dict[str, Position]:
@@ -64,13 +106,14 @@ def begin(job: Job, batch_id: int, target: Address | None = None) -> dict[str, P
     Raises:
         TableInDoubtError: The history of one of them is not proven. Nothing of the batch was written.
     """
-    proven = check(job)
+    checked = _check(job)
+    proven, place = checked.proven, checked.place
     positions = {**proven.known.positions, **_own(job, proven, target)}
     batch = proven.known.batch
     if isinstance(job.work, Stream) and target is None:
         batch = batch_id
-        positions |= _read(job, batch_id, proven.tables)
-    history.write(job.place, batch=batch, positions=positions, foreign=proven.foreign)
+        positions |= _read(job, place, batch_id, proven.tables)
+    history.write(job.place, batch=batch, positions=positions, foreign=proven.foreign, read=place)
     return positions
 
 
@@ -83,12 +126,13 @@ def end(job: Job, target: Address | None = None) -> None:
     Raises:
         TableInDoubtError: Someone restored or replaced a table while the batch was written.
     """
-    proven = check(job)
+    checked = _check(job)
+    proven, place = checked.proven, checked.place
     positions = {**proven.known.positions, **_own(job, proven, target)}
-    history.write(job.place, batch=proven.known.batch, positions=positions, foreign=proven.foreign)
+    history.write(job.place, batch=proven.known.batch, positions=positions, foreign=proven.foreign, read=place)
     newest = proven.tables.get(job.target)
     if newest is not None and newest.app_id == job.place.app_id:
-        LAST_WRITTEN.write(job.place, LastWritten(batch=newest.batch_id))
+        LAST_WRITTEN.write(job.place, LastWritten(batch=newest.batch_id), read=place)
 
 
 def _own(job: Job, proven: Proven, target: Address | None = None) -> dict[str, Position]:
@@ -97,7 +141,9 @@ def _own(job: Job, proven: Proven, target: Address | None = None) -> dict[str, P
     return {path.key: proven.tables[path] for path in own if path in proven.tables}
 
 
-def _read(job: Job, batch_id: int, newest: Mapping[Address, Position] | None = None) -> dict[str, Position]:
+def _read(
+    job: Job, place: Place, batch_id: int, newest: Mapping[Address, Position] | None = None
+) -> dict[str, Position]:
     """The positions up to which a batch of the stream reads its sources."""
     if not job.query_tables:
         return {}
@@ -105,11 +151,8 @@ def _read(job: Job, batch_id: int, newest: Mapping[Address, Position] | None = N
         # It reads the records of some files, whenever they were added.
         pins = {path: position.version for path, position in (newest or {}).items() if path in job.source_tables}
     else:
-        positions = progress.planned_batch(job.place.checkpoint, batch_id).delta_positions(len(job.query_tables))
+        positions = progress.planned_batch(place.checkpoint, batch_id).delta_positions(len(job.query_tables))
         planned = zip(job.query_tables, positions, strict=True)
         pins = {path: position.pin for path, position in planned if position is not None}
-    read = {}
-    for path, pin in pins.items():
-        if pin >= 0:
-            read[path.key] = delta_history.position(path, pin)
-    return read
+    store = place.layout.root.store
+    return {path.key: delta_history.position(Address(store, path.key), pin) for path, pin in pins.items() if pin >= 0}

@@ -1,0 +1,152 @@
+"""A proof of the tables of a flow in a bucket asks for each log once, and reads nothing twice in a run."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import places
+from tests.resolved import resolved_flow
+from tests.spark_files import add
+from tests.status.sample_project import SILVER, TRIPS, SampleProject
+from tests.status.test_requests import BATCHES, _log, fill, run
+from tests.store.memory_buckets import MemoryBuckets
+from tidegate.checkpoints import history
+from tidegate.checkpoints.history import HISTORY, LAST_WRITTEN, LastWritten
+from tidegate.errors import TableInDoubtError, TableUnreadableError, WriteConflictError
+from tidegate.probes import delta_history
+from tidegate.spark.batch import proofs
+from tidegate.spark.batch.work import Stream
+from tidegate.spark.job import Job
+from tidegate.store import Address
+from tidegate.store.address import KeptByRevision
+
+
+@pytest.fixture
+def buckets() -> MemoryBuckets:
+    return MemoryBuckets()
+
+
+@pytest.fixture
+def project(tmp_path: Path, buckets: MemoryBuckets) -> SampleProject:
+    class InMemory(SampleProject):
+        stores = buckets
+
+    project = InMemory(tmp_path, TIDEGATE_LAKE="s3://bucket/lake", TIDEGATE_LANDING="s3://bucket/landing")
+    fill(project)
+    delta_history._read_entries = KeptByRevision()
+    return project
+
+
+@pytest.fixture
+def job(project: SampleProject) -> Job:
+    """Of silver, without a session."""
+    none: Any = None
+    return Job(
+        place=places.current(project.layout, TRIPS, SILVER),
+        resolved=resolved_flow(SILVER, TRIPS, project.environment.project),
+        kind=none,
+        work=Stream(),
+        transform=None,
+        gate=None,
+        run=none,
+        spark=none,
+        kafka="",
+    )
+
+
+def test_a_proof_lists_each_log_once_and_the_next_one_reads_nothing_again(job: Job, buckets: MemoryBuckets) -> None:
+    buckets.requests.clear()
+    first = proofs.check(job)
+    # Of the flow and of the one above it: notes and checkpoint. Logs: source, quarantine, late rows, staging, target.
+    listed = [request for request in buckets.requests if request[0] == "LIST"]
+    assert len(listed) == len(set(listed)) == 2 + 2 + 5
+    assert {method for method, _ in buckets.requests} == {"LIST", "GET"}
+    buckets.requests.clear()
+    assert proofs.check(job) == first
+    assert buckets.requests == listed
+
+
+def test_an_entry_of_another_batch_is_all_that_a_proof_reads(
+    job: Job, project: SampleProject, buckets: MemoryBuckets
+) -> None:
+    proofs.check(job)
+    for flow in TRIPS.flows:
+        run(project, flow, BATCHES)
+    buckets.requests.clear()
+    delta_history._read_entries = KeptByRevision()
+    proven = proofs.check(job)
+    assert {position.version for position in proven.tables.values()} == {BATCHES}
+    read = [key for method, key in buckets.requests if method == "GET"]
+    newest = f"{BATCHES:020d}.json"
+    assert sorted(key for key in read if "_delta_log" in key) == [
+        f"lake/quarantine/trips/silver/_delta_log/{newest}",
+        f"lake/tables/bronze/trips/_delta_log/{newest}",
+        f"lake/tables/silver/trips/_delta_log/{newest}",
+    ]
+
+
+def tables(job: Job) -> list[Address]:
+    return [job.live, job.place.layout.table("bronze.trips")]
+
+
+@pytest.mark.parametrize("which", [0, 1])
+@pytest.mark.parametrize("damage", ["replaced", "lost", "emptied"])
+def test_what_became_of_a_log_after_a_proof_is_seen_by_the_next_one(job: Job, which: int, damage: str) -> None:
+    proofs.check(job)
+    table = tables(job)[which]
+    newest = table / "_delta_log" / f"{BATCHES - 1:020d}.json"
+    if damage == "lost":
+        newest.delete()
+    elif damage == "emptied":
+        newest.put(b"")
+    else:
+        lines = newest.read().data.decode().splitlines()
+        newest.put("\n".join([*lines[:-1], json.dumps(add("other", 1))]).encode())
+    with pytest.raises((TableInDoubtError, TableUnreadableError)):
+        proofs.check(job)
+
+
+def test_a_restore_behind_a_proof_is_a_doubt(job: Job) -> None:
+    proofs.check(job)
+    log = _log(job.live, BATCHES)
+    log.commit({"remove": {"path": "f1", "dataChange": True}}, operation="RESTORE")
+    with pytest.raises(TableInDoubtError, match="RESTORE"):
+        proofs.check(job)
+
+
+def test_a_note_that_another_driver_wrote_meanwhile_is_not_replaced(job: Job) -> None:
+    checked = proofs._check(job)
+    others = history.write(job.place, batch=BATCHES, positions={})
+    with pytest.raises(WriteConflictError):
+        history.write(job.place, batch=BATCHES + 1, positions={}, read=checked.place)
+    assert history.read(job.place) == others
+    assert dataclasses.replace(others, written_at="") == history.History(batch=BATCHES)
+
+
+def test_a_batch_notes_what_it_stands_on_by_two_proofs(job: Job, buckets: MemoryBuckets) -> None:
+    positions = proofs.begin(job, BATCHES - 1)
+    bronze = job.place.layout.table("bronze.trips").key
+    assert {bronze, job.live.key, job.place.quarantine.key} == set(positions)
+    assert positions[bronze].version == BATCHES - 1
+    buckets.requests.clear()
+    proofs.end(job)
+    note = history.read(job.place)
+    assert note is not None and note.batch == BATCHES - 1
+    written = HISTORY.path(job.place).key
+    assert [request for request in buckets.requests if request[0] != "LIST"] == [
+        ("GET", f"lake/{written}"),
+        ("PUT", f"lake/{written}"),
+        ("PUT", f"lake/{LAST_WRITTEN.path(job.place).key}"),
+        ("GET", f"lake/{written}"),
+    ], "the note of the beginning is read and replaced, and read by this test"
+
+
+def test_the_last_batch_is_noted_within_the_checkpoint(job: Job) -> None:
+    for batch in (1, 2):
+        LAST_WRITTEN.write(job.place, LastWritten(batch=batch), read=proofs._check(job).place)
+        assert LAST_WRITTEN.read(job.place) == LastWritten(batch=batch)
