@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -264,3 +265,13 @@ def test_nothing_of_the_credentials_is_in_a_text_or_in_a_setting_of_spark(
         repr(client.client.config),
     ]
     assert [text for text in (*texts, str(server.hadoop_settings)) if "canary" in text] == []
+
+
+def test_a_connection_of_airflow_is_read_in_its_processes_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "airflow", raising=False)
+    source = CredentialSource({"TIDEGATE_S3_CREDENTIALS": "airflow-connection:acme"})
+    with pytest.raises(
+        SetupError, match="is the connection 'acme' of Airflow, which only processes of Airflow can read"
+    ):
+        source.get()
+    assert "airflow" not in sys.modules

@@ -13,7 +13,7 @@ import shutil
 import subprocess
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -41,6 +41,8 @@ class Application:
     """Settings of Spark that only work before the driver's JVM starts."""
     variables: Mapping[str, str]
     """Environment variables in addition to those of the task."""
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
+    """More of them, which are shown nowhere: for a driver on this machine."""
     python: Path
     """The Python of the environment in which it runs."""
 
@@ -177,7 +179,7 @@ def program(connection: SparkConnection, python: Path) -> str:
 
 def variables(inherited: Mapping[str, str], application: Application) -> dict[str, str]:
     """The environment variables of an application: without Airflow's secrets, and the commands of the jobs' environment come first."""
-    own = without_secrets(inherited) | dict(application.variables)
+    own = without_secrets(inherited) | dict(application.variables) | dict(application.secrets)
     return own | {"PATH": os.pathsep.join([str(application.python.parent), own.get("PATH", os.defpath)])}
 
 

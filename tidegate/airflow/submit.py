@@ -8,6 +8,7 @@ from typing import Any
 from airflow.sdk import BaseOperator, Context, RetryAction
 
 from tidegate.airflow import attempt
+from tidegate.airflow.connections import for_driver
 from tidegate.airflow.failure import TaskFailure, plain_failures
 from tidegate.airflow.links import HistoryLink
 from tidegate.airflow.retry import decide
@@ -66,6 +67,13 @@ class RunFlows(BaseOperator):
         environment = Environment.read()
         request = RunRequest.read(Layout.of(environment), dag_id, key, request_id)
         connection = SparkConnection.read(environment.connection)
+        environment, secrets = for_driver(environment)
+        if secrets and connection.is_cluster_mode:
+            raise TaskFailure(
+                f"connection {connection.conn_id!r} runs drivers on the cluster, and settings name connections of Airflow, whose "
+                "secrets only drivers on the worker get; name sources of credentials that the cluster has, or use the client mode",
+                exit_code=EX_CONFIG,
+            )
         prepare(environment, self.log.info)
         self._submission = submission(connection, self.log)
         try:
@@ -76,6 +84,7 @@ class RunFlows(BaseOperator):
                     arguments=arguments(request, request_id, attempt_id),
                     conf=submit_conf(environment, small=request.small, master=connection.master),
                     variables=submit_environment(environment, master=connection.master),
+                    secrets=secrets,
                     python=environment.job_python,
                 )
             )

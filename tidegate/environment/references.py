@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import pkgutil
 from collections.abc import Callable
 from pathlib import Path
 
 from tidegate.advice import Edit, OutsideAct
 from tidegate.environment.settings import CONNECTION
 from tidegate.errors import SetupError
-from tidegate.errors.extras import expect
+from tidegate.store.credentials import in_airflow
 
 
 def resolve(name: str, reference: str) -> str:
@@ -22,6 +21,7 @@ def resolve(name: str, reference: str) -> str:
 
     Raises:
         SetupError: There is none.
+        AirflowUnavailableError: As `in_airflow`.
     """
     kind, _, what = reference.partition(":")
     return _KINDS[kind](name, what)
@@ -53,10 +53,8 @@ def _of_file(name: str, path: str) -> str:
 
 
 def _of_connection(name: str, connection: str) -> str:
-    del name
-    expect("airflow")
-    password: str = pkgutil.resolve_name("tidegate.airflow.connections:password")(connection)
-    return password
+    word: str = in_airflow("password", name, connection)
+    return word
 
 
 _KINDS: dict[str, Callable[[str, str], str]] = {

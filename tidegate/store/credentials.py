@@ -10,6 +10,8 @@ Longer than 300 lines: each source has rules of its own.
 from __future__ import annotations
 
 import json
+import pkgutil
+import sys
 import threading
 import time
 import urllib.parse
@@ -60,7 +62,7 @@ class CredentialSource:
     """
 
     def __init__(self, variables: Mapping[str, str]) -> None:
-        self.name = variables.get(VARIABLE) or _configured(variables)
+        self.name = (variables.get(VARIABLE) or _configured(variables)).partition(":")[0]
         if self.name not in _SOURCES:
             raise SetupError(
                 f"{VARIABLE}={self.name!r} is no source of credentials",
@@ -81,8 +83,8 @@ class CredentialSource:
 
     @property
     def s3a_provider(self) -> str:
-        """The class by which S3A reads this source, and no other."""
-        return f"{_SDK}.{S3A_CLASSES[self.name]}CredentialsProvider"
+        """The class by which S3A reads this source, and no other. A driver gets the keys of a connection as variables."""
+        return f"{_SDK}.{S3A_CLASSES.get(self.name, S3A_CLASSES['environment'])}CredentialsProvider"
 
     def get(self) -> Credentials:
         """The credentials, fetched again if they are about to end.
@@ -243,14 +245,37 @@ def _of_instance(variables: Mapping[str, str]) -> Credentials:
     return _of_json(_ask(folder + urllib.parse.quote(role), "instance", headers=headers), "instance")
 
 
+def _of_connection(variables: Mapping[str, str]) -> Credentials:
+    connection = variables[VARIABLE].partition(":")[2]
+    keys: Credentials = in_airflow("object_store_keys", VARIABLE, connection)
+    return keys
+
+
+def in_airflow(function: str, setting: str, connection: str) -> Any:
+    """What a function of `tidegate.airflow.connections` says of a connection of Airflow.
+
+    Raises:
+        SetupError: This is no process of Airflow, which would make a home of its own to look into; or the connection lacks something.
+        AirflowUnavailableError: There is no such connection, or Airflow does not answer.
+    """
+    if "airflow" not in sys.modules:
+        raise SetupError(
+            f"{setting} is the connection {connection!r} of Airflow, which only processes of Airflow can read",
+            Edit(f"set {setting} to another source for this process", "setting"),
+        )
+    return pkgutil.resolve_name(f"tidegate.airflow.connections:{function}")(connection)
+
+
 _SOURCES: dict[str, Callable[[Mapping[str, str]], Credentials]] = {
     "environment": _of_environment,
     "web-identity": _of_web_identity,
     "profile": _of_profile,
     "container": _of_container,
     "instance": _of_instance,
+    "airflow-connection": _of_connection,
 }
-SOURCES = tuple(_SOURCES)
+SOURCES = tuple(S3A_CLASSES)
+"""Those that a process has by itself."""
 
 
 _OTHER_WAYS = ("role_arn", "sso_session", "sso_account_id", "sso_start_url", "credential_process")

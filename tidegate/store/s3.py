@@ -3,8 +3,8 @@
 Credentials come from one source, in the order in which a configured one is taken, each with the variables of AWS' own tools:
 ``environment`` (``AWS_ACCESS_KEY_ID``, ``AWS_SECRET_ACCESS_KEY``, ``AWS_SESSION_TOKEN``), ``web-identity``
 (``AWS_WEB_IDENTITY_TOKEN_FILE``, ``AWS_ROLE_ARN``), ``profile`` (``AWS_PROFILE``, with keys in it), ``container``
-(``AWS_CONTAINER_CREDENTIALS_FULL_URI`` or ``…_RELATIVE_URI``), ``instance`` (the instance's metadata). The guide to buckets has
-the rules of each.
+(``AWS_CONTAINER_CREDENTIALS_FULL_URI`` or ``…_RELATIVE_URI``), ``instance`` (the instance's metadata).
+A connection of Airflow, ``airflow-connection:<id>``, is only taken if it is named. The guide to buckets has the rules of each.
 """
 
 from __future__ import annotations
