@@ -33,8 +33,17 @@ def test_a_new_project_has_work_at_once_and_a_new_pipeline_needs_no_dag_file(pro
     assert shop(project, "plan", "orders", "--json").json["flows"][0]["has_work"] is True
     added = shop(project, "new", "returns")
     assert (added.code, "dags/" in added.out) == (0, False), added.err
+    assert added.row("test it", "python -m pytest tests/spark_jobs/test_returns.py")
+    other = project.run(
+        "new",
+        "claims",
+        TIDEGATE_PROJECT=str(project.folder.parent / "shop"),
+        TIDEGATE_JOB_PYTHON="/jobs/python",
+        **ELSEWHERE,
+    )
+    assert other.row("test it", "/jobs/python -m pytest tests/spark_jobs/test_claims.py")
     flows = shop(project, "status", "--json").json["flows"]
-    assert {flow["pipeline"] for flow in flows} == {"orders", "returns"}
+    assert {flow["pipeline"] for flow in flows} == {"orders", "returns", "claims"}
 
 
 def test_the_code_of_a_new_project_passes_ruff_and_strict_mypy(project: Project) -> None:

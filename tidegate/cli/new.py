@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -115,7 +116,10 @@ def _next_steps(environment: Environment, name: str, source: str) -> Iterator[st
     yield f"  run it               tidegate run {name}"
     yield f"  look at it           tidegate status {name}; tidegate quarantine list {name}"
     yield f"  adapt it             pipelines/{name}.py, spark_jobs/{name}.py, expectations/{name}/silver.json"
-    yield f"  test it              python -m pytest tests/spark_jobs/test_{name}.py"
+    # Tests start Spark, which only the environment of jobs has.
+    own, python = str(environment.job_python) == sys.executable, str(environment.job_python)
+    program = "python" if own else python.removeprefix(f"{environment.project}/")
+    yield f"  test it              {program} -m pytest tests/spark_jobs/test_{name}.py"
 
 
 def topic_command(bootstrap: str, topic: str) -> str:
