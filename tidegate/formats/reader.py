@@ -156,14 +156,14 @@ class FileReader:
         with self._file.open() as raw:
             while chunk := raw.read(1 << 20):
                 self._digest.update(chunk)
-        if not self._size:
-            return
-        # The libraries of these formats are for files of them.
-        from tidegate.formats import records
+            if not self._size:
+                return
+            # The libraries of these formats are for files of them.
+            from tidegate.formats import records
 
-        fields, texts = records.read_records(self._file, self._kind)
-        self.header = json.dumps(fields, ensure_ascii=False)
-        for number, text in enumerate(texts, start=1):
-            if len(text) > MAX_RECORD_LENGTH:
-                raise delimited.RecordTooLongError(number)
-            yield number, text
+            fields, texts = records.read_records(raw, self._kind)
+            self.header = json.dumps(fields, ensure_ascii=False)
+            for number, text in enumerate(texts, start=1):
+                if len(text) > MAX_RECORD_LENGTH:
+                    raise delimited.RecordTooLongError(number)
+                yield number, text

@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -18,7 +18,6 @@ import pyarrow.parquet as pq
 from tidegate.formats import json_text
 from tidegate.formats.text_stream import CorruptFileError, RepeatedFieldError
 from tidegate.schema.ddl import quoted
-from tidegate.store import Address
 
 if TYPE_CHECKING:
     import pyarrow
@@ -71,11 +70,11 @@ Fields = list[tuple[str, str]]
 """Field names and their types as DDL; an empty text is an unknown type."""
 
 
-def read_records(address: Address, kind: str) -> tuple[Fields, Iterator[str]]:
+def read_records(file: BinaryIO, kind: str) -> tuple[Fields, Iterator[str]]:
     """Read a file: its fields, and its records as JSON text.
 
     Args:
-        address: The file.
+        file: Stays open until the records are iterated, so that all that is read of it is one content.
         kind: ``parquet`` or ``avro``.
 
     Raises:
@@ -83,8 +82,9 @@ def read_records(address: Address, kind: str) -> tuple[Fields, Iterator[str]]:
         RepeatedFieldError: Two of its columns have the same name.
         OSError: The system refuses to read the file.
     """
+    content = _Bounded(file)
     with _decoder_errors():
-        fields, records = _read_parquet(address) if kind == "parquet" else _read_avro(address)
+        fields, records = _read_parquet(content) if kind == "parquet" else _read_avro(content)
     if len({name for name, _ in fields}) < len(fields):
         raise RepeatedFieldError
 
@@ -118,15 +118,14 @@ def avro_fields(schema: Any) -> Fields:
     return [(str(field["name"]), _avro_type(field["type"])) for field in schema["fields"]]
 
 
-def _read_parquet(address: Address) -> tuple[Fields, Iterator[str]]:
-    with _Bounded(address) as content:
-        schema = pq.ParquetFile(content).schema_arrow
+def _read_parquet(content: _Bounded) -> tuple[Fields, Iterator[str]]:
+    file = pq.ParquetFile(content, page_checksum_verification=True)
+    schema = file.schema_arrow
 
     def read() -> Iterator[str]:
-        with _Bounded(address) as content:
-            for batch in pq.ParquetFile(content, page_checksum_verification=True).iter_batches(batch_size=_BATCH_ROWS):
-                for record in _records(batch):
-                    yield json_text.as_json(_with_objects(record, map_types) if map_types else record)
+        for batch in file.iter_batches(batch_size=_BATCH_ROWS):
+            for record in _records(batch):
+                yield json_text.as_json(_with_objects(record, map_types) if map_types else record)
 
     map_types = {field.name: field.type for field in schema if _has_map(field.type)}
     return [(field.name, _arrow_type(field.type)) for field in schema], read()
@@ -207,9 +206,9 @@ def avro() -> Any:
 class _Bounded(io.BufferedReader):
     """A file that never reads more than it has: a damaged length in it would ask for any amount of memory."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, file: BinaryIO) -> None:
         # It has all that is asked of the raw stream.
-        super().__init__(address.open())  # type: ignore[arg-type]
+        super().__init__(file)  # type: ignore[arg-type]
         self._size = self.seek(0, io.SEEK_END)
         self.seek(0)
 
@@ -227,17 +226,9 @@ def _guarded(name: str, reader: Any) -> Any:
     return read
 
 
-def _read_avro(address: Address) -> tuple[Fields, Iterator[str]]:
-    fastavro = avro()
-    with _Bounded(address) as content:
-        schema = fastavro.reader(content).writer_schema
-
-    def read() -> Iterator[str]:
-        with _Bounded(address) as content:
-            for record in fastavro.reader(content):
-                yield json_text.as_json(record)
-
-    return avro_fields(schema), read()
+def _read_avro(content: _Bounded) -> tuple[Fields, Iterator[str]]:
+    reader = avro().reader(content)
+    return avro_fields(reader.writer_schema), (json_text.as_json(record) for record in reader)
 
 
 def _arrow_type(kind: pyarrow.DataType) -> str:

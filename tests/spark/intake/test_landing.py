@@ -15,6 +15,7 @@ import pytest
 
 import pipelines.flights
 from tests.deployment import Deployment
+from tests.fault_points import fault
 from tidegate.formats.reader import MAX_RECORD_LENGTH
 from tidegate.spec import FileSource
 
@@ -183,6 +184,34 @@ def test_a_file_that_vanished_between_listing_and_reading_is_recorded(deployment
     assert report.flow("bronze").error is None
     assert deployment.quarantined("bronze")["rules"].to_pylist() == [["vanished"]]
     assert deployment.table("bronze.flights")["line"].to_pylist() == [line(2)]
+
+
+@pytest.mark.jvm
+def test_rows_of_a_file_that_is_replaced_before_it_is_read_a_second_time_are_never_mixed(
+    deployment: Deployment, spark: Any
+) -> None:
+    path = deployment.land("a.csv", "\n".join([HEADER, *map(line, range(100, 200))]))
+    deployment.land("b.csv", "\n".join([HEADER, line(1)]))
+    status = path.stat()
+
+    def replace_and_lose(_job: Any) -> None:
+        path.write_text("\n".join([HEADER, *map(line, range(200, 300))]))
+        os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))
+        blocks = spark._jvm.org.apache.spark.SparkEnv.get().blockManager().master()
+        for number in spark.sparkContext._jsc.getPersistentRDDs():
+            blocks.removeRdd(number, True)
+
+    assert path.stat().st_size == status.st_size
+    with fault("before:write_target:bronze", replace_and_lose):
+        failed = deployment.run(flows=["bronze"]).flow("bronze").error
+
+    assert failed is not None
+    assert (failed["kind"], failed["transient"]) == ("SourceUnavailableError", True)
+    assert not (deployment.layout.table("bronze.flights") / "_delta_log" / f"{0:020}.json").exists()
+    assert deployment.run(flows=["bronze"]).flow("bronze").error is None
+    rows = deployment.table("bronze.flights").to_pylist()
+    assert sorted(row["line"] for row in rows) == sorted(map(line, [1, *range(200, 300)]))
+    assert len({row["_sha256"] for row in rows}) == 2
 
 
 @pytest.mark.jvm

@@ -57,6 +57,8 @@ _UNAVAILABLE = re.compile(
     r"UnknownTopicOrPartition|TimeoutException|org\.apache\.kafka\.common\.errors\.Timeout|Connection refused|DisconnectException"
 )
 _FILE_MISSING = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|DELTA_FILE_NOT_FOUND")
+_FILE_REPLACED = re.compile("a file was replaced between two readings of one batch")
+"""As `tidegate.spark.intake.landing.CHANGED`, whose module Python workers import."""
 _SCHEMA = re.compile(r"DELTA_SCHEMA_CHANGED|DELTA_STREAMING_.*SCHEMA")
 _WRAPPERS = ("STREAM_FAILED", "FOREACH_BATCH_USER_FUNCTION_ERROR")
 _CONDITION = re.compile(r"\[([A-Z][A-Z0-9_.]{4,})\]")
@@ -153,6 +155,12 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
     if _CONFLICT.search(text):
         return WriteConflictError(
             f"{what}: a concurrent commit to the table conflicted with this one ({condition})", OutsideAct("run again")
+        )
+    if _FILE_REPLACED.search(_with_causes(error)):
+        return SourceUnavailableError(
+            f"{what}: a landed file was replaced while a batch read it a second time, because Spark had lost a part of it. "
+            "Nothing of the batch was written.",
+            OutsideAct("run again"),
         )
     if _SCHEMA.search(text):
         return DeclarationConflictError(

@@ -3,7 +3,8 @@
 The stream only lists files; the batch opens them. The files of a batch are taken from the checkpoint's source log, not from
 the rows of the batch: those omit empty and vanished files, and Spark reads files twice when a name contains a glob character
 (SPARK-58518). Executors read each file once, from first to last byte (`tidegate.formats.reader`); the result stays
-persisted on disk until it is written, so the rows written are the rows that were checked.
+persisted on disk until it is written, so the rows written are the rows that were checked. If Spark lost a part of it and reads files again,
+their contents must have the same checksums.
 """
 
 from __future__ import annotations
@@ -42,6 +43,8 @@ _CONTENT_COLUMNS = (
     f"_modified_ms bigint, {hidden.LINE_NUMBER} bigint, _ingested_ms bigint, {hidden.BATCH_ID} bigint, "
     "_number int, _checked string"
 )
+CHANGED = "a file was replaced between two readings of one batch"
+"""The message of the exception that then ends the write."""
 _MAX_BATCH_CHARACTERS = 4 * 1024 * 1024
 _MAX_BATCH_RECORDS = 20_000
 
@@ -75,11 +78,19 @@ class FileBatch:
         """The records of the good files, with the columns of `LINES`."""
         if self.content is None or not good:
             return local.from_rows(spark, [], LINES)
-        records = self.content.where("_checked IS NULL")
+        records = self.content
         if len(good) < len(self.files):
             file_ids = local.from_rows(spark, [(str(file.id),) for file in good], f"{hidden.FILE_ID} string")
             records = records.join(F.broadcast(file_ids), hidden.FILE_ID, "left_semi")
-        return records.select(
+        # One literal, which is folded to an array, and compiled into nothing: generated code takes it as a reference.
+        checksum = F.split(F.lit(self.checksums), ",")[F.col("_number")]
+        # In the task that reads a file, after its last record: a task that raises writes nothing.
+        is_record = (
+            F.when(F.col("_checked").isNull(), True)
+            .when(F.get_json_object("_checked", "$.sha256") == checksum, False)
+            .otherwise(F.raise_error(F.lit(CHANGED)).cast("boolean"))
+        )
+        return records.where(is_record).select(
             F.concat_ws("#", hidden.FILE_ID, hidden.LINE_NUMBER).alias(hidden.ROW_ID),
             "line",
             hidden.HEADER,
@@ -90,8 +101,7 @@ class FileBatch:
             hidden.LINE_NUMBER,
             F.timestamp_millis("_ingested_ms").alias(hidden.INGESTED_AT),
             hidden.BATCH_ID,
-            # One literal, which is folded to an array, and compiled into nothing: generated code takes it as a reference.
-            F.split(F.lit(self.checksums), ",")[F.col("_number")].alias(hidden.CHECKSUM),
+            checksum.alias(hidden.CHECKSUM),
         )
 
 
