@@ -42,6 +42,7 @@ FINISHED = "only what no run writes again is deleted: numbers and refreshes are 
 TAGGED = "the content is true of the tags in it, whatever has been written since; what it lacks is read again"
 PAGES = "an export that a person makes, which no run reads: the next export replaces it"
 RECOVERY = "a recovery, which a person starts: what a late deletion takes of the new table, the next run finds missing in its log"
+OWN_FILES = "only what this command has created is deleted, before any run reads it"
 HARMLESS = {
     "checkpoints/lease.py: json_codec.write(Address.local(layout.lease_owner(resource)))": ONE_MACHINE,
     "cli/driver_log.py: address.put": OWN_ID,
@@ -59,6 +60,8 @@ HARMLESS = {
     "requests/request.py: json_codec.write(RunPlace(layout, self.dag_id, self.run_key).request(self.request_id))": OWN_ID,
     "runs/state/run.py: json_codec.write(job.run.place.stored_state(job.flow.name))": OWN_ID,
     "runs/verify/run.py: json_codec.write(job.run.place.differences(job.flow.name))": OWN_ID,
+    "scaffolding/pipeline_files.py: address.delete": OWN_FILES,
+    "scaffolding/project_files.py: address.delete": ONE_MACHINE,
     "schema/registry_schemas.py: address.put": SAME,
     "spark/application.py: address.put": OWN_ID,
     "spark/batch/rewrite.py: json_codec.write(path)": OWN_ID,
