@@ -125,14 +125,24 @@ class GuideRunner:
         folder: An empty folder.
         guides: All guides that will be run.
         commands: A folder of programs that commands find before all others; None for none.
+        project: Whether the folder has the copy; without it the guide makes a project of its own.
         variables: Additional environment variables.
     """
 
-    def __init__(self, folder: Path, guides: Iterable[Path], commands: Path | None = None, **variables: str) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        guides: Iterable[Path],
+        commands: Path | None = None,
+        *,
+        project: bool = True,
+        **variables: str,
+    ) -> None:
         self.project = folder / "working" / "project"
         self._copies = folder / "copies"
         self._commands = commands
-        self._variables = variables
+        self._variables = variables if project else {**variables, "TIDEGATE_PROJECT": ""}
+        self._copied = project
         self._shared = common_prefixes([step.command for step in steps(guide)] for guide in guides)
         self._outputs: dict[Prefix, list[str]] = {}
 
@@ -170,7 +180,9 @@ class GuideRunner:
         if prefix:
             shutil.copytree(self._copy_of(prefix), working, symlinks=True)
         else:
-            scaffold(self.project)
+            if self._copied:
+                scaffold(self.project)
+            self.project.mkdir(parents=True, exist_ok=True)
             self._exported.touch()
         return shell_of(self.project, self._commands) | {"SPARK_SUBMIT_OPTS": _INTERPRETED} | self._variables
 
@@ -183,7 +195,7 @@ class GuideRunner:
 
     def _execute(self, step: Step, environment: dict[str, str]) -> tuple[int, str]:
         exported = shlex.quote(str(self._exported))
-        export = f"source {exported}; trap {shlex.quote(f'export -p >{exported}')} EXIT\n"
+        export = f'source {exported}; cd "$PWD"\n' + f"trap {shlex.quote(f'export -p >{exported}')} EXIT\n"
         done = subprocess.run(
             ["bash", "-c", export + step.command],
             env=environment,

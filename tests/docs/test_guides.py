@@ -33,6 +33,7 @@ from tidegate.store import Address
 
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
 MOST_NOT_RUN = 7
+TUTORIAL = guides.ROOT / "docs" / "tutorial.md"
 LIVE = guides.GUIDES / "scheduling.md"
 """`tests/live/test_guides.py` runs its console blocks in a real Airflow."""
 
@@ -200,6 +201,18 @@ def test_a_guide_prints_what_it_shows_and_no_value_leaves_the_tables(guide: Path
         drawn = draw_stateful.pictures(draw_stateful.measure(layout))
         shown = {name: (draw_stateful.PICTURES / name).read_text(encoding="utf-8") for name in drawn}
         assert drawn == shown, "the pictures are of another run: python -m docs.draw_stateful"
+
+
+@pytest.mark.jvm
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
+def test_the_tutorial_prints_what_it_shows_in_a_project_that_it_makes(tmp_path: Path, server: ForkServer) -> None:
+    runner = GuideRunner(tmp_path, [TUTORIAL], server.commands, project=False)
+    results = runner.run(TUTORIAL)
+    data = runner.project / "shop" / ".data"
+    layout = Layout.local(data / "lake", data / "landing")
+    check_no_value_leaves_the_tables(layout, results)
+    check_every_batch_balances(layout)
 
 
 def check_rows_of_every_layer(layout: Layout) -> None:
