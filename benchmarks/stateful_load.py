@@ -30,6 +30,7 @@ from demo import clicks_feed, payments_feed
 from devstack.broker import Broker
 from tidegate import formatting
 from tidegate.environment import Environment
+from tidegate.environment.clusters import Cluster
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
 from tidegate.ops import store
@@ -101,7 +102,7 @@ class Load:
     def waiting(self) -> int:
         """Messages that bronze has not read."""
         read: int = sum(line["read"] for line in self._ledger("bronze"))
-        sent: int = sum(kafka.end_offsets(self.bootstrap, payments_feed.TOPIC).values())
+        sent: int = sum(kafka.end_offsets(Cluster(servers=self.bootstrap), payments_feed.TOPIC).values())
         return sent - read
 
     def dispositions(self) -> Mapping[str, int]:

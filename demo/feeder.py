@@ -18,6 +18,7 @@ from demo import clicks_feed, flights_feed, payments_feed, weather_feed
 from demo.clicks_feed import Message
 from demo.flights_feed import Landed
 from tidegate.environment import Environment
+from tidegate.environment.clusters import Cluster
 from tidegate.errors import TidegateError
 from tidegate.probes import kafka
 from tidegate.runtime.process_exit import exit_now
@@ -76,7 +77,7 @@ def land_messages(bootstrap: str, topic: str, make: Callable[[int, datetime], li
         SourceError: The topic does not exist, or no broker answers.
     """
     # Every event has at least one message, so the number of messages is higher than all event numbers so far.
-    already = sum(kafka.end_offsets(bootstrap, topic).values())
+    already = sum(kafka.end_offsets(Cluster(servers=bootstrap), topic).values())
     messages = make(already, now)
     clicks_feed.produce(bootstrap, messages, topic)
     return len(messages)

@@ -26,6 +26,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tidegate.advice import OutsideAct
+from tidegate.environment.clusters import Cluster
 from tidegate.errors import SourceUnavailableError
 from tidegate.formatting import count
 from tidegate.probes import kafka
@@ -119,7 +120,7 @@ def read_topic(bootstrap: str, topic: str = "clickstream", *, patience: float = 
         ranges = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=patience) for p in partitions}
         consumer.assign([TopicPartition(topic, p, low) for p, (low, _) in ranges.items()])
         wanted = sum(high - low for low, high in ranges.values())
-        source = f"{topic}/{kafka.topic_id(bootstrap, topic, patience)}"
+        source = f"{topic}/{kafka.topic_id(Cluster(servers=bootstrap), topic, patience)}"
         messages: list[Message] = []
         until = time.monotonic() + patience
         while len(messages) < wanted and time.monotonic() < until:

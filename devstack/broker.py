@@ -20,8 +20,10 @@ import time
 from typing import TYPE_CHECKING, Self
 
 from devstack import broker_files
+from devstack.broker_files import Listeners
 from devstack.ports import free_port, is_free, listens
 from tidegate.advice import OutsideAct
+from tidegate.environment.clusters import Cluster
 from tidegate.errors import SetupError
 from tidegate.processes import Process
 from tidegate.runtime import java
@@ -44,12 +46,17 @@ class Broker:
         data_dir: The folder, for this broker only; created when it is missing.
         class_path: The jars of the ``broker`` set.
         port: The port on 127.0.0.1. By default the last one if it is free, else any free one.
+        listeners: Listeners besides that one, which is open to everybody on this machine.
     """
 
-    def __init__(self, data_dir: Path, *, class_path: str, port: int | None = None) -> None:
+    def __init__(
+        self, data_dir: Path, *, class_path: str, port: int | None = None, listeners: Listeners | None = None
+    ) -> None:
         self.data_dir = data_dir.absolute()
         self._class_path = class_path
         self._wanted_port = port
+        self._listeners = listeners or Listeners()
+        self._listener_ports: dict[str, int] = {}
         self._port: int | None = None
         self._popen: subprocess.Popen[bytes] | None = None
         self._process: Process | None = None
@@ -65,6 +72,15 @@ class Broker:
         if self._port is None:
             raise RuntimeError("The broker was not started: it has no port yet.")
         return f"127.0.0.1:{self._port}"
+
+    @property
+    def cluster(self) -> Cluster:
+        """The same as the platform names it."""
+        return Cluster(servers=self.bootstrap)
+
+    def address(self, listener: str) -> str:
+        """``localhost:port`` of one of `Listeners`."""
+        return f"localhost:{self._listener_ports[listener]}"
 
     @property
     def pid(self) -> int | None:
@@ -177,14 +193,24 @@ class Broker:
     # ------------------------------------------------------------------------------------------------------- private
 
     def _launch(self, port: int) -> None:
-        broker_files.write(self.data_dir, port=port, controller_port=free_port(excluded=port))
+        for name in self._listeners.protocols.keys() - self._listener_ports.keys():
+            self._listener_ports[name] = free_port(excluded=port)
+        broker_files.write(
+            self.data_dir,
+            port=port,
+            controller_port=free_port(excluded=port),
+            listeners=self._listeners,
+            listener_ports=self._listener_ports,
+        )
         command = [
             *(str(java.find().executable), f"-Xmx{_HEAP}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            *self._listeners.jvm_options,
             *("-Djava.awt.headless=true", "-Dlog4j2.configurationFile=log4j2.properties", "-cp", self._class_path),
         ]
         if not (self.data_dir / "data" / "meta.properties").exists():
             storage_tool = (*command, "kafka.tools.StorageTool", "format", "-c", "server.properties")
-            self._format([*storage_tool, "-t", _cluster_id()])
+            users = (part for user in self._listeners.users for part in ("--add-scram", user))
+            self._format([*storage_tool, "-t", _cluster_id(), *users])
         with (self.data_dir / "logs" / "console.log").open("wb") as console:
             # A session of its own, so that Ctrl-C in the terminal signals only the parent, which then stops the broker.
             self._popen = subprocess.Popen(

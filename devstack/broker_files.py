@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from pathlib import Path
 
 # All paths are relative to the folder, which is the broker's working directory, so its name needs no escaping.
@@ -12,9 +14,9 @@ _PROPERTIES = """\
 process.roles=broker,controller
 node.id=1
 controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}
-advertised.listeners=PLAINTEXT://127.0.0.1:{port}
-listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT
+listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}{more}
+advertised.listeners=PLAINTEXT://127.0.0.1:{port}{advertised}
+listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs=data
@@ -60,13 +62,37 @@ logger.server.level = info
 """
 
 
-def write(folder: Path, *, port: int, controller_port: int) -> None:
+@dataclass(frozen=True, kw_only=True)
+class Listeners:
+    """Listeners on the loopback interface, which clients address as ``localhost``."""
+
+    protocols: Mapping[str, str] = field(default_factory=dict)
+    """Name, in capitals, to ``SSL``, ``SASL_SSL`` and so on."""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    """Further properties of the broker, such as ``listener.name.<name>.ssl.keystore.location``."""
+    users: tuple[str, ...] = ()
+    """Of SCRAM, as for ``kafka-storage format --add-scram``."""
+    jvm_options: tuple[str, ...] = ()
+
+
+def write(
+    folder: Path, *, port: int, controller_port: int, listeners: Listeners, listener_ports: Mapping[str, int]
+) -> None:
     """Write ``server.properties`` and ``log4j2.properties``.
 
     Args:
         folder: The broker's folder, which has to be its working directory.
         controller_port: The port of the controller, which runs in the same process.
+        listeners: Those besides the one of ``port``.
+        listener_ports: The port of each.
     """
-    settings = _PROPERTIES.format(port=port, controller_port=controller_port)
+    settings = _PROPERTIES.format(
+        port=port,
+        controller_port=controller_port,
+        more="".join(f",{name}://127.0.0.1:{listener_ports[name]}" for name in listeners.protocols),
+        advertised="".join(f",{name}://localhost:{listener_ports[name]}" for name in listeners.protocols),
+        protocols="".join(f",{name}:{protocol}" for name, protocol in listeners.protocols.items()),
+    )
+    settings += "".join(f"{name}={value}\n" for name, value in listeners.properties.items())
     (folder / "server.properties").write_text(settings, encoding="utf-8")
     (folder / "log4j2.properties").write_text(_LOGGING, encoding="utf-8")

@@ -9,6 +9,7 @@ import pendulum
 
 from tests.memory import MemoryLayout
 from tests.resolved import resolved_flow
+from tidegate.environment import Environment
 from tidegate.spec import Flow, Pipeline
 from tidegate.status.reading import Reading
 from tidegate.status.source import Backlog
@@ -17,7 +18,9 @@ from tidegate.status.source import Backlog
 def reading_of(pipeline: Pipeline, flow: Flow, at: datetime | None = None, **known: Any) -> Reading:
     """A reading in which this is known."""
     declared = resolved_flow(flow, pipeline)
-    return Reading(layout=MemoryLayout(), kafka="", declared=declared, at=at or pendulum.now("UTC")).given(**known)
+    return Reading(
+        layout=MemoryLayout(), clusters=Environment.read({}).cluster, declared=declared, at=at or pendulum.now("UTC")
+    ).given(**known)
 
 
 def waiting(**changes: Any) -> Backlog:

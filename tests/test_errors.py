@@ -94,7 +94,7 @@ RAISED: dict[str, TidegateError] = {
     ),
     "GapError": errors.GapError("shop", "bronze", "clicks", {1: (3, 7), 0: (10, 14)}),
     "TopicReplacedError": errors.TopicReplacedError("bronze", 1, "clicks", expected="A", actual="B"),
-    "OtherClusterError": errors.OtherClusterError("bronze", 1, "clicks", bootstrap="h:1", expected="A", actual="B"),
+    "OtherClusterError": errors.OtherClusterError("bronze", 1, "clicks", cluster="h:1", expected="A", actual="B"),
     "LedgerImbalanceError": errors.LedgerImbalanceError("silver", 3, {"read": 1}, "one row has no disposition"),
     "LeaseHeldError": errors.LeaseHeldError("table:silver.flights", "attempt a1"),
     "LeaseLostError": errors.LeaseLostError("table:silver.flights", 31, is_taken=False),

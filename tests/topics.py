@@ -35,7 +35,7 @@ def recreate(broker: Broker, topic: str, partitions: int = 1) -> None:
 
     def deleted() -> bool:
         try:
-            kafka.end_offsets(broker.bootstrap, topic, TIMEOUT_SECONDS)
+            kafka.end_offsets(broker.cluster, topic, TIMEOUT_SECONDS)
         except SourceError:
             return True
         return False

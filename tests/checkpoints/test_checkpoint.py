@@ -18,7 +18,7 @@ from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.errors import CheckpointIncompatibleError, DamagedFileError, SchemaChangedError, StateSchemaChangedError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, Place
-from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, Pipeline, State, Table, Watermark
+from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, KafkaSource, Pipeline, State, Table, Watermark
 
 SILVER = Flow(
     name="silver",
@@ -84,6 +84,20 @@ def test_a_flow_that_never_ran_is_compatible(layout: Layout) -> None:
     check(layout, SILVER)
     assert checkpoint.versions(FlowPlace(layout, "trips", "silver")) == {}
     assert not layout.root.exists()
+
+
+def test_a_source_that_names_another_cluster_needs_a_new_version(layout: Layout) -> None:
+    def of_cluster(name: str = "default") -> Flow:
+        return Flow(
+            name="silver", source=KafkaSource(topic="t", schema="id INT", cluster=name), target=Table("bronze.t")
+        )
+
+    write_sidecar(layout, of_cluster())
+    check(layout, of_cluster("default"))
+    with pytest.raises(CheckpointIncompatibleError, match="checkpoint_version") as raised:
+        check(layout, of_cluster("events"))
+    assert "'cluster': 'events'" in raised.value.message
+    check(layout, replace(of_cluster("events"), checkpoint_version=2))
 
 
 def test_an_unchanged_declaration_is_compatible_and_the_sidecar_is_written_once(layout: Layout) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from tests.memory import MemoryLayout
@@ -32,7 +34,7 @@ def write_batch(at: Place, next_offset: int) -> None:
 
 def check(layout: Layout, topic_id: str, cluster_id: str = "C", version: int = 1) -> None:
     at = place(layout, version)
-    topic.check(at, "clicks", topic_id=topic_id, cluster_id=cluster_id, bootstrap="host:1")
+    topic.check(at, "clicks", topic_id=topic_id, cluster_id=cluster_id, cluster="host:1")
 
 
 def test_a_version_keeps_the_topic_that_was_recorded_first(layout: Layout) -> None:
@@ -73,3 +75,13 @@ def test_a_new_checkpoint_continues_after_all_older_ones_of_its_topic(layout: La
 
     assert topic.next_offsets(place(layout, 2), same) == {0: 10}
     assert topic.next_offsets(place(layout, 2), other) == {}
+
+
+def test_a_topic_without_an_id_is_another_one_in_another_cluster(layout: Layout) -> None:
+    """A broker older than 2.8 has no ids of topics."""
+    write_batch(place(layout), 10)
+    topic.record(place(layout), of_version(place(layout), ""))
+    same = of_version(place(layout, 2), "")
+
+    assert topic.next_offsets(place(layout, 2), same) == {0: 10}
+    assert topic.next_offsets(place(layout, 2), replace(same, cluster_id="D")) == {}

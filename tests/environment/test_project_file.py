@@ -20,6 +20,17 @@ GIVEN = {
     "source": "prod",
     "kafka.default.servers": "one:9092,two:9092",
     "kafka.<name>.servers": "three:9092",
+    "kafka.<name>.security": "SASL_SSL",
+    "kafka.<name>.mechanism": "SCRAM-SHA-512",
+    "kafka.<name>.user": "tide",
+    "kafka.<name>.password": "env:KAFKA_PASSWORD",
+    "kafka.<name>.token_url": "https://tokens/oauth",
+    "kafka.<name>.scope": "kafka",
+    "kafka.<name>.ca": "env:KAFKA_CA",
+    "kafka.<name>.certificate": "env:KAFKA_CERTIFICATE",
+    "kafka.<name>.key": "env:KAFKA_KEY",
+    "kafka.<name>.key_password": "env:KAFKA_KEY_PASSWORD",
+    "kafka.<name>.options": "client.rack=use1-az1",
     "registry.url": "https://registry:8081",
     "registry.user": "ada",
     "registry.password": "env:REGISTRY_PASSWORD",
@@ -323,5 +334,9 @@ def test_the_servers_of_every_cluster_are_known_by_name(tmp_path: Path) -> None:
     own = {"kafka.default.servers": "a:1", "kafka.payments.servers": "b:2", "kafka.web_logs.servers": "c:3"}
     read = written(tmp_path, file_of(environments_dev=own), TIDEGATE_KAFKA__WEB_LOGS="d:4", TIDEGATE_KAFKA__MORE="e:5")
     assert read.kafka == "a:1"
-    assert dict(read.other_clusters) == {"payments": "b:2", "web_logs": "d:4", "more": "e:5"}
+    names = ("default", "payments", "web_logs", "more")
+    assert [read.cluster(name).servers for name in names] == ["a:1", "b:2", "d:4", "e:5"]
+    with pytest.raises(SetupError, match="there is no cluster 'payment' of Kafka") as raised:
+        read.cluster("payment")
+    assert "TIDEGATE_KAFKA__PAYMENT" in str(raised.value.advice)
     assert Environment.read(read.variables()) == read

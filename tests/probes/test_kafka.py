@@ -11,6 +11,7 @@ import pytest
 from devstack.broker import Broker
 from tests import topics
 from tests.waiting import TIMEOUT_SECONDS, wait_until
+from tidegate.environment.clusters import Cluster
 from tidegate.errors import NotDeliveredError, SourceUnavailableError
 from tidegate.probes import kafka, retention
 from tidegate.probes.kafka import end_offsets, offset_bounds
@@ -33,7 +34,7 @@ def test_without_a_broker_a_request_fails_at_once_with_a_transient_error(
 ) -> None:
     # Without the check of the port the request would retry until `NEVER`.
     with pytest.raises(SourceUnavailableError, match="no Kafka broker answers") as raised:
-        end_offsets(bootstrap.format(port=unused_port()), "clicks", timeout=NEVER)
+        end_offsets(Cluster(servers=bootstrap.format(port=unused_port())), "clicks", timeout=NEVER)
     assert raised.value.transient
     assert capfd.readouterr().err == ""
 
@@ -43,7 +44,7 @@ def test_a_server_that_never_answers_is_given_up_in_time(capfd: pytest.CaptureFi
         silent.bind(("127.0.0.1", 0))
         silent.listen()
         with pytest.raises(SourceUnavailableError):
-            end_offsets(f"127.0.0.1:{silent.getsockname()[1]}", "clicks", timeout=0.5)
+            end_offsets(Cluster(servers=f"127.0.0.1:{silent.getsockname()[1]}"), "clicks", timeout=0.5)
     assert capfd.readouterr().err == ""
 
 
@@ -54,16 +55,16 @@ def test_bounds_follow_produced_and_deleted_messages(broker: Broker, topic: str)
     from confluent_kafka.admin import AdminClient
 
     broker.create_topic(topic, partitions=3)
-    assert end_offsets(broker.bootstrap, topic, TIMEOUT_SECONDS) == {0: 0, 1: 0, 2: 0}
+    assert end_offsets(broker.cluster, topic, TIMEOUT_SECONDS) == {0: 0, 1: 0, 2: 0}
     producer = Producer({"bootstrap.servers": broker.bootstrap})
     for number in range(60):
         producer.produce(topic, value=str(number), partition=number % 2)
     assert producer.flush(TIMEOUT_SECONDS) == 0
-    assert end_offsets(broker.bootstrap, topic, TIMEOUT_SECONDS) == {0: 30, 1: 30, 2: 0}
+    assert end_offsets(broker.cluster, topic, TIMEOUT_SECONDS) == {0: 30, 1: 30, 2: 0}
     admin = AdminClient({"bootstrap.servers": broker.bootstrap})
     for deleted in admin.delete_records([TopicPartition(topic, 0, 12)]).values():
         deleted.result(TIMEOUT_SECONDS)
-    assert offset_bounds(broker.bootstrap, topic, TIMEOUT_SECONDS) == {0: (12, 30), 1: (0, 30), 2: (0, 0)}
+    assert offset_bounds(broker.cluster, topic, TIMEOUT_SECONDS) == {0: (12, 30), 1: (0, 30), 2: (0, 0)}
 
 
 @pytest.mark.jvm
@@ -72,7 +73,7 @@ def test_an_unknown_topic_is_an_error_and_is_not_created(broker: Broker, topic: 
     from confluent_kafka.admin import AdminClient
 
     with pytest.raises(NotDeliveredError, match=f"topic {topic} of Kafka does not exist") as raised:
-        end_offsets(broker.bootstrap, topic, TIMEOUT_SECONDS)
+        end_offsets(broker.cluster, topic, TIMEOUT_SECONDS)
     assert not raised.value.transient
     assert topic not in AdminClient({"bootstrap.servers": broker.bootstrap}).list_topics(timeout=TIMEOUT_SECONDS).topics
 
@@ -100,7 +101,7 @@ def test_the_error_for_a_topic_that_is_deleted_meanwhile_says_so(
 
     monkeypatch.setattr(kafka, "_bounds", delete)
     with pytest.raises(SourceUnavailableError, match=f"topic '{topic}' at .* was deleted while") as raised:
-        kafka.describe(broker.bootstrap, topic, TIMEOUT_SECONDS)
+        kafka.describe(broker.cluster, topic, TIMEOUT_SECONDS)
     assert "start it" not in raised.value.message
 
 
@@ -108,7 +109,7 @@ def test_the_error_for_a_topic_that_is_deleted_meanwhile_says_so(
 @pytest.mark.kafka
 def test_a_topic_with_many_partitions_has_bounds_for_each(broker: Broker, topic: str) -> None:
     broker.create_topic(topic, partitions=12)
-    assert end_offsets(broker.bootstrap, topic, TIMEOUT_SECONDS) == dict.fromkeys(range(12), 0)
+    assert end_offsets(broker.cluster, topic, TIMEOUT_SECONDS) == dict.fromkeys(range(12), 0)
 
 
 @pytest.mark.jvm
@@ -123,9 +124,7 @@ def test_unread_messages_are_kept_for_the_rest_of_the_retention_time_of_the_olde
         topics.send(broker, topic, range(3), partition, sent_ms=moment)
 
     def until(**unread: int) -> datetime | None:
-        return retention.unread_until(
-            broker.bootstrap, topic, {int(name[1:]): offset for name, offset in unread.items()}
-        )
+        return retention.unread_until(broker.cluster, topic, {int(name[1:]): offset for name, offset in unread.items()})
 
     def deleted(milliseconds: int) -> datetime:
         return datetime.fromtimestamp(milliseconds / 1000, UTC)
@@ -135,4 +134,4 @@ def test_unread_messages_are_kept_for_the_rest_of_the_retention_time_of_the_olde
     assert until(p2=0) is None, "younger than half of the retention"
     topics.configure(broker, topic, retention_ms="-1")
     wait_until(lambda: until(p0=0) is None, "the topic keeps all messages")
-    assert retention.unread_until("127.0.0.1:1", topic, {0: 0}) is None
+    assert retention.unread_until(Cluster(servers="127.0.0.1:1"), topic, {0: 0}) is None

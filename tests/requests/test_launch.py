@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from tidegate.environment import Environment
+from tidegate.environment import Environment, references
+from tidegate.errors import SetupError
 from tidegate.requests.launch import submit_conf, submit_environment
 
 # These tests need the jars that set-up downloads, but no JVM.
@@ -74,3 +75,32 @@ def test_a_job_with_a_bucket_has_its_region_by_the_name_that_java_knows(monkeypa
     located = {"TIDEGATE_PROJECT": str(HERE.project), "TIDEGATE_LAKE": "s3://bucket/lake"}
     assert submit_environment(Environment.read(located))["AWS_REGION"] == "eu-west-1"
     assert "AWS_REGION" not in submit_environment(HERE)
+
+
+def test_a_job_gets_the_secret_of_a_connection_of_airflow_as_a_variable_and_a_reference_to_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start = "TIDEGATE_KAFKA__EVENTS"
+    own = {start: "a:1", f"{start}__SECURITY": "SASL_SSL", f"{start}__MECHANISM": "PLAIN", f"{start}__USER": "tide"}
+    own |= {f"{start}__PASSWORD": "airflow-connection:events", "TIDEGATE_PROJECT": str(HERE.project)}
+    with monkeypatch.context() as patch:
+        patch.setitem(references._KINDS, "airflow-connection", lambda name, connection: f"canary of {connection}")
+        passed = submit_environment(Environment.read(own))
+    assert passed["TIDEGATE_SECRET__KAFKA__EVENTS__PASSWORD"] == "canary of events"
+    monkeypatch.setenv("TIDEGATE_SECRET__KAFKA__EVENTS__PASSWORD", "canary of events")
+    cluster = Environment.read(passed).cluster("events")
+    assert cluster.librdkafka()["sasl.password"] == "canary of events"
+    assert 'password="${env:TIDEGATE_SECRET__KAFKA__EVENTS__PASSWORD}"' in cluster.java()["sasl.jaas.config"]
+    assert "canary" not in str(submit_conf(Environment.read(own), small=True))
+
+
+def test_a_connection_that_is_not_there_stops_only_the_flows_that_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str, connection: str) -> str:
+        raise SetupError(f"{name}: there is no connection {connection}")
+
+    monkeypatch.setitem(references._KINDS, "airflow-connection", missing)
+    password = "TIDEGATE_KAFKA__EVENTS__PASSWORD"
+    own = {"TIDEGATE_PROJECT": str(HERE.project), password: "airflow-connection:events"}
+    passed = submit_environment(Environment.read(own))
+    assert passed[password] == "airflow-connection:events"
+    assert not [name for name in passed if name.startswith("TIDEGATE_SECRET__")]

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from tests.resolved import resolved_flow
 from tidegate import json_codec
 from tidegate.environment import Environment
+from tidegate.environment.clusters import Cluster
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import AttemptPlace, Place
 from tidegate.reports.report import FlowReport
@@ -118,7 +119,7 @@ def job_of(
         transform=transform,
         gate=gate_of(layout, flow, suite) if suite else None,
         spark=spark,
-        kafka=kafka,
+        clusters=lambda _: Cluster(servers=kafka),
     )
 
 

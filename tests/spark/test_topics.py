@@ -179,7 +179,7 @@ def test_a_day_of_a_topic_is_complete_when_every_partition_is_read_and_an_idle_o
         """Of the first day, the next, and that of ``now``."""
         job = clicks.job()
         result = source.load(job.flow).completeness(
-            broker.bootstrap, job.place, job.flow, job.resolved.pipeline.timezone, now
+            job.clusters, job.place, job.flow, job.resolved.pipeline.timezone, now
         )
         assert result is not None
         assert result.intervals == () or result.intervals[0].name == first.to_date_string()

@@ -68,6 +68,11 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     ),
     (variant_of(FILES), "null_values", ("NA", ["NA"], (1,), None)),
     (variant_of(FILES), "dialect", (None, {"separator": ";"}, ";")),
+    (
+        lambda **own: KafkaSource(**{"topic": "t", "schema": "id INT"} | own),
+        "cluster",
+        ("", "Main", "a-b", "a__b", None),
+    ),
     (variant_of(Dialect()), "separator", ("", ";;", "\n", '"', None)),
     (variant_of(Dialect()), "quote", ('""', "\0", 5)),
     (variant_of(Dialect()), "escape", ("\\\\", "\r", None)),

@@ -27,6 +27,12 @@ def test_names_that_kafka_does_not_allow_are_refused(topic: str) -> None:
         KafkaSink(topic)
 
 
+def test_a_sink_of_another_cluster_is_another_sink() -> None:
+    assert [KafkaSink("a").name, KafkaSink("a", cluster="events").name] == ["kafka.a", "kafka.a@events"]
+    with pytest.raises(FieldError, match="KafkaSink: cluster='Events'"):
+        KafkaSink("a", cluster="Events")
+
+
 @pytest.mark.parametrize("name", ["orders", "gold.orders", "kafka.orders", "Postgres.orders", "postgres.", 7])
 def test_a_function_sink_has_the_name_of_its_system(name: str) -> None:
     assert FunctionSink("postgres.orders", write="orders_out:upsert").layer == "postgres"

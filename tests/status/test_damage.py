@@ -211,7 +211,7 @@ def test_losses_without_damage_are_none(project: SampleProject) -> None:
     prepare(project)
     (project.landing / "b.csv").delete()
     for each in resolved(TRIPS, project.environment.project).flows:
-        assert losses.of_flow(project.layout, "127.0.0.1:9", each, ()) is None
+        assert losses.of_flow(project.layout, project.environment.cluster, each, ()) is None
 
 
 def test_rows_of_earlier_changes_of_a_keyed_table_are_lost_with_the_table_that_had_them(project: SampleProject) -> None:
@@ -225,7 +225,7 @@ def test_rows_of_earlier_changes_of_a_keyed_table_are_lost_with_the_table_that_h
     ledger.record(PipelinePlace(project.layout, "trips"), line, ledger.RunOrigin())
     flow = resolved(pipeline, project.environment.project).flow("log")
     lost = Damage(kind="table", pipeline="trips", flow="log", what="silver.log", cause="is gone")
-    loss = losses.of_flow(project.layout, "127.0.0.1:9", flow, (lost,))
+    loss = losses.of_flow(project.layout, project.environment.cluster, flow, (lost,))
     assert loss is not None
     assert (loss.number, loss.acceptance) == (3, "log:lost=3")
     assert loss.what == "about 3 rows of earlier changes of silver.trips, of which that table has only the newest rows"

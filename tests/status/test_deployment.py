@@ -104,5 +104,5 @@ def test_every_variable_of_the_platform_is_known() -> None:
     files = subprocess.check_output(["git", "ls-files", "tidegate", "demo", "devstack", "scripts"], cwd=ROOT, text=True)
     sources = [ROOT / name for name in files.split() if name.endswith((".py", ".sh"))]
     named = {name for path in sources for name in re.findall(r"\bTIDEGATE_[A-Z0-9_]+", path.read_text("utf-8"))}
-    declared = {setting.variable.removesuffix("<NAME>") for setting in SETTINGS}
+    declared = {setting.variable.partition("<NAME>")[0] for setting in SETTINGS}
     assert named == {name for name in declared if name.startswith("TIDEGATE_")}

@@ -138,7 +138,7 @@ class Clicks:
 
     def note(self, topic: str) -> None:
         """Record the topic's id, as a job does before its first read."""
-        description = kafka.describe(self.environment.kafka, topic)
+        description = kafka.describe(self.environment.cluster("default"), topic)
         known = checkpoint_topic.CheckpointTopic(
             topic=topic, topic_id=description.topic_id, cluster_id=description.cluster_id
         )
@@ -361,7 +361,7 @@ def test_the_alert_opens_before_retention_deletes_unread_messages_and_afterwards
         topics.configure(broker, retained, retention_ms=str(round(hours * 3_600_000)))
 
     def first_offset() -> int:
-        return kafka.offset_bounds(broker.bootstrap, retained)[0][0]
+        return kafka.offset_bounds(broker.cluster, retained)[0][0]
 
     assert opened() == {}, "the topic keeps all messages"
     retain(12.5)

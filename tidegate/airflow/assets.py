@@ -127,7 +127,7 @@ def attach_intervals(context: Context, layout: Layout, pipeline: Pipeline, flows
     for flow in flows:
         try:
             completeness = source.load(flow).completeness(
-                Environment.read().kafka, place.flow(flow.name), flow, pipeline.timezone, pendulum.now("UTC")
+                Environment.read().cluster, place.flow(flow.name), flow, pipeline.timezone, pendulum.now("UTC")
             )
         except TidegateError as error:
             # The flow is done, or switched off. The next task that looks sends what is complete.

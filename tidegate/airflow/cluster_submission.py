@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowException
 from tidegate.airflow.spark_connection import SparkConnection
 from tidegate.airflow.submission import GRACE_SECONDS, KILL_SECONDS, Application, ApplicationError, program, variables
 from tidegate.processes import end_group
+from tidegate.requests.launch import SECRET
 
 
 class ClusterSubmission:
@@ -52,7 +53,8 @@ class _Hook(SparkSubmitHook):
             conn_id=connection.conn_id,
             name=application.name,
             application_args=list(application.arguments),
-            env_vars=dict(application.variables),
+            # They become settings of the application, which its pages and logs show.
+            env_vars={name: text for name, text in application.variables.items() if not name.startswith(SECRET)},
             # Without it a spark-submit JVM would wait on the worker until the application ends.
             yarn_track_via_rm_api=connection.master.startswith("yarn") and connection.resource_manager is not None,
         )

@@ -56,10 +56,11 @@ def recorded(place: Place) -> CheckpointTopic | None:
     return TOPIC.read(place)
 
 
-def check(place: Place, topic: str, *, topic_id: str, cluster_id: str, bootstrap: str) -> None:
+def check(place: Place, topic: str, *, topic_id: str, cluster_id: str, cluster: object) -> None:
     """Compare the broker's topic with the one that a checkpoint version reads. Changes nothing, needs no JVM.
 
     Args:
+        cluster: The cluster that responded, for messages.
         topic_id: The broker's id of the topic; empty when it has none.
         cluster_id: The broker's id of its cluster; empty when it has none.
 
@@ -73,7 +74,7 @@ def check(place: Place, topic: str, *, topic_id: str, cluster_id: str, bootstrap
         return
     if expected.cluster_id and cluster_id and expected.cluster_id != cluster_id:
         raise OtherClusterError(
-            place.flow, place.version, topic, bootstrap=bootstrap, expected=expected.cluster_id, actual=cluster_id
+            place.flow, place.version, topic, cluster=cluster, expected=expected.cluster_id, actual=cluster_id
         )
     if expected.topic_id and topic_id and expected.topic_id != topic_id:
         raise TopicReplacedError(place.flow, place.version, topic, expected=expected.topic_id, actual=topic_id)
@@ -106,7 +107,7 @@ def next_offsets(place: Place, topic: CheckpointTopic) -> dict[int, int]:
     highest: dict[int, int] = {}
     for version, offsets in _committed(place, topic.topic):
         other = recorded(place.of_version(version))
-        if other is not None and other.topic_id == topic.topic_id:
+        if other is not None and (other.topic_id, other.cluster_id) == (topic.topic_id, topic.cluster_id):
             for partition, next_offset in offsets.items():
                 highest[partition] = max(next_offset, highest.get(partition, 0))
     return highest

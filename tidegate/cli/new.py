@@ -81,7 +81,7 @@ def _drafted(environment: Environment, name: str, file: str | None, topic: str |
             landed[target] = named
     else:
         assert topic is not None
-        drafted = Draft.of(sample.of_topic(environment.kafka, topic), of_topic=True)
+        drafted = Draft.of(sample.of_topic(environment.cluster("default"), topic), of_topic=True)
         place = topic
     texts = {
         "pipelines": drafted.pipeline(name, place),

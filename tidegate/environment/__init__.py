@@ -23,6 +23,7 @@ from tidegate.store import Store
 from tidegate.store.location import Location, Stores
 
 if TYPE_CHECKING:
+    from tidegate.environment.clusters import Cluster
     from tidegate.environment.project_file import SelectedEnvironment
 
 _PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
@@ -44,8 +45,8 @@ class Environment:
     """Which environment of the file it is."""
     project_name: str = ""
     source: str = ""
-    other_clusters: tuple[tuple[str, str], ...] = ()
-    """Name and bootstrap servers of each cluster of Kafka but the default one."""
+    kafka_settings: tuple[tuple[str, str], ...] = ()
+    """Key and text of each setting of clusters of Kafka but the default one's servers."""
     registry: str = ""
     registry_user: str = ""
     registry_password: str = ""
@@ -76,8 +77,8 @@ class Environment:
         values: dict[str, Any] = {"name": given.get("TIDEGATE_ENV", "") if selected is None else selected.name}
         buckets: dict[str, str] = {}
         for each in effective(given, {} if selected is None else selected.values):
-            if each.setting.field == "other_clusters":
-                values["other_clusters"] = (*values.get("other_clusters", ()), (each.name, each.value(project)))
+            if each.setting.field == "kafka_settings":
+                values["kafka_settings"] = (*values.get("kafka_settings", ()), (each.setting.key, each.value(project)))
             elif each.setting.field not in ("", "project", "name"):
                 values[each.setting.field] = each.value(project)
             if each.setting.foreign and each.key:
@@ -94,6 +95,22 @@ class Environment:
     def landing(self) -> Path:
         """The folder of local landing zones; as `lake`."""
         return _folder(self.landing_at)
+
+    def cluster(self, name: str) -> Cluster:
+        """The cluster of Kafka of a name.
+
+        Raises:
+            SetupError: There is none, or its settings do not fit together.
+        """
+        from tidegate.environment.clusters import DEFAULT, Cluster
+
+        start = f"kafka.{name}."
+        own = {key.removeprefix(start): text for key, text in self.kafka_settings if key.startswith(start)}
+        servers = own.pop("servers", self.kafka if name == DEFAULT else "")
+        if not servers:
+            says = f"set {start}servers (TIDEGATE_KAFKA__{name.upper()}), or correct the name in the declaration"
+            raise SetupError(f"there is no cluster {name!r} of Kafka in the settings", Edit(says, "setting"))
+        return Cluster(name=name, servers=servers, settings=tuple(own.items()))
 
     @property
     def registry_url(self) -> str:
@@ -121,7 +138,8 @@ class Environment:
         for setting in SETTINGS:
             value = getattr(self, setting.field) if setting.field else None
             if setting.named:
-                written |= {setting.of(name).variable: text for name, text in value or ()}
+                names = ((setting.key_name(key), text) for key, text in value or ())
+                written |= {setting.of(name).variable: text for name, text in names if name}
             elif setting.field and (value or not setting.foreign):
                 written[setting.variable] = "" if value is None else str(value)
         return written

@@ -252,7 +252,7 @@ def _setting(key: str) -> Setting | None:
     for each in _DECLARED.values():
         name = each.key_name(key) if each.named else None
         # Otherwise a typing error would be the name of another one.
-        if name and not difflib.get_close_matches(name, ["default"], 1, 0.7):
+        if name and (name == "default" or not difflib.get_close_matches(name, ["default"], 1, 0.7)):
             return each.of(name)
     return None
 

@@ -23,6 +23,15 @@ def resolve(name: str, reference: str) -> str:
         SetupError: There is none.
         AirflowUnavailableError: As `in_airflow`.
     """
+    # Editors end a file with a line break, which is in no password.
+    secret = exact(name, reference).removesuffix("\n").removesuffix("\r")
+    if not secret:
+        raise SetupError(f"{name} is {reference}, which is empty", OutsideAct("check who writes it"))
+    return secret
+
+
+def exact(name: str, reference: str) -> str:
+    """What a reference names, with a line break at its end. Arguments and errors as of `resolve`."""
     kind, _, what = reference.partition(":")
     return _KINDS[kind](name, what)
 
@@ -39,17 +48,12 @@ def _of_environment(name: str, variable: str) -> str:
 
 def _of_file(name: str, path: str) -> str:
     try:
-        text = Path(path).read_text(encoding="utf-8")
+        return Path(path).read_bytes().decode()
     except (OSError, UnicodeDecodeError) as error:
         raise SetupError(
             f"{name} is in the file {path}, which cannot be read ({type(error).__name__})",
             OutsideAct("check who writes the file, and that this process may read it"),
         ) from None
-    # Editors end a file with a line break, which is in no password.
-    text = text.removesuffix("\n").removesuffix("\r")
-    if not text:
-        raise SetupError(f"{name} is in the file {path}, which is empty", OutsideAct("check who writes the file"))
-    return text
 
 
 def _of_connection(name: str, connection: str) -> str:

@@ -67,9 +67,9 @@ class Setting:
 
     def variable_name(self, variable: str) -> str | None:
         """The name in a variable; None if the variable is another one."""
-        before = self.variable.removesuffix(_NAME.upper())
-        name = variable[len(before) :].lower()
-        return name if variable == f"{before}{name.upper()}" and _CLUSTER.fullmatch(name) else None
+        before, _, after = self.variable.partition(_NAME.upper())
+        name = variable[len(before) : len(variable) - len(after)].lower()
+        return name if variable == f"{before}{name.upper()}{after}" and _CLUSTER.fullmatch(name) else None
 
     def names(self, variable: str) -> bool:
         """Whether a variable is this setting's."""
@@ -130,7 +130,48 @@ def _credentials(name: str, text: str, folder: Path | None) -> str:
     return text
 
 
+def _choice(*allowed: str) -> Callable[[str, str, Path | None], str]:
+    def parse(name: str, text: str, folder: Path | None) -> str:
+        del folder
+        if text not in allowed:
+            raise SetupError(f"{name}={text!r} is none of them", Edit(f"write one of {', '.join(allowed)}", "setting"))
+        return text
+
+    return parse
+
+
+def _plain(name: str, text: str, folder: Path | None) -> str:
+    """A text that Java's client gets within quotes."""
+    del folder
+    if not re.fullmatch(r"[^\x00-\x1f\"\\$]+", text):
+        says = "write it without quotes, backslashes, '$' and control characters"
+        raise SetupError(f"{name}={text!r} is no name for Kafka", Edit(says, "setting"))
+    return text
+
+
 _SECRETS = ("env", "file", CONNECTION)
+_SECURITY = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+
+
+def _of_cluster(
+    key: str,
+    meaning: str,
+    *,
+    parse: Callable[[str, str, Path | None], str] = lambda name, text, folder: text,
+    references: tuple[str, ...] = (),
+    without: str = "none",
+) -> Setting:
+    return Setting(
+        variable=f"TIDEGATE_KAFKA__<NAME>__{key.upper()}",
+        meaning=meaning,
+        key=f"kafka.{_NAME}.{key}",
+        field="kafka_settings",
+        without=without,
+        parse=_reference(*references) if references else parse,
+        references=references,
+    )
+
 
 SETTINGS = (
     Setting(
@@ -175,7 +216,7 @@ SETTINGS = (
     ),
     Setting(
         variable="TIDEGATE_KAFKA",
-        meaning="bootstrap servers of the cluster that sources and sinks use",
+        meaning="bootstrap servers of the cluster of sources and sinks that name none",
         key="kafka.default.servers",
         field="kafka",
         default="127.0.0.1:9092",
@@ -184,8 +225,28 @@ SETTINGS = (
         variable="TIDEGATE_KAFKA__<NAME>",
         meaning="bootstrap servers of another cluster, by its name",
         key="kafka.<name>.servers",
-        field="other_clusters",
+        field="kafka_settings",
     ),
+    _of_cluster(
+        "security", "PLAINTEXT, SSL, SASL_PLAINTEXT or SASL_SSL", parse=_choice(*_SECURITY), without="PLAINTEXT"
+    ),
+    _of_cluster("mechanism", f"of SASL: {', '.join(_MECHANISMS)}", parse=_choice(*_MECHANISMS)),
+    _of_cluster("user", "user of SASL, or the id of the client for a token", parse=_plain),
+    _of_cluster("password", "reference to that user's password, or to the client's secret", references=_SECRETS),
+    _of_cluster("token_url", "URL at which OAUTHBEARER gets a token", parse=_server_url),
+    _of_cluster("scope", "scope of the token", parse=_plain),
+    _of_cluster(
+        "ca",
+        "reference to the certificates that sign those of the brokers, as PEM",
+        references=_SECRETS,
+        without="those of the system",
+    ),
+    _of_cluster(
+        "certificate", "reference to the certificate of the client for mutual TLS, as PEM", references=_SECRETS
+    ),
+    _of_cluster("key", "reference to the key of that certificate, as PEM (PKCS #8)", references=_SECRETS),
+    _of_cluster("key_password", "reference to the password of that key", references=_SECRETS),
+    _of_cluster("options", "further options of the clients: `name=value`, with commas between them"),
     Setting(
         variable="TIDEGATE_REGISTRY",
         meaning="URL of a schema registry for Kafka values",
@@ -290,6 +351,10 @@ SETTINGS = (
         foreign=True,
     ),
     Setting(
+        variable="TIDEGATE_SECRET__<NAME>",
+        meaning="set for a job: the secret of a setting that names a connection of Airflow",
+    ),
+    Setting(
         variable="TIDEGATE_MAVEN_REPOSITORY",
         meaning="Maven repository: a URL, or a folder with jars",
         without="Maven Central",
@@ -353,5 +418,7 @@ def _each(declared: Setting, given: list[str]) -> list[tuple[str, Setting]]:
     """The setting itself, or of one with several those that variables and keys name."""
     if not declared.named:
         return [("", declared)]
-    names = {declared.key_name(each) or declared.variable_name(each) for each in given} - {None, "default"}
-    return [(name, declared.of(name)) for name in sorted(filter(None, names))]
+    names = {declared.key_name(each) or declared.variable_name(each) for each in given} - {None}
+    # Where one is declared alone, it has a variable of another name.
+    alone = {each.key for each in SETTINGS}
+    return [(name, own) for name in sorted(filter(None, names)) if (own := declared.of(name)).key not in alone]

@@ -141,17 +141,17 @@ class OtherClusterError(SourceError):
         flow: The flow's name.
         version: The checkpoint version.
         topic: The topic's name.
-        bootstrap: The bootstrap servers of the request.
+        cluster: The cluster of the settings.
         expected: The id of the cluster that the checkpoint reads.
         actual: The id of the cluster that responds.
     """
 
-    def __init__(self, flow: str, version: int, topic: str, *, bootstrap: str, expected: str, actual: str) -> None:
+    def __init__(self, flow: str, version: int, topic: str, *, cluster: object, expected: str, actual: str) -> None:
         super().__init__(
-            f"another Kafka cluster responds at {bootstrap}: checkpoint v{version} of flow {flow!r} reads topic {topic} of cluster "
+            f"another Kafka cluster responds at {cluster}: checkpoint v{version} of flow {flow!r} reads topic {topic} of cluster "
             f"{expected}, this is cluster {actual}.",
             Either(
-                Edit("set TIDEGATE_KAFKA to the brokers of the first", "setting"),
+                Edit("set TIDEGATE_KAFKA, or the servers of a named cluster, to the brokers of the first", "setting"),
                 new_version(
                     version,
                     "if the topic has moved for good, set {} in the declaration: the topic of the new cluster is read from its beginning",

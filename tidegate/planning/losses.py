@@ -20,6 +20,7 @@ from tidegate.status import changed_files
 if TYPE_CHECKING:
     from collections.abc import Collection
 
+    from tidegate.environment.clusters import Cluster, Clusters
     from tidegate.lake.layout import Layout
     from tidegate.project.resolution import ResolvedFlow
     from tidegate.status.damage import Damage
@@ -44,7 +45,7 @@ class Loss:
         return acceptance(self.flow, "lost", self.number)
 
 
-def of_flow(layout: Layout, kafka_servers: str, resolved: ResolvedFlow, damages: tuple[Damage, ...]) -> Loss | None:
+def of_flow(layout: Layout, clusters: Clusters, resolved: ResolvedFlow, damages: tuple[Damage, ...]) -> Loss | None:
     """What is lost if a damaged flow reads its source again, or derives its table again; None if nothing is.
 
     A landing flow loses something only with its table: the checkpoint alone has no rows.
@@ -59,7 +60,7 @@ def of_flow(layout: Layout, kafka_servers: str, resolved: ResolvedFlow, damages:
     if isinstance(flow.source, FileSource):
         return _of_files(layout, resolved, flow.source)
     if isinstance(flow.source, KafkaSource):
-        return _of_messages(kafka_servers, layout, resolved, flow.source)
+        return _of_messages(clusters(flow.source.cluster), layout, resolved, flow.source)
     if flow.target.write_mode == "append" and flow.state is None and _has_keys(resolved):
         return _of_changes(layout, resolved)
     return None
@@ -117,10 +118,10 @@ def _quarantined(quarantine: Address) -> set[FileId]:
     return {FileId.parse(row[hidden.ROW_ID]) for row in entries}
 
 
-def _of_messages(bootstrap: str, layout: Layout, resolved: ResolvedFlow, source: KafkaSource) -> Loss | None:
+def _of_messages(cluster: Cluster, layout: Layout, resolved: ResolvedFlow, source: KafkaSource) -> Loss | None:
     """The offsets that were read, that bronze has lost, and that the topic does not have any more."""
     flow = resolved.flow
-    bounds = kafka.offset_bounds(bootstrap, source.topic, isolation=source.isolation)
+    bounds = kafka.offset_bounds(cluster, source.topic, isolation=source.isolation)
     gone: dict[int, tuple[int, int]] = {}
     for place in checkpoint.of_flow(resolved.place(layout)):
         for partition, (first, end) in progress.offsets_read(place.checkpoint, source.topic).items():

@@ -2,41 +2,69 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from tidegate.advice import Edit, Either, OutsideAct
-from tidegate.errors import SourceUnavailableError
+from tidegate.errors import SourceError, SourceUnavailableError
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
+    from tidegate.environment.clusters import Cluster
 
-def failure(bootstrap: str, topic: str, error: KafkaError) -> SourceUnavailableError:
-    """What librdkafka reports about a topic, as an error of the source."""
+
+def failure(cluster: Cluster, topic: str, error: KafkaError, reported: Iterable[KafkaError] = ()) -> SourceError:
+    """What librdkafka reports about a topic, as an error of the source.
+
+    Args:
+        error: What ended the request.
+        reported: What librdkafka reported meanwhile about its connections. It tries a wrong password or certificate again and again, so
+            that the request ends with a timeout.
+    """
     from confluent_kafka import KafkaError
 
+    for each in (error, *reported):
+        if each.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):
+            return not_accepted(cluster, topic, "user and password", each.str())
+        if each.code() in (KafkaError._SSL, KafkaError.SECURITY_DISABLED):
+            return not_accepted(cluster, topic, "the connection", each.str())
+    if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
+        return SourceError(
+            f"cluster {cluster.name} of Kafka does not let the user read topic {topic!r}: {error.str()} ({cluster.servers})",
+            OutsideAct("grant it Describe, Read and DescribeConfigs of the topic, then run again"),
+        )
     if error.code() in (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError.UNKNOWN_TOPIC_ID):
-        return deleted(bootstrap, topic)
+        return deleted(cluster, topic)
     if error.code() > 0:
         # The broker's own errors; those of librdkafka, such as a connection that breaks, are negative.
         return SourceUnavailableError(
-            f"the Kafka broker at {bootstrap} reports for topic {topic!r}: {error.str()}",
+            f"the Kafka broker at {cluster} reports for topic {topic!r}: {error.str()}",
             OutsideAct("remove the cause, then run again"),
         )
-    return unavailable(bootstrap, error.str())
+    return unavailable(cluster, topic, error.str())
 
 
-def deleted(bootstrap: str, topic: str) -> SourceUnavailableError:
+def not_accepted(cluster: Cluster, topic: str, what: str, why: str) -> SourceError:
+    """A broker does not accept the client, or the client not the broker. A retry cannot succeed."""
+    return SourceError(
+        f"topic {topic!r}: {what} failed at cluster {cluster.name} of Kafka, {cluster.servers}: {why}",
+        Edit(f"correct the settings kafka.{cluster.name}.…, or what they refer to, then run again", "setting"),
+    )
+
+
+def deleted(cluster: Cluster, topic: str) -> SourceUnavailableError:
     """The topic was deleted meanwhile."""
     return SourceUnavailableError(
-        f"topic {topic!r} at {bootstrap} was deleted while its offsets were read",
+        f"topic {topic!r} at {cluster} was deleted while its offsets were read",
         OutsideAct("run again when it exists"),
     )
 
 
-def unavailable(bootstrap: str, reason: str) -> SourceUnavailableError:
+def unavailable(cluster: Cluster, topic: str, reason: str) -> SourceUnavailableError:
     """No broker answers."""
+    variable = "TIDEGATE_KAFKA" + ("" if cluster.name == "default" else f"__{cluster.name.upper()}")
     return SourceUnavailableError(
-        f"no Kafka broker answers at {bootstrap} ({reason})",
-        Either(OutsideAct("start it"), Edit("correct TIDEGATE_KAFKA, and run again", "setting")),
+        f"no Kafka broker answers at {cluster} for topic {topic!r} ({reason})",
+        Either(OutsideAct("start it"), Edit(f"correct {variable}, and run again", "setting")),
     )

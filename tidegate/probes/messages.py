@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
     from confluent_kafka import KafkaError
 
+    from tidegate.environment.clusters import Cluster
+
 RULE = "timestamp_out_of_range"
 """The rule of a message whose timestamp is outside of `tidegate.times.dates.FIRST_MS` and `tidegate.times.dates.END_MS`."""
 _SILENCE_SECONDS = 15.0
@@ -25,7 +27,7 @@ _POLL_SECONDS = 0.1
 
 
 def read_range(
-    bootstrap: str,
+    cluster: Cluster,
     topic: str,
     partition: int,
     first: int,
@@ -37,7 +39,6 @@ def read_range(
     """The messages of a partition, in the order of their offsets, without those of aborted transactions.
 
     Args:
-        bootstrap: ``host:port``, or several with commas.
         topic: Its name.
         partition: Its number.
         first: The first offset.
@@ -63,7 +64,7 @@ def read_range(
         "auto.offset.reset": "error",
         "check.crcs": True,
     }
-    consumer = Consumer({"bootstrap.servers": bootstrap, **kafka.CONSUMER, **settings})
+    consumer = Consumer({**cluster.librdkafka(), **kafka.CONSUMER, **settings})
     position, deadline = first, time.monotonic() + silence
     try:
         consumer.assign([TopicPartition(topic, partition, first)])
@@ -71,7 +72,7 @@ def read_range(
             message: Any = consumer.poll(_POLL_SECONDS)
             if message is None:
                 if time.monotonic() > deadline:
-                    raise broker_errors.unavailable(bootstrap, f"no message of topic {topic} within {silence:g} s")
+                    raise broker_errors.unavailable(cluster, topic, f"no message within {silence:g} s")
                 continue
             error, deadline = message.error(), time.monotonic() + silence
             if error is None and message.offset() < end:
@@ -80,13 +81,13 @@ def read_range(
             elif error is None:
                 return
             elif error.code() != KafkaError._PARTITION_EOF:
-                raise _failure(bootstrap, topic, partition, position, error)
+                raise _failure(cluster, topic, partition, position, error)
             elif message.offset() < end:
                 raise _lost(topic, partition, position, f"the partition ends at {message.offset()}")
             else:
                 return
     except KafkaException as error:
-        raise _failure(bootstrap, topic, partition, position, error.args[0]) from None
+        raise _failure(cluster, topic, partition, position, error.args[0]) from None
     finally:
         consumer.close()
 
@@ -120,7 +121,7 @@ def _part(name: str, content: bytes | None) -> dict[str, str | None]:
         return {f"{name}_base64": base64.b64encode(content).decode()}
 
 
-def _failure(bootstrap: str, topic: str, partition: int, position: int, error: KafkaError) -> SourceError:
+def _failure(cluster: Cluster, topic: str, partition: int, position: int, error: KafkaError) -> SourceError:
     from confluent_kafka import KafkaError
 
     if error.code() in (KafkaError.OFFSET_OUT_OF_RANGE, KafkaError._AUTO_OFFSET_RESET):
@@ -134,7 +135,7 @@ def _failure(bootstrap: str, topic: str, partition: int, position: int, error: K
                 "and accept the gap that the next run names"
             ),
         )
-    return broker_errors.failure(bootstrap, topic, error)
+    return broker_errors.failure(cluster, topic, error)
 
 
 def _lost(topic: str, partition: int, offset: int, why: str) -> OffsetsExpiredError:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tidegate.probes.kafka import CONSUMER, offset_bounds, remaining
+from tidegate.probes import broker_errors
+from tidegate.probes.connection import remaining
+from tidegate.probes.kafka import CONSUMER, offset_bounds
 from tidegate.times import dates
+
+if TYPE_CHECKING:
+    from tidegate.environment.clusters import Cluster
 
 _SAMPLE_MESSAGES = 200
 _SAMPLE_SECONDS = 1.0
@@ -16,14 +21,13 @@ _POLL_SECONDS = 0.1
 
 
 def message_bytes(
-    bootstrap: str, topic: str, starts: Mapping[int, int], timeout: float = 5.0, isolation: str = "read_uncommitted"
+    cluster: Cluster, topic: str, starts: Mapping[int, int], timeout: float = 5.0, isolation: str = "read_uncommitted"
 ) -> float | None:
     """The mean size of messages in bytes, with keys and headers, from a sample at given offsets.
 
     Commits nothing and joins no consumer group.
 
     Args:
-        bootstrap: ``host:port``, or several with commas.
         starts: Partition to the offset at which its sample starts.
         timeout: Seconds for everything.
         isolation: Isolation level of the reader, as in `offset_bounds`.
@@ -31,12 +35,12 @@ def message_bytes(
     Returns:
         The mean of up to 200 messages; None if none arrived in time.
     """
-    sizes = [_size(message) for message in consume(bootstrap, topic, starts, _SAMPLE_MESSAGES, timeout, isolation)]
+    sizes = [_size(message) for message in consume(cluster, topic, starts, _SAMPLE_MESSAGES, timeout, isolation)]
     return sum(sizes) / len(sizes) if sizes else None
 
 
 def next_timestamps(
-    bootstrap: str, topic: str, starts: Mapping[int, int], timeout: float = 5.0
+    cluster: Cluster, topic: str, starts: Mapping[int, int], timeout: float = 5.0
 ) -> dict[int, datetime | None]:
     """The timestamp of the first message at or after an offset of each partition, of open transactions too; None at the partition's end.
 
@@ -44,7 +48,6 @@ def next_timestamps(
     nothing and joins no consumer group.
 
     Args:
-        bootstrap: ``host:port``, or several with commas.
         starts: Partition to offset.
         timeout: Seconds for everything.
     """
@@ -59,7 +62,7 @@ def next_timestamps(
         "queued.min.messages": 1,
         "fetch.message.max.bytes": 65_536,
     }
-    consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER, **settings})
+    consumer = Consumer({**cluster.librdkafka(), **CONSUMER, **settings})
     moments: dict[int, datetime | None] = {}
     deadline, waiting = time.monotonic() + timeout, set(starts)
     try:
@@ -86,7 +89,7 @@ def next_timestamps(
 
 
 def newest_values(
-    bootstrap: str, topic: str, limit: int, timeout: float = 10.0, isolation: str = "read_committed"
+    cluster: Cluster, topic: str, limit: int, timeout: float = 10.0, isolation: str = "read_committed"
 ) -> list[bytes | None]:
     """The values of the newest messages, about as many from each partition, oldest first in each.
 
@@ -95,19 +98,23 @@ def newest_values(
     Raises:
         SourceUnavailableError: The broker does not answer, or the topic does not exist.
     """
-    bounds = offset_bounds(bootstrap, topic, timeout, isolation)
+    bounds = offset_bounds(cluster, topic, timeout, isolation)
     each = max(1, limit // max(1, len(bounds)))
     starts = {partition: max(first, end - each) for partition, (first, end) in bounds.items() if end > first}
-    return [message.value() for message in consume(bootstrap, topic, starts, limit, timeout, isolation)]
+    return [message.value() for message in consume(cluster, topic, starts, limit, timeout, isolation)]
 
 
 def consume(
-    bootstrap: str, topic: str, starts: Mapping[int, int], limit: int, timeout: float, isolation: str
+    cluster: Cluster, topic: str, starts: Mapping[int, int], limit: int, timeout: float, isolation: str
 ) -> list[Any]:
-    """Up to so many messages from given offsets; fewer if they do not arrive in time."""
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
+    """Up to so many messages from given offsets; fewer if they do not arrive in time.
 
-    consumer = Consumer({"bootstrap.servers": bootstrap, **CONSUMER, "isolation.level": isolation})
+    Raises:
+        SourceError: The user may not read the topic.
+    """
+    from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+
+    consumer = Consumer({**cluster.librdkafka(), **CONSUMER, "isolation.level": isolation})
     messages: list[Any] = []
     deadline = time.monotonic() + timeout
     try:
@@ -116,6 +123,9 @@ def consume(
             consumer.assign([TopicPartition(topic, partition, offset)])
             count = max(1, limit // len(starts))
             received = consumer.consume(count, timeout=min(_SAMPLE_SECONDS, remaining(deadline)))
+            for error in filter(None, (message.error() for message in received)):
+                if error.code() == KafkaError.TOPIC_AUTHORIZATION_FAILED:
+                    raise broker_errors.failure(cluster, topic, error)
             messages += [message for message in received if message.error() is None]
             if len(messages) >= limit or time.monotonic() > deadline:
                 break

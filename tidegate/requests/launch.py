@@ -12,10 +12,13 @@ import logging
 import os
 import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from tidegate.environment import Environment
+from tidegate.environment import Environment, references
+from tidegate.environment.settings import CONNECTION
+from tidegate.errors import SetupError
 from tidegate.requests.request import RunRequest
 from tidegate.runtime import archive, jars, java, job_environment, repository, s3a
 from tidegate.store.location import BucketFolder
@@ -31,6 +34,9 @@ _STATIC = {"spark.sql.adaptive.enabled": "false"}
 _COMPILED = {"spark.sql.codegen.hugeMethodLimit": "8000"}
 ONLY_C1 = "-XX:TieredStopAtLevel=1"
 """The option of the JVM of a small run."""
+SECRET = "TIDEGATE_SECRET__"
+"""How the names of variables begin that have a secret."""
+_WITH_SECRETS = ("TIDEGATE_KAFKA__", "TIDEGATE_REGISTRY_PASSWORD")
 _QUICK = (ONLY_C1, "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
 
 
@@ -99,6 +105,7 @@ def submit_environment(environment: Environment, *, master: str | None = None) -
     folders = [str(environment.project), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
         **environment.variables(),
+        **_secrets_of_airflow(environment),
         **java.find(python=environment.job_python).variables,
         **local,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)),
@@ -110,6 +117,21 @@ def submit_environment(environment: Environment, *, master: str | None = None) -
         "PYTHONSAFEPATH": "1",
         "GX_ANALYTICS_ENABLED": "false",
     }
+
+
+def _secrets_of_airflow(environment: Environment) -> dict[str, str]:
+    """The secrets that only this process resolves, as variables of the job, and the references to these.
+
+    One that is not there is an error of the flows that need it.
+    """
+    passed: dict[str, str] = {}
+    for variable, reference in environment.variables().items():
+        if not reference.startswith(f"{CONNECTION}:") or not variable.startswith(_WITH_SECRETS):
+            continue
+        with suppress(SetupError):
+            secret = f"{SECRET}{variable.removeprefix('TIDEGATE_')}"
+            passed |= {secret: references.resolve(variable, reference), variable: f"env:{secret}"}
+    return passed
 
 
 def _server(environment: Environment) -> S3Server | None:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from itertools import islice
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegate import hidden
 from tidegate.advice import Command, Edit, Either, OutsideAct, Then
@@ -22,6 +22,9 @@ from tidegate.formatting import count
 from tidegate.probes import samples
 from tidegate.spec import Dialect, FileFormat, FileSource
 from tidegate.store import Address
+
+if TYPE_CHECKING:
+    from tidegate.environment.clusters import Cluster
 
 RECORDS = 1_000
 """Records of a sample."""
@@ -98,14 +101,14 @@ def of_file(path: Address) -> Sample:
     return sample
 
 
-def of_topic(bootstrap: str, topic: str) -> Sample:
+def of_topic(cluster: Cluster, topic: str) -> Sample:
     """The newest messages of a topic.
 
     Raises:
         RequestError: It has no message whose value is a JSON object.
         SourceError: The broker or the topic is unavailable.
     """
-    values = samples.newest_values(bootstrap, topic, RECORDS)
+    values = samples.newest_values(cluster, topic, RECORDS)
     if not values:
         raise RequestError(f"--topic {topic}: it has no message yet", Either(OutsideAct("send one"), _OF_TOPIC))
     texts = [value.decode("utf-8", "replace") for value in values if value is not None]

@@ -364,7 +364,7 @@ class _Application:
             transform=transform,
             gate=gate,
             spark=spark,
-            kafka=self.environment.kafka,
+            clusters=self.environment.cluster,
             registry=self.environment.registry_url,
         )
 

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from tidegate.checkpoints.pending_jobs import PendingBackfill, PendingPiece
     from tidegate.checkpoints.refusal import Action, BatchDecision
+    from tidegate.environment.clusters import Cluster, Clusters
     from tidegate.lake.table_history import Position
     from tidegate.spark.batch.pinned import Pinned
     from tidegate.spark.batch.split import Decision, Split
@@ -78,8 +79,8 @@ class Job:
     run: Run
     spark: SparkSession
     """The session, which is not that of a stream's batches."""
-    kafka: str
-    """Bootstrap servers."""
+    clusters: Clusters
+    """Those of Kafka."""
     registry: str = ""
     """Address of the schema registry; empty without one."""
 
@@ -94,6 +95,13 @@ class Job:
     def flow(self) -> Flow:
         """The declaration of the flow."""
         return self.resolved.flow
+
+    @property
+    def cluster(self) -> Cluster:
+        """The cluster of Kafka of a flow that reads or sends messages."""
+        end = self.flow.target if self.flow.target.layer == "kafka" else self.flow.source
+        name: str = end.cluster  # type: ignore[union-attr]  # only topics have one
+        return self.clusters(name)
 
     @property
     def app_id(self) -> str:

@@ -13,27 +13,34 @@ from tidegate.spec.table import OtherTarget, Table
 
 TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 """Names that Kafka allows for topics, except ``.`` and ``..``."""
+CLUSTER = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
+"""Names of clusters, as in the settings ``kafka.<name>.…``."""
 _NAME = re.compile(r"[a-z][a-z0-9_]*\.[a-z][a-z0-9_]{0,62}")
 _FUNCTION = re.compile(r"[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
 
 
 @dataclass(frozen=True)
 class KafkaSink(OtherTarget):
-    """A topic of the brokers in ``TIDEGATE_KAFKA``, which exists. It gets one record for each change of a row, at least once.
+    """A topic of a cluster of Kafka, which exists. It gets one record for each change of a row, at least once.
 
     The key of a record is the row's key as JSON, its value the row without the columns of the platform, or NULL for a delete.
     """
 
     topic: str
+    _: dataclasses.KW_ONLY
+    cluster: str = "default"
+    """Its name in the settings: ``kafka.<name>.servers``."""
 
     def __post_init__(self) -> None:
+        check_cluster("KafkaSink", self.cluster)
         if not fits(TOPIC, self.topic) or self.topic in (".", ".."):
             raise FieldError("KafkaSink", "topic", self.topic, "letters, digits, '.', '_' and '-', at most 249")
 
     @property
     def name(self) -> str:
-        """``kafka.<topic>``: the name in messages, reports and Assets."""
-        return f"{self.layer}.{self.topic}"
+        """``kafka.<topic>``, or ``kafka.<topic>@<cluster>``: the name in messages, reports and Assets."""
+        # No topic has an "@" in its name.
+        return f"{self.layer}.{self.topic}" + (f"@{self.cluster}" if self.cluster != "default" else "")
 
     @property
     def layer(self) -> str:
@@ -81,6 +88,12 @@ class FunctionSink(OtherTarget):
     def remembered(self) -> dict[str, Any]:
         """Nothing but the name: another function for the same system continues."""
         return {}
+
+
+def check_cluster(owner: str, cluster: object) -> None:
+    """Check the name of a cluster of Kafka. Raises FieldError."""
+    if not isinstance(cluster, str) or not fits(CLUSTER, cluster):
+        raise FieldError(owner, "cluster", cluster, "a name as in kafka.<name>.servers: lower case, digits and '_'")
 
 
 Sink = KafkaSink | FunctionSink

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 
     from tidegate.checkpoints.progress import PlannedBatch, Progress
     from tidegate.environment import Environment
+    from tidegate.environment.clusters import Clusters
     from tidegate.errors import TidegateError
     from tidegate.lake.place import Place
     from tidegate.project.resolution import ResolvedFlow
@@ -79,8 +80,8 @@ class CheckpointReading:
 
     layout: Layout
     """The lake, whose store reads each file once."""
-    kafka: str
-    """The brokers."""
+    clusters: Clusters
+    """Those of Kafka."""
     declared: ResolvedFlow | str = field(repr=False)
     """The name of the pipeline, if its declaration does not load."""
     at: datetime
@@ -92,7 +93,7 @@ class CheckpointReading:
     def of(cls, environment: Environment, resolved: ResolvedFlow, at: datetime | None = None) -> Self:
         """A reading of which nothing is known yet, by default of the present."""
         return cls(
-            layout=Layout.of(environment), kafka=environment.kafka, declared=resolved, at=at or pendulum.now("UTC")
+            layout=Layout.of(environment), clusters=environment.cluster, declared=resolved, at=at or pendulum.now("UTC")
         )
 
     def given(self, **known: Any) -> Self:

@@ -17,10 +17,12 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Literal
 
 from tidegate.advice import Command, Edit, OutsideAct
 from tidegate.environment import Environment
+from tidegate.environment.clusters import Cluster
 from tidegate.environment.settings import SETTINGS
 from tidegate.errors import NotDeliveredError, SetupError, TidegateError, classify
 from tidegate.errors.extras import installed_version
@@ -216,26 +218,32 @@ def _described(environment: Environment, location: Location) -> str:
 
 
 def _kafka(deployment: _Deployment) -> str | _Unused:
-    topics = sorted({topic for pipeline in deployment.pipelines for topic in _topics(pipeline)})
-    if not topics:
+    used = sorted({each for pipeline in deployment.pipelines for each in _topics(pipeline)})
+    if not used:
         return _Unused("no flow reads or writes a topic")
-    servers = deployment.environment.kafka
+    return "; ".join(
+        _topics_answer(deployment.environment.cluster(name), [topic for _, topic in topics])
+        for name, topics in groupby(used, key=lambda each: each[0])
+    )
+
+
+def _topics_answer(cluster: Cluster, topics: list[str]) -> str:
     missing = []
     for topic in topics:
         try:
-            kafka.topic_id(servers, topic, _SECONDS)
+            kafka.topic_id(cluster, topic, _SECONDS)
         except NotDeliveredError:
             missing.append(topic)
     absent = f"; of them not created yet: {', '.join(missing)}" if missing else ""
-    return f"{servers} answers, {count(len(topics), 'topic')}: {', '.join(topics)}{absent}"
+    return f"{cluster} answers, {count(len(topics), 'topic')}: {', '.join(topics)}{absent}"
 
 
-def _topics(pipeline: Pipeline) -> Iterator[str]:
+def _topics(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
+    """Cluster and name of each topic."""
     for flow in pipeline.flows:
-        if isinstance(flow.source, KafkaSource):
-            yield flow.source.topic
-        if isinstance(flow.target, KafkaSink):
-            yield flow.target.topic
+        for end in (flow.source, flow.target):
+            if isinstance(end, (KafkaSource, KafkaSink)):
+                yield end.cluster, end.topic
 
 
 def _registry(deployment: _Deployment) -> str | _Unused:

@@ -98,7 +98,7 @@ def gather(
     readings = []
     for name, pipeline in pipelines:
         if isinstance(pipeline, TidegateError):
-            readings.append(Reading(layout=layout, kafka="", declared=name, at=now, error=pipeline))
+            readings.append(Reading(layout=layout, clusters=environment.cluster, declared=name, at=now, error=pipeline))
         else:
             readings += [Reading.of(environment, flow, now) for flow in pipeline.flows]
     read = _read_all(readings, patience)

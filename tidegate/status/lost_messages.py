@@ -55,7 +55,7 @@ def accept_gap(
                 f"{gap.format_offsets(offsets)} cannot be accepted as a gap: {state}",
                 Edit("accept the offsets that are missing, as the error of the run names them", "request"),
             )
-        topic_id = kafka.topic_id(environment.kafka, flow.source.topic)
+        topic_id = kafka.topic_id(environment.cluster(flow.source.cluster), flow.source.topic)
         place = resolved.place(layout)
         decision = gap.accept(place, flow.source.topic, topic_id, missing, by=by, reason=reason)
         ledger.record_gaps(place)

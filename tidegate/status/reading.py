@@ -127,7 +127,7 @@ class Reading(UnfinishedReading):
         """Of a source that declares intervals: which of them are complete."""
         resolved = self.resolved
         measure = source.load(resolved.flow).completeness
-        return measure(self.kafka, self.place, resolved.flow, resolved.pipeline.timezone, self.at)
+        return measure(self.clusters, self.place, resolved.flow, resolved.pipeline.timezone, self.at)
 
     @measured
     def remarks(self) -> str:

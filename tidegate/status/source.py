@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from tidegate.checkpoints.note import AnyNote
     from tidegate.environment import Environment
+    from tidegate.environment.clusters import Clusters
     from tidegate.errors import NotDeliveredError
     from tidegate.lake.place import FlowPlace, Place
     from tidegate.requests.request import RunRequest
@@ -130,8 +131,8 @@ class MeasuredSource:
     committed is run again, so it does not count as read. Raises a `SourceError` if the source has lost what is to be read."""
     extent: Callable[[Environment, Pipeline, Flow, RunRequest], Extent]
     """What a backfill, a reingest or a full refresh reads. Raises a `SourceError` if the source does not exist."""
-    completeness: Callable[[str, FlowPlace, Flow, str, datetime], Completeness | None] = lambda *_: None
-    """The intervals of the source, from the brokers, the flow's place, the flow, its time zone, and the present time from before
+    completeness: Callable[[Clusters, FlowPlace, Flow, str, datetime], Completeness | None] = lambda *_: None
+    """The intervals of the source, from the clusters of Kafka, the flow's place, the flow, its time zone, and the present time from before
     the call; None if it declares none. Raises as ``backlog``."""
     is_local: bool = True
     """Whether only files are read for it; a broker may take long to answer."""

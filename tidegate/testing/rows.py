@@ -151,7 +151,7 @@ def _job(pipeline: str, flow: str, *, gated: bool = False) -> Iterator[Job]:
             transform=import_function(resolved.flow.transform, "transform") if resolved.flow.transform else None,
             gate=_gate(resolved, layout) if gated else None,
             spark=session(),
-            kafka="",
+            clusters=Environment.read().cluster,
         )
         try:
             yield job

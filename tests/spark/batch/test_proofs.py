@@ -55,7 +55,7 @@ def job(project: SampleProject) -> Job:
         gate=None,
         run=none,
         spark=none,
-        kafka="",
+        clusters=project.environment.cluster,
     )
 
 

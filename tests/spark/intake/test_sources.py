@@ -144,7 +144,7 @@ def test_the_number_of_messages_in_a_batch_is_bounded_by_the_declared_bytes(
             starts
         )
 
-    assert samples.message_bytes(broker.bootstrap, source.topic, {3: 10}) == 2028
+    assert samples.message_bytes(broker.cluster, source.topic, {3: 10}) == 2028
     assert max_offsets({3: 10}, max_bytes_per_trigger="1m") == 2**20 // 2028
     assert max_offsets({3: 10}, max_bytes_per_trigger="1k") == 1, "at least one message, however large"
     assert max_offsets({3: 10}, max_bytes_per_trigger="1g", max_offsets_per_trigger=7) == 7

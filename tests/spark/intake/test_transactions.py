@@ -88,16 +88,14 @@ def test_messages_of_an_open_transaction_are_pending_only_after_its_commit(
 ) -> None:
     send(producer, topic, 1, 3)
     producer.commit_transaction()
-    _, before = kafka.offset_bounds(broker.bootstrap, topic, isolation="read_committed")[0]
-    assert samples.next_timestamps(broker.bootstrap, topic, {0: before}) == {0: None}
+    _, before = kafka.offset_bounds(broker.cluster, topic, isolation="read_committed")[0]
+    assert samples.next_timestamps(broker.cluster, topic, {0: before}) == {0: None}
     send(producer, topic, 4, 6)
-    assert kafka.offset_bounds(broker.bootstrap, topic, isolation="read_committed")[0] == (0, before)
-    assert kafka.offset_bounds(broker.bootstrap, topic, isolation="read_uncommitted")[0] == (0, before + 3)
-    assert samples.next_timestamps(broker.bootstrap, topic, {0: before})[0] is not None, (
-        "they may be of a day that ends"
-    )
+    assert kafka.offset_bounds(broker.cluster, topic, isolation="read_committed")[0] == (0, before)
+    assert kafka.offset_bounds(broker.cluster, topic, isolation="read_uncommitted")[0] == (0, before + 3)
+    assert samples.next_timestamps(broker.cluster, topic, {0: before})[0] is not None, "they may be of a day that ends"
     producer.commit_transaction()
-    assert kafka.offset_bounds(broker.bootstrap, topic, isolation="read_committed")[0][1] > before + 3
-    assert samples.next_timestamps(broker.bootstrap, topic, {0: before + 3}) == {0: None}, (
+    assert kafka.offset_bounds(broker.cluster, topic, isolation="read_committed")[0][1] > before + 3
+    assert samples.next_timestamps(broker.cluster, topic, {0: before + 3}) == {0: None}, (
         "the end of a transaction is no message"
     )

@@ -63,7 +63,7 @@ class TopicOutbox(Outbox):
 
         from tidegate.probes import kafka
 
-        ends = kafka.end_offsets(self.broker.bootstrap, self.topic, TIMEOUT_SECONDS)
+        ends = kafka.end_offsets(self.broker.cluster, self.topic, TIMEOUT_SECONDS)
         consumer = Consumer({"bootstrap.servers": self.broker.bootstrap, "group.id": "tests", "log_level": 0})
         try:
             consumer.assign([TopicPartition(self.topic, partition, 0) for partition in ends])

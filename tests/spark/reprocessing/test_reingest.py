@@ -214,7 +214,7 @@ def test_the_pieces_of_a_window_of_offsets_are_complete_and_do_not_overlap(broke
     second_day = Window.of_dates("2026-03-02", "2026-03-02", "UTC")
     job = cast(
         "Job",
-        SimpleNamespace(kafka=broker.bootstrap, flow=SimpleNamespace(source=source), place=None, live=None),
+        SimpleNamespace(cluster=broker.cluster, flow=SimpleNamespace(source=source), place=None, live=None),
     )
 
     def parts(*earlier: reingest.Piece) -> list[dict[str, list[int]]]:

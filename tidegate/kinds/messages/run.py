@@ -36,8 +36,8 @@ def _parts(job: Job, window: Window | None, earlier: Sequence[PendingPiece]) -> 
     """The window's offsets; each part contains a share of every partition."""
     assert window is not None
     reader = topic_messages.reader_of(job)
-    source, bootstrap = reader.source, reader.bootstrap
-    ranges = kafka.offsets_within(bootstrap, source.topic, window.since, window.until, isolation=source.isolation)
+    source, cluster = reader.source, reader.cluster
+    ranges = kafka.offsets_within(cluster, source.topic, window.since, window.until, isolation=source.isolation)
     for piece in earlier:
         for partition, (_, done) in piece.offsets.items():
             begin, end = ranges.get(int(partition), (0, 0))
@@ -75,8 +75,8 @@ def _ranges(offsets: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, int]]:
 def _sides(job: Job, pins: Pinned) -> Sides:
     """The messages that the topic still has, up to the pinned offsets. Messages of an accepted gap are on neither side."""
     reader = topic_messages.reader_of(job)
-    source, bootstrap = reader.source, reader.bootstrap
-    current = kafka.describe(bootstrap, source.topic, topic_reader.PROBE_SECONDS, source.isolation)
+    source, cluster = reader.source, reader.cluster
+    current = kafka.describe(cluster, source.topic, topic_reader.PROBE_SECONDS, source.isolation)
     ends = _read_offsets(job, pins, current.topic_id)
     offsets = {
         partition: (begin, min(end, ends[partition]))
@@ -102,7 +102,7 @@ def _sides(job: Job, pins: Pinned) -> Sides:
         "of messages that the topic no longer has": rows_by_place.get("gone", 0),
         "of messages after the position of the stream": rows_by_place.get("later", 0),
     }
-    if kafka.is_compacted(bootstrap, source.topic, topic_reader.PROBE_SECONDS):
+    if kafka.is_compacted(cluster, source.topic, topic_reader.PROBE_SECONDS):
         compacted = actual.join(expected, hidden.ROW_ID, "left_anti").count()
         not_compared["of messages that compaction may have removed"] = compacted
         actual = actual.join(expected.select(hidden.ROW_ID), hidden.ROW_ID, "left_semi")

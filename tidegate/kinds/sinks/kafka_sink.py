@@ -58,7 +58,7 @@ def send(job: Job, changes: DataFrame) -> int:
         F.array(*headers).alias("headers"),
     )
     options = {
-        "kafka.bootstrap.servers": job.kafka,
+        **job.cluster.spark(),
         "topic": sink.topic,
         "includeHeaders": "true",
         **_WRITER,
@@ -74,7 +74,7 @@ def send(job: Job, changes: DataFrame) -> int:
             raise SinkError(
                 name, sink.name, f"Kafka refuses a record ({refusal})", OutsideAct("correct the topic")
             ) from error
-        problem = f"the brokers at {job.kafka} did not acknowledge all records ({errors[0]})"
+        problem = f"the brokers at {job.cluster} did not acknowledge all records ({errors[0]})"
         raise SinkUnavailableError(name, sink.name, problem, OutsideAct("see whether the brokers run")) from error
     # Spark's writer counts nothing, and raises unless every record was acknowledged.
     return changes.count()
@@ -87,7 +87,7 @@ def _header(name: str, column: str) -> Column:
 def _check_topic(job: Job, sink: KafkaSink) -> None:
     """Check that the topic exists: a broker may create it as soon as it is named, with settings that nobody chose."""
     try:
-        kafka.topic_id(job.kafka, sink.topic, _PROBE_SECONDS)
+        kafka.topic_id(job.cluster, sink.topic, _PROBE_SECONDS)
     except SourceUnavailableError as error:
         raise SinkUnavailableError(job.flow.name, sink.name, error.problem, error.advice) from error
     except SourceError as error:

@@ -220,7 +220,7 @@ def _planned(
         off, loss = overrides.switched_off(FlowPlace(layout, pipeline.name, flow.name)), None
         try:
             if step.action in ("read again", "derive again"):
-                loss = losses.of_flow(layout, environment.kafka, step.resolved, step.damages)
+                loss = losses.of_flow(layout, environment.cluster, step.resolved, step.damages)
         except TidegateError as error:
             if error.transient:
                 raise

@@ -12,7 +12,7 @@ from tidegate.spec.change_records import ChangeRecords, check_changes
 from tidegate.spec.checks import check_choice, check_positive, check_schema, check_size, fits
 from tidegate.spec.formats import DEFAULT_FORMATS, Formats, check_contract, check_formats
 from tidegate.spec.intervals import TopicIntervals
-from tidegate.spec.sinks import TOPIC
+from tidegate.spec.sinks import TOPIC, check_cluster
 
 ValueFormat = Literal["json", "avro"]
 Isolation = Literal["read_committed", "read_uncommitted"]
@@ -25,6 +25,8 @@ class KafkaSource:
     topic: str
     schema: str
     """The fields of one value as DDL, parsed by name in silver."""
+    cluster: str = "default"
+    """The name of its cluster in the settings: ``kafka.<name>.servers``. A topic of another cluster is another topic."""
     format: ValueFormat = "json"
     """``json``, or ``avro``: each value contains the id of its writer's schema in the registry (``TIDEGATE_REGISTRY``). A
     JSON value may contain one too."""
@@ -48,6 +50,7 @@ class KafkaSource:
     def __post_init__(self) -> None:
         if not fits(TOPIC, self.topic) or self.topic in (".", ".."):
             raise FieldError("KafkaSource", "topic", self.topic, "letters, digits, '.', '_' and '-', at most 249")
+        check_cluster("KafkaSource", self.cluster)
         check_schema(self, self.schema)
         check_choice(self, "format", self.format, get_args(ValueFormat))
         check_choice(self, "isolation", self.isolation, get_args(Isolation))
@@ -66,11 +69,12 @@ class KafkaSource:
 
     def identity(self) -> dict[str, Any]:
         """The fields that the checkpoint's sidecar stores."""
-        return {"kind": "kafka", "topic": self.topic}
+        cluster = {} if self.cluster == "default" else {"cluster": self.cluster}
+        return {"kind": "kafka", "topic": self.topic, **cluster}
 
     def summary(self) -> str:
         """For pages."""
-        return f"topic {self.topic}"
+        return f"topic {self.topic}" + (f" of cluster {self.cluster}" if self.cluster != "default" else "")
 
     def describe(self) -> str:
         """For the documentation of DAGs, as Markdown, with the limit of a batch."""

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoints.overrides import Override
     from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.environment import Environment
+    from tidegate.environment.clusters import Cluster, Clusters
     from tidegate.requests.request import RunRequest
     from tidegate.status.checkpoint_reading import CheckpointReading
     from tidegate.store import Address
@@ -51,15 +52,16 @@ def _backlog(reading: CheckpointReading) -> Backlog:
         GapError: The broker deleted messages before they were read, and the gap was not accepted.
         OffsetsExpiredError: The topic ends before the next offset of the checkpoint.
     """
-    source, bootstrap, target = _source(reading.resolved.flow), reading.kafka, reading.layout.table(reading.target)
+    source, target = _source(reading.resolved.flow), reading.layout.table(reading.target)
+    cluster = reading.clusters(source.cluster)
     try:
-        description, positions, ranges = unread_ranges(bootstrap, source, target, reading.place, reading.committed)
+        description, positions, ranges = unread_ranges(cluster, source, target, reading.place, reading.committed)
     except NotDeliveredError as missing:
         return not_delivered(missing, reading.place, target)
     first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
     pending = sum(end - begin for begin, end in ranges.values())
     unread = {partition: first for partition, (first, end) in ranges.items() if first < end}
-    until = retention.unread_until(bootstrap, source.topic, unread, isolation=source.isolation) if unread else None
+    until = retention.unread_until(cluster, source.topic, unread, isolation=source.isolation) if unread else None
     what = f"up to {count(pending, 'new message')} in topic {source.topic}"
     message_bytes = (delta.row_bytes(target) or BYTES_PER_MESSAGE) if pending else 0
     return Backlog(
@@ -80,16 +82,16 @@ def _backlog(reading: CheckpointReading) -> Backlog:
 
 
 def unread_ranges(
-    bootstrap: str, source: KafkaSource, target: Address, place: Place, committed: PlannedBatch | None
+    cluster: Cluster, source: KafkaSource, target: Address, place: Place, committed: PlannedBatch | None
 ) -> tuple[kafka.Topic, Mapping[int, int], dict[int, tuple[int, int]]]:
     """The topic, the committed positions, and each partition with the offset that is read next and its end.
 
     Raises:
         TidegateError: As for the backlog.
     """
-    description = kafka.describe(bootstrap, source.topic, isolation=source.isolation)
+    description = kafka.describe(cluster, source.topic, isolation=source.isolation)
     ids = {"topic_id": description.topic_id, "cluster_id": description.cluster_id}
-    topic.check(place, source.topic, bootstrap=bootstrap, **ids)
+    topic.check(place, source.topic, cluster=cluster, **ids)
     checkpoint_topic = topic.of_version(place, source.topic, **ids)
     if committed is not None:
         read = positions = committed.kafka_offsets(source.topic)
@@ -205,12 +207,12 @@ def format_offsets(ranges: Mapping[int, tuple[int, int]]) -> str:
 
 def _extent(environment: Environment, pipeline: Pipeline, flow: Flow, request: RunRequest) -> Extent:
     layout, source, window = Layout.of(environment), _source(flow), request.window
-    bootstrap, bronze = environment.kafka, layout.table(flow.target.name)
+    cluster, bronze = environment.cluster(source.cluster), layout.table(flow.target.name)
     recorded = topic.recorded(Place(layout, pipeline.name, flow.name, flow.checkpoint_version, 0))
     if window is None:
-        ranges = kafka.offset_bounds(bootstrap, source.topic, isolation=source.isolation)
+        ranges = kafka.offset_bounds(cluster, source.topic, isolation=source.isolation)
     else:
-        ranges = kafka.offsets_within(bootstrap, source.topic, window.since, window.until, isolation=source.isolation)
+        ranges = kafka.offsets_within(cluster, source.topic, window.since, window.until, isolation=source.isolation)
     offsets = sum(end - begin for begin, end in ranges.values())
     # Compaction and transactions leave offsets without a message, which never arrive in bronze.
     missing = max(0, offsets - _ingested_messages(bronze, source.topic, ranges, recorded))
@@ -242,7 +244,9 @@ def _source(flow: Flow) -> KafkaSource:
     return flow.source
 
 
-def _completeness(bootstrap: str, place: FlowPlace, flow: Flow, timezone: str, now: datetime) -> Completeness | None:
+def _completeness(
+    clusters: Clusters, place: FlowPlace, flow: Flow, timezone: str, now: datetime
+) -> Completeness | None:
     """The intervals of a topic; None if it declares none.
 
     Args:
@@ -255,15 +259,16 @@ def _completeness(bootstrap: str, place: FlowPlace, flow: Flow, timezone: str, n
     source = _source(flow)
     if source.intervals is None:
         return None
+    cluster = clusters(source.cluster)
     table, current = place.layout.table(flow.target.name), checkpoint.current(place, flow.checkpoint_version)
     first = freshness.oldest(table, hidden.TIMESTAMP)
     if first is None:
         return Completeness(unit=source.intervals.unit, intervals=())
     last_committed = progress.read(current.checkpoint).last_committed
     committed = None if last_committed is None else progress.planned_batch(current.checkpoint, last_committed)
-    _, _, ranges = unread_ranges(bootstrap, source, table, current, committed)
+    _, _, ranges = unread_ranges(cluster, source, table, current, committed)
     starts = {partition: begin for partition, (begin, _) in ranges.items()}
-    answers = samples.next_timestamps(bootstrap, source.topic, starts)
+    answers = samples.next_timestamps(cluster, source.topic, starts)
     # What did not answer, or has a time that cannot be right, may be of any interval.
     never, latest = datetime.fromtimestamp(0, UTC), now + freshness.SKEW
     moments = [moment for each in starts if (moment := answers.get(each, never)) is not None]

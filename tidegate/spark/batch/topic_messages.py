@@ -73,7 +73,7 @@ class Messages:
 def reader_of(job: Job) -> TopicReader:
     """The topic of a flow that reads one, as its checkpoint reads it."""
     assert isinstance(job.flow.source, KafkaSource)
-    return TopicReader(job.place, job.flow.source, job.kafka, job.live)
+    return TopicReader(job.place, job.flow.source, job.cluster, job.live)
 
 
 def read(job: Job, ranges: Ranges) -> Messages:
@@ -136,7 +136,7 @@ def check(job: Job, rows: DataFrame, ranges: Callable[[], Ranges]) -> Messages:
 
 def _read_singly(job: Job, session: Any, ranges: Ranges) -> Messages:
     reader = reader_of(job)
-    bootstrap, topic, isolation = reader.bootstrap, reader.source.topic, reader.source.isolation
+    cluster, topic, isolation = reader.cluster, reader.source.topic, reader.source.isolation
     listed = local.from_rows(
         session,
         [(partition, first, end) for partition, (first, end) in sorted(ranges.items())],
@@ -148,7 +148,7 @@ def _read_singly(job: Job, session: Any, ranges: Ranges) -> Messages:
             for each in listing.to_pylist():
                 yield from arrow_batches(
                     messages.read_range(
-                        bootstrap, topic, each["partition"], each["first"], each["end"], isolation=isolation
+                        cluster, topic, each["partition"], each["first"], each["end"], isolation=isolation
                     )
                 )
 

@@ -23,6 +23,7 @@ from tidegate.errors import (
     DeclarationConflictError,
     MachineUnavailableError,
     OffsetsExpiredError,
+    SourceError,
     SourceUnavailableError,
     StateLostError,
     StateSchemaChangedError,
@@ -56,6 +57,11 @@ _OFFSETS_EXPIRED = re.compile(
 _UNAVAILABLE = re.compile(
     r"UnknownTopicOrPartition|TimeoutException|org\.apache\.kafka\.common\.errors\.Timeout|Connection refused|DisconnectException"
 )
+_NOT_ACCEPTED = re.compile(
+    r"org\.apache\.kafka\.common\.errors\.((?:Topic|Group|Cluster|TransactionalId)AuthorizationException|\w+AuthenticationException)"
+    r"(?:: ([^\n]{1,200}))?"
+)
+"""Exceptions of Kafka after which a retry cannot succeed, and what they say, in which there is nothing of a message or a secret."""
 _FILE_MISSING = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|DELTA_FILE_NOT_FOUND")
 _FILE_REPLACED = re.compile("a file was replaced between two readings of one batch")
 """As `tidegate.spark.intake.landing.CHANGED`, whose module Python workers import."""
@@ -166,6 +172,12 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
         return DeclarationConflictError(
             f"{what}: the source table's schema changed ({condition}).",
             Either(OutsideAct("run again"), new_version(says="if the error remains, raise checkpoint_version")),
+        )
+    if not_accepted := _NOT_ACCEPTED.search(_with_causes(error)):
+        says = not_accepted[2] or "no reason is given"
+        return SourceError(
+            f"{what}: the cluster of Kafka does not accept the user or the connection ({not_accepted[1]}: {says})",
+            Edit("correct the settings kafka.<name>.…, or have the user granted what it lacks", "setting"),
         )
     if _UNAVAILABLE.search(text):
         return SourceUnavailableError(

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import DataFrame, SparkSession
 
+    from tidegate.environment.clusters import Cluster
     from tidegate.lake.place import Place
     from tidegate.store import Address
 
@@ -44,7 +45,7 @@ class TopicReader:
 
     place: Place
     source: KafkaSource
-    bootstrap: str
+    cluster: Cluster
     bronze: Address
     """The table that readers see, with the messages that were read."""
 
@@ -67,7 +68,7 @@ class TopicReader:
                 from these messages; if they cannot be read, from the rows of bronze; else `topics.BYTES_PER_MESSAGE`.
         """
         size = (
-            samples.message_bytes(self.bootstrap, self.source.topic, starts, isolation=self.source.isolation)
+            samples.message_bytes(self.cluster, self.source.topic, starts, isolation=self.source.isolation)
             if starts
             else None
         )
@@ -75,7 +76,7 @@ class TopicReader:
         return max(1, min(self.source.max_offsets_per_trigger, int(in_bytes(self.source.max_bytes_per_trigger) / size)))
 
     def _next_messages(self) -> dict[int, int]:
-        bounds = kafka.offset_bounds(self.bootstrap, self.source.topic, PROBE_SECONDS, self.source.isolation)
+        bounds = kafka.offset_bounds(self.cluster, self.source.topic, PROBE_SECONDS, self.source.isolation)
         committed = progress.read(self.place.checkpoint).last_committed
         read: dict[int, int] = {}
         if committed is not None:
@@ -86,7 +87,7 @@ class TopicReader:
     def options(self) -> dict[str, str]:
         """Options for every reader of a topic: broker, isolation level, failure on data loss, timeouts."""
         return {
-            "kafka.bootstrap.servers": self.bootstrap,
+            **self.cluster.spark(),
             "kafka.isolation.level": self.source.isolation,
             "includeHeaders": "true",
             "failOnDataLoss": "true",
@@ -106,9 +107,9 @@ class TopicReader:
             TopicReplacedError: The topic was deleted and created again.
             SourceError: The topic does not exist, or no broker answers.
         """
-        current = kafka.describe(self.bootstrap, self.source.topic, PROBE_SECONDS, self.source.isolation)
+        current = kafka.describe(self.cluster, self.source.topic, PROBE_SECONDS, self.source.isolation)
         place, ids = self.place, {"topic_id": current.topic_id, "cluster_id": current.cluster_id}
-        topic.check(place, self.source.topic, bootstrap=self.bootstrap, **ids)
+        topic.check(place, self.source.topic, cluster=self.cluster, **ids)
         checkpoint_topic = topic.of_version(place, self.source.topic, **ids)
         topic.record(place, checkpoint_topic)
         return checkpoint_topic, current
@@ -120,7 +121,7 @@ class TopicReader:
             TopicReplacedError: The topic was deleted and created again. Nothing of the batch may be written.
             SourceError: The topic does not exist any more, or no broker answers.
         """
-        topic_id = kafka.topic_id(self.bootstrap, self.source.topic, PROBE_SECONDS)
+        topic_id = kafka.topic_id(self.cluster, self.source.topic, PROBE_SECONDS)
         if checkpoint_topic.topic_id and topic_id != checkpoint_topic.topic_id:
             raise TopicReplacedError(
                 self.place.flow,

@@ -41,7 +41,7 @@ def accept_loss(job: Job, damages: Sequence[Damage]) -> int:
         LossNotAcceptedError: The request does not accept it. Nothing was changed.
     """
     layout, pipeline = job.place.layout, job.place.pipeline
-    loss = losses.of_flow(layout, job.kafka, job.resolved, tuple(damages))
+    loss = losses.of_flow(layout, job.clusters, job.resolved, tuple(damages))
     if loss is None:
         return 0
     if loss.acceptance not in job.run.request.accept:
