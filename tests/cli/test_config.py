@@ -91,6 +91,13 @@ def test_the_environment_is_selected_before_or_behind_the_command(shop: Project,
     assert "prod" in result.row("TIDEGATE_ENV")
 
 
+def test_a_process_that_has_all_settings_as_variables_is_of_one_environment(shop: Project) -> None:
+    complete = {"TIDEGATE_COMPLETE": "yes", "TIDEGATE_ENV": "dev"}
+    refused = shop.run("config", "--env", "prod", **complete)
+    assert refused.code == 64 and "have all settings of environment 'dev'" in refused.err
+    assert shop.run("config", "--env", "dev", **complete).code == 0
+
+
 def test_a_group_of_commands_has_the_option_too(shop: Project) -> None:
     shop.declare(orders())
     refused = shop.run("quarantine", "list", "orders", "--env", "prd")

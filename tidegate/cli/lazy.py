@@ -12,13 +12,26 @@ from typing import Annotated, Any
 import typer
 import typer.core
 
+from tidegate.advice import Edit
+from tidegate.errors import RequestError
+
 _HELP = "The environment of tidegate.toml; also TIDEGATE_ENV."
 EnvironmentOption = Annotated[str | None, typer.Option("--env", metavar="NAME", help=_HELP)]
 
 
 def select(environment: str | None) -> None:
-    """Select the environment for this process, and for those that it starts."""
+    """Select the environment for this process, and for those that it starts.
+
+    Raises:
+        RequestError: This process was started with all settings as variables, which are those of another one.
+    """
     if environment is not None:
+        own = os.environ.get("TIDEGATE_ENV", "")
+        if os.environ.get("TIDEGATE_COMPLETE") and environment != own:
+            raise RequestError(
+                f"the variables of this process have all settings of environment {own!r} (TIDEGATE_COMPLETE)",
+                Edit("give the command in a shell without these variables", "request"),
+            )
         os.environ["TIDEGATE_ENV"] = environment
 
 
