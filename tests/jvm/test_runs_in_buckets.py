@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from collections import Counter
@@ -18,9 +19,12 @@ from tests.s3_server import S3Process
 from tests.slices import of_week
 from tests.store.buckets import upload
 from tests.store.proxy import S3Proxy, received
-from tidegate.lake.place import AttemptPlace, PipelinePlace
+from tests.waiting import TIMEOUT_SECONDS, wait_until
+from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.ops.attempts import ATTEMPTS
+from tidegate.processes import end_group
 from tidegate.reports.report import RunReport
+from tidegate.requests.request import fresh_id
 from tidegate.testing.lake import read
 
 pytestmark = pytest.mark.jvm
@@ -34,6 +38,15 @@ STEPS = {
     "gold": ("after:write_target", "after:record_batch"),
 }
 """By flow: the steps at which its driver is killed, in the order of a batch."""
+STOPPED = Path(__file__).with_name("stopped_driver.py")
+EDIT = """
+
+_clean = clean
+
+
+def clean(rows: DataFrame) -> DataFrame:
+    return _clean(rows).withColumn("_filtered", F.when(F.col("carrier") == "UA", F.lit("no_united")))
+"""
 
 Deploy = Callable[..., Deployment]
 
@@ -149,6 +162,103 @@ def test_drivers_that_are_killed_at_each_step_leave_every_row_once(deploy: Deplo
         deployment.run_and_kill(f"{step}:{flow}", flows=names)
     assert "gold: done" in tidegate(deployment, "run", "flights")
     expect_as_in_a_folder(deployment)
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize(
+    ("at", "decides"),
+    of_week(
+        [
+            ("before:record_split:silver", "second"),
+            ("behind:quarantine/flights/silver:silver", "second"),
+            ("before:write_target:silver", "first"),
+            ("behind:tables/silver/flights:silver", "first"),
+            ("before:record_batch:silver", "written"),
+            ("behind:tables/bronze/flights:bronze", "written"),
+            ("behind:tables/gold/daily_delay:gold", "written"),
+        ],
+        2,
+    ),
+)
+def test_a_driver_that_was_stopped_while_another_one_took_its_batch_ends_with_75_and_moves_no_row(
+    deploy: Deploy, at: str, decides: str
+) -> None:
+    deployment, flow = deploy(), at.rpartition(":")[2]
+    flows = list(STEPS)[: list(STEPS).index(flow) + 1]
+    first, marker = started(deployment, at, flows)
+    try:
+        wait_until(lambda: marker.exists() or first.poll() is not None, f"the driver stops at {at}")
+        assert marker.exists(), first.communicate()[0][-3000:]
+        refused_by_first = ids_in_quarantine(deployment)
+        if flow == "silver":
+            edit_suite_and_transform(deployment)
+        second, _ = started(deployment, "never", flows)
+        output, _ = second.communicate(timeout=TIMEOUT_SECONDS)
+        assert second.returncode == 0, output[-3000:]
+        os.killpg(first.pid, signal.SIGCONT)
+        output, _ = first.communicate(timeout=TIMEOUT_SECONDS)
+    finally:
+        end_group(first.pid, grace=0)
+    assert first.returncode == 75, output[-3000:]
+
+    deployment.expect_a_balanced_ledger()
+    if flow != "silver":
+        tidegate(deployment, "run", "flights")
+        expect_as_in_a_folder(deployment)
+        return
+    silver, refused = deployment.table("silver.flights").to_pylist(), ids_in_quarantine(deployment)
+    assert refused.total() == len(refused) > 0
+    assert not {row["_row_id"] for row in silver} & refused.keys()
+    (line,) = (line for line in deployment.ledger() if line["flow"] == "silver")
+    bronze = deployment.table("bronze.flights")["_row_id"].to_pylist()
+    assert (line["read"], line["quarantined"]) == (len(bronze), len(refused)), "each row has one disposition"
+    assert set(bronze) >= refused.keys()
+    if decides == "written":
+        tidegate(deployment, "run", "flights")
+        expect_everything_once(deployment, deployment.folder / "landing")
+    else:
+        assert {row["carrier"] for row in silver} >= {"AA", "B6"} and "UA" not in {row["carrier"] for row in silver}
+    delays = [row["dep_delay"] for row in silver if row["dep_delay"] is not None]
+    if decides == "second":
+        assert max(map(abs, delays)) <= 5 and not refused_by_first
+    else:
+        assert max(map(abs, delays)) > 5 and refused == refused_by_first
+
+
+def started(deployment: Deployment, at: str, flows: list[str]) -> tuple[subprocess.Popen[str], Path]:
+    """A driver of its own, with the transforms of the project, and the file that it writes where it stops."""
+    request, marker = deployment.request(flows=flows), deployment.folder / fresh_id("reached")
+    request_id = request.write(deployment.layout)
+    driver = subprocess.Popen(
+        [sys.executable, str(STOPPED), at, str(marker), request.dag_id, request.run_key, request_id],
+        env={
+            **os.environ,
+            **deployment.environment.variables(),
+            "PYTHONPATH": os.pathsep.join(map(str, (deployment.folder / "project", PROJECT))),
+        },
+        cwd=deployment.folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    return driver, marker
+
+
+def ids_in_quarantine(deployment: Deployment) -> Counter[str]:
+    """How often each row is in the quarantine of silver."""
+    if not FlowPlace(deployment.layout, "flights", "silver").quarantine.exists():
+        return Counter()
+    return Counter(deployment.quarantined("silver")["_row_id"].to_pylist())
+
+
+def edit_suite_and_transform(deployment: Deployment) -> None:
+    """Refuse large delays alone, and filter a carrier."""
+    few_minutes = {"column": "dep_delay", "min_value": -5, "max_value": 5}
+    rule = {"type": "expect_column_values_to_be_between", "kwargs": few_minutes, "severity": "warning"}
+    deployment.edit_suite("flights/silver", [rule])
+    module = deployment.environment.project / "spark_jobs" / "flights.py"
+    module.write_text(module.read_text() + EDIT)
 
 
 def _contents(deployment: Deployment) -> dict[str, list[str]]:

@@ -10,10 +10,11 @@ batch, which do not say whether it had rows.
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidegate.checkpoints.note import Note
+from tidegate.checkpoints.note import Note, Written
 from tidegate.lake.place import Place
 from tidegate.lake.table_history import ForeignCommit, Position
 from tidegate.reports.report import now
@@ -28,6 +29,18 @@ FOREIGN_KEPT = 20
 
 
 @dataclass(frozen=True, kw_only=True)
+class RecordedSplit:
+    """How an attempt has split a batch: which tables must have the batch before the target."""
+
+    batch_id: int
+    attempt: str
+    refused: bool
+    """Whether the quarantine must. If not, no row of the batch is refused, in whatever attempt."""
+    late: bool
+    """Whether the late table must. If not, no row is late, unless the refused rows are still to be written."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class History:
     """What one checkpoint stands on."""
 
@@ -38,6 +51,8 @@ class History:
     foreign: tuple[ForeignCommit, ...] = ()
     """The last commits of others that changed rows and were followed."""
     written_at: str = ""
+    splits: dict[str, RecordedSplit] = field(default_factory=dict)
+    """The last split by transaction id."""
 
     def of(self, address: Address) -> Position | None:
         """The position in a table; None if none is known."""
@@ -48,7 +63,7 @@ HISTORY: Note[History, Place] = Note(
     name="history",
     file="v{version}-{refresh}.history.json",
     content=History,
-    says="the last proven positions in the tables that the checkpoint reads and writes",
+    says="the last proven positions in the tables that the checkpoint reads and writes, and how its last batch was split",
     absent="the positions are those in the newest commits of the flow; without any, nothing is proven yet",
     written="a run of the flow, before the first write of a batch and after its last one",
 )
@@ -66,12 +81,34 @@ def write(
     positions: Mapping[str, Position],
     foreign: tuple[ForeignCommit, ...] = (),
     read: Place | None = None,
-) -> History:
-    """Replace the note of a checkpoint. The caller holds its lease, and may have read the note at a place in a reading."""
-    known = dict.fromkeys(foreign)
-    note = History(batch=batch, positions=dict(positions), foreign=tuple(known)[-FOREIGN_KEPT:], written_at=now())
-    HISTORY.write(place, note, read)
-    return note
+) -> Written[History]:
+    """Replace the note of a checkpoint, but for its splits.
+
+    The caller holds its lease, and may have read the note at a place in a reading.
+    """
+    known = tuple(dict.fromkeys(foreign))[-FOREIGN_KEPT:]
+
+    def renewed(before: History | None) -> History:
+        splits = {} if before is None else before.splits
+        return History(batch=batch, positions=dict(positions), foreign=known, written_at=now(), splits=splits)
+
+    return HISTORY.change(place, renewed, read)
+
+
+def recorded_split(place: Place, app_id: str) -> RecordedSplit | None:
+    """The last split that was recorded under a transaction id."""
+    note = read(place)
+    return None if note is None else note.splits.get(app_id)
+
+
+def record_split(place: Place, begun: Written[History], app_id: str, split: RecordedSplit) -> None:
+    """Record how this attempt splits a batch, if no other attempt has written the note since it began the batch.
+
+    Raises:
+        WriteConflictError: Another one has. Transient.
+    """
+    splits = {**begun.value.splits, app_id: split}
+    HISTORY.replace(place, begun, dataclasses.replace(begun.value, splits=splits))
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -58,8 +58,8 @@ def _content(address: Address) -> Content | None:
         return None
 
 
-def _replace(address: Address, value: Any, read: Address | None = None) -> None:
-    """Write what a note says.
+def _replace(address: Address, make: Callable[[bytes | None], Any], read: Address | None = None) -> str:
+    """Write what a note says, made of its content; returns the tag.
 
     Args:
         read: The same file in a reading that was made while this process was certain of its leases, by default none.
@@ -71,7 +71,8 @@ def _replace(address: Address, value: Any, read: Address | None = None) -> None:
     before = _content(address if read is None else read)
     # After the content was read: a later holder writes only after this moment, and then the content is another one.
     lease.expect_certain()
-    address.put_if(json_codec.to_bytes(value), None if before is None else before.tag)
+    data, tag = (None, None) if before is None else (before.data, before.tag)
+    return address.put_if(json_codec.to_bytes(make(data)), tag)
 
 
 def _clear(address: Address) -> None:
@@ -79,6 +80,15 @@ def _clear(address: Address) -> None:
     if before is not None and before.data != CLEARED:
         lease.expect_certain()
         address.put_if(CLEARED, before.tag)
+
+
+@dataclass(frozen=True)
+class Written(Generic[T]):
+    """What this process has written to a note."""
+
+    value: T
+    tag: str
+    """The note has this tag until another process writes it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -105,7 +115,28 @@ class Note(NoteKind[T, P]):
 
     def write(self, place: P, value: T, read: P | None = None) -> None:
         """Write it, or replace it, unless another process does; ``read`` is the place in a reading. Raises as `_replace`."""
-        _replace(self.path(place), value, None if read is None else self.path(read))
+        _replace(self.path(place), lambda _: value, None if read is None else self.path(read))
+
+    def change(self, place: P, change: Callable[[T | None], T], read: P | None = None) -> Written[T]:
+        """Replace it by what a function makes of it, of None without one; raises as `write`.
+
+        Args:
+            read: The place in a reading.
+        """
+        address, made = self.path(place), list[T]()
+
+        def changed(data: bytes | None) -> T:
+            known = None if data is None else json_codec.value_of(address, data, self.content, self.repair)
+            made.append(change(known))
+            return made[0]
+
+        tag = _replace(address, changed, None if read is None else self.path(read))
+        return Written(made[0], tag)
+
+    def replace(self, place: P, written: Written[T], value: T) -> None:
+        """Replace it if it still says what this process has written; raises as `write`."""
+        lease.expect_certain()
+        self.path(place).put_if(json_codec.to_bytes(value), written.tag)
 
     def update(self, place: P, change: Callable[[T | None], T]) -> None:
         """Replace it by what a function makes of it, of None without one; again while other processes are in between.
@@ -170,7 +201,7 @@ class NumberedNotes(NoteKind[T, P]):
 
     def write(self, place: P, number: int, value: T) -> None:
         """Write one, or replace it; raises as `Note.write`."""
-        _replace(self.path(place, number), value)
+        _replace(self.path(place, number), lambda _: value)
 
     def clear(self, place: P, number: int) -> None:
         """Clear one, if it exists; raises as `Note.write`."""

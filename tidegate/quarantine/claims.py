@@ -14,11 +14,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tidegate import hidden
+from tidegate.advice import OutsideAct
+from tidegate.errors import WriteConflictError
 from tidegate.ops import store
 from tidegate.probes import delta_table
 from tidegate.quarantine.lifecycle import UNCLAIMED, now, quoted
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
     from tidegate.quarantine.selection import Selection
     from tidegate.store import Address
 
@@ -84,7 +88,7 @@ def create(address: Address, selection: Selection, *, number: int, first: int, l
     if not ids.num_rows:
         return None
     _merge(
-        address,
+        table,
         ids,
         " AND ".join(f"t.{column} = s.{column}" for column in _IDS),
         {hidden.REPLAY: str(number), hidden.IN_HAND: "'claimed'", "changed_by": quoted(by), "changed_at": now()},
@@ -104,6 +108,9 @@ def mark_returned(
         refused: ``_row_id string, rules list<string>`` as Arrow, with the rules that each entry breaks now.
         app_id: The transaction id of the commit: a rerun finds it and does not split the claim again.
         user_metadata: The ``userMetadata`` with the prepared ledger line, the same as in the commit to the target.
+
+    Raises:
+        WriteConflictError: Another attempt has decided the claim. Nothing was written.
     """
     from deltalake import CommitProperties, Transaction
 
@@ -116,13 +123,13 @@ def mark_returned(
         "attempts": "coalesce(t.attempts, 0) + 1",
         "suite_fingerprint": quoted(suite_fingerprint),
     }
-    _merge(
-        address,
-        refused,
-        f"t.{hidden.ROW_ID} = s.{hidden.ROW_ID} AND t.{hidden.REPLAY} = {number} AND t.{hidden.IN_HAND} IS NOT NULL",
-        updates,
-        commit,
-    )
+    table = delta_table.open_table(address)
+    # delta-rs refuses only a transaction that was committed after this snapshot.
+    last = table.transaction_version(app_id)
+    if last is not None and last >= number:
+        raise WriteConflictError(f"another attempt has decided replay {number} of {address}", OutsideAct("run again"))
+    match = f"t.{hidden.ROW_ID} = s.{hidden.ROW_ID} AND t.{hidden.REPLAY} = {number} AND t.{hidden.IN_HAND} IS NOT NULL"
+    _merge(table, refused, match, updates, commit)
 
 
 def settle(address: Address, number: int) -> None:
@@ -171,15 +178,13 @@ def reopen_missing(address: Address, number: int, ids: Any) -> None:
         "changed_at": now(),
     }
     _merge(
-        address,
+        delta_table.open_table(address),
         ids,
         f"t.{hidden.ROW_ID} = s.{hidden.ROW_ID} AND t.{hidden.REPLAY} = {number} AND t.{hidden.IN_HAND} IS NOT NULL",
         updates,
     )
 
 
-def _merge(address: Address, source: Any, match: str, updates: Mapping[str, str], commit: Any = None) -> None:
-    merger = delta_table.open_table(address).merge(
-        source, match, source_alias="s", target_alias="t", commit_properties=commit
-    )
+def _merge(table: DeltaTable, source: Any, match: str, updates: Mapping[str, str], commit: Any = None) -> None:
+    merger = table.merge(source, match, source_alias="s", target_alias="t", commit_properties=commit)
     merger.when_matched_update(dict(updates)).execute()

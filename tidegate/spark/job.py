@@ -169,6 +169,8 @@ class Work(ABC):
     """Whether a row that quarantine does not hold must pass, once the split was decided; if not, it breaks the rules of today."""
     compares: Literal["in_merge", "before", "never"] = "in_merge"
     """Whether rows are compared with newer rows of the table: by the MERGE where it can, by a query before it, or not."""
+    judges = True
+    """Whether suite and transform decide about its rows."""
     has_statistics = False
     """Whether the flow's statistics are measured: what else is read again in bulk does not resemble batches of the stream."""
 

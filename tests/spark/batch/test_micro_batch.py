@@ -164,7 +164,10 @@ def test_after_a_crash_before_the_target_the_split_is_kept_and_only_the_target_i
 
     batch.run()
 
-    assert batch.decisions == [Decision(quarantined=False, written=False), Decision(quarantined=True, written=False)]
+    assert batch.decisions == [
+        Decision(quarantined=False, written=False),
+        Decision(quarantined=True, late=True, written=False, recorded=True),
+    ]
     assert batch.rows() == (2, 1)
     assert tables.version(job.spark, job.place.quarantine) == 0, "it was not written again"
     assert batch.lines() == [(0, 2, 1, 0)]

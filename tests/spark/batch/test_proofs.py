@@ -121,7 +121,7 @@ def test_a_restore_behind_a_proof_is_a_doubt(job: Job) -> None:
 
 def test_a_note_that_another_driver_wrote_meanwhile_is_not_replaced(job: Job) -> None:
     checked = proofs._check(job)
-    others = history.write(job.place, batch=BATCHES, positions={})
+    others = history.write(job.place, batch=BATCHES, positions={}).value
     with pytest.raises(WriteConflictError):
         history.write(job.place, batch=BATCHES + 1, positions={}, read=checked.place)
     assert history.read(job.place) == others
@@ -129,7 +129,7 @@ def test_a_note_that_another_driver_wrote_meanwhile_is_not_replaced(job: Job) ->
 
 
 def test_a_batch_notes_what_it_stands_on_by_two_proofs(job: Job, buckets: MemoryBuckets) -> None:
-    positions = proofs.begin(job, BATCHES - 1)
+    positions = proofs.begin(job, BATCHES - 1).value.positions
     bronze = job.place.layout.table("bronze.trips").key
     assert {bronze, job.live.key, job.place.quarantine.key} == set(positions)
     assert positions[bronze].version == BATCHES - 1

@@ -66,7 +66,7 @@ def test_an_append_returns_its_commit_with_the_transaction(spark: SparkSession, 
     second = writes.append(frame((3, 30, 0)), path, txn(1))
 
     assert (first.version, first.metrics["numOutputRows"]) == (0, 2)
-    assert first.metadata == {"app_id": APP, "batch_id": 0, "prepared": {"read": 10}, "stands_on": {}}
+    assert first.metadata == {"app_id": APP, "batch_id": 0, "attempt": "", "prepared": {"read": 10}, "stands_on": {}}
     assert (second.version, second.metrics["numOutputRows"], second.metadata["prepared"]) == (1, 1, {"read": 11})
     assert values(path) == [(1, 10), (2, 20), (3, 30)]
     assert tables.transactions(spark, path) == {APP: 1}
@@ -97,7 +97,7 @@ def test_each_write_commits_the_transaction_and_the_prepared_line(
 
     assert (commit.version, commit.metadata) == (
         1,
-        {"app_id": APP, "batch_id": 5, "prepared": {"read": 15}, "stands_on": {}},
+        {"app_id": APP, "batch_id": 5, "attempt": "", "prepared": {"read": 15}, "stands_on": {}},
     )
     assert tables.transactions(spark, path) == {APP: 5}
     assert {row["id"] for row in table(path)} == ({2} if write in ("swap", "replace") else {1, 2})

@@ -211,6 +211,23 @@ def test_the_next_run_releases_a_replay_that_crashed_before_it_wrote_to_the_targ
     expect_every_order_in_one_place(job)
 
 
+def test_the_split_of_a_released_replay_is_not_that_of_the_next_one(
+    place: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(micro_batch, "write_target", fail)
+        with pytest.raises(SourceUnavailableError):
+            replay.replay_entries(silver(place), ALL)
+    run_flow(silver(place))
+    job = silver(place, 5)
+
+    replay.replay_entries(job, ALL)
+
+    assert [(line.batch_id, line.written, line.quarantined) for line in job.run.report.batches] == [(1, 4, 1)]
+    assert open_ids(job) == [5]
+    expect_every_order_in_one_place(job)
+
+
 @pytest.mark.parametrize(
     "by_run", [True, pytest.param(False, marks=pytest.mark.nightly)], ids=["the next run", "the next replay"]
 )

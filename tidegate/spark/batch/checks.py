@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tidegate import json_codec
 from tidegate.advice import Edit, Either, OutsideAct, Then, new_version, recover_command
+from tidegate.checkpoints import history
+from tidegate.checkpoints.history import RecordedSplit
 from tidegate.errors import CheckpointCorruptError, LedgerImbalanceError
 from tidegate.formatting import count
 from tidegate.reports.ledger_line import LedgerLine
@@ -13,6 +16,8 @@ from tidegate.spark.batch.split import Decision, Split, changed_rows
 from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
+    from tidegate.checkpoints.history import History
+    from tidegate.checkpoints.note import Written
     from tidegate.spark.job import Job
 
 
@@ -31,6 +36,53 @@ def decide(job: Job, batch_id: int) -> Decision:
     return Decision(
         quarantined=late or written["quarantine"] == batch_id, late=late, written=written["target"] == batch_id
     )
+
+
+def follow(job: Job, decision: Decision, begun: Written[History], batch_id: int) -> Decision:
+    """Follow the split that another attempt has recorded: it may be stopped, and write what it has judged at any time.
+
+    Args:
+        decision: What the tables have.
+        begun: What `proofs.begin` returns.
+    """
+    recorded = begun.value.splits.get(job.app_id)
+    if recorded is None or recorded.batch_id != batch_id or not splits(job):
+        return decision
+    # What it has written since.
+    decision = decide(job, batch_id)
+    is_final = decision.quarantined or not recorded.refused
+    return replace(
+        decision,
+        recorded=is_final,
+        quarantined=is_final,
+        late=decision.late or (is_final and not recorded.late),
+        expects_refused=not is_final,
+        expects_late=recorded.late and not decision.late,
+    )
+
+
+def splits(job: Job) -> bool:
+    """Whether suite and transform decide which of several tables a row is written to."""
+    return job.work.judges and job.flow.kind.quarantines and not job.flow.kind.sends
+
+
+def record_split(job: Job, begun: Written[History], split: Split, decision: Decision) -> None:
+    """Record how this attempt splits the batch, unless that is decided.
+
+    From then on every attempt writes what is recorded: which tables have rows besides the target. So an attempt that refuses
+    nothing needs no commit to the quarantine, and no other one may write there later.
+
+    Raises:
+        WriteConflictError: Another attempt has begun the batch, or another one, since this one has. Transient.
+    """
+    if decision.recorded or not splits(job):
+        return
+    refused = split.refused is not None or decision.expects_refused
+    late = split.prepared.late > 0 or decision.expects_late
+    recorded = RecordedSplit(
+        batch_id=split.prepared.batch_id, attempt=job.run.place.attempt, refused=refused, late=late
+    )
+    history.record_split(job.place, begun, job.app_id, recorded)
 
 
 def last_batches(job: Job) -> dict[str, int]:

@@ -132,10 +132,12 @@ def of_batch(job: Job, assigned: DataFrame, columns: Sequence[str | Column], bat
     """The rows for the late table.
 
     Args:
-        assigned: Rows with ``_disposition``, of which at least one is late.
+        assigned: Rows with ``_disposition``.
         columns: The columns of the target.
     """
     event_time = F.unix_micros(F.col(f"`{job.flow.target.event_time}`"))
+    if hidden.WATERMARK not in assigned.columns:
+        assigned = assigned.withColumn(hidden.WATERMARK, _none("timestamp"))
     return assigned.where(f"{hidden.DISPOSITION} = {LATE}").select(
         *columns,
         hidden.WATERMARK,

@@ -8,7 +8,8 @@
 5. Record the ledger line, with the metrics of the target's commit.
 
 Every write is idempotent by (``txnAppId``, ``txnVersion``), so after a crash between any two steps a rerun completes the
-batch. The split of a batch is decided once: if suite or transform are edited before the rerun, no row moves.
+batch. The split of a batch is decided once: if suite or transform are edited before the rerun, no row moves. It is recorded before
+step 3, and every commit names its attempt: of two drivers, of which one was stopped, the one that finds the other's ends.
 """
 
 from __future__ import annotations
@@ -21,8 +22,8 @@ from typing import TYPE_CHECKING
 from tidegate import json_codec
 from tidegate.checkpoints import refusal
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.spark.batch import ledger, proofs
-from tidegate.spark.batch.checks import check_balance, check_commit, decide
+from tidegate.spark.batch import ledger, proofs, quarantine
+from tidegate.spark.batch.checks import check_balance, check_commit, decide, follow, record_split
 from tidegate.spark.batch.split import Decision, Split, settle
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.lake.writes import Transaction
@@ -67,7 +68,8 @@ def run_steps(
     try:
         # 0. decide
         decision = decide(job, batch_id)
-        stands_on = proofs.begin(job, batch_id)
+        begun = proofs.begin(job, batch_id)
+        decision = follow(job, decision, begun, batch_id)
         if decision.written:
             record = recorded_in_target(job, batch_id)
             job.kind.check_written(job, record)
@@ -78,10 +80,11 @@ def run_steps(
                 return
             check_balance(job, split.prepared)
             split = dataclasses.replace(split, prepared=job.with_fingerprints(split.prepared))
-            txn = split.transaction(job.app_id, stands_on)
+            txn = split.transaction(job.app_id, begun.value.positions, attempt=job.run.place.attempt)
+            record_split(job, begun, split, decision)
             # 3. quarantine, late rows
             if not decision.quarantined:
-                write_quarantine(job, split, batch_id, txn)
+                write_quarantine(job, split, batch_id, txn, expected=decision.expects_refused)
             if not decision.late:
                 write_late(job, split, txn)
             # 4. target
@@ -107,10 +110,16 @@ def split_batch(job: Job, batch: DataFrame, batch_id: int, decision: Decision) -
     return dataclasses.replace(split, prepared=dataclasses.replace(split.prepared, kind=kind))
 
 
-def write_quarantine(job: Job, split: Split, batch_id: int, txn: Transaction) -> None:
-    """Step 3: write the refused rows."""
+def write_quarantine(job: Job, split: Split, batch_id: int, txn: Transaction, *, expected: bool = False) -> None:
+    """Step 3: write the refused rows.
+
+    Args:
+        expected: Whether to commit the transaction also without rows, so that no other attempt writes there later.
+    """
     if split.refused is not None:
         job.work.write_refused(job, split, batch_id, txn)
+    elif expected:
+        quarantine.append_nothing(job, batch_id, txn, job.work.planned_ms(job, batch_id))
 
 
 def write_late(job: Job, split: Split, txn: Transaction) -> None:

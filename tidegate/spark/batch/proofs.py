@@ -21,6 +21,8 @@ from tidegate.store import Address
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from tidegate.checkpoints.history import History
+    from tidegate.checkpoints.note import Written
     from tidegate.lake.place import Place
     from tidegate.lake.table_history import Position
     from tidegate.spark.job import Job
@@ -94,14 +96,14 @@ def adopt(job: Job) -> None:
     history.write(job.place, batch=state.last_committed, positions=positions, foreign=proven.foreign, read=place)
 
 
-def begin(job: Job, batch_id: int, target: Address | None = None) -> dict[str, Position]:
+def begin(job: Job, batch_id: int, target: Address | None = None) -> Written[History]:
     """Prove the tables before the first write of a batch, and note what it stands on.
 
     Args:
         target: The table that is written, where it is not that of the flow's work.
 
     Returns:
-        The positions for the commits of the batch.
+        The note, with the positions for the commits of the batch, and with the splits that other attempts have recorded.
 
     Raises:
         TableInDoubtError: The history of one of them is not proven. Nothing of the batch was written.
@@ -113,8 +115,7 @@ def begin(job: Job, batch_id: int, target: Address | None = None) -> dict[str, P
     if isinstance(job.work, Stream) and target is None:
         batch = batch_id
         positions |= _read(job, place, batch_id, proven.tables)
-    history.write(job.place, batch=batch, positions=positions, foreign=proven.foreign, read=place)
-    return positions
+    return history.write(job.place, batch=batch, positions=positions, foreign=proven.foreign, read=place)
 
 
 def end(job: Job, target: Address | None = None) -> None:

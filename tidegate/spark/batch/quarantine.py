@@ -70,6 +70,15 @@ def append(job: Job, refused: DataFrame, batch_id: int, txn: writes.Transaction,
     writes.append(rows, job.place.quarantine, txn)
 
 
+def append_nothing(job: Job, batch_id: int, txn: writes.Transaction, planned_ms: int) -> None:
+    """Commit the transaction without an entry."""
+    spark = job.spark
+    if tables.exists(job.place.quarantine):
+        writes.append(tables.read(spark, job.place.quarantine).limit(0), job.place.quarantine, txn)
+    else:
+        append(job, local.from_rows(spark, [], REFUSED), batch_id, txn, planned_ms)
+
+
 def apply_backfill(
     job: Job, refused: DataFrame, passed: DataFrame, batch_id: int, txn: writes.Transaction, planned_ms: int
 ) -> None:
@@ -158,9 +167,13 @@ def is_dropped(rules: Column) -> Column:
 def refused_in_batch(job: Job, spark: SparkSession, batch_id: int) -> DataFrame:
     """The entries that a batch wrote: ``_row_id string, rules array<string>``."""
     if not tables.exists(job.place.quarantine):
-        return local.from_rows(spark, [], f"{hidden.ROW_ID} string, rules array<string>")
+        return _no_ids(spark)
     entries = tables.read(spark, job.place.quarantine)
     return entries.where(is_of_batch(job, batch_id)).select(hidden.ROW_ID, "rules")
+
+
+def _no_ids(spark: SparkSession) -> DataFrame:
+    return local.from_rows(spark, [], f"{hidden.ROW_ID} string, rules array<string>")
 
 
 def refused_in_replay(job: Job, spark: SparkSession, number: int) -> DataFrame:
@@ -175,6 +188,8 @@ def refused_in_backfill(job: Job, spark: SparkSession, version: int | None = Non
     Args:
         version: The version of the quarantine; the newest by default.
     """
+    if not tables.exists(job.place.quarantine):
+        return _no_ids(spark)
     return _entries_of_checkpoint(job, spark, version).groupBy(hidden.ROW_ID).agg(F.first("rules").alias("rules"))
 
 

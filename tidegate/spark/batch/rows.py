@@ -36,7 +36,7 @@ class JudgedRows:
     refused: DataFrame
     """Rows for the quarantine (`tidegate.spark.batch.quarantine.REFUSED`)."""
     late: DataFrame | None
-    """Rows for the late table; None if there are none."""
+    """Rows for the late table; None if there is nothing to write."""
     written: DataFrame
     """The rows to write, with the columns of the target."""
     expected_rows: int
@@ -175,7 +175,9 @@ def judge_rows(
         prepared=prepared,
         assigned=assigned,
         refused=quarantine.from_rows(assigned.where(f"{hidden.DISPOSITION} = {QUARANTINED}"), one_to_one=one_to_one),
-        late=late_rows.of_batch(job, assigned, _columns(job, assigned), batch_id) if prepared.late else None,
+        late=late_rows.of_batch(job, assigned, _columns(job, assigned), batch_id)
+        if prepared.late or decision.expects_late
+        else None,
         written=_target_rows(job, assigned, batch_id),
         expected_rows=expected_rows,
         settled="rows" if settled else "",

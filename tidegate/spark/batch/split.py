@@ -27,6 +27,12 @@ class Decision:
     """The late rows are in the late table: no other row of the batch is late."""
     written: bool
     """The target has the batch: at most its ledger line is missing."""
+    recorded: bool = False
+    """An attempt has recorded this split, and no table lacks what it may change."""
+    expects_refused: bool = False
+    """An attempt has recorded that it refuses rows, and may still write them: quarantine gets the batch first, also without rows."""
+    expects_late: bool = False
+    """The same, of the late table."""
 
 
 Settled = Literal["", "rows", "groups", "results"]
@@ -54,12 +60,15 @@ class Split:
     settled: Settled = ""
     """Which counts of ``prepared`` come from the target's commit: the MERGE compares, so the target is not read before."""
 
-    def transaction(self, app_id: str, stands_on: Mapping[str, Position] | None = None) -> Transaction:
+    def transaction(
+        self, app_id: str, stands_on: Mapping[str, Position] | None = None, *, attempt: str = ""
+    ) -> Transaction:
         """The transaction of the batch's writes, with the prepared ledger line and the positions that it stands on."""
         line = {**json_codec.to_plain(self.prepared), "settled": self.settled}
         return Transaction(
             app_id=app_id,
             batch_id=self.prepared.batch_id,
+            attempt=attempt,
             prepared=line,
             stands_on={} if stands_on is None else stands_on,
         )

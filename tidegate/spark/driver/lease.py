@@ -18,7 +18,13 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 
 from tidegate.checkpoints import checkpoint
-from tidegate.checkpoints.lease import checkpoint_resource, describe_holder, table_resource, write_owner
+from tidegate.checkpoints.lease import (
+    checkpoint_resource,
+    describe_holder,
+    expect_certain,
+    table_resource,
+    write_owner,
+)
 from tidegate.errors import LeaseHeldError, TidegateError
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.lake import tables
@@ -95,6 +101,7 @@ def leased_flow(
 
     Raises:
         LeaseHeldError: Another run has the lease of the flow or of its target. Transient.
+        LeaseLostError: The work raised, after this process had lost a lease. Transient.
         TidegateError: What the work raised; any other exception is translated to one (`tidegate.spark.driver.failures`).
     """
     started, pipeline, flow, layout = time.monotonic(), resolved.pipeline, resolved.flow, run.place.layout
@@ -106,7 +113,13 @@ def leased_flow(
     )
     try:
         with hold(spark, layout, resources, what=holder):
-            yield
+            try:
+                yield
+            except Exception as error:
+                # What else it meets may be the work of another driver.
+                if not getattr(error, "transient", False):
+                    expect_certain()
+                raise
     except TidegateError:
         raise
     except Exception as error:

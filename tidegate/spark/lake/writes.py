@@ -20,7 +20,7 @@ from pyspark.sql import functions as F
 from tidegate import hidden, json_codec
 from tidegate.advice import Edit, Either, OutsideAct, new_version
 from tidegate.checkpoints import lease
-from tidegate.errors import DeclarationConflictError, LedgerImbalanceError
+from tidegate.errors import DeclarationConflictError, LedgerImbalanceError, WriteConflictError
 from tidegate.lake.table_history import STANDS_ON, Position
 from tidegate.spark.lake import column_types, comparable, tables
 from tidegate.store import Address
@@ -44,12 +44,15 @@ class Transaction:
     batch_id: int
     prepared: dict[str, Any]
     """The ledger line, prepared before the write; it travels in the commit's ``userMetadata``."""
+    attempt: str = ""
+    """The attempt that writes."""
     stands_on: Mapping[str, Position] = field(default_factory=dict)
     """The positions in the tables that were read, and in those that are written before it (`tidegate.spark.batch.proofs`)."""
 
     def metadata(self) -> str:
         """The ``userMetadata`` of the commit."""
-        metadata = {"app_id": self.app_id, "batch_id": self.batch_id, "prepared": self.prepared}
+        ids = {"app_id": self.app_id, "batch_id": self.batch_id, "attempt": self.attempt}
+        metadata = {**ids, "prepared": self.prepared}
         return json.dumps({**metadata, STANDS_ON: json_codec.to_plain(dict(self.stands_on))}, default=str)
 
 
@@ -271,7 +274,15 @@ def _committed(spark: SparkSession, address: Address, txn: Transaction) -> table
             "checkpoint and table do not match.",
             Either(OutsideAct("restore the one that was replaced"), new_version(says="raise checkpoint_version")),
         )
-    return tables.find_commit(address, txn.app_id, txn.batch_id, tables.version(spark, address))
+    commit = tables.find_commit(address, txn.app_id, txn.batch_id, tables.version(spark, address))
+    # Delta skips the write of a transaction that the table has.
+    if (attempt := commit.metadata.get("attempt", "")) != txn.attempt:
+        raise WriteConflictError(
+            f"attempt {attempt or 'of an earlier release'} has written batch {txn.batch_id} of {txn.app_id} to the table at {address}, "
+            "while this one was at work on it or stopped. This one has not written it.",
+            OutsideAct("run again: what is left of the batch is written then"),
+        )
+    return commit
 
 
 def _check_columns(spark: SparkSession, rows: DataFrame, address: Address) -> None:

@@ -29,7 +29,7 @@ import pyarrow
 
 from tidegate import hidden, json_codec
 from tidegate.advice import Command, OutsideAct, Then
-from tidegate.checkpoints import checkpoint, landing_folder, progress
+from tidegate.checkpoints import checkpoint, history, landing_folder, progress
 from tidegate.checkpoints.pending_jobs import CLAIM, PendingReplay
 from tidegate.errors import RequestError
 from tidegate.formatting import count
@@ -302,10 +302,15 @@ def process_claim(job: Job, number: int) -> None:
 
 
 def _highest_number(job: Job) -> int:
-    """The highest claim number in the quarantine's rows and in the transactions of the tables that a replay writes."""
+    """The highest claim number in the quarantine's rows, in the transactions of the tables that a replay writes, and in its recorded split.
+
+    The split of a claim that was released must not be that of another one.
+    """
+    recorded = history.recorded_split(job.place, job.place.replays_app_id)
     paths = (job.place.quarantine, job.place.late, job.live)
     written = [tables.transactions(job.spark, path).get(job.place.replays_app_id, -1) for path in paths]
-    return max(*written, claims.highest_number(job.place.quarantine))
+    last = -1 if recorded is None else recorded.batch_id
+    return max(*written, last, claims.highest_number(job.place.quarantine))
 
 
 def _dry_run(job: Job, selection: Selection, limit: int) -> None:

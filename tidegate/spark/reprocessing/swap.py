@@ -64,8 +64,10 @@ def swap_in(job: Job) -> Job:
         "rows_before": old.count(),
         "source_versions": dict(tables.source_versions(job.spark, folder, job.app_id)),
     }
-    stands_on = proofs.begin(job, staged, live)
-    txn = writes.Transaction(app_id=job.app_id, batch_id=staged, prepared=prepared, stands_on=stands_on)
+    begun, attempt = proofs.begin(job, staged, live), job.run.place.attempt
+    txn = writes.Transaction(
+        app_id=job.app_id, batch_id=staged, attempt=attempt, prepared=prepared, stands_on=begun.value.positions
+    )
     if replaced:
         writes.replace_table(rows, live, txn)
     else:

@@ -52,6 +52,8 @@ ALREADY_DONE = "an earlier attempt completed this request"
 class Undo(PendingUndo, NotedWork):
     """The undo of one run in one flow; ``left`` are the records of `undo_entries.left_together`."""
 
+    judges = False
+
     @classmethod
     def pending(cls, job: Job) -> Self | None:
         """The one in progress."""
