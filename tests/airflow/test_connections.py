@@ -55,6 +55,22 @@ def test_a_driver_gets_keys_and_passwords_and_no_reference_to_airflow(monkeypatc
     assert store.server.credentials.get() == Credentials("canary-a", "canary-s", "canary-t")
 
 
+def test_a_driver_gets_passwords_of_clusters(monkeypatch: pytest.MonkeyPatch) -> None:
+    connect(monkeypatch, "kafka", password="canary-k")
+    own = {
+        "TIDEGATE_KAFKA__PAYMENTS": "a:1",
+        "TIDEGATE_KAFKA__PAYMENTS__PASSWORD": "airflow-connection:kafka",
+        "TIDEGATE_KAFKA__PAYMENTS__KEY_PASSWORD": "env:OTHER",
+    }
+    driver, secrets = connections.for_driver(Environment.read(own))
+    assert secrets == {"TIDEGATE_KAFKA__PAYMENTS__PASSWORD_VALUE": "canary-k"}
+    assert dict(driver.kafka_settings) == {
+        "kafka.payments.servers": "a:1",
+        "kafka.payments.password": "env:TIDEGATE_KAFKA__PAYMENTS__PASSWORD_VALUE",
+        "kafka.payments.key_password": "env:OTHER",
+    }
+
+
 def test_what_nothing_needs_is_not_read() -> None:
     environment = Environment.read({**BUCKET, "TIDEGATE_LAKE": ""})
     assert connections.for_driver(environment) == (environment, {})

@@ -15,7 +15,7 @@ from airflow.sdk.exceptions import AirflowNotFoundException
 
 from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.environment import Environment
-from tidegate.environment.settings import CONNECTION, SETTINGS
+from tidegate.environment.settings import CONNECTION, SETTINGS, Setting
 from tidegate.errors import AirflowUnavailableError, SetupError
 from tidegate.store.credentials import Credentials
 from tidegate.store.location import BucketFolder
@@ -68,7 +68,7 @@ def for_driver(environment: Environment) -> tuple[Environment, dict[str, str]]:
     Raises:
         SetupError: As `object_store_keys` and `password`; so is AirflowUnavailableError.
     """
-    changes, variables = dict[str, str](), dict[str, str]()
+    changes, variables = dict[str, Any](), dict[str, str]()
     if any(isinstance(each, BucketFolder) for each in (environment.lake_at, environment.landing_at)):
         kind, _, connection_id = environment.s3_credentials.partition(":")
         if kind == CONNECTION:
@@ -76,14 +76,28 @@ def for_driver(environment: Environment) -> tuple[Environment, dict[str, str]]:
             changes["s3_credentials"] = "environment"
             variables |= {"AWS_ACCESS_KEY_ID": keys.access_key, "AWS_SECRET_ACCESS_KEY": keys.secret_key}
             variables |= {"AWS_SESSION_TOKEN": keys.session_token} if keys.session_token else {}
-    for setting in SETTINGS:
-        kind, _, connection_id = str(getattr(environment, setting.field, "")).partition(":")
-        # Those that a process outside of Airflow could have are for jobs, too.
-        if kind == CONNECTION and "env" in setting.references:
-            variable = f"{setting.variable}_VALUE"
-            changes[setting.field] = f"env:{variable}"
-            variables[variable] = password(connection_id)
-    return dataclasses.replace(environment, **changes), variables  # type: ignore[arg-type]  # all of them are texts
+    # References that a process outside of Airflow could resolve are for jobs, too.
+    for setting in (each for each in SETTINGS if "env" in each.references):
+        value = getattr(environment, setting.field)
+        if not setting.named:
+            changes[setting.field] = _passed(setting, value, variables)
+            continue
+        own = {key: setting.of(name) for key, _ in value if (name := setting.key_name(key))}
+        several = changes.get(setting.field, value)
+        changes[setting.field] = tuple(
+            (key, _passed(own[key], text, variables) if key in own else text) for key, text in several
+        )
+    return dataclasses.replace(environment, **changes), variables
+
+
+def _passed(setting: Setting, reference: str, variables: dict[str, str]) -> str:
+    """The reference for a driver; of a connection, that to a variable, which is added with the password."""
+    kind, _, connection_id = reference.partition(":")
+    if kind != CONNECTION:
+        return reference
+    variable = f"{setting.variable}_VALUE"
+    variables[variable] = password(connection_id)
+    return f"env:{variable}"
 
 
 def _read(connection_id: str) -> Any:
