@@ -49,7 +49,7 @@ def main() -> None:
     kind, _, where = at.partition(":")
     point: AbstractContextManager[None] = nullcontext()
     if kind == "behind":
-        point = behind_the_leases(where, stop)
+        point = behind_the_leases(where.rpartition(":")[0], stop)
     elif kind != "never":
         point = fault(at, stop)
     arguments = {"--dag-id": dag_id, "--run-key": run_key, "--request": request_id, "--attempt": fresh_id("a")}
