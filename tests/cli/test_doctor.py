@@ -35,7 +35,7 @@ def test_a_part_that_fails_hides_no_other_and_each_says_what_to_do(project: Proj
     assert "run `tidegate setup`" in result.row("jars", "failed")
     assert "127.0.0.1:9 does not answer" in result.row("Spark master", "failed")
     assert " ok " in result.row("writable") and " ok " in result.row("landing zones ")
-    assert result.err == "tidegate: 4 parts of 11 failed.\n"
+    assert result.err == "tidegate: 4 parts of 12 failed.\n"
 
 
 def test_what_another_try_may_end_has_the_exit_code_of_a_retry(project: Project) -> None:
