@@ -19,11 +19,11 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.cli.test_thin_install import IMPORT as WALK
+from tests.wheel import PROJECT, build
 from tidegate.errors import SetupError, UnexpectedError, classify, extras
 from tidegate.errors.classification import raise_machine
 from tidegate.runtime import jars
 
-PROJECT = Path(__file__).parents[1]
 IMPORTED_AS = {
     "apache-airflow": "airflow",
     "apache-airflow-providers-apache-spark": "airflow.providers.apache.spark",
@@ -36,12 +36,8 @@ IMPORTS = "import importlib, json, pkgutil\nfrom tidegate.errors import classify
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built without a network: the build backend is in the lock."""
-    folder = tmp_path_factory.mktemp("wheel")
-    command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    subprocess.run(command, cwd=PROJECT, check=True, capture_output=True)
-    (built,) = folder.glob("*.whl")
-    return built
+    """The wheel."""
+    return build(tmp_path_factory.mktemp("wheel"))
 
 
 def names(wheel: Path) -> set[str]:

@@ -16,14 +16,15 @@ from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pendulum
-from airflow.sdk import DAG, BaseOperator, Connection, Context, CronTriggerTimetable
+from airflow.sdk import DAG, BaseOperator, Connection, Context
 
 from tidegate import formatting
-from tidegate.airflow import channels, gauges
+from tidegate.airflow import channels, compat, gauges
 from tidegate.airflow.attempt import ALERTS
 from tidegate.airflow.channels import Notification
+from tidegate.airflow.compat import CronTriggerTimetable
 from tidegate.airflow.failure import TaskFailure, plain_failures
-from tidegate.airflow.retry import RETRY_DELAY, FailureRetryPolicy
+from tidegate.airflow.retry import LONGEST_DELAY, RETRY_DELAY, FailureRetryPolicy
 from tidegate.alerting.episodes import Episode, Event, pending_notifications, transitions
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
@@ -52,11 +53,16 @@ def build_alerts_dag() -> DAG:
         max_active_runs=1,
         # Alerts must work without somebody having to unpause the DAG first.
         is_paused_upon_creation=False,
-        rerun_with_latest_version=True,
+        **compat.LATEST_VERSION,
         tags=["tidegate"],
     ) as dag:
         # For an Airflow that cannot be reached. After a failure of its own, the next run is the retry.
-        EvaluateAlerts(task_id=TASK, retries=1, retry_delay=RETRY_DELAY, retry_policy=FailureRetryPolicy())
+        EvaluateAlerts(
+            task_id=TASK,
+            retries=1,
+            retry_delay=RETRY_DELAY,
+            **compat.retries(FailureRetryPolicy(), LONGEST_DELAY),
+        )
     return dag
 
 

@@ -12,12 +12,13 @@ from typing import Any, get_args
 import pendulum
 from airflow.providers.standard.operators.hitl import HITLOperator
 from airflow.sdk import DAG, BaseOperator, Context, Param
-from airflow.sdk.exceptions import AirflowRuntimeError, AirflowSkipException, ErrorType
+from airflow.sdk.exceptions import AirflowRuntimeError, ErrorType
 
 from tidegate.advice import Edit
-from tidegate.airflow import attempt
+from tidegate.airflow import attempt, compat
+from tidegate.airflow.compat import AirflowSkipException
 from tidegate.airflow.failure import plain_failures
-from tidegate.airflow.retry import RETRIES, RETRY_DELAY, FailureRetryPolicy
+from tidegate.airflow.retry import LONGEST_DELAY, RETRIES, RETRY_DELAY, FailureRetryPolicy
 from tidegate.errors import ContractRefusedError, RequestError
 from tidegate.lake.place import PipelinePlace
 from tidegate.ops import evolution
@@ -43,6 +44,11 @@ class AskPerson(HITLOperator):
 
     template_fields = ()
     """The names of fields in the question come from files and messages; they are text and not templates."""
+
+    def validate_params(self) -> None:
+        """Validate the fields of the form: none, the Params are those of the DAG."""
+        self.params = compat.own_params(self.params)
+        super().validate_params()
 
     @plain_failures
     def execute(self, context: Context) -> Any:
@@ -129,7 +135,11 @@ def build_schema_approval() -> DAG:
             "flow": Param(type="string", pattern=name, title="Flow"),
             "schema_change_id": Param(type="string", pattern="^[0-9a-f]{12}$", title="Schema change"),
         },
-        default_args={"retries": RETRIES, "retry_delay": RETRY_DELAY, "retry_policy": FailureRetryPolicy()},
+        default_args={
+            "retries": RETRIES,
+            "retry_delay": RETRY_DELAY,
+            **compat.retries(FailureRetryPolicy(), LONGEST_DELAY),
+        },
         tags=["tidegate"],
     ) as dag:
         ask = AskPerson(task_id=ASK, subject="a schema change", options=list(get_args(Answer)))

@@ -25,10 +25,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import Connection, Context
-from airflow.sdk.exceptions import AirflowNotFoundException
 
 from tidegate import formatting
 from tidegate.advice import Advice, Edit, OutsideAct, with_advice
+from tidegate.airflow.compat import AirflowNotFoundException
 from tidegate.alerting.alerts import cause_in
 from tidegate.alerting.rules import RULES
 from tidegate.environment.settings import CONNECTION

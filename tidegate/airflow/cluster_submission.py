@@ -9,8 +9,8 @@ import os
 from typing import Any
 
 from airflow.providers.apache.spark.hooks.spark_submit import SparkSubmitHook
-from airflow.sdk.exceptions import AirflowException
 
+from tidegate.airflow.compat import AirflowException
 from tidegate.airflow.spark_connection import SparkConnection
 from tidegate.airflow.submission import GRACE_SECONDS, KILL_SECONDS, Application, ApplicationError, program, variables
 from tidegate.processes import end_group

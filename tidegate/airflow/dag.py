@@ -10,12 +10,14 @@ from __future__ import annotations
 import logging
 from typing import Any
 
-from airflow.sdk import DAG, AssetAny, CronDataIntervalTimetable, Param, TriggerRule
+from airflow.sdk import DAG, AssetAny, Param, TriggerRule
 
+from tidegate.airflow import compat
 from tidegate.airflow.assets import interval_asset, table_asset
 from tidegate.airflow.attempt import PLAN, RUN
+from tidegate.airflow.compat import CronDataIntervalTimetable
 from tidegate.airflow.declaration import describe
-from tidegate.airflow.retry import RETRIES, RETRY_DELAY, FailureRetryPolicy, ReportRetryPolicy
+from tidegate.airflow.retry import LONGEST_DELAY, RETRIES, RETRY_DELAY, FailureRetryPolicy
 from tidegate.airflow.submit import RunFlows
 from tidegate.airflow.tasks import PlanRun, ShowFlow
 from tidegate.environment import Environment
@@ -56,17 +58,20 @@ def dag_of(resolved: ResolvedPipeline) -> DAG:
         # A second run would only wait for the lease of the first.
         max_active_runs=1,
         # A cleared run uses the current declaration; a changed declaration is the usual reason to clear it.
-        rerun_with_latest_version=True,
+        **compat.LATEST_VERSION,
         params=_params(pipeline),
         tags=_tags(pipeline),
-        default_args={"owner": pipeline.owner, "retry_delay": RETRY_DELAY, "retry_policy": FailureRetryPolicy()},
+        default_args={
+            "owner": pipeline.owner,
+            "retry_delay": RETRY_DELAY,
+            **compat.retries(FailureRetryPolicy(), LONGEST_DELAY),
+        },
     ) as dag:
         plan = PlanRun(pipeline=resolved, task_id=PLAN, retries=pipeline.retries)
         run = RunFlows(
             label=pipeline.name,
             task_id=RUN,
             retries=pipeline.retries,
-            retry_policy=ReportRetryPolicy(),
             # Covers scheduled, manual and backfill runs, and needs no pool that would have to be created.
             max_active_tis_per_dag=1,
         )

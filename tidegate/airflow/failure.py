@@ -1,7 +1,8 @@
 """How a task fails: with its error message as the last lines of its log, and without a traceback.
 
 Airflow logs every exception of a task with its traceback, which surrounds the message. Only of a SystemExit it logs nothing but
-the exit code; whether it retries then is up to the task's retry policy (`tidegate.airflow.retry`). An exception that is
+the exit code; whether it retries then is up to the task's retry policy (`tidegate.airflow.retry`). Before Airflow 3.3, which has none, an
+error that a retry would not end has a traceback behind its message. An exception that is
 neither a `TidegateError` nor an error of the machine is a bug and keeps its traceback.
 """
 
@@ -11,6 +12,7 @@ import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
+from tidegate.airflow import compat
 from tidegate.errors import EX_SOFTWARE, UnexpectedError, classify
 
 T = TypeVar("T")
@@ -50,6 +52,8 @@ def plain_failures(execute: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
             failure = TaskFailure(error.message, retry=error.transient, exit_code=error.exit_code)
         for line in failure.message.splitlines():
             task.log.error("%s", line)
+        if compat.ends(task, failure, context):
+            raise compat.AirflowFailException(failure.message) from None
         raise failure
 
     decorated.plain_failures = True  # type: ignore[attr-defined]  # a test looks for it in every operator

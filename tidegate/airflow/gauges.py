@@ -33,7 +33,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.observability import stats
+from tidegate.airflow.compat import stats
 
 if TYPE_CHECKING:
     from tidegate.alerting.episodes import Episode

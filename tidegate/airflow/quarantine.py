@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 import pendulum
-from airflow.sdk import DAG, BaseOperator, Context, Param, SkipMixin
+from airflow.sdk import DAG, BaseOperator, Context, Param
 
 from tidegate.advice import Command, Edit
-from tidegate.airflow import approval, attempt
+from tidegate.airflow import approval, attempt, compat
 from tidegate.airflow.attempt import PLAN, QUARANTINE, RUN
+from tidegate.airflow.compat import SkipMixin
 from tidegate.airflow.failure import CLEARING_HINT, TaskFailure, plain_failures
-from tidegate.airflow.retry import RETRIES, RETRY_DELAY, FailureRetryPolicy, ReportRetryPolicy
+from tidegate.airflow.retry import LONGEST_DELAY, RETRIES, RETRY_DELAY, FailureRetryPolicy
 from tidegate.airflow.submit import RunFlows
 from tidegate.environment import Environment
 from tidegate.errors import RequestError
@@ -49,13 +50,17 @@ def build_quarantine_dag() -> DAG:
         schedule=None,
         start_date=pendulum.datetime(2026, 1, 1),
         catchup=False,
-        rerun_with_latest_version=True,
+        **compat.LATEST_VERSION,
         params=_params(),
-        default_args={"retries": RETRIES, "retry_delay": RETRY_DELAY, "retry_policy": FailureRetryPolicy()},
+        default_args={
+            "retries": RETRIES,
+            "retry_delay": RETRY_DELAY,
+            **compat.retries(FailureRetryPolicy(), LONGEST_DELAY),
+        },
         tags=["tidegate", QUARANTINE],
     ) as dag:
         plan = PlanQuarantine(task_id=PLAN)
-        run = RunFlows(label=QUARANTINE, task_id=RUN, retry_policy=ReportRetryPolicy())
+        run = RunFlows(label=QUARANTINE, task_id=RUN)
         # Clearing `show` clears `run` with it, as in a pipeline's DAG.
         run.as_setup()  # type: ignore[no-untyped-call]  # untyped in Airflow
         plan >> run >> ShowReplay(task_id=SHOW)

@@ -10,9 +10,10 @@ import logging
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import Context, RetryDecision, RetryPolicy
+from airflow.sdk import Context
 
 from tidegate.airflow.attempt import report_of_attempt
+from tidegate.airflow.compat import RetryDecision, RetryPolicy
 from tidegate.airflow.failure import TaskFailure
 from tidegate.reports.report import RunReport
 

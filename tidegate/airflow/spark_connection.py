@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Self
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 
+from tidegate.airflow.compat import AirflowNotFoundException
 from tidegate.airflow.failure import TaskFailure
 from tidegate.errors import EX_CONFIG
 

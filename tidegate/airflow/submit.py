@@ -5,13 +5,14 @@ from __future__ import annotations
 import importlib.util
 from typing import Any
 
-from airflow.sdk import BaseOperator, Context, RetryAction
+from airflow.sdk import BaseOperator, Context
 
-from tidegate.airflow import attempt
+from tidegate.airflow import attempt, compat
+from tidegate.airflow.compat import RetryAction
 from tidegate.airflow.connections import for_driver
 from tidegate.airflow.failure import TaskFailure, plain_failures
 from tidegate.airflow.links import HistoryLink
-from tidegate.airflow.retry import decide
+from tidegate.airflow.retry import LONGEST_DELAY, ReportRetryPolicy, decide
 from tidegate.airflow.spark_connection import SparkConnection
 from tidegate.airflow.submission import Application, ApplicationError, ClientSubmission, Submission
 from tidegate.environment import Environment
@@ -39,11 +40,12 @@ class RunFlows(BaseOperator):
     """
 
     operator_extra_links = (HistoryLink(),)
+    policy = ReportRetryPolicy()
 
     def __init__(self, *, label: str, **kwargs: Any) -> None:
         if pool := Environment.read().pool:
             kwargs["pool"] = pool
-        super().__init__(**kwargs)
+        super().__init__(**compat.retries(self.policy, LONGEST_DELAY), **kwargs)
         self._application_name = f"tidegate-{label}"
         self._submission: Submission | None = None
 

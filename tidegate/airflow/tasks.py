@@ -8,12 +8,12 @@ import time
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
-from airflow.sdk import Asset, AssetAlias, BaseOperator, Context, SkipMixin
-from airflow.sdk.exceptions import AirflowSkipException
+from airflow.sdk import Asset, AssetAlias, BaseOperator, Context
 
 from tidegate.advice import Edit
 from tidegate.airflow import approval, attempt, gauges
 from tidegate.airflow.assets import attach_intervals, attach_updates, interval_alias, interval_asset, table_asset
+from tidegate.airflow.compat import AirflowSkipException, SkipMixin
 from tidegate.airflow.failure import CLEARING_HINT, TaskFailure, plain_failures
 from tidegate.airflow.links import ReportsLink
 from tidegate.checkpoints.checkpoint import check_compatible
