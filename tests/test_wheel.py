@@ -76,6 +76,7 @@ def test_airflow_finds_the_plugin_of_the_wheel_by_its_entry_point(wheel: Path) -
         (name,) = (each for each in archive.namelist() if each.endswith(".dist-info/entry_points.txt"))
         declared = archive.read(name).decode()
     assert "[airflow.plugins]\ntidegate = tidegate.airflow.plugin:TidegatePlugin\n" in declared
+    assert "[apache_airflow_provider]\nprovider_info = tidegate:provider_info\n" in declared
 
 
 def test_every_package_of_an_extra_is_named_by_the_error_for_its_absence() -> None:

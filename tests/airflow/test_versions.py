@@ -6,6 +6,7 @@ the wheel without any extra under the versions of that environment. The newest o
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -22,7 +23,20 @@ VERSIONS = {"3.1.8": "2026-03-15", "3.2.2": "2026-06-01"}
 PROVIDERS = ("apache-airflow-providers-apache-spark", "pyspark", "pandas", "great-expectations")
 OF_TESTS = ("pytest", "pytest-timeout", "pytest-xdist", "hypothesis", "pyarrow")
 """What these tests need; PyArrow writes the ledger in the place of a job."""
-TESTS = ("test_whole_runs.py", "test_failure.py", "test_compat.py")
+SHOW = """
+import json, os
+from airflow.plugins_manager import get_plugin_info
+from airflow.providers_manager import ProvidersManager
+from tidegate.airflow.spark_connection import SparkConnection
+
+plugins = [each["name"] for each in get_plugin_info()]
+os.environ["AIRFLOW_CONN_SPARK_DEFAULT"] = '{"conn_type": "spark", "host": "local[2]"}'
+master = SparkConnection.read("spark_default").master
+print()
+print(json.dumps(["tidegate" in plugins, ProvidersManager().providers["tidegate"].data["name"], master]))
+"""
+"""What the installed package, without a file in a folder of plugins and without the Spark provider, is to Airflow."""
+TESTS = ("test_whole_runs.py", "test_failure.py")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -45,6 +59,14 @@ def test_refuse_retry_and_clear(version: str, tmp_path: Path) -> None:
     assert set(frozen.splitlines()) < set(installed.splitlines()), "no package of Airflow was changed"
     assert [name for name in PROVIDERS if f"\n{name}==" in installed] == []
     options = ("-q", "--noconftest", "-p", "tests.airflow.conftest", "-o", f"cache_dir={tmp_path / 'cache'}")
+    shown = subprocess.run(
+        [python, "-c", SHOW],
+        env={"PATH": os.defpath, "AIRFLOW_HOME": str(tmp_path / "home"), "AIRFLOW__CORE__LOAD_EXAMPLES": "False"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert json.loads(shown.stdout.splitlines()[-1]) == [True, "Tidegate", "local[2]"]
     done = subprocess.run(
         [str(python), "-m", "pytest", *options, *(f"tests/airflow/{name}" for name in TESTS)],
         cwd=wheel.PROJECT,

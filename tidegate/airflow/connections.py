@@ -11,9 +11,9 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from airflow.sdk import BaseHook
-from airflow.sdk.exceptions import AirflowNotFoundException
 
 from tidegate.advice import Edit, Either, OutsideAct
+from tidegate.airflow.compat import AirflowNotFoundException
 from tidegate.environment import Environment
 from tidegate.environment.settings import CONNECTION, SETTINGS, Setting
 from tidegate.errors import AirflowUnavailableError, SetupError
