@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import pendulum
 from airflow.sdk import Asset, AssetAlias, Context
 
+from tidegate.airflow import compat
 from tidegate.airflow.attempt import attempt_id
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
@@ -148,7 +149,7 @@ def attach_intervals(context: Context, layout: Layout, pipeline: Pipeline, flows
 def _last_published_version(context: Context, asset: Asset, ledger_id: str) -> int:
     """The Delta version in the Asset's last event of this ledger; -1 when there is none."""
     # The newest events may have been created by hand, without a version.
-    for event in context["inlet_events"][asset].ascending(False).limit(20):
+    for event in compat.newest(context["inlet_events"][asset], 20):
         extra = event.extra or {}
         version = extra.get("delta_version")
         if extra.get("ledger") == ledger_id and isinstance(version, int):

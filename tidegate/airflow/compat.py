@@ -132,6 +132,11 @@ def own_params(params: Any) -> Any:
     return params if hasattr(type(params), "filter_params_by_source") else type(params)()
 
 
+def newest(events: Any, limit: int) -> Any:
+    """The newest events of an Asset, the newest first; before Airflow 3.2 all of them are read."""
+    return events.ascending(False).limit(limit) if hasattr(events, "ascending") else list(events)[::-1][:limit]
+
+
 def retries(policy: RetryPolicy, longest_delay: timedelta) -> dict[str, Any]:
     """The arguments of a task, or the default ones of a DAG, by which a policy decides about retries.
 
