@@ -9,7 +9,7 @@ FAST_WORKERS ?= 3
 HEAVY := airflow chaos live status/test_states.py
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup setup-python demo up down status test test-fast test-nightly s3-server jar nightly-seconds faults benchmark-gate lint format docs lock clean
+.PHONY: help setup setup-python demo up down status test test-fast test-nightly test-packages s3-server jar nightly-seconds faults benchmark-gate lint format docs lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -33,16 +33,19 @@ status: setup-python ## Print which parts of `make up` run, their addresses, and
 	@$(BIN)/python -m demo.console status
 
 test: setup ## Run all tests except the nightly matrix; print the slowest twenty and the time of each tier.
-	@$(BIN)/pytest $(PARALLEL) -m "not nightly" --durations=20
+	@$(BIN)/pytest $(PARALLEL) -m "not nightly and not packages" --durations=20
 
 # Bytecode is on, so that pytest does not rewrite the assertions of all test files at each start.
 test-fast: setup-python ## Run the tests without a JVM, Airflow, Great Expectations, a browser and an S3 server.
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest $(PARALLEL) -n $(FAST_WORKERS) $(HEAVY:%=--ignore=tests/%) -m "not jvm and not airflow and not gx and not browser and not s3 and not nightly"
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest $(PARALLEL) -n $(FAST_WORKERS) $(HEAVY:%=--ignore=tests/%) -m "not jvm and not airflow and not gx and not browser and not s3 and not nightly and not packages"
 
 NIGHTLY = files=$$($(BIN)/python -m tests.slices $(SLICE)) && $(BIN)/pytest $(PARALLEL) -m nightly --durations=20
 
 test-nightly: setup ## Run the nightly tests; with SLICE=1 to 7 or SLICE=commit a part that takes ten minutes.
 	@$(NIGHTLY) $$files
+
+test-packages: setup ## Run the tests of the built wheel in environments of their own, for which packages are downloaded; with Airflow 3.1 and 3.2, too.
+	@$(BIN)/pytest $(PARALLEL) -m packages --durations=20
 
 jar: setup ## Build the platform's own jar again, after a change of jvm/; needs a JDK.
 	@$(BIN)/python -m devstack.build_jar

@@ -13,7 +13,7 @@ import pytest
 
 from tests.test_wheel import PROJECT, wheel  # noqa: F401  # a fixture
 
-pytestmark = [pytest.mark.nightly, pytest.mark.jvm, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.packages, pytest.mark.jvm, pytest.mark.timeout(1800)]
 
 LIMIT_SECONDS = 120.0
 """Of the four commands, with a filled package cache. Of processor time, which other work on the machine does not change much."""

@@ -113,7 +113,7 @@ def test_an_import_of_another_package_is_no_error_of_an_extra() -> None:
     raise_machine(raised.value)
 
 
-@pytest.mark.nightly
+@pytest.mark.packages
 def test_the_installed_wheel_imports_and_runs_without_any_extra(wheel: Path, tmp_path: Path) -> None:
     """In an environment of its own, whose packages come from the package cache or the index, in the versions of the lock."""
     uv, python = Path(sys.executable).with_name("uv"), tmp_path / "venv/bin/python"
@@ -152,7 +152,7 @@ def without_java(tmp_path: Path) -> str:
     return str(folder)
 
 
-@pytest.mark.nightly
+@pytest.mark.packages
 @pytest.mark.jvm
 def test_a_project_outside_of_the_repository_runs_with_java_by_pip_and_writes_only_lake_cache_and_temporary_files(
     wheel: Path, tmp_path: Path, without_java: str

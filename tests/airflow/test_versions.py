@@ -16,7 +16,7 @@ import pytest
 
 from tests import wheel
 
-pytestmark = [pytest.mark.nightly, pytest.mark.airflow, pytest.mark.timeout(1800)]
+pytestmark = [pytest.mark.packages, pytest.mark.airflow, pytest.mark.timeout(1800)]
 
 VERSIONS = {"3.1.8": "2026-03-15", "3.2.2": "2026-06-01"}
 """Version to a day soon after its release."""

@@ -177,7 +177,7 @@ def test_drivers_that_are_killed_at_each_step_leave_every_row_once(deploy: Deplo
             ("behind:tables/bronze/flights:bronze", "written"),
             ("behind:tables/gold/daily_delay:gold", "written"),
         ],
-        2,
+        1,
     ),
 )
 def test_a_driver_that_was_stopped_while_another_one_took_its_batch_ends_with_75_and_moves_no_row(
