@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING
 from tidegate.checkpoints import history, progress
 from tidegate.checkpoints.history import LAST_WRITTEN, LastWritten
 from tidegate.errors import CheckpointCorruptError, TableInDoubtError, TableUnreadableError
-from tidegate.lake import read_once
 from tidegate.probes import delta_history
 from tidegate.spark.batch.work import Stream
 from tidegate.status import proofs
@@ -64,6 +63,8 @@ def _check(job: Job) -> _Checked:
 
 def _check_in_reading(job: Job) -> _Checked:
     """A proof as one reading: what a log, the notes and a checkpoint are listed with says what is there, and whether it was read."""
+    from tidegate.lake import read_once
+
     root = job.place.layout.root
     store = read_once.of_proof(root.store)
     store.known = job.contents
