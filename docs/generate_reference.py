@@ -378,14 +378,16 @@ def _public() -> Iterator[str]:
     yield "# Public interface"
     yield ""
     yield from _prose(interface.__doc__)
-    for name, names in interface.PUBLIC.items():
+    for name in interface.PUBLIC:
         module = importlib.import_module(name)
         yield ""
         yield f"## {name}"
         yield ""
         yield _plain_marks((module.__doc__ or "").splitlines()[0])
         yield ""
-        yield from _table(("name", "meaning"), [(f"`{each}`", _meaning(getattr(module, each))) for each in names])
+        yield from _table(
+            ("name", "meaning"), [(f"`{each}`", _meaning(getattr(module, each))) for each in module.__all__]
+        )
 
 
 def _meaning(public: Any) -> str:

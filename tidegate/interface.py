@@ -18,22 +18,17 @@ from __future__ import annotations
 
 import warnings
 
-PUBLIC = {
-    "tidegate.spec": (
-        "AfterTables", "ChangeFeed", "ChangeRecords", "Contract", "Dialect", "FileFormat", "FileSource", "Flow", "Formats",
-        "FunctionSink", "Gate", "Intervals", "KafkaSink", "KafkaSource", "LandingSource", "Pipeline", "RewriteLimits",
-        "SnapshotFeed", "Source", "State", "Statistic", "Table", "Target", "Thresholds", "TimeWindows", "TopicIntervals",
-        "ValueFormat", "Watermark", "debezium",
-    ),
-    "tidegate.airflow": ("build_dag", "build_dags"),
-    "tidegate.airflow.alerts": ("build_alerts_dag",),
-    "tidegate.airflow.approval": ("build_schema_approval",),
-    "tidegate.airflow.plugin": ("TidegatePlugin",),
-    "tidegate.airflow.quarantine": ("build_quarantine_dag",),
-    "tidegate.testing": ("Judged", "Lake", "judge_rows", "kill_at_random", "session", "transform_rows"),
-    "tidegate.testing.fixtures": ("lake",),
-}  # fmt: skip
-"""The public names, by the module from which a project imports them."""
+PUBLIC = (
+    "tidegate.spec",
+    "tidegate.airflow",
+    "tidegate.airflow.alerts",
+    "tidegate.airflow.approval",
+    "tidegate.airflow.plugin",
+    "tidegate.airflow.quarantine",
+    "tidegate.testing",
+    "tidegate.testing.fixtures",
+)
+"""The modules from which a project imports; the ``__all__`` of each has its public names."""
 
 
 def deprecated(what: str, instead: str, removal: str) -> None:

@@ -34,6 +34,8 @@ from tidegate.lake.place import PipelinePlace
 if TYPE_CHECKING:
     from tidegate.status.evaluation import PipelineAlerts
 
+__all__ = ["build_alerts_dag"]
+
 TASK = "evaluate"
 """The id of the one task."""
 EVERY = "*/5 * * * *"

@@ -25,6 +25,8 @@ from tidegate.ops import evolution
 from tidegate.schema.contract import Answer
 from tidegate.spec.checks import NAME
 
+__all__ = ["build_schema_approval"]
+
 DAG_ID = "schema_approval"
 ASK = "ask"
 """The id of the task that waits for a person."""

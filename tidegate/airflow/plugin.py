@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
     from tidegate.environment import Environment
 
+__all__ = ["TidegatePlugin"]
+
 
 class Pages:
     """An ASGI app that builds the pages' app at the first request."""

@@ -34,6 +34,8 @@ from tidegate.requests.request import RunRequest
 from tidegate.spec import Flow
 from tidegate.times import dates
 
+__all__ = ["build_quarantine_dag"]
+
 ACTIONS = ("replay", "waive", "expire", "take", "accept")
 SHOW = "show"
 

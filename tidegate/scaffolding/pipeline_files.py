@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import keyword
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from string import Template
@@ -173,9 +173,15 @@ def render(template: str, **values: str) -> str:
     return Template(source.read_text(encoding="utf-8")).substitute(values)
 
 
+def modules(folder: Path) -> Iterator[Address]:
+    """The Python files in a folder; none if there is no such folder."""
+    address = Address.local(folder)
+    return (address.at(entry) for entry in address.list() if entry.kind == "content" and entry.key.endswith(".py"))
+
+
 def _has_dags_of_all(project: Path) -> bool:
     """Whether a file in ``dags/`` has the DAGs of all pipelines."""
-    return any("build_dags(" in path.read_text("utf-8", "replace") for path in (project / "dags").glob("*.py"))
+    return any(b"build_dags(" in module.read().data for module in modules(project / "dags"))
 
 
 def _writers_of(tables: set[str]) -> dict[str, str]:

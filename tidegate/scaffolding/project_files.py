@@ -11,7 +11,7 @@ from pathlib import Path
 import tidegate
 from tidegate.environment import Environment
 from tidegate.scaffolding import pipeline_files
-from tidegate.scaffolding.pipeline_files import Files, render
+from tidegate.scaffolding.pipeline_files import Files, modules, render
 from tidegate.store import Address
 
 SAMPLE = "orders"
@@ -56,7 +56,7 @@ class NewProject:
         """
         wanted = {folder / path: text for path, text in _texts(folder, job_python).items()}
         files: Files = {Address.local(path): text for path, text in wanted.items()}
-        if not any(_declarations(folder)):
+        if all(module.name.startswith("_") for module in modules(folder / "pipelines")):
             files |= _sample(environment)
         # The settings without a Python of jobs, as an earlier `init` wrote them, are no work of a person.
         earlier = {folder / SETTINGS: _texts(folder, "")[SETTINGS]}
@@ -97,11 +97,6 @@ def _texts(folder: Path, job_python: str) -> Mapping[str, str]:
         "pytest": f"{job_python or 'python'} -m pytest",
     }
     return {path: render(f"project/{template}", **values) for path, template in TEMPLATES.items()}
-
-
-def _declarations(folder: Path) -> Iterator[Path]:
-    """The declarations that a folder has."""
-    return (path for path in (folder / "pipelines").glob("*.py") if not path.name.startswith("_"))
 
 
 def _sample(environment: Environment) -> Files:

@@ -32,6 +32,13 @@ from tidegate.spec.state import Watermark as Watermark
 from tidegate.spec.table import Table as Table
 from tidegate.spec.table import TimeWindows as TimeWindows
 
+__all__ = [
+    "AfterTables", "ChangeFeed", "ChangeRecords", "Contract", "Dialect", "FileFormat", "FileSource", "Flow", "Formats",
+    "FunctionSink", "Gate", "Intervals", "KafkaSink", "KafkaSource", "LandingSource", "Pipeline", "RewriteLimits",
+    "SnapshotFeed", "Source", "State", "Statistic", "Table", "Target", "Thresholds", "TimeWindows", "TopicIntervals",
+    "ValueFormat", "Watermark", "debezium",
+]  # fmt: skip
+
 if TYPE_CHECKING:
     from tidegate.sources.snapshots import SnapshotFeed as SnapshotFeed
     from tidegate.sources.topics import KafkaSource as KafkaSource

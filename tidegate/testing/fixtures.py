@@ -8,6 +8,8 @@ import pytest
 
 from tidegate.testing.lake import Lake
 
+__all__ = ["lake"]
+
 
 def pytest_configure(config: pytest.Config) -> None:
     """Declare the marker of the tests that `tidegate new` writes; ``-m "not jvm"`` leaves them out."""
