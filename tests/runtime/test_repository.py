@@ -14,6 +14,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Event
 from typing import NamedTuple
+from urllib.parse import urlsplit
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +22,7 @@ from hypothesis import strategies as st
 
 from devstack.ports import LOOPBACK, free_port
 from tests.serving import serving
-from tests.waiting import wait_until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.errors import SetupError
 from tidegate.runtime import jars, paths, repository
 from tidegate.runtime.jars import Jar
@@ -77,7 +78,7 @@ class Repository:
                 self.end_headers()
                 self.wfile.write(answer.content)
                 if answer.length is not None and answer.length > len(answer.content):
-                    repository.released.wait(30)
+                    repository.released.wait(TIMEOUT_SECONDS)
 
             def log_message(self, *arguments: object) -> None:
                 pass
@@ -151,6 +152,15 @@ def test_without_lacking_jars_nothing_is_written_or_asked(cache: Path, server: R
     assert repository.fetch([]) == 0
     assert not cache.exists()
     assert server.requests == []
+
+
+def test_without_a_setting_the_repository_is_that_of_spark(cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    url = urlsplit(repository.central())
+    assert (url.scheme, url.path) == ("https", "/maven2") and url.hostname
+    (cache / "jars").mkdir(parents=True)
+    monkeypatch.setenv("SPARK_HOME", str(cache))
+    with pytest.raises(SetupError, match=r"has no Ivy, .*; set TIDEGATE_MAVEN_REPOSITORY"):
+        repository.central()
 
 
 def test_jars_of_a_folder_need_no_network(cache: Path, folder: Path) -> None:
@@ -346,7 +356,7 @@ def test_a_process_that_is_killed_in_the_middle_of_a_download_harms_nobody(cache
 
 def test_processes_that_fetch_at_once_all_succeed(cache: Path, server: Repository) -> None:
     processes = [start(DELTA) for _ in range(3)]
-    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert [process.wait(TIMEOUT_SECONDS) for process in processes] == [0, 0, 0]
     assert jar(DELTA).is_verified
     assert cached(cache) == ["delta-4.4.0.jar"]
 

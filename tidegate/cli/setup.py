@@ -34,7 +34,7 @@ def setup(
     installed = java.find(python=environment.job_python)
     console.echo(f"Java {installed.version} ({installed.executable})")
     wanted = jars.of_set(environment.project, *launch.jar_sets(environment))
-    fetched = repository.fetch(jars.missing(wanted, verify=True), console.echo)
+    fetched = repository.fetch(jars.missing(wanted, verify=True), console.echo, python=environment.job_python)
     console.echo(f"{count(len(wanted), 'jar')} in {paths.cache_dir()}, {fetched} of them fetched now")
     if only_jars:
         return

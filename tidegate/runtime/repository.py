@@ -12,9 +12,11 @@ import hashlib
 import logging
 import netrc
 import os
+import re
 import shutil
 import tempfile
 import time
+import zipfile
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -23,7 +25,7 @@ from urllib.parse import urlsplit
 from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import SetupError
 from tidegate.formatting import count, size
-from tidegate.runtime import paths
+from tidegate.runtime import job_environment, paths
 from tidegate.runtime.jars import Jar
 
 if TYPE_CHECKING:
@@ -31,7 +33,9 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-_CENTRAL = "https://repo.maven.apache.org/maven2"
+_RESOLVER = "org/apache/ivy/plugins/resolver/IBiblioResolver.class"
+_MAVEN2 = re.compile(rb"https://[\w./-]+/maven2")
+"""A constant of that class."""
 _SETTING = "TIDEGATE_MAVEN_REPOSITORY"
 _ATTEMPTS = 3
 _SILENCE_SECONDS = 60.0
@@ -49,12 +53,13 @@ class _BrokenError(_UnavailableError):
     """A connection broke, so that another attempt may succeed."""
 
 
-def fetch(lacking: Sequence[Jar], say: Callable[[str], None] = log.info) -> int:
+def fetch(lacking: Sequence[Jar], say: Callable[[str], None] = log.info, *, python: Path | None = None) -> int:
     """Put jars into the cache. Each is there as soon as it is verified, so another attempt downloads less.
 
     Args:
         lacking: The jars; files that are there are replaced.
         say: Shows a line of progress.
+        python: The Python of the jobs, by default that of this process: its Spark knows Maven Central.
 
     Returns:
         How many jars these are.
@@ -66,7 +71,7 @@ def fetch(lacking: Sequence[Jar], say: Callable[[str], None] = log.info) -> int:
         return 0
     folder = paths.cache_dir() / "jars"
     problems = []
-    with paths.writing(folder), _temporary(folder) as part, _source() as retrieve:
+    with paths.writing(folder), _temporary(folder) as part, _source(python) as retrieve:
         say(f"fetching {count(len(lacking), 'jar')} ({size(sum(jar.size for jar in lacking))}) into {folder}")
         for number, jar in enumerate(lacking, start=1):
             say(f"  {number}/{len(lacking)} {jar.coordinate} ({size(jar.size)})")
@@ -93,6 +98,25 @@ def fetch(lacking: Sequence[Jar], say: Callable[[str], None] = log.info) -> int:
     return len(lacking)
 
 
+def central(python: Path | None = None) -> str:
+    """The URL of Maven Central as the Spark of the jobs has it: Ivy is in Spark, for ``spark-submit --packages``.
+
+    Args:
+        python: As for `fetch`.
+
+    Raises:
+        SetupError: There is no Spark, or it has no Ivy.
+    """
+    for ivy in (job_environment.spark_home(python) / "jars").glob("ivy-*.jar"):
+        with zipfile.ZipFile(ivy) as classes:
+            if url := _MAVEN2.search(classes.read(_RESOLVER)):
+                return url[0].decode()
+    raise SetupError(
+        "the Spark of the jobs has no Ivy, which names Maven Central",
+        Edit(f"set {_SETTING} to the URL of a Maven repository, or to a folder that has the jars", "setting"),
+    )
+
+
 @contextlib.contextmanager
 def _temporary(folder: Path) -> Iterator[Path]:
     """A path for one file in the cache, not in /tmp, so that a jar moves to its place with one rename."""
@@ -105,9 +129,9 @@ def _temporary(folder: Path) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _source() -> Iterator[Callable[[Jar, Path], None]]:
+def _source(python: Path | None) -> Iterator[Callable[[Jar, Path], None]]:
     """A function that writes a jar to a path and raises `_UnavailableError` if it cannot."""
-    chosen = os.environ.get(_SETTING) or _CENTRAL
+    chosen = os.environ.get(_SETTING) or central(python)
     if Path(chosen).is_absolute():
         yield lambda jar, part: _copy(jar, Path(chosen), part)
         return

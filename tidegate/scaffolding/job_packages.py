@@ -59,7 +59,8 @@ def make(project: Path) -> None:
     except OSError as error:
         raise_machine(error, "the environment of jobs")
         raise
-    packages = [*requirement().split(" ", 1)] if requirement().startswith("-e ") else [requirement()]
+    wanted = requirement()
+    packages = wanted.split(" ", 1) if wanted.startswith("-e ") else [wanted]
     python = str(folder / "bin" / "python")
     if (uv := _uv()) is not None:
         if not exists:
