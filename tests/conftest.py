@@ -31,6 +31,9 @@ if TYPE_CHECKING:
 
     from devstack.broker import Broker
     from tests.s3_server import S3Process
+    from tests.store.identities import IdentityProxy
+    from tests.store.proxy import S3Proxy
+    from tests.store.token_endpoint import TokenEndpoint
 
 __all__ = ["lake", "pytest_addoption", "pytest_collection_modifyitems", "pytest_terminal_summary"]
 
@@ -164,6 +167,42 @@ def s3_server() -> Iterator[S3Process]:
 
     with s3_process() as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The built wheel of this tree."""
+    from tests.wheel import build
+
+    return build(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture
+def proxy(s3_server: S3Process) -> Iterator[S3Proxy]:
+    """Between a client and the S3 server: it counts requests, and fails those that the test names."""
+    from tests.store.proxy import S3Proxy
+
+    with S3Proxy(s3_server.endpoint).serving() as serving:
+        yield serving
+
+
+@pytest.fixture
+def endpoint() -> Iterator[TokenEndpoint]:
+    """Hands out credentials, which `identity_proxy` knows."""
+    from tests.store.token_endpoint import TokenEndpoint
+
+    with TokenEndpoint().serving() as serving:
+        yield serving
+
+
+@pytest.fixture
+def identity_proxy(s3_server: S3Process, endpoint: TokenEndpoint) -> Iterator[IdentityProxy]:
+    """Between a client and the S3 server: it accepts the credentials of `endpoint` alone."""
+    from tests.store.identities import IdentityProxy
+
+    proxy = IdentityProxy(s3_server, endpoint.keys)
+    with proxy.serving():
+        yield proxy
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.test_wheel import PROJECT, wheel  # noqa: F401  # a fixture
+from tests.wheel import PROJECT
 
 pytestmark = [pytest.mark.packages, pytest.mark.jvm, pytest.mark.timeout(1800)]
 
@@ -59,7 +59,7 @@ class Shell:
         return done.stdout
 
 
-def test_the_first_increment_of_the_sample_is_gated_after_four_commands(wheel: Path, tmp_path: Path) -> None:  # noqa: F811
+def test_the_first_increment_of_the_sample_is_gated_after_four_commands(wheel: Path, tmp_path: Path) -> None:
     shell = Shell(tmp_path, constraints=PROJECT / "requirements.txt")
     shell.run(f"uv venv --quiet --python {sys.executable} venv")
     shell.seconds.clear()

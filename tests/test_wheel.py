@@ -19,7 +19,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.cli.test_thin_install import IMPORT as WALK
-from tests.wheel import PROJECT, build
+from tests.wheel import PROJECT
 from tidegate.errors import SetupError, UnexpectedError, classify, extras
 from tidegate.errors.classification import raise_machine
 from tidegate.runtime import jars
@@ -32,12 +32,6 @@ IMPORTED_AS = {
 }
 """The import of a distribution whose name differs in more than the dash."""
 IMPORTS = "import importlib, json, pkgutil\nfrom tidegate.errors import classify\n"
-
-
-@pytest.fixture(scope="module")
-def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel."""
-    return build(tmp_path_factory.mktemp("wheel"))
 
 
 def names(wheel: Path) -> set[str]:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -101,25 +100,12 @@ def test_a_connection_that_is_missing_may_be_there_later(database: Path) -> None
         connections.object_store_keys("acme")
 
 
-@pytest.fixture
-def endpoint() -> Iterator[TokenEndpoint]:
-    with TokenEndpoint().serving() as serving:
-        yield serving
-
-
-@pytest.fixture
-def proxy(s3_server: S3Process, endpoint: TokenEndpoint) -> Iterator[IdentityProxy]:
-    proxy = IdentityProxy(s3_server, endpoint.keys)
-    with proxy.serving():
-        yield proxy
-
-
 def test_a_run_in_a_bucket_has_the_keys_of_a_connection_in_the_process_of_its_driver_only(
     runs: Any,
     project_dir: Path,
     s3_server: S3Process,
     endpoint: TokenEndpoint,
-    proxy: IdentityProxy,
+    identity_proxy: IdentityProxy,
     spark_submit: Any,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -135,7 +121,7 @@ def test_a_run_in_a_bucket_has_the_keys_of_a_connection_in_the_process_of_its_dr
         f'''project = "shop"
 [environments.prod]
 lake = "s3://{bucket}/lake"
-s3.endpoint = "{proxy.endpoint}"
+s3.endpoint = "{identity_proxy.endpoint}"
 s3.region = "{REGION}"
 s3.credentials = "airflow-connection:acme"
 '''
@@ -151,7 +137,7 @@ s3.credentials = "airflow-connection:acme"
     run = runs.start(dag)
     states = runs.states(run)
     assert (states["plan"], states["run"]) == ("success", "success"), states
-    assert proxy.identities() == {"connection"}
+    assert identity_proxy.identities() == {"connection"}
     words = [key.access_key, key.secret_key, key.token]
     driver = (secret / "environment").read_text()
     assert all(word in driver for word in words)

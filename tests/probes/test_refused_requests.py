@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import deltalake
 import pyarrow
@@ -32,12 +32,6 @@ REFUSALS = (
     (0, ""),
 )
 """Status and code; 0 is a connection that is reset."""
-
-
-@pytest.fixture
-def proxy(s3_server: S3Process) -> Iterator[S3Proxy]:
-    with S3Proxy(s3_server.endpoint).serving() as serving:
-        yield serving
 
 
 @pytest.mark.parametrize(("status", "code"), REFUSALS)

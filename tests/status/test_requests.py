@@ -135,6 +135,17 @@ def decided(project: SampleProject, *, record: bool = False) -> plan.Plan:
     return result
 
 
+def filled_in_memory(folder: Path, buckets: MemoryBuckets) -> SampleProject:
+    """A project as `fill` leaves it, in a bucket in memory with its landing zone."""
+
+    class InMemory(SampleProject):
+        stores = buckets
+
+    project = InMemory(folder, TIDEGATE_LAKE="s3://bucket/lake", TIDEGATE_LANDING="s3://bucket/landing")
+    fill(project)
+    return project
+
+
 def expect_idle(planned: plan.Plan) -> None:
     assert (planned.work, planned.errors) == (False, ())
     assert planned.readings[2].reason == "nothing new in silver.trips"
@@ -147,13 +158,7 @@ def buckets() -> MemoryBuckets:
 
 @pytest.fixture
 def filled(tmp_path: Path, buckets: MemoryBuckets) -> SampleProject:
-    """In a bucket in memory, with its landing zone."""
-
-    class InMemory(SampleProject):
-        stores = buckets
-
-    project = InMemory(tmp_path, TIDEGATE_LAKE="s3://bucket/lake", TIDEGATE_LANDING="s3://bucket/landing")
-    fill(project)
+    project = filled_in_memory(tmp_path, buckets)
     buckets.requests.clear()
     return project
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,12 +16,6 @@ from tidegate.store.credentials import SOURCES, CredentialSource
 from tidegate.store.s3 import S3Server
 
 KEYS = {"AWS_ACCESS_KEY_ID": "canary-environment", "AWS_SECRET_ACCESS_KEY": "canary-secret"}
-
-
-@pytest.fixture
-def endpoint() -> Iterator[TokenEndpoint]:
-    with TokenEndpoint().serving() as serving:
-        yield serving
 
 
 def variables(source: str, endpoint: TokenEndpoint, folder: Path) -> dict[str, str]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,22 +34,11 @@ def replace_keys(endpoint: TokenEndpoint, **changes: Any) -> None:
         endpoint.keys[name] = dataclasses.replace(key, **changes)
 
 
-@pytest.fixture
-def endpoint() -> Iterator[TokenEndpoint]:
-    with TokenEndpoint().serving() as serving:
-        yield serving
-
-
-@pytest.fixture
-def proxy(s3_server: S3Process, endpoint: TokenEndpoint) -> Iterator[IdentityProxy]:
-    proxy = IdentityProxy(s3_server, endpoint.keys)
-    with proxy.serving():
-        yield proxy
-
-
-def table_of(source: str, s3_server: S3Process, proxy: IdentityProxy, endpoint: TokenEndpoint, folder: Path) -> Address:
+def table_of(
+    source: str, s3_server: S3Process, identity_proxy: IdentityProxy, endpoint: TokenEndpoint, folder: Path
+) -> Address:
     """A table with one row, in a bucket of a server that knows who signs."""
-    located = {"HOME": str(folder), "AWS_ENDPOINT_URL_S3": proxy.endpoint, "AWS_REGION": REGION}
+    located = {"HOME": str(folder), "AWS_ENDPOINT_URL_S3": identity_proxy.endpoint, "AWS_REGION": REGION}
     server = S3Server(located | endpoint.variables(source, folder))
     address = Address(ObjectStore(server, s3_server.new_bucket(), patience=0.0), "table")
     deltalake.write_deltalake(address.uri, pyarrow.table({"a": [1]}), storage_options=dict(address.options))
@@ -58,9 +47,9 @@ def table_of(source: str, s3_server: S3Process, proxy: IdentityProxy, endpoint: 
 
 @pytest.mark.parametrize("code", REFUSALS)
 def test_keys_that_the_server_refuses_are_the_same_error_from_each_client(
-    code: str, s3_server: S3Process, proxy: IdentityProxy, endpoint: TokenEndpoint, tmp_path: Path
+    code: str, s3_server: S3Process, identity_proxy: IdentityProxy, endpoint: TokenEndpoint, tmp_path: Path
 ) -> None:
-    table = table_of("environment", s3_server, proxy, endpoint, tmp_path)
+    table = table_of("environment", s3_server, identity_proxy, endpoint, tmp_path)
     opened = delta_table.open_table(table)
     REFUSALS[code](endpoint)
     with pytest.raises(OSError, match=code) as of_obstore:
@@ -69,7 +58,7 @@ def test_keys_that_the_server_refuses_are_the_same_error_from_each_client(
         delta_table.before_damage(table, 0)
     with pytest.raises(MachineError, match=code) as of_writing, delta_table.writing(table):
         deltalake.write_deltalake(opened, pyarrow.table({"a": [2]}), mode="append")
-    assert {each.refused for each in proxy.signed} == {"", code}
+    assert {each.refused for each in identity_proxy.signed} == {"", code}
     for error in (classify(of_obstore.value), of_reading.value, of_writing.value):
         assert BY_CODE[code].meaning in str(error)
         assert error.transient is BY_CODE[code].kind.transient
@@ -79,15 +68,15 @@ def test_keys_that_the_server_refuses_are_the_same_error_from_each_client(
 
 @pytest.mark.parametrize("source", ["web-identity", "container", "instance"])
 def test_keys_that_end_before_their_time_are_replaced_in_mid_run(
-    source: str, s3_server: S3Process, proxy: IdentityProxy, endpoint: TokenEndpoint, tmp_path: Path
+    source: str, s3_server: S3Process, identity_proxy: IdentityProxy, endpoint: TokenEndpoint, tmp_path: Path
 ) -> None:
-    table = table_of(source, s3_server, proxy, endpoint, tmp_path)
+    table = table_of(source, s3_server, identity_proxy, endpoint, tmp_path)
     table.store._patience = 20.0  # type: ignore[attr-defined]  # of the store in a bucket
     first = set(endpoint.keys)
     endpoint.end_all()
     version = delta_table.open_table(table).version()
     (table / "x").put(b"1")
     assert version == 0
-    assert {each.refused for each in proxy.signed} == {"", "ExpiredToken"}
-    assert proxy.signed[-1].access_key not in first
-    assert proxy.identities() == {source}
+    assert {each.refused for each in identity_proxy.signed} == {"", "ExpiredToken"}
+    assert identity_proxy.signed[-1].access_key not in first
+    assert identity_proxy.identities() == {source}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -16,12 +16,6 @@ from tidegate.errors.classification import classify, is_transient, says_nothing_
 from tidegate.errors.object_storage import ANSWERS, BY_CODE, OTHER_ANSWER
 from tidegate.store import objects
 from tidegate.store.objects import ObjectStore
-
-
-@pytest.fixture
-def proxy(s3_server: S3Process) -> Iterator[S3Proxy]:
-    with S3Proxy(s3_server.endpoint).serving() as serving:
-        yield serving
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from tests import places
 from tests.resolved import resolved_flow
 from tests.spark_files import add
 from tests.status.sample_project import SILVER, TRIPS, SampleProject
-from tests.status.test_requests import BATCHES, _log, fill, run
+from tests.status.test_requests import BATCHES, _log, filled_in_memory, run
 from tests.store.memory_buckets import MemoryBuckets
 from tidegate.checkpoints import history
 from tidegate.checkpoints.history import HISTORY, LAST_WRITTEN, LastWritten
@@ -33,11 +33,7 @@ def buckets() -> MemoryBuckets:
 
 @pytest.fixture
 def project(tmp_path: Path, buckets: MemoryBuckets) -> SampleProject:
-    class InMemory(SampleProject):
-        stores = buckets
-
-    project = InMemory(tmp_path, TIDEGATE_LAKE="s3://bucket/lake", TIDEGATE_LANDING="s3://bucket/landing")
-    fill(project)
+    project = filled_in_memory(tmp_path, buckets)
     delta_history._read_entries = KeptByRevision()
     return project
 
