@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.resources
 import keyword
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from string import Template
@@ -173,10 +173,12 @@ def render(template: str, **values: str) -> str:
     return Template(source.read_text(encoding="utf-8")).substitute(values)
 
 
-def modules(folder: Path) -> Iterator[Address]:
-    """The Python files in a folder; none if there is no such folder."""
+def modules(folder: Path) -> list[Address]:
+    """The Python files in a folder; none if there is no such folder, or a file in its place."""
     address = Address.local(folder)
-    return (address.at(entry) for entry in address.list() if entry.kind == "content" and entry.key.endswith(".py"))
+    if not address.exists() or address.stat().kind == "content":
+        return []
+    return [address.at(entry) for entry in address.list() if entry.kind == "content" and entry.key.endswith(".py")]
 
 
 def _has_dags_of_all(project: Path) -> bool:
