@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -86,3 +88,33 @@ def test_a_missing_file_is_none_and_one_that_cannot_be_read_is_an_error(tmp_path
         json_codec.read(Address.local(tmp_path), Whole, OutsideAct("restore it"))
     with pytest.raises(IsADirectoryError):
         json_codec.read(Address.local(tmp_path), Whole)
+
+
+FIRST_READS = """
+import sys, threading
+from dataclasses import make_dataclass
+from tidegate import json_codec
+
+sys.setswitchinterval(1e-6)
+values = {"one": {"number": 1}, "many": [{"number": 2}]}
+for count in range(100):
+    part = make_dataclass(f"Part{count}", [("number", int)])
+    whole = make_dataclass(f"Whole{count}", [("one", part), ("many", list[part])])
+    gate, results = threading.Barrier(6), []
+
+    def read():
+        gate.wait()
+        results.append(json_codec.from_plain(values, whole))
+
+    threads = [threading.Thread(target=read) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == [whole(part(1), [part(2)])] * 6
+"""
+
+
+def test_threads_that_read_the_first_values_of_a_class_at_once_do_not_end_the_process() -> None:
+    """Without the lock msgspec ends this program by a segmentation fault."""
+    subprocess.run([sys.executable, "-c", FIRST_READS], check=True, timeout=60)

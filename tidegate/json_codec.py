@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import threading
 from collections.abc import Mapping
 from types import UnionType
 from typing import Any, TypeVar, cast, get_args
@@ -16,6 +17,10 @@ from tidegate.store import Address
 
 T = TypeVar("T")
 
+# msgspec keeps what it works out about a dataclass, and shows it to other threads before it is complete: two threads that read
+# the first value of a class at once end the process by a segmentation fault. Reentrant, as a `__post_init__` may read too.
+_CONVERT = threading.RLock()
+
 
 def to_plain(value: Any) -> Any:
     """JSON values of a dataclass, or of anything that holds dataclasses; a value without a form in JSON becomes its text."""
@@ -26,7 +31,8 @@ def from_plain(values: Any, kind: type[T]) -> T:
     """The reverse of `to_plain`; raises ValueError for values that do not fit."""
     if isinstance(kind, UnionType):
         return from_plain(values, _class_of(values, get_args(kind)))
-    return msgspec.convert(values, kind, str_keys=True)
+    with _CONVERT:
+        return msgspec.convert(values, kind, str_keys=True)
 
 
 def union(kind: UnionType) -> type[Any]:
