@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 import pytest
 
+from tests.waiting import TIMEOUT_SECONDS
 from tidegate import json_codec
 from tidegate.advice import OutsideAct
 from tidegate.errors import DamagedFileError
@@ -117,4 +118,4 @@ for count in range(100):
 
 def test_threads_that_read_the_first_values_of_a_class_at_once_do_not_end_the_process() -> None:
     """Without the lock msgspec ends this program by a segmentation fault."""
-    subprocess.run([sys.executable, "-c", FIRST_READS], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", FIRST_READS], check=True, timeout=TIMEOUT_SECONDS)
