@@ -430,7 +430,7 @@ def test_of_two_leases_both_are_held_or_none(layout: Layout) -> None:
 
 def test_a_holder_whose_storage_does_not_answer_stops_before_its_next_write(layout: Layout) -> None:
     with object_lease.hold(layout, (NAME,), what="one", ttl=0.3):
-        layout.root.store.put("leases/" + layout.lease_record(NAME).name, b"{}")
+        layout.root.writable.put("leases/" + layout.lease_record(NAME).name, b"{}")
         wait_until(lambda: not _is_certain(), "the holder to find out")
         with pytest.raises(LeaseLostError, match="another process has taken it"):
             object_lease.expect_certain()

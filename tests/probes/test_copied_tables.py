@@ -36,7 +36,7 @@ def add(table: Address, number: int) -> None:
 
 def reading(table: Address, earlier: ReadOnceStore | None = None) -> Address:
     """The table in a new reading, which may know what an earlier one has read."""
-    once = ReadOnceStore(table.store)
+    once = ReadOnceStore(table.writable)
     once.known = {} if earlier is None else earlier.contents
     return Address(once, table.key)
 

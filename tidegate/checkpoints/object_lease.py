@@ -280,7 +280,7 @@ def hold(
         LeaseHeldError: Another process holds one of them. Transient.
         SetupError: The storage does not honour conditions.
     """
-    layout.root.store.check()
+    layout.root.writable.check()
     ttl, clock = TTL_SECONDS if ttl is None else ttl, BootClock() if clock is None else clock
     process = Process.named(os.getpid()) if process is None else process
     leases: list[ObjectLease] = []

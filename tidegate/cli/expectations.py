@@ -108,7 +108,7 @@ def _load_flow(name: str, flow: str) -> tuple[Environment, ResolvedFlow]:
             f"{chosen.target.name}.",
             Edit("name the flow that writes that table", "request"),
         )
-    if not (Layout.of(environment).table(chosen.target.name) / "_delta_log").exists():
+    if not (Layout.of(environment).read_table(chosen.target.name) / "_delta_log").exists():
         raise RequestError(
             f"flow {flow!r} of {name!r} has no table {chosen.target.name!r} yet",
             Command.tidegate("run", name, says="`{}` creates it"),
@@ -127,7 +127,7 @@ def _check_absent(path: Path) -> None:
 
 def _profile_table(environment: Environment, flow: Flow) -> tuple[Profile, ...]:
 
-    path = Layout.of(environment).table(flow.target.name)
+    path = Layout.of(environment).read_table(flow.target.name)
     schema = delta_table.open_table(path).schema().to_json()
     # A gate judges the output of the transform, which has no intervals yet.
     computed = INTERVAL if flow.target.history else ()
@@ -174,7 +174,7 @@ def _check_suite(
 
 
 def _columns_missing(environment: Environment, flow: Flow, suite: Suite) -> list[str]:
-    path = Layout.of(environment).table(flow.target.name)
+    path = Layout.of(environment).read_table(flow.target.name)
     if not (path / "_delta_log").exists():
         return []
     columns = {field.name for field in delta_table.open_table(path).schema().fields}

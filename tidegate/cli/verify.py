@@ -118,7 +118,7 @@ def _appending(table: str, declared: Mapping[str, Pipeline | TidegateError]) -> 
 def _with_size(environment: Environment, pipeline: Pipeline, flow: Flow, request: RunRequest) -> RunRequest:
     """Both tables are read; a landing zone or a topic is about as large as its table."""
     layout, names = Layout.of(environment), [flow.target.name, *flow.source_tables]
-    extents = [Extent(what=each, rows=None, size=rows_and_bytes(layout.table(each))[1]) for each in names]
+    extents = [Extent(what=each, rows=None, size=rows_and_bytes(layout.read_table(each))[1]) for each in names]
     if extents[0].size is None:
         raise RequestError(
             f"flow {flow.name!r} has not written table {flow.target.name!r} yet, so there is nothing to verify.",

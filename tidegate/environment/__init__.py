@@ -10,14 +10,14 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 from urllib.parse import quote, urlsplit
 
 from tidegate.advice import Edit
-from tidegate.environment.settings import FILE, SETTINGS, effective
+from tidegate.environment.settings import FILE, SETTINGS, SourceLakes, effective
 from tidegate.errors import SetupError
 from tidegate.store import Store
 from tidegate.store.location import Location, Stores
@@ -45,6 +45,10 @@ class Environment:
     """Which environment of the file it is."""
     project_name: str = ""
     source: str = ""
+    source_lakes: SourceLakes = field(default_factory=SourceLakes)
+    """Those of the environment that it reads tables of, first."""
+    written: frozenset[str] = frozenset()
+    """The tables of the flows that a run is about; not a setting."""
     kafka_settings: tuple[tuple[str, str], ...] = ()
     """Key and text of each setting of clusters of Kafka but the default one's servers."""
     registry: str = ""
@@ -83,6 +87,10 @@ class Environment:
                 values[each.setting.field] = each.value(project)
             if each.setting.foreign and each.key:
                 buckets[each.setting.variable] = each.text
+        if selected is not None and selected.values.get("source"):
+            from tidegate.environment import source_lakes
+
+            values["source_lakes"] = source_lakes.of(selected, values["lake_at"], given)
         stores = Stores({**given, **buckets} if buckets else variables)
         return cls(project=project, store_of=stores, **values)
 
@@ -131,6 +139,10 @@ class Environment:
         word = references.resolve("registry.password", self.registry_password) if self.registry_password else ""
         user = ":".join(quote(each, safe="") for each in (self.registry_user, word))
         return url._replace(netloc="@".join([user, url.netloc])).geturl()
+
+    def writing(self, tables: Iterable[str]) -> Self:
+        """The environment of a run that writes these tables: they are not read in the lake of a source."""
+        return replace(self, written=self.written | frozenset(tables)) if self.source_lakes else self
 
     def variables(self) -> dict[str, str]:
         """The variables from which a child process reads the same environment, and no file."""

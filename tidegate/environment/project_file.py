@@ -30,7 +30,8 @@ _ENVIRONMENT = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 _PROJECT = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}")
 _WITH_PASSWORD = re.compile(r"//[^/@\s]*:[^/@\s]*@")
 """A URL with a user and a password."""
-_DECLARED = {setting.key: setting for setting in SETTINGS if setting.key and setting.key != "project"}
+DECLARED = {setting.key: setting for setting in SETTINGS if setting.key and setting.key != "project"}
+"""The settings that an environment may have, by key."""
 
 
 @dataclass(frozen=True)
@@ -71,13 +72,13 @@ class ProjectFile:
         """
         name, why = variables.get("TIDEGATE_ENV") or "", "TIDEGATE_ENV"
         if name and name not in self.environments:
-            raise self._error(f"TIDEGATE_ENV={name!r} is no environment of this file", self._nearest(name), ())
+            raise self.error(f"TIDEGATE_ENV={name!r} is no environment of this file", self._nearest(name), ())
         if not name and "default" in self.toml.values:
             name, why = self.toml.values["default"], f"{self.toml.path}:{self.toml.line('default')}"
         elif not name:
             if len(self.environments) > 1:
                 says = f"add default = {self.environments[0]!r} at the top, or set TIDEGATE_ENV"
-                raise self._error("there are several environments, and no default", Edit(says, "setting"), ())
+                raise self.error("there are several environments, and no default", Edit(says, "setting"), ())
             name, why = (*self.environments, "")[0], "the only one"
         values = self.values(name)
         if source := variables.get("TIDEGATE_SOURCE"):
@@ -110,21 +111,21 @@ class ProjectFile:
         """
         for key, value in self.toml.values.items():
             if key not in _TOP:
-                raise self._error(f"{key!r} is no key at the top of the file", self._place_of(key), (key,))
+                raise self.error(f"{key!r} is no key at the top of the file", self._place_of(key), (key,))
             wanted = dict if key in ("common", "environments") else str
             if not isinstance(value, wanted):
-                raise self._error(f"{key} is {kind(value)}", Edit(f"write {_WRITTEN[wanted]}", "setting"), (key,))
+                raise self.error(f"{key} is {kind(value)}", Edit(f"write {_WRITTEN[wanted]}", "setting"), (key,))
         name = self.toml.values.get("project", "")
         if not _PROJECT.fullmatch(name):
             guess = re.sub(r"[^A-Za-z0-9._-]+", "-", self.toml.path.parent.name).strip("-._") or "name"
             what = f"project={name!r} is no name" if name else "the project has no name"
             says = f"write project = '{guess}' at the top, of letters, digits, '.', '_' and '-'"
-            raise self._error(what, Edit(says, "setting"), ("project",))
+            raise self.error(what, Edit(says, "setting"), ("project",))
         tables = {(*path,): table for path, table in self._tables()}
         for path, table in tables.items():
             self._check_table(path, table)
         if (default := self.toml.values.get("default", "")) and default not in self.environments:
-            raise self._error(
+            raise self.error(
                 f"default={default!r} is no environment of this file", self._nearest(default), ("default",)
             )
         self._check_sources(self._sources())
@@ -136,10 +137,10 @@ class ProjectFile:
             path = ("environments", name)
             if not _ENVIRONMENT.fullmatch(name):
                 says = "write letters, digits, '_' and '-' only"
-                raise self._error(f"{name!r} is no name of an environment", Edit(says, "setting"), path)
+                raise self.error(f"{name!r} is no name of an environment", Edit(says, "setting"), path)
             if not isinstance(table, dict):
                 says = f"write [environments.{name}] and its settings below"
-                raise self._error(f"environments.{name} is {kind(table)}", Edit(says, "setting"), path)
+                raise self.error(f"environments.{name} is {kind(table)}", Edit(says, "setting"), path)
             yield path, table
 
     def _check_table(self, path: Keys, table: Mapping[str, Any]) -> None:
@@ -148,18 +149,18 @@ class ProjectFile:
             setting = _setting(key)
             if setting is None:
                 advice = _nearest_key(key, self.values(path[-1]) if path[0] == "environments" else ())
-                raise self._error(f"there is no setting {key!r}", advice, (*path, *inner))
+                raise self.error(f"there is no setting {key!r}", advice, (*path, *inner))
             if not isinstance(text, str) or not text.strip():
                 what = "is empty" if isinstance(text, str) else f"is {kind(text)}"
                 says = f"write {key} = '…', or leave it out"
-                raise self._error(f"{key} {what}", Edit(says, "setting"), (*path, *inner))
+                raise self.error(f"{key} {what}", Edit(says, "setting"), (*path, *inner))
             if _WITH_PASSWORD.search(text):
                 says = f"leave user and password out{_instead(key)}"
-                raise self._error(f"{key} has a password in it", Edit(says, "setting"), (*path, *inner))
+                raise self.error(f"{key} has a password in it", Edit(says, "setting"), (*path, *inner))
             try:
                 Effective(setting, text, key=key).value(self.toml.path.parent)
             except SetupError as error:
-                raise self._error(error.problem, error.advice, (*path, *inner)) from None
+                raise self.error(error.problem, error.advice, (*path, *inner)) from None
 
     def _sources(self) -> dict[str, str]:
         return {name: source for name in self.environments if (source := self.values(name).get("source"))}
@@ -170,41 +171,42 @@ class ProjectFile:
             path = () if variable else ("environments", name, "source")
             if source not in self.environments:
                 what = f"{variable or 'source'}={source!r} is no environment of this file"
-                raise self._error(what, self._nearest(source), path)
+                raise self.error(what, self._nearest(source), path)
             way = [name]
             while (following := sources.get(way[-1])) and following not in way:
                 way.append(following)
             if following == name:
                 what = f"environment {name!r} is its own source"
                 what += f", by way of {', '.join(way[1:])}" if len(way) > 1 else ""
-                raise self._error(what, Edit("name another one, or leave it out", "setting"), path)
+                raise self.error(what, Edit("name another one, or leave it out", "setting"), path)
 
     def _check_roots(self) -> None:
         """Refuse a lake that two environments have, or that is in another one or in its own landing zone."""
-        roots = {name: self._roots(name) for name in self.environments}
+        roots = {name: self.roots(name) for name in self.environments}
         for name, (lake, landing, _) in roots.items():
             if lake == landing:
                 says = "give each an address of its own"
-                raise self._error(
+                raise self.error(
                     f"lake and landing zone of {name!r} are both {lake}", Edit(says, "setting"), self._lake(name)
                 )
         for (one, (lake, _, server)), (other, (second, _, other_server)) in combinations(roots.items(), 2):
-            if server == other_server and (_has(lake, second) or _has(second, lake)):
+            if server == other_server and (has(lake, second) or has(second, lake)):
                 what = f"environments {one!r} and {other!r} have one lake, {lake}"
                 if lake != second:
                     what = f"the lakes of the environments {one!r} and {other!r} are in each other, {lake} and {second}"
                 says = f"set environments.{other}.lake to another address"
-                raise self._error(what, Edit(says, "setting"), self._lake(other))
+                raise self.error(what, Edit(says, "setting"), self._lake(other))
 
-    def _roots(self, environment: str) -> tuple[Location, Location, str]:
+    def roots(self, environment: str) -> tuple[Location, Location, str]:
+        """Lake and landing zone of an environment, and its server of buckets."""
         values, project = self.values(environment), self.toml.path.parent
         lake, landing = (
-            Effective(_DECLARED[key], values.get(key, _DECLARED[key].default), key=key if key in values else "").value(
+            Effective(DECLARED[key], values.get(key, DECLARED[key].default), key=key if key in values else "").value(
                 project
             )
             for key in ("lake", "landing")
         )
-        return _normal(lake), _normal(landing), values.get("s3.endpoint", "")
+        return normal(lake), normal(landing), values.get("s3.endpoint", "")
 
     def _lake(self, environment: str) -> Keys:
         own = ("environments", environment, "lake")
@@ -212,7 +214,7 @@ class ProjectFile:
 
     def _place_of(self, key: str) -> Advice:
         """Where a key belongs that is at the top."""
-        if any(each == key or each.startswith(f"{key}.") for each in _DECLARED):
+        if any(each == key or each.startswith(f"{key}.") for each in DECLARED):
             return Edit(f"move {key} into [common] or into the [environments.…] that have it", "setting")
         nearest = difflib.get_close_matches(key, _TOP, 1, 0.4)
         return Edit(f"write {nearest[0]}" if nearest else f"there are {', '.join(_TOP)}", "setting")
@@ -225,7 +227,8 @@ class ProjectFile:
         others = f"there are {', '.join(self.environments)}"
         return Edit(f"write {nearest[0]}; {others}" if nearest else others, "setting")
 
-    def _error(self, what: str, advice: Advice | None, path: Keys) -> SettingsError:
+    def error(self, what: str, advice: Advice | None, path: Keys) -> SettingsError:
+        """An error that names the line of a key."""
         return SettingsError(what, advice, file=self.toml.path, line=self.toml.line(*path))
 
 
@@ -247,9 +250,9 @@ def _checked(document: TomlDocument) -> ProjectFile:
 
 def _setting(key: str) -> Setting | None:
     """The setting of a key."""
-    if key in _DECLARED:
-        return _DECLARED[key]
-    for each in _DECLARED.values():
+    if key in DECLARED:
+        return DECLARED[key]
+    for each in DECLARED.values():
         name = each.key_name(key) if each.named else None
         # Otherwise a typing error would be the name of another one.
         if name and (name == "default" or not difflib.get_close_matches(name, ["default"], 1, 0.7)):
@@ -259,7 +262,7 @@ def _setting(key: str) -> Setting | None:
 
 def _nearest_key(key: str, others: Iterable[str]) -> Advice:
     """The nearest valid key that the environment does not have yet."""
-    keys = [each for each in _DECLARED if each not in others]
+    keys = [each for each in DECLARED if each not in others]
     inner = [each for each in keys if each.startswith(f"{key}.")]
     nearest = inner or difflib.get_close_matches(key, keys, 1, 0.4)
     if not nearest:
@@ -280,11 +283,12 @@ def _instead(key: str) -> str:
 _WRITTEN = {dict: "a table", str: "a text in quotes"}
 
 
-def _normal(location: Location) -> Location:
+def normal(location: Location) -> Location:
+    """The location without ``..``, as stores have it."""
     return location if isinstance(location, BucketFolder) else Path(os.path.normpath(location))
 
 
-def _has(folder: Location, location: Location) -> bool:
+def has(folder: Location, location: Location) -> bool:
     """Whether a location is a folder or in it."""
     if isinstance(folder, BucketFolder) and isinstance(location, BucketFolder):
         return f"{location}/".startswith(f"{folder}/")

@@ -5,11 +5,12 @@ Longer than 300 lines: most of it is the table.
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple, Self
 from urllib.parse import urlsplit
 
 from tidegate.advice import Edit
@@ -78,6 +79,35 @@ class Setting:
 
 def _location(name: str, text: str, folder: Path | None) -> Location:
     return parse_location(name, text if folder is None or "://" in text else str(folder / text))
+
+
+class SourceLake(NamedTuple):
+    """Where an environment has its tables and its files, for another one that reads them."""
+
+    name: str
+    lake: Location
+    landing: Location
+
+
+class SourceLakes(tuple[SourceLake, ...]):
+    """The source of an environment, that of this one, and so on."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return json.dumps([list(map(str, each)) for each in self]) if self else ""
+
+    @classmethod
+    def parse(cls, name: str, text: str, folder: Path | None) -> Self:
+        """As `Setting.parse`, of what ``str`` gives."""
+        try:
+            return cls(
+                SourceLake(each, *(_location(name, at, folder) for at in (lake, landing)))
+                for each, lake, landing in json.loads(text)
+            )
+        except (ValueError, TypeError):
+            says = "leave it out: it is written for jobs, from the source of the file"
+            raise SetupError(f"{name} has no lakes of sources", Edit(says, "setting")) from None
 
 
 def _program(name: str, text: str, folder: Path | None) -> Path:
@@ -213,6 +243,12 @@ SETTINGS = (
         meaning="another environment of the file, whose tables this one reads",
         key="source",
         field="source",
+    ),
+    Setting(
+        variable="TIDEGATE_SOURCE_LAKES",
+        meaning="lake and landing zone of that environment, and of its own source; written for jobs",
+        field="source_lakes",
+        parse=SourceLakes.parse,
     ),
     Setting(
         variable="TIDEGATE_KAFKA",

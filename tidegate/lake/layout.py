@@ -32,16 +32,16 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
 from tidegate import __version__
-from tidegate.advice import Command
+from tidegate.advice import Command, Edit
 from tidegate.environment import Environment
-from tidegate.errors import LakeVersionError, OtherProjectError, WriteConflictError
+from tidegate.errors import LakeVersionError, OtherProjectError, SetupError, WriteConflictError
 from tidegate.store import Address, Store
 from tidegate.store.location import Location, Stores
 
@@ -73,12 +73,25 @@ class Layout:
     """The folder of everything in the landing zone."""
     owner: Owner = Owner()
     """Whose the lake has to be."""
+    source: Layout | None = None
+    """The lake, only to be read, of the environment whose tables are read where this one has none."""
+    written: frozenset[str] = frozenset()
+    """The tables that this run writes: they are of this lake, also before they exist."""
 
     @classmethod
     def of(cls, environment: Environment) -> Layout:
         """The layout of an environment."""
-        owner = Owner(environment.project_name, environment.name)
-        return cls._of(environment.lake_at, environment.landing_at, environment.store_of, owner)
+        owner, store_of = Owner(environment.project_name, environment.name), environment.store_of
+        own = cls._of(environment.lake_at, environment.landing_at, store_of, owner)
+        if not environment.source_lakes:
+            return own
+        from tidegate.store.read_only import ReadOnlyStore
+
+        source: Layout | None = None
+        for each in reversed(environment.source_lakes):
+            lake, landing = (Address(ReadOnlyStore(store_of(root))) for root in (each.lake, each.landing))
+            source = cls(lake, landing, Owner(environment.project_name, each.name), source)
+        return replace(own, source=source, written=environment.written)
 
     @classmethod
     def local(cls, lake: Path, landing: Path) -> Layout:
@@ -105,11 +118,30 @@ class Layout:
         layer, _, table = name.partition(".")
         return self.root / "tables" / layer / table
 
+    def of_table(self, name: str) -> Layout:
+        """The lake in which a table is read: this one, or the nearest source that has it while this one has not."""
+        if self.source is None or name in self.written:
+            return self
+        return next((each for each in self._lakes() if each._has_table(name)), self)
+
+    def read_table(self, name: str) -> Address:
+        """A Delta table to be read, in whichever lake; as `table` where this lake has no source."""
+        return self.of_table(name).table(name)
+
+    def _has_table(self, name: str) -> bool:
+        return (self.root / self.table(name).key / "_delta_log").exists()
+
+    def _lakes(self) -> Iterator[Layout]:
+        lake: Layout | None = self
+        while lake is not None:
+            yield lake
+            lake = lake.source
+
     def delta_tables(self) -> dict[str, Address]:
         """The Delta tables that exist, by the names under which they are queried.
 
         ``<layer>.<table>``, ``quarantine.<pipeline>.<flow>``, likewise ``late`` and ``heartbeats``, and ``ops.<pipeline>.<table>``.
-        Those in staging are left out.
+        Those in staging are left out, and those of sources.
         """
         folders = {
             "": "tables",
@@ -126,6 +158,11 @@ class Layout:
             for table in (self.root / layer.key).list()
             if (self.root / table.key / "_delta_log").exists()
         }
+
+    def readable_tables(self) -> dict[str, Address]:
+        """As `delta_tables`, with the tables of flows that are read in sources."""
+        above = {} if self.source is None else self.source.readable_tables()
+        return {name: table for name, table in above.items() if name.count(".") == 1} | self.delta_tables()
 
     def aside(self, table: Address, at: str) -> Address:
         """Where a recovery puts what cannot be read of a table, as files that are kept; no table of that name is queried."""
@@ -150,9 +187,10 @@ class Layout:
             LakeVersionError: As `check`; so is OtherProjectError.
             SetupError: As `Store.check`, for a lake that does not exist.
         """
+        self._check_source()
         marker = self._read_marker()
         if marker is None:
-            self.root.store.check()
+            self.root.writable.check()
         elif not self.owner.project or "project" in marker[0]:
             return
         values, tag = marker or (_NEW, None)
@@ -166,10 +204,24 @@ class Layout:
         """Whether the lake exists.
 
         Raises:
-            LakeVersionError: A newer Tidegate wrote it.
+            LakeVersionError: A newer Tidegate wrote it, or the lake of a source.
             OtherProjectError: It is another project's, or of another environment.
+            SetupError: The lake of a source is.
         """
+        self._check_source()
         return self._read_marker() is not None
+
+    def _check_source(self) -> None:
+        if self.source is None:
+            return
+        try:
+            self.source.check()
+        except OtherProjectError as error:
+            name, root = self.source.owner.environment, self.source.root
+            raise SetupError(
+                f"environment {self.owner.environment!r} reads tables of {name!r}, and the lake at {root} is that of {error.owner}",
+                Edit(f"set the lake of {name!r} to its own, or name another source", "setting"),
+            ) from None
 
     def claim(self, by: str, at: str, reason: str) -> Owner:
         """Record that the lake is this project's from now on; returns whose it was.

@@ -53,7 +53,7 @@ def create(place: Place) -> None:
     if delta_table.find(address) is None:
         address.parent.make_folder()
         DeltaTable.create(
-            address.uri, schema=query.arrow_table(COLUMNS, ()).schema, storage_options=dict(address.options)
+            address.written_uri, schema=query.arrow_table(COLUMNS, ()).schema, storage_options=dict(address.options)
         )
 
 

@@ -50,7 +50,7 @@ def execute(layout: Layout, sql: str, versions: Mapping[str, int]) -> Iterator[R
     """
     import duckdb
 
-    known = layout.delta_tables()
+    known = layout.readable_tables()
     for name in versions.keys() - known.keys():
         raise RequestError(f"--at {name}={versions[name]}: the lake has no table {name!r}", _existing(layout))
     named = {name: path for name, path in known.items() if _names(sql, name)}
@@ -108,7 +108,7 @@ def _names(sql: str, table: str) -> bool:
 
 
 def _open(layout: Layout, name: str, version: int | None) -> DeltaTable:
-    path = layout.delta_tables()[name]
+    path = layout.readable_tables()[name]
     table = delta_table.find(path)
     if table is None:
         raise RequestError(
@@ -189,6 +189,6 @@ _CORRECT = Edit("correct the query", "request")
 
 
 def _existing(layout: Layout) -> Advice:
-    names = sorted(layout.delta_tables())
+    names = sorted(layout.readable_tables())
     has = f"the lake has: {', '.join(names)}" if names else f"the lake at {layout.root} has no tables yet"
     return Edit(f"{has}. A table exists when its flow has written it", "request")

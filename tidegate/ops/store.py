@@ -89,7 +89,7 @@ def append(
     lease.expect_certain()
     with delta_table.writing(address):
         write_deltalake(
-            address.uri if table is None else table,
+            address.written_uri if table is None else table,
             lines,
             mode="append",
             schema_mode="merge",

@@ -124,9 +124,9 @@ def _commits(layout: Layout, flow: ResolvedFlow) -> dict[int, int]:
     writer = flow.writer
     if writer is None:
         return {}
-    place = FlowPlace(layout, flow.pipeline.name, writer.name)
+    place = flow.above(layout)
     app_id = checkpoint.current(place, writer.checkpoint_version).app_id
-    writers = delta.writers(layout.table(writer.target.name), app_id)
+    writers = delta.writers(layout.read_table(writer.target.name), app_id)
     commits = arrivals.read(place, writers)
     return {commit.planned: commit.version for commit in commits if commit.planned is not None}
 

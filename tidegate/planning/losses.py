@@ -156,7 +156,7 @@ def _of_changes(layout: Layout, resolved: ResolvedFlow) -> Loss | None:
     written = sum(int(row["written"]) for row in store.select(PipelinePlace(layout, pipeline).ops("ledger"), sql))
     (table,) = flow.source_tables
     present = sum(
-        int(row["rows"]) for row in _rows(layout.table(table), "SELECT count(*) AS rows FROM delta_table", set())
+        int(row["rows"]) for row in _rows(layout.read_table(table), "SELECT count(*) AS rows FROM delta_table", set())
     )
     number = max(0, written - present)
     if not number:

@@ -242,7 +242,7 @@ def _keys_within(layout: Layout, flow: Flow, column: str | None, window: Window)
     from tidegate.trace import conditions
 
     name = event_time_table(flow)
-    path = layout.table(name)
+    path = layout.read_table(name)
     table = None if column is None else delta_table.find(path)
     if column is None or table is None:
         return None

@@ -185,10 +185,15 @@ def reading(address: Address) -> Iterator[None]:
 
 @contextmanager
 def writing(address: Address) -> Iterator[None]:
-    """Name the table in the errors of the machine that delta-rs meets inside: most of its texts name no file."""
+    """Name the table in the errors of the machine that delta-rs meets inside: most of its texts name no file.
+
+    Raises:
+        OSError: As `Address.writable`.
+    """
     from deltalake.exceptions import DeltaError
 
     try:
+        _ = address.writable
         yield
     except (DeltaError, OSError) as error:
         raise_machine(error, f"table {address}")

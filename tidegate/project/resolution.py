@@ -52,9 +52,12 @@ class ResolvedFlow:
 
     def heartbeats(self, layout: Layout) -> Address | None:
         """The heartbeats of the flow that writes the source of a stateful flow; None for other flows."""
-        if self.flow.state is None or self.writer is None:
-            return None
-        return FlowPlace(layout, self.pipeline.name, self.writer.name).heartbeats
+        return None if self.flow.state is None or self.writer is None else self.above(layout).heartbeats
+
+    def above(self, layout: Layout) -> FlowPlace:
+        """The flow of its pipeline that writes the source table, in the lake in which that table is read."""
+        assert self.writer is not None
+        return FlowPlace(layout.of_table(self.writer.target.name), self.pipeline.name, self.writer.name)
 
     @property
     def source_keys(self) -> tuple[str, ...]:

@@ -93,6 +93,8 @@ class _Application:
     def _run(self) -> None:
         pipeline = resolution.load(self.request.dag_id, self.environment.project)
         flows = tuple(pipeline.flow(flow.name) for flow in self.request.selected(pipeline.pipeline))
+        self.environment = self.environment.writing(each.flow.target.name for each in flows)
+        self.reading, self.layout = self.environment, Layout.of(self.environment)
         self.report.flows = [
             FlowReport(
                 flow=each.flow.name, target=each.flow.target.name, checkpoint_version=each.flow.checkpoint_version

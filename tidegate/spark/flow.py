@@ -277,7 +277,7 @@ def _drain(job: Job) -> None:
             job,
             stream.writeStream.queryName(job.app_id)
             .foreachBatch(process_batch)
-            .option("checkpointLocation", str(job.place.checkpoint))
+            .option("checkpointLocation", job.place.checkpoint.written_uri)
             .trigger(availableNow=True),
         )
         try:

@@ -126,7 +126,7 @@ class Job:
     @property
     def source_tables(self) -> tuple[Address, ...]:
         """The tables whose change feeds the flow reads, the first source first; none for landing flows."""
-        return tuple(self.place.layout.table(table) for table in self.flow.source_tables)
+        return tuple(self.place.layout.read_table(table) for table in self.flow.source_tables)
 
     @property
     def query_tables(self) -> tuple[Address, ...]:

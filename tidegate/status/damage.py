@@ -100,7 +100,7 @@ def _damages(resolved: ResolvedFlow, place: Place) -> Iterator[Damage]:
         doubtful.add(doubt.table)
         yield damage("source" if doubt.table in flow.source_tables else "table", doubt.table, doubt.what)
     for table in dict.fromkeys(flow.source_tables):
-        if table not in doubtful and _has_read_behind(place.layout.table(table), known.of(place.layout.table(table))):
+        if table not in doubtful and _has_read_behind(path := place.layout.read_table(table), known.of(path)):
             doubtful.add(table)
             yield damage("source", table, "its log cannot be read up to the version that the flow has read")
     if doubtful:

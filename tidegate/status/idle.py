@@ -33,10 +33,10 @@ def heartbeat_due(resolved: ResolvedFlow, place: Place, now: datetime) -> Heartb
     flow, writer = resolved.flow, resolved.writer
     if flow.watermark is None or flow.watermark.idle_seconds is None or writer is None:
         return None
-    above = checkpoint.current(place.of_pipeline.flow(writer.name), writer.checkpoint_version)
+    above = checkpoint.current(resolved.above(place.layout), writer.checkpoint_version)
     if progress.read(above.checkpoint).pending_batch is not None:
         return None
-    state, bronze = progress.read(place.checkpoint), place.layout.table(writer.target.name)
+    state, bronze = progress.read(place.checkpoint), place.layout.read_table(writer.target.name)
     if state.last_committed is None or state.pending_batch is not None:
         return None
     # Before it is known that all of it was read: what is committed later comes after the heartbeat.

@@ -57,7 +57,7 @@ def check_and_decide(environment: Environment, resolved: ResolvedPipeline, flows
     Raises:
         TidegateError: An error that would stop the whole run before its first batch.
     """
-    environment = contents.known(environment, resolved.pipeline.name)
+    environment = contents.known(environment.writing(flow.target.name for flow in flows), resolved.pipeline.name)
     layout = Layout.of(environment)
     layout.check()
     for flow in flows:

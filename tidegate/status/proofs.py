@@ -107,7 +107,10 @@ class _Check:
         for path, seen_by_flow in self.followed():
             writer = writer_of(self.resolved, seen_by_flow.table)
             if writer is not None:
-                above, of_writer = writer[1], FlowPlace(self.layout, writer[0].name, writer[1].name)
+                above, of_writer = (
+                    writer[1],
+                    FlowPlace(self.layout.of_table(seen_by_flow.table), writer[0].name, writer[1].name),
+                )
                 place = checkpoint.current(of_writer, above.checkpoint_version)
                 position = self._known(*writer, place).of(path)
                 if position is not None:
@@ -124,10 +127,10 @@ class _Check:
         for table in flow.source_tables:
             writer = writer_of(self.resolved, table)
             owner = "" if writer is None else f"{writer[0].name}/{writer[1].name}/"
-            yield self.layout.table(table), Follower(table=table, owner=owner, follows_changes=follows)
+            yield self.layout.read_table(table), Follower(table=table, owner=owner, follows_changes=follows)
         if flow.state is not None and self.resolved.writer is not None:
             names = (self.pipeline.name, self.resolved.writer.name)
-            path = FlowPlace(self.layout, *names).heartbeats
+            path = self.resolved.above(self.layout).heartbeats
             name, owner = f"heartbeats.{'.'.join(names)}", f"{'/'.join(names)}/"
             yield path, Follower(table=name, owner=owner, platform=True)
 

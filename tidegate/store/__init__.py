@@ -8,4 +8,5 @@ from tidegate.store.address import Address as Address
 from tidegate.store.local import LocalStore as LocalStore
 from tidegate.store.store import Content as Content
 from tidegate.store.store import Entry as Entry
+from tidegate.store.store import ReadableStore as ReadableStore
 from tidegate.store.store import Store as Store

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import BinaryIO, Generic, TypeVar
 
 from tidegate.errors import WriteConflictError
 from tidegate.store.local import LocalStore
-from tidegate.store.store import Content, Entry, Store, below
+from tidegate.store.store import Content, Entry, ReadableStore, Store, below
 
 T = TypeVar("T")
 
@@ -22,7 +23,7 @@ _MAX_KEPT = 10_000
 class Address:
     """A key, or a folder of keys, in a store. Its operations are those of `Store`, with their errors and promises."""
 
-    store: Store
+    store: ReadableStore
     key: str = ""
 
     @classmethod
@@ -47,6 +48,22 @@ class Address:
     def uri(self) -> str:
         """As Spark, Delta, delta-rs and DuckDB read and write it."""
         return self.store.uri(self.key)
+
+    @property
+    def written_uri(self) -> str:
+        """`uri` for a program that writes there. Raises as `writable`."""
+        return self.writable.uri(self.key)
+
+    @property
+    def writable(self) -> Store:
+        """The store, to write there.
+
+        Raises:
+            OSError: EROFS: it can only be read (`tidegate.store.read_only`).
+        """
+        if not isinstance(self.store, Store):
+            raise OSError(errno.EROFS, os.strerror(errno.EROFS), self.uri)
+        return self.store
 
     def of_uri(self, uri: str) -> Address:
         """The address of what is in this folder, by its `uri`.
@@ -95,11 +112,11 @@ class Address:
 
     def put(self, data: bytes) -> None:
         """As `Store.put`."""
-        self.store.put(self.key, data)
+        self.writable.put(self.key, data)
 
     def put_if(self, data: bytes, tag: str | None) -> str:
         """As `Store.put_if`."""
-        return self.store.put_if(self.key, data, tag)
+        return self.writable.put_if(self.key, data, tag)
 
     def update(self, change: Callable[[bytes | None], bytes]) -> None:
         """Replace the content by what a function makes of it, again while other writers are in between: each change stays.
@@ -119,25 +136,25 @@ class Address:
 
     def append(self, line: bytes) -> None:
         """As `Store.append`."""
-        self.store.append(self.key, line)
+        self.writable.append(self.key, line)
 
     def delete(self) -> None:
         """As `Store.delete`."""
-        self.store.delete(self.key)
+        self.writable.delete(self.key)
 
     def delete_folder(self) -> None:
         """As `Store.delete_folder`."""
-        self.store.delete_folder(self.key)
+        self.writable.delete_folder(self.key)
 
     def make_folder(self) -> None:
         """As `Store.make_folder`."""
-        self.store.make_folder(self.key)
+        self.writable.make_folder(self.key)
 
     def move(self, target: Address) -> None:
         """As `Store.move`; both are in one store."""
         if target.store != self.store:
             raise ValueError(f"{self} and {target} are in different stores")
-        self.store.move(self.key, target.key)
+        self.writable.move(self.key, target.key)
 
     def list(self) -> list[Entry]:
         """As `Store.list`."""

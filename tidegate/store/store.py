@@ -99,8 +99,8 @@ class Entry:
         return f"Entry({self.key!r}, {self.kind!r})"
 
 
-class Store(ABC):
-    """Contents by keys.
+class ReadableStore(ABC):
+    """Contents by keys, to be read.
 
     A key is one or more names with ``/`` between them, none of them empty, ``.`` or ``..``. Keys form a tree: a key with keys below it
     (a folder) has no content of its own. Folders need not be made; whether one whose last key was deleted is still listed is
@@ -113,9 +113,6 @@ class Store(ABC):
 
     **Atomicity.** A reader sees a content as a whole: the one before a write or the one after it. A write that raised had no effect,
     unless the storage is remote and only its answer was lost. Operations on folders say themselves what they promise.
-
-    **Durability.** A write that returned survives the end of the process, also by a signal. Whether it survives a power cut is a matter of
-    the storage.
     """
 
     @abstractmethod
@@ -128,6 +125,91 @@ class Store(ABC):
 
         An object store may no longer have it when the next part is read, which is an OSError, ESTALE.
         """
+
+    @abstractmethod
+    def list(self, key: str = "") -> list[Entry]:
+        """The keys and folders in a folder, without those further below, sorted by name; none if there is no such folder.
+
+        What was written before the call is there, what was deleted before it is not. A local store raises NotADirectoryError for a key that
+        has a content.
+        """
+
+    def list_tree(self, key: str, *, whole: bool = False) -> Mapping[str, Sequence[Entry]]:
+        """What folders have, by their keys, as `list`: a folder, and those in it as far as an object store tells with one request.
+
+        Args:
+            whole: Whether it takes as many requests as it needs for all of them.
+        """
+        del whole
+        return {key: self.list(key)}
+
+    @abstractmethod
+    def stat(self, key: str) -> Entry:
+        """A key or a folder, with its size and time at the time of the call."""
+
+    @abstractmethod
+    def uri(self, key: str) -> str:
+        """The address by which Spark, Delta and delta-rs read and write a key or a folder, and DuckDB of a local store."""
+
+    def path(self, key: str) -> Path:
+        """The local file of a key, or the folder.
+
+        Raises:
+            TypeError: The store has none.
+        """
+        raise TypeError(f"{self.uri(key)} is not in the local file system")
+
+    def forget(self, key: str = "") -> None:  # noqa: B027  # most stores keep nothing
+        """Ask again for a key and all below it, where a store keeps what it was once told (`tidegate.store.once`)."""
+
+    def once(self, key: str, make: Callable[[], T]) -> T:
+        """What a function makes of what is below a key; made again each time, unless the store keeps what it was once told."""
+        del key
+        return make()
+
+    @property
+    def keeps(self) -> bool:
+        """Whether it keeps what it was once told."""
+        return False
+
+    @property
+    def may_be_cut(self) -> bool:
+        """Whether a content may be there and end too early: of a file system, of which nothing is synced, after a power cut."""
+        return True
+
+    @property
+    def is_local(self) -> bool:
+        """Whether keys are files of this machine, or of a file system that it has mounted."""
+        return False
+
+    @property
+    def options(self) -> Mapping[str, str]:
+        """What delta-rs needs beside an address (``storage_options``); empty for a local store."""
+        return {}
+
+    def exists(self, key: str) -> bool:
+        """Whether there is such a key or folder."""
+        try:
+            self.stat(key)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def walk(self, key: str = "") -> Iterator[Entry]:
+        """All keys of a folder, also those further below, sorted by key within each folder. A folder that vanishes meanwhile has none."""
+        for entry in self.list(key):
+            if entry.is_folder:
+                yield from self.walk(entry.key)
+            else:
+                yield entry
+
+
+class Store(ReadableStore):
+    """A store whose contents may be written.
+
+    **Durability.** A write that returned survives the end of the process, also by a signal. Whether it survives a power cut is a matter of
+    the storage.
+    """
 
     @abstractmethod
     def put(self, key: str, data: bytes) -> None:
@@ -189,89 +271,12 @@ class Store(ABC):
             OSError: As for every operation.
         """
 
-    @abstractmethod
-    def list(self, key: str = "") -> list[Entry]:
-        """The keys and folders in a folder, without those further below, sorted by name; none if there is no such folder.
-
-        What was written before the call is there, what was deleted before it is not. A local store raises NotADirectoryError for a key that
-        has a content.
-        """
-
-    def list_tree(self, key: str, *, whole: bool = False) -> Mapping[str, Sequence[Entry]]:
-        """What folders have, by their keys, as `list`: a folder, and those in it as far as an object store tells with one request.
-
-        Args:
-            whole: Whether it takes as many requests as it needs for all of them.
-        """
-        del whole
-        return {key: self.list(key)}
-
-    @abstractmethod
-    def stat(self, key: str) -> Entry:
-        """A key or a folder, with its size and time at the time of the call."""
-
-    @abstractmethod
-    def uri(self, key: str) -> str:
-        """The address by which Spark, Delta and delta-rs read and write a key or a folder, and DuckDB of a local store."""
-
-    def path(self, key: str) -> Path:
-        """The local file of a key, or the folder.
-
-        Raises:
-            TypeError: The store has none.
-        """
-        raise TypeError(f"{self.uri(key)} is not in the local file system")
-
-    def check(self) -> None:  # noqa: B027  # most stores have nothing to see
+    def check(self) -> None:  # most stores have nothing to see
         """See whether the storage keeps the promise of `put_if`, where that is a matter of who made it; once in a process.
 
         Raises:
             SetupError: It does not. Nothing that several processes write may be there.
         """
-
-    def forget(self, key: str = "") -> None:  # noqa: B027  # most stores keep nothing
-        """Ask again for a key and all below it, where a store keeps what it was once told (`tidegate.store.once`)."""
-
-    def once(self, key: str, make: Callable[[], T]) -> T:
-        """What a function makes of what is below a key; made again each time, unless the store keeps what it was once told."""
-        del key
-        return make()
-
-    @property
-    def keeps(self) -> bool:
-        """Whether it keeps what it was once told."""
-        return False
-
-    @property
-    def may_be_cut(self) -> bool:
-        """Whether a content may be there and end too early: of a file system, of which nothing is synced, after a power cut."""
-        return True
-
-    @property
-    def is_local(self) -> bool:
-        """Whether keys are files of this machine, or of a file system that it has mounted."""
-        return False
-
-    @property
-    def options(self) -> Mapping[str, str]:
-        """What delta-rs needs beside an address (``storage_options``); empty for a local store."""
-        return {}
-
-    def exists(self, key: str) -> bool:
-        """Whether there is such a key or folder."""
-        try:
-            self.stat(key)
-        except FileNotFoundError:
-            return False
-        return True
-
-    def walk(self, key: str = "") -> Iterator[Entry]:
-        """All keys of a folder, also those further below, sorted by key within each folder. A folder that vanishes meanwhile has none."""
-        for entry in self.list(key):
-            if entry.is_folder:
-                yield from self.walk(entry.key)
-            else:
-                yield entry
 
 
 def folder_status(entries: Collection[Entry]) -> Status:

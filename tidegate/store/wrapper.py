@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from tidegate.store.store import Entry, Store
+from tidegate.store.store import Entry, ReadableStore, Store
 
 T = TypeVar("T")
 
 
-class StoreWrapper(Store):
-    """Has the addresses and locks of another store.
+class ReadableWrapper(ReadableStore):
+    """Has the addresses of another store.
 
     Args:
         store: The other store.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: ReadableStore) -> None:
         self.store = store
 
     def uri(self, key: str) -> str:
@@ -60,6 +60,15 @@ class StoreWrapper(Store):
     def options(self) -> Mapping[str, str]:
         """Those of the other store."""
         return self.store.options
+
+
+class StoreWrapper(ReadableWrapper, Store):
+    """Has the addresses and locks of another store, which may be written."""
+
+    store: Store
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store)
 
     def check(self) -> None:
         """That of the other store."""

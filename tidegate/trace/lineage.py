@@ -94,7 +94,7 @@ class Lineage:
 
     def find(self, flow: ResolvedFlow, where: str) -> list[dict[str, Any]]:
         """The rows of a flow's table that match a condition of delta-rs, the newest first; none without a table."""
-        path = self.layout.table(flow.flow.target.name)
+        path = self.layout.read_table(flow.flow.target.name)
         names = query.columns(path)
         return query.query(path, names, f"FROM delta_table ORDER BY {hidden.INGESTED_AT} DESC LIMIT 100", where=where)
 
@@ -125,7 +125,7 @@ class Lineage:
         self, flow: ResolvedFlow, feed: ChangeFeed, driving: Sequence[Mapping[str, Any]]
     ) -> tuple[list[Step], int]:
         """The rows of a source after the first that belong to rows of the first, and how many there are."""
-        table = delta_table.find(self.layout.table(feed.table))
+        table = delta_table.find(self.layout.read_table(feed.table))
         if table is None:
             return [], 0
         where = relation.joined_rows(feed, table, driving)
@@ -137,11 +137,11 @@ class Lineage:
 
     def _unread(self, flow: ResolvedFlow, source: str, where: str) -> tuple[str, ...]:
         """Which versions of a source of a group change its rows and are not read; nothing for other flows."""
-        reading = SourcePosition.of(self.layout, flow, source) if flow.flow.kind.has_groups else None
+        reading = SourcePosition.of(self._place(flow).layout, flow, source) if flow.flow.kind.has_groups else None
         if reading is None:
             return ()
         ledger = self._ledger(self._writer(source))
-        past = history(self.layout.table(source), where, (), ledger, since=reading.next_version)
+        past = history(self.layout.read_table(source), where, (), ledger, since=reading.next_version)
         versions = ", ".join(map(str, sorted({change.version for change in past.changes})))
         return (
             (f"{_name(flow)} has not read changes of these rows yet (version {versions} of {source})",)
@@ -213,7 +213,7 @@ class Lineage:
             written: The changes of that row.
         """
         name = flow.flow.target.name
-        table = delta_table.find(self.layout.table(name))
+        table = delta_table.find(self.layout.read_table(name))
         shared: dict[str, Any] = {"table": name, "flow": _name(flow), "key": {}}
         entries: tuple[Mapping[str, Any], ...] = ()
         if table is not None:
@@ -241,7 +241,7 @@ class Lineage:
             return late[0]
         if note := flow.flow.kind.not_there:
             return Step(state="not there", notes=(note, *self._same_key(flow, table, source)), **shared)
-        reading = SourcePosition.of(self.layout, flow, source_name)
+        reading = SourcePosition.of(self._place(flow).layout, flow, source_name)
         if reading is None or not written:
             return Step(state="not there", notes=("when the flow read it is not known",), **shared)
         notes = (*reading.explain(written[-1].version, self._ledger(flow)), *self._same_key(flow, table, source))
@@ -257,7 +257,7 @@ class Lineage:
         driving = relation.driving_rows(feeds[source_name], first, name, source)
         scope = flow.flow.target.scope
         sql = f"SELECT DISTINCT {', '.join(map(query.quoted, scope))} FROM delta_table LIMIT {_MAX_GROUPS}"
-        groups = query.query(self.layout.table(name), scope, sql, where=driving)
+        groups = query.query(self.layout.read_table(name), scope, sql, where=driving)
         return relation.any_of(table, flow.flow.target.name, groups)
 
     def _same_key(self, flow: ResolvedFlow, table: DeltaTable | None, source: Mapping[str, Any]) -> tuple[str, ...]:
@@ -332,7 +332,7 @@ class Lineage:
         return [each for each in self._flows() if flow.flow.target.name in each.flow.source_tables]
 
     def _table(self, name: str) -> DeltaTable:
-        table = delta_table.find(self.layout.table(name))
+        table = delta_table.find(self.layout.read_table(name))
         if table is None:
             flow = self._writer(name)
             raise RequestError(
@@ -369,7 +369,7 @@ class Lineage:
         return coordinates or {hidden.ROW_ID: row[hidden.ROW_ID]}
 
     def _history(self, flow: ResolvedFlow, where: str, more: Sequence[str] = ()) -> RowHistory:
-        path = self.layout.table(flow.flow.target.name)
+        path = self.layout.read_table(flow.flow.target.name)
         return history(path, where, (*more, hidden.ROW_ID, hidden.BATCH_ID, hidden.DELETED), self._ledger(flow))
 
     def _entries(self, flow: ResolvedFlow, ids: Sequence[str]) -> Iterator[dict[str, Any]]:
@@ -380,7 +380,7 @@ class Lineage:
 
     def _late(self, flow: ResolvedFlow, values: Mapping[str, str | None]) -> list[Step]:
         """The late rows of a flow that have these values, the first of them; none for a flow without a watermark."""
-        table = delta_table.find(flow.place(self.layout).late)
+        table = delta_table.find(self._place(flow).late)
         if table is None:
             return []
         name, event_time = flow.flow.target.name, str(flow.flow.target.event_time)
@@ -405,7 +405,7 @@ class Lineage:
         return batch.line.label if batch is not None else identity.label(row[hidden.APP_ID], row[hidden.BATCH_ID])
 
     def _select_entries(self, flow: ResolvedFlow, where: str) -> Iterator[dict[str, Any]]:
-        path = flow.place(self.layout).quarantine
+        path = self._place(flow).quarantine
         columns = query.columns(path)
         names = [name for name in _ENTRY if name in columns]
         sql = f"FROM delta_table ORDER BY quarantined_at LIMIT {_MAX_ENTRIES}"
@@ -413,10 +413,14 @@ class Lineage:
         for entry in query.query(path, names, sql, where=where):
             yield {**entry, "batch": ledger.batch(entry[hidden.APP_ID], entry[hidden.BATCH_ID])}
 
+    def _place(self, flow: ResolvedFlow) -> FlowPlace:
+        """The flow in the lake in which its table is read."""
+        return flow.place(self.layout.of_table(flow.flow.target.name))
+
     def _ledger(self, flow: ResolvedFlow) -> Ledger:
         key = (flow.pipeline.name, flow.flow.name)
         if key not in self._ledgers:
-            self._ledgers[key] = Ledger(FlowPlace(self.layout, *key))
+            self._ledgers[key] = Ledger(self._place(flow))
         return self._ledgers[key]
 
 

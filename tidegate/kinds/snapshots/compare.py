@@ -173,7 +173,7 @@ def records(job: Job, snapshot: Snapshot, batch_id: int) -> DataFrame:
     assert job.source_table is not None
     landing = job.resolved.pipeline.writer_of(job.flow.source_tables[0])
     assert landing is not None and isinstance(landing.source, FileSource)
-    source_folder = landing_folder.of(job.place.of_pipeline.flow(landing.name), landing.source)
+    source_folder = landing_folder.of(job.resolved.above(job.place.layout), landing.source)
     names = [name for file in file_id.of_paths(snapshot.files) for name in source_folder.names(file)]
     listed = [(name.url, name.modified_ms) for name in names]
     files = local.from_rows(job.spark, listed, "_of_path string, _of_ms bigint")

@@ -13,9 +13,9 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import hidden
-from tidegate.advice import Edit
+from tidegate.advice import Command, Edit
 from tidegate.checkpoints import checkpoint, progress
-from tidegate.errors import SpecError
+from tidegate.errors import SetupError, SpecError
 from tidegate.ops import heartbeats
 from tidegate.probes import delta
 from tidegate.spark.intake import whole_commits
@@ -34,6 +34,7 @@ def rows_in_order(spark: SparkSession, place: Place, resolved: ResolvedFlow) -> 
 
     Raises:
         SpecError: The event time of the source is no TIMESTAMP.
+        SetupError: As `_heartbeats`.
     """
     writer, feed = resolved.writer, resolved.flow.feeds[0]
     assert writer is not None and writer.watermark is not None and writer.target.event_time is not None
@@ -76,8 +77,21 @@ def _is_row(event_time: str) -> Column:
 
 
 def _heartbeats(spark: SparkSession, place: Place, resolved: ResolvedFlow) -> DataFrame:
-    """The heartbeats as a stream: all that there are, then the new ones. The table is made in case the row flow has not ended a run."""
+    """The heartbeats as a stream: all that there are, then the new ones. The table is made in case the row flow has not ended a run.
+
+    Raises:
+        SetupError: They are those of another environment, which has none.
+    """
     writer, path = resolved.writer, resolved.heartbeats(place.layout)
     assert writer is not None and path is not None
-    heartbeats.create(checkpoint.current(place.of_pipeline.flow(writer.name), writer.checkpoint_version))
+    above = resolved.above(place.layout)
+    if above.layout is place.layout:
+        heartbeats.create(checkpoint.current(above, writer.checkpoint_version))
+    elif not path.exists():
+        owner, says = above.layout.owner.environment, f"run flow {writer.name!r} in this environment, too: {{}}"
+        raise SetupError(
+            f"flow {place.flow!r} reads {writer.target.name!r} of environment {owner!r}, where no flow with state has read it: it has no "
+            "heartbeats there",
+            Command.tidegate("run", place.pipeline, "--flow", writer.name, says=says),
+        )
     return spark.readStream.format("delta").load(str(path)).select("event_time")

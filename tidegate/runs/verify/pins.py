@@ -159,7 +159,7 @@ def _source_versions(job: Job, batch_id: int) -> dict[str, int]:
         return {}
     if not job.flow.kind.follows_feed:
         # Bronze keeps the records as they are.
-        return {names[0]: tables.version(job.spark, job.place.layout.table(names[0]))}
+        return {names[0]: tables.version(job.spark, job.place.layout.read_table(names[0]))}
     planned = progress.planned_batch(job.place.checkpoint, batch_id)
     if len(names) == 1:
         return {names[0]: _readable(job, names[0], planned.delta, planned.delta.pin)}
@@ -175,7 +175,7 @@ def _source_versions(job: Job, batch_id: int) -> dict[str, int]:
 
 def _readable(job: Job, table: str, position: DeltaPosition | None, version: int) -> int:
     """The newest version of a source with the rows of this one, that can be read."""
-    path = job.place.layout.table(table)
+    path = job.place.layout.read_table(table)
     if position is not None and not _is_complete(path, position):
         raise WriteConflictError(
             f"flow {job.flow.name!r} has read a part of version {position.version} of {table}.", _run_and_verify(job)

@@ -64,7 +64,8 @@ def find(of_pipeline: PipelinePlace, pipeline: Pipeline, flow: Flow) -> Candidat
     landing = pipeline.writer_of(flow.source_tables[0])
     assert landing is not None
     now = pendulum.now(pipeline.timezone)
-    place = of_pipeline.flow(landing.name)
+    lake = of_pipeline.layout.of_table(landing.target.name)
+    place = FlowPlace(lake, of_pipeline.pipeline, landing.name)
     completeness = intervals.read(place, landing, pipeline.timezone, now)
     assert completeness is not None
     assert isinstance(landing.source, FileSource)
@@ -80,7 +81,7 @@ def find(of_pipeline: PipelinePlace, pipeline: Pipeline, flow: Flow) -> Candidat
             continue
         has_rows = bool(interval.landed) and not _refused(place, source_folder, interval)
         if interval.state == "complete" and (
-            has_rows or _is_empty(of_pipeline.layout.table(landing.target.name), interval, announced)
+            has_rows or _is_empty(lake.table(landing.target.name), interval, announced)
         ):
             candidates = Candidates(newest=interval, waiting=tuple(waiting))
             is_announced = (

@@ -27,14 +27,31 @@ if TYPE_CHECKING:
 
 
 def _backlog(reading: CheckpointReading) -> Backlog:
-    return backlog_of(reading.resolved, reading.place, reading.committed)
+    return _with_lakes(
+        backlog_of(reading.resolved, reading.place, reading.committed), reading.layout, reading.resolved.flow
+    )
+
+
+def _with_lakes(backlog: Backlog, layout: Layout, flow: Flow) -> Backlog:
+    """The backlog, which names the environments in whose lakes the tables are read, or could be."""
+    if layout.source is None:
+        return backlog
+    read = {layout.of_table(table).owner.environment for table in flow.source_tables}
+    if others := sorted(read - {layout.owner.environment}):
+        return replace(backlog, what=f"{backlog.what} (in {', '.join(others)})")
+    for table in flow.source_tables:
+        above = layout.source.of_table(table)
+        if table in layout.written and not layout.table(table).exists() and above.table(table).exists():
+            hint = f"to read that of {above.owner.environment}, do not run the flow that writes it"
+            return replace(backlog, what=f"{backlog.what}; {hint}")
+    return backlog
 
 
 def backlog_of(resolved: ResolvedFlow, place: Place, committed: PlannedBatch | None) -> Backlog:
     """What a flow has not read of its tables; raises as `of_table`."""
     flow = resolved.flow
-    if flow.state is not None and resolved.writer is not None:
-        beats = place.of_pipeline.flow(resolved.writer.name).heartbeats
+    beats = resolved.heartbeats(place.layout)
+    if beats is not None:
         return of_stateful(place.layout, flow.feeds[0], beats, committed)
     return of_tables(place.layout, flow.feeds, committed, vector.starts(place))
 
@@ -67,11 +84,11 @@ def of_tables(
         TidegateError: As `of_table`.
     """
     if len(feeds) == 1:
-        return of_table(layout.table(feeds[0].table), feeds[0], committed)
+        return of_table(layout.read_table(feeds[0].table), feeds[0], committed)
     positions = (None,) * len(feeds) if committed is None else committed.delta_positions(len(feeds))
     backlogs = []
     for number, (feed, position) in enumerate(zip(feeds, positions, strict=True)):
-        path = layout.table(feed.table)
+        path = layout.read_table(feed.table)
         newest = delta.current_version(path)
         if not number:
             _check_first_load(path, feed, committed, position)
@@ -92,8 +109,8 @@ def of_stateful(layout: Layout, feed: ChangeFeed, beats: Address, committed: Pla
         TidegateError: As `of_table`.
     """
     beat, position = (None, None) if committed is None else committed.delta_positions(2)
-    _check_first_load(layout.table(feed.table), feed, committed, position)
-    rows = _of_position(layout.table(feed.table), feed, position)
+    _check_first_load(layout.read_table(feed.table), feed, committed, position)
+    rows = _of_position(layout.read_table(feed.table), feed, position)
     if rows.has_data or not has_unread_rows(beats, beat):
         return rows
     return replace(rows, has_data=True, what=f"a heartbeat of {feed.table}")
@@ -251,9 +268,9 @@ def _expired_versions(table: str, why: str) -> OffsetsExpiredError:
 def extent(environment: Environment, _pipeline: Pipeline, flow: Flow, _request: RunRequest) -> Extent:
     """The source tables, which a manual run reads completely, whatever its window."""
     layout, tables = Layout.of(environment), flow.source_tables
-    whats, sizes = [], [rows_and_bytes(layout.table(table)) for table in tables]
+    whats, sizes = [], [rows_and_bytes(layout.read_table(table)) for table in tables]
     for table in tables:
-        version = delta.current_version(layout.table(table))
+        version = delta.current_version(layout.read_table(table))
         whats.append(f"{table}, which does not exist yet" if version is None else f"{table} at version {version}")
     rows, size = ([each for each in counts if each is not None] for counts in zip(*sizes, strict=True))
     known = len(tables)

@@ -272,7 +272,7 @@ def read_sources(job: Job, spark: SparkSession, versions: Mapping[str, int]) -> 
     """
     rows, read = {}, {}
     for table in job.flow.source_tables:
-        source, read[table] = _as_of(spark, job.place.layout.table(table), versions[table])
+        source, read[table] = _as_of(spark, job.place.layout.read_table(table), versions[table])
         deleted = F.coalesce(hidden.DELETED, F.lit(False)) if hidden.DELETED in source.columns else F.lit(False)
         rows[table] = source.where(~deleted)
     return Sources(rows=rows, versions=read)

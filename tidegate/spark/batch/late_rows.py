@@ -213,8 +213,8 @@ def _recorded(
     """The versions of bronze that batches committed, by the ledger."""
     writer = job.resolved.writer
     assert writer is not None
-    writers = tables.transactions(spark, job.place.layout.table(writer.target.name))
-    commits = arrivals.read(job.place.of_pipeline.flow(writer.name), writers.keys())
+    writers = tables.transactions(spark, job.place.layout.read_table(writer.target.name))
+    commits = arrivals.read(job.resolved.above(job.place.layout), writers.keys())
     return arrivals.versions(batches, commits)
 
 

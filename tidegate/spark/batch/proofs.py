@@ -15,7 +15,7 @@ from tidegate.errors import CheckpointCorruptError, TableInDoubtError, TableUnre
 from tidegate.probes import delta_history
 from tidegate.spark.batch.work import Stream
 from tidegate.status import proofs
-from tidegate.store import Address
+from tidegate.store import Address, ReadableStore
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -66,16 +66,21 @@ def _check_in_reading(job: Job) -> _Checked:
     from tidegate.lake import read_once
 
     root = job.place.layout.root
-    store = read_once.of_proof(root.store)
+    store = read_once.of_proof(root.writable)
     store.known = job.contents
     place = replace(job.place, layout=replace(job.place.layout, root=Address(store, root.key)))
-    since = {Address(store, table.key): position for table, position in job.proven.items()}
+    since = {_moved(table, root.store, store): position for table, position in job.proven.items()}
     try:
         proven = proofs.check(job.resolved, place, since)
     finally:
         job.contents.update(store.contents)
-    tables = {Address(root.store, table.key): position for table, position in proven.tables.items()}
+    tables = {_moved(table, store, root.store): position for table, position in proven.tables.items()}
     return _Checked(proven=replace(proven, tables=tables), place=place)
+
+
+def _moved(table: Address, of: ReadableStore, to: ReadableStore) -> Address:
+    """The address in another store if it is in the one; a table of a source is in neither."""
+    return Address(to, table.key) if table.store is of else table
 
 
 def adopt(job: Job) -> None:
@@ -156,5 +161,5 @@ def _read(
         positions = progress.planned_batch(place.checkpoint, batch_id).delta_positions(len(job.query_tables))
         planned = zip(job.query_tables, positions, strict=True)
         pins = {path: position.pin for path, position in planned if position is not None}
-    store = place.layout.root.store
-    return {path.key: delta_history.position(Address(store, path.key), pin) for path, pin in pins.items() if pin >= 0}
+    own, read = job.place.layout.root.store, place.layout.root.store
+    return {path.key: delta_history.position(_moved(path, own, read), pin) for path, pin in pins.items() if pin >= 0}

@@ -125,7 +125,7 @@ def leased_flow(
     except Exception as error:
         # The work may have opened a new refresh.
         folder = checkpoint.current(resolved.place(layout), flow.checkpoint_version).checkpoint
-        feeds = [str(layout.table(table)) for table in flow.source_tables]
+        feeds = [str(layout.read_table(table)) for table in flow.source_tables]
         raise translate(error, what=work, checkpoint=str(folder), feeds=feeds) from error
     finally:
         run.report.seconds = round(time.monotonic() - started, 3)

@@ -39,7 +39,7 @@ class LakeContext:
             SpecError: The table does not exist yet.
         """
         if name not in self._tables:
-            path = self._layout.table(name)
+            path = self._layout.read_table(name)
             if not tables.exists(path):
                 raise SpecError(
                     f"table {name!r} does not exist yet",

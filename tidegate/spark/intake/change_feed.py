@@ -26,4 +26,4 @@ def changes_of(spark: SparkSession, layout: Layout, feed: ChangeFeed, start: int
     )
     if start is not None:
         reader = reader.option("startingVersion", start)
-    return reader.load(str(layout.table(feed.table)))
+    return reader.load(str(layout.read_table(feed.table)))

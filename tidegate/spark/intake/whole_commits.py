@@ -34,7 +34,7 @@ def stream(spark: SparkSession, place: Place, feed: ChangeFeed, *, bounded: bool
     Args:
         bounded: Whether the declared limits apply; if not, all that is unread is one batch.
     """
-    path = place.layout.table(feed.table)
+    path = place.layout.read_table(feed.table)
     reader = spark.readStream.format("delta").option("readChangeFeed", "true")
     begun = progress.read(place.checkpoint).last_committed is not None
     from_first = begun or _is_whole(path)
@@ -51,7 +51,7 @@ def stream(spark: SparkSession, place: Place, feed: ChangeFeed, *, bounded: bool
 
 def complete(place: Place, feed: ChangeFeed, batch: DataFrame, batch_id: int) -> DataFrame:
     """The rows of a batch of `stream`, with the whole of each commit whose last file is in it, and without other commits."""
-    path = place.layout.table(feed.table)
+    path = place.layout.read_table(feed.table)
     ends = _cut_commit(path, progress.planned_batch(place.checkpoint, batch_id).delta)
     began = _cut_commit(path, progress.planned_batch(place.checkpoint, batch_id - 1).delta) if batch_id else None
     version = F.col(hidden.COMMIT_VERSION)

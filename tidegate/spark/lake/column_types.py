@@ -50,7 +50,7 @@ def admit(rows: DataFrame, address: Address) -> None:
             needed |= {name for kind, name in _FEATURES.items() if isinstance(part, kind)}
     if not needed or not tables.exists(address):
         return
-    table = DeltaTable.forPath(rows.sparkSession, str(address))
+    table = DeltaTable.forPath(rows.sparkSession, address.written_uri)
     [[enabled]] = table.detail().select("tableFeatures").collect()
     for name in sorted(needed.difference(enabled)):
         table.addFeatureSupport(name)

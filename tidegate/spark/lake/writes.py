@@ -216,7 +216,7 @@ def _save(rows: DataFrame, address: Address, txn: Transaction, *, mode: str, **o
     column_types.admit(rows, address)
     lease.expect_certain()
     transaction: dict[str, Any] = {"txnAppId": txn.app_id, "txnVersion": txn.batch_id, "userMetadata": txn.metadata()}
-    rows.write.format("delta").mode(mode).options(**transaction, **options).save(str(address))
+    rows.write.format("delta").mode(mode).options(**transaction, **options).save(address.written_uri)
     return _committed(rows.sparkSession, address, txn)
 
 
@@ -259,7 +259,7 @@ def _merge_into(address: Address, source: DataFrame, match: str, txn: Transactio
         session.conf().set(name, value)
     jvm: Any = spark._jvm
     lease.expect_certain()
-    table = DeltaTable(spark, jvm.io.delta.tables.DeltaTable.forPath(session, str(address)))
+    table = DeltaTable(spark, jvm.io.delta.tables.DeltaTable.forPath(session, address.written_uri))
     return table.alias("t").merge(source.alias("s"), match)
 
 

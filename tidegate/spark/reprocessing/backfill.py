@@ -190,7 +190,9 @@ def _prepare(job: Job, window: Window, number: int) -> Backfill:
 
 
 def _planned(job: Job, window: Window | None, number: int) -> Backfill:
-    versions = {table: tables.version(job.spark, job.place.layout.table(table)) for table in job.flow.source_tables}
+    versions = {
+        table: tables.version(job.spark, job.place.layout.read_table(table)) for table in job.flow.source_tables
+    }
     first, *others = job.flow.source_tables
     return Backfill(
         number=number,

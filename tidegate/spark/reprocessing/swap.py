@@ -127,7 +127,7 @@ def is_past_replacement(job: Job) -> bool:
     if reached is None:
         return False
     positions = progress.planned_batch(job.place.checkpoint, reached).delta_positions(len(job.query_tables))
-    began = {job.place.layout.table(table): number for table, number in vector.starts(job.place).items()}
+    began = {job.place.layout.read_table(table): number for table, number in vector.starts(job.place).items()}
     return any(
         _is_replaced(job, path, first)
         for path, position in zip(job.query_tables, positions, strict=True)
