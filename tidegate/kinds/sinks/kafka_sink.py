@@ -32,7 +32,7 @@ _WRITER = {
 _PROBE_SECONDS = 10.0
 _ERROR = re.compile(r"org\.apache\.kafka\.common\.errors\.(\w+)")
 _REFUSALS = re.compile(
-    r"Record(Batch)?TooLarge|Authorization|Authentication|InvalidTopic|PolicyViolation|InvalidRecord"
+    r"Record(Batch)?TooLarge|Authorization|Authentication|InvalidConfiguration|InvalidTopic|PolicyViolation|InvalidRecord"
 )
 """Parts of the names of Kafka's exceptions after which a retry cannot succeed."""
 
