@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 from pathlib import Path
+from typing import Any
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
@@ -26,8 +27,7 @@ class Authority:
     def issue(self, name: str, *, host: str = "localhost", days: int = 30, password: str = "") -> Path:
         """A file with a certificate and its key; with ``<name>.crt`` and ``<name>.key`` beside it. Negative days: expired."""
         key = ec.generate_private_key(ec.SECP256R1())
-        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
-        certificate = self._sign(subject, key, host=host, days=days).public_bytes(serialization.Encoding.PEM)
+        certificate = self.certify(key, name, host=host, days=days)
         hidden = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
         kind = serialization.PrivateFormat.PKCS8
         written = key.private_bytes(serialization.Encoding.PEM, kind, hidden)
@@ -37,10 +37,15 @@ class Authority:
         both.write_bytes(written + certificate)
         return both
 
+    def certify(self, key: Any, name: str = "client", *, host: str = "localhost", days: int = 30) -> bytes:
+        """A certificate of a key, as PEM."""
+        subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
+        return self._sign(subject, key, host=host, days=days).public_bytes(serialization.Encoding.PEM)
+
     def _sign(
         self,
         subject: x509.Name,
-        key: ec.EllipticCurvePrivateKey,
+        key: Any,
         *,
         authority: bool = False,
         host: str = "localhost",

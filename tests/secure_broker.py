@@ -12,6 +12,7 @@ from devstack.broker import Broker
 from devstack.broker_files import Listeners
 from tests.certificates import Authority
 from tests.token_server import TokenServer
+from tests.waiting import TIMEOUT_SECONDS
 from tidegate.environment.clusters import Cluster
 from tidegate.runtime.jars import class_path
 
@@ -84,6 +85,8 @@ def secure_broker(folder: Path) -> Iterator[SecureBroker]:
     }
     authority.issue("client", password=KEY_PASSWORD)
     authority.issue("open")
+    authority.issue("late", days=-1)
+    other.issue("stranger")
     for user, password in PASSWORDS.items():
         (folder / f"{user}.password").write_text(password)
     (folder / "key.password").write_text(KEY_PASSWORD)
@@ -152,4 +155,4 @@ def _close(broker: Broker) -> None:
     ]
     client = admin.AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for future in client.create_acls(bindings).values():
-        future.result(30)
+        future.result(TIMEOUT_SECONDS)

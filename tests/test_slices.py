@@ -7,7 +7,7 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import slices
@@ -23,6 +23,7 @@ def where(seconds: dict[str, float], files: set[str], **options: list[list[str]]
     return {file: (worker.slice, worker.number) for worker in workers for file in worker.files}
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])
 @given(SECONDS, st.sets(NAMES))
 def test_every_file_that_exists_is_in_exactly_one_slice(seconds: dict[str, float], files: set[str]) -> None:
     workers = balance(seconds, files)

@@ -15,6 +15,8 @@ from typing import Any
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 
+from tests.waiting import TIMEOUT_SECONDS
+
 
 class TokenServer:
     """The key with which tokens are signed, and the clients that get one.
@@ -75,7 +77,7 @@ class TokenServer:
         finally:
             server.shutdown()
             server.server_close()
-            thread.join(10)
+            thread.join(TIMEOUT_SECONDS)
 
 
 def _encoded(content: bytes) -> str:

@@ -61,7 +61,7 @@ NOT_FOLLOWED = {
 """Classes with a command or an edit that no test follows, and why."""
 
 
-OF_WEEK = {*SAMPLE, *slices.of_week(sorted(CASES), 6)}
+OF_WEEK = {*SAMPLE, *slices.of_week(sorted(CASES), 4)}
 """The cases that run: the sample in `make test`, others at night."""
 
 

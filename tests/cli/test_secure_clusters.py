@@ -14,7 +14,7 @@ from tests.secure_broker import KEY_PASSWORD, PASSWORDS, secure_broker
 from tidegate.probes import kafka
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSink, KafkaSource, Pipeline, Table
 
-pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
+pytestmark = [pytest.mark.jvm, pytest.mark.kafka, pytest.mark.nightly]
 
 EVENT_LOG = """\
 spark.eventLog.enabled true

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from tests.certificates import Authority
 from tidegate.environment import Environment
 from tidegate.environment.clusters import MORE_OPTIONS, OPTIONS, SECRETS, Cluster
 from tidegate.environment.settings import SETTINGS
@@ -26,19 +27,20 @@ def test_every_setting_of_a_cluster_reaches_both_clients() -> None:
 
 
 def test_a_cluster_without_security_has_servers_alone() -> None:
-    assert cluster().java() == cluster().librdkafka() == {"bootstrap.servers": "a:1,b:2"}
+    assert cluster().java(17) == cluster().librdkafka() == {"bootstrap.servers": "a:1,b:2"}
     assert str(cluster()) == "a:1,b:2 (cluster events)"
 
 
 def test_java_gets_references_and_librdkafka_the_secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_WORD", "canary-1")
-    for name in ("ca.pem", "client.crt", "client.key"):
+    for name in ("ca.pem", "client.crt"):
         (tmp_path / name).write_text(f"canary of {name}\n")
+    Authority(tmp_path, "authority").issue("client")
     (tmp_path / "word").write_text("canary-2")
     files = {"ca": "ca.pem", "certificate": "client.crt", "key": "client.key", "key_password": "word"}
     own = cluster(**SCRAM, **{name: f"file:{tmp_path / file}" for name, file in files.items()})
-    java = own.java()
-    assert "canary" not in str((java, own.spark(), own))
+    java = own.java(17)
+    assert "canary" not in str((java, own.spark(17), own))
     assert java["sasl.jaas.config"] == (
         'org.apache.kafka.common.security.scram.ScramLoginModule required username="tide" password="${env:KAFKA_WORD}";'
     )
@@ -46,7 +48,7 @@ def test_java_gets_references_and_librdkafka_the_secrets(tmp_path: Path, monkeyp
     assert java["ssl.key.password"] == f"${{directory:{tmp_path}:word}}"
     assert (java["ssl.truststore.type"], java["ssl.keystore.type"]) == ("PEM", "PEM")
     assert java["config.providers"] == "env,directory"
-    assert own.spark() == {f"kafka.{name}": text for name, text in java.items()}
+    assert own.spark(17) == {f"kafka.{name}": text for name, text in java.items()}
     config = own.librdkafka()
     assert config["sasl.password"] == "canary-1"
     assert config["ssl.key.password"] == "canary-2"
@@ -57,7 +59,7 @@ def test_java_gets_references_and_librdkafka_the_secrets(tmp_path: Path, monkeyp
 def test_a_token_is_asked_for_with_the_clients_secret(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("KAFKA_WORD", "canary-1")
     own = SCRAM | {"mechanism": "OAUTHBEARER", "token_url": "https://tokens/oauth", "scope": "kafka"}
-    java, config = cluster(**own).java(), cluster(**own).librdkafka()
+    java, config = cluster(**own).java(17), cluster(**own).librdkafka()
     assert 'clientId="tide" clientSecret="${env:KAFKA_WORD}" scope="kafka"' in java["sasl.jaas.config"]
     assert java["sasl.login.callback.handler.class"].endswith("OAuthBearerLoginCallbackHandler")
     assert (config["sasl.oauthbearer.method"], config["sasl.oauthbearer.client.secret"]) == ("oidc", "canary-1")
@@ -89,7 +91,9 @@ def test_settings_that_do_not_fit_together_are_an_error(settings: dict[str, str]
 def test_a_password_that_java_would_read_otherwise_is_refused_and_not_shown(tmp_path: Path, text: str) -> None:
     (tmp_path / "word").write_text(text)
     with pytest.raises(SetupError, match="a line break, a quote or a backslash") as raised:
-        cluster(**SCRAM | {"password": f"file:{tmp_path / 'word'}"}).java()
+        cluster(**SCRAM | {"password": f"file:{tmp_path / 'word'}"}).java(17)
+    with pytest.raises(SetupError, match="a line break, a quote or a backslash"):
+        cluster(**SCRAM | {"password": f"file:{tmp_path / 'word'}"}).librdkafka()
     assert text not in f"{raised.value} {raised.value.advice}"
 
 
@@ -97,12 +101,12 @@ def test_a_password_that_java_would_read_otherwise_is_refused_and_not_shown(tmp_
 def test_a_reference_that_only_python_can_follow_is_no_option_of_spark(reference: str, monkeypatch: Any) -> None:
     monkeypatch.setattr("tidegate.environment.references.exact", lambda *_: "word")
     with pytest.raises(SetupError, match="which Spark's client of Kafka cannot read"):
-        cluster(**SCRAM | {"password": reference}).java()
+        cluster(**SCRAM | {"password": reference}).java(17)
 
 
 def test_further_options_have_the_name_of_each_client() -> None:
     own = cluster(options="client.rack=use1-az1, receive.buffer.bytes=65536")
-    assert own.java() == {"bootstrap.servers": "a:1,b:2", "client.rack": "use1-az1", "receive.buffer.bytes": "65536"}
+    assert own.java(17) == {"bootstrap.servers": "a:1,b:2", "client.rack": "use1-az1", "receive.buffer.bytes": "65536"}
     assert own.librdkafka()["socket.receive.buffer.bytes"] == "65536"
     assert not {name for name in MORE_OPTIONS if name.startswith(("sasl", "ssl", "security", "bootstrap", "group"))}
 

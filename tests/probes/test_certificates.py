@@ -6,6 +6,7 @@ import contextlib
 import socket
 import ssl
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -19,10 +20,21 @@ from tidegate.probes import kafka
 
 
 @contextlib.contextmanager
-def served(certificate: Path) -> Iterator[str]:
-    """The address of a server that shows a certificate and then ends each connection."""
+def served(
+    certificate: Path, *, clients_of: Authority | None = None, newest: ssl.TLSVersion = ssl.TLSVersion.TLSv1_3
+) -> Iterator[str]:
+    """The address of a server that shows a certificate and then ends each connection.
+
+    Args:
+        clients_of: The authority of the certificates that it accepts from clients; it asks for none if it has none.
+        newest: The newest version that it speaks.
+    """
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate)
+    context.maximum_version = newest
+    if clients_of is not None:
+        context.verify_mode = ssl.CERT_REQUIRED
+        context.load_verify_locations(clients_of.file)
     listening = socket.create_server(("127.0.0.1", 0))
 
     def accept() -> None:
@@ -42,8 +54,13 @@ def served(certificate: Path) -> Iterator[str]:
         thread.join(TIMEOUT_SECONDS)
 
 
-def secured(servers: str, authority: Authority) -> Cluster:
-    settings = (("security", "SSL"), ("ca", f"file:{authority.file}"))
+def secured(servers: str, authority: Authority, client: Path | None = None) -> Cluster:
+    settings: tuple[tuple[str, str], ...] = (("security", "SSL"), ("ca", f"file:{authority.file}"))
+    if client is not None:
+        settings += (
+            ("certificate", f"file:{client.with_suffix('.crt')}"),
+            ("key", f"file:{client.with_suffix('.key')}"),
+        )
     return Cluster(name="events", servers=servers, settings=settings)
 
 
@@ -70,6 +87,36 @@ def test_a_certificate_that_is_not_valid_is_a_terminal_error_that_says_why(
     assert (error.transient, error.exit_code) == (False, 78)
     assert f"topic 'clicks': the broker's certificate failed at cluster events of Kafka, {address}" in error.message
     assert "kafka.events" in str(error.advice)
+
+
+@pytest.mark.parametrize(
+    ("client", "problem"),
+    [
+        ("none", "certificate required|handshake failure"),
+        ("of another authority", "unknown ca"),
+        ("expired", "certificate expired"),
+    ],
+)
+@pytest.mark.parametrize("newest", [ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_3])
+def test_a_client_whose_certificate_is_refused_gets_a_terminal_error_at_once(
+    tmp_path: Path, client: str, problem: str, newest: ssl.TLSVersion
+) -> None:
+    authority, other = Authority(tmp_path, "authority"), Authority(tmp_path, "other")
+    own = None
+    if client != "none":
+        own = (other if "another" in client else authority).issue("client", days=-1 if client == "expired" else 30)
+    began = time.monotonic()
+    with (
+        served(authority.issue("broker"), clients_of=authority, newest=newest) as address,
+        pytest.raises(
+            SourceError, match=rf"the (certificate of the client|connection) failed .*: ({problem})"
+        ) as raised,
+    ):
+        kafka.describe(secured(address, authority, own), "clicks", timeout=TIMEOUT_SECONDS)
+    error = raised.value
+    assert (error.transient, error.exit_code) == (False, 78)
+    assert "topic 'clicks': " in error.message and f"at cluster events of Kafka, {address}" in error.message
+    assert time.monotonic() - began < TIMEOUT_SECONDS / 4
 
 
 def test_a_valid_certificate_of_a_server_that_is_no_broker_leaves_the_error_transient(tmp_path: Path) -> None:

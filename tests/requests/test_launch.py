@@ -90,7 +90,7 @@ def test_a_job_gets_the_secret_of_a_connection_of_airflow_as_a_variable_and_a_re
     monkeypatch.setenv("TIDEGATE_SECRET__KAFKA__EVENTS__PASSWORD", "canary of events")
     cluster = Environment.read(passed).cluster("events")
     assert cluster.librdkafka()["sasl.password"] == "canary of events"
-    assert 'password="${env:TIDEGATE_SECRET__KAFKA__EVENTS__PASSWORD}"' in cluster.java()["sasl.jaas.config"]
+    assert 'password="${env:TIDEGATE_SECRET__KAFKA__EVENTS__PASSWORD}"' in cluster.java(17)["sasl.jaas.config"]
     assert "canary" not in str(submit_conf(Environment.read(own), small=True))
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tidegate.advice import Edit
+from tidegate.advice import Edit, OutsideAct
 from tidegate.environment import references
 from tidegate.errors import SetupError
 
@@ -119,9 +119,10 @@ class Cluster:
         """The configuration of a client of librdkafka, with secrets: not to be shown.
 
         Raises:
-            SetupError: A secret is not where its reference says.
+            SetupError: A secret is not where its reference says, or no client of Java could read it.
         """
         given = dict(self.settings)
+        self._check_for_java(None)
         config: dict[str, Any] = {"bootstrap.servers": self.servers}
         config |= {option.librdkafka: self._secret(option.setting) for option in self._given()}
         config |= {MORE_OPTIONS[name].librdkafka: value for name, value in parsed_options(given.get("options", ""))}
@@ -137,13 +138,17 @@ class Cluster:
             config |= {"sasl.username": given["user"], "sasl.password": self._secret("password")}
         return config
 
-    def java(self) -> dict[str, str]:
+    def java(self, version: int) -> dict[str, str]:
         """The configuration of a client of Java, with references in place of secrets.
+
+        Args:
+            version: Of the JVM that gets it.
 
         Raises:
             SetupError: A secret is not where its reference says, or not one that Java's client reads as it is.
         """
         given = dict(self.settings)
+        self._check_for_java(version)
         config = {"bootstrap.servers": self.servers}
         config |= {option.java: self._reference(option.setting) for option in self._given()}
         config |= {MORE_OPTIONS[name].java: value for name, value in parsed_options(given.get("options", ""))}
@@ -156,9 +161,9 @@ class Cluster:
         uses_references = any("${" in value for value in config.values())
         return config | (_PROVIDERS if uses_references else {})
 
-    def spark(self) -> dict[str, str]:
-        """The options of Spark's source and sink of this cluster. Raises SetupError as `java`."""
-        return {f"kafka.{name}": value for name, value in self.java().items()}
+    def spark(self, java: int) -> dict[str, str]:
+        """The options of Spark's source and sink of this cluster. Argument and errors as of `java`."""
+        return {f"kafka.{name}": value for name, value in self.java(java).items()}
 
     def _given(self) -> Iterator[Option]:
         given = dict(self.settings)
@@ -172,8 +177,6 @@ class Cluster:
         text = dict(self.settings)[setting]
         if setting not in SECRETS:
             return text
-        if setting in ("password", "key_password"):
-            self._check_exact(setting, text)
         kind, _, what = text.partition(":")
         if kind == "env":
             return f"${{env:{what}}}"
@@ -191,6 +194,24 @@ class Cluster:
         options |= {"scope": given["scope"]} if "scope" in given else {}
         text = " ".join(f'{name}="{value}"' for name, value in options.items())
         return f"org.apache.kafka.common.security.{_LOGIN_MODULES[mechanism]} required {text};"
+
+    def _check_for_java(self, version: int | None) -> None:
+        """Refuse what Java's client would read otherwise than librdkafka, or not at all, in plans as well as in runs."""
+        given = dict(self.settings)
+        for setting in ("password", "key_password"):
+            if setting in given:
+                self._check_exact(setting, given[setting])
+        if "key" not in given:
+            return
+        from tidegate.environment import key_forms
+
+        name = f"kafka.{self.name}.key"
+        if wrong := key_forms.unreadable(references.exact(name, given["key"]), version):
+            convert = f"convert it with {wrong.command}, and name the new file" if wrong.command else "take another key"
+            raise SetupError(
+                f"{name} is {given['key']}, which {wrong.why}: Spark's client of Kafka does not read it",
+                OutsideAct(convert),
+            )
 
     def _check_exact(self, setting: str, reference: str) -> None:
         """Java's client takes a password as it is in a file or a variable, and a user's within quotes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,13 @@ if TYPE_CHECKING:
     from confluent_kafka import KafkaError
 
     from tidegate.environment.clusters import Cluster
+
+_ALERT = re.compile(r"alert ([a-z ]+): SSL alert number (\d+)")
+"""How OpenSSL names what the other side of a TLS connection refuses."""
+_OF_CERTIFICATE = frozenset({41, 42, 43, 44, 45, 46, 48, 49, 116})
+"""Alerts about the certificate of the client (RFC 8446, section 6.2; 41 is of TLS before 1.3)."""
+_OF_SETTINGS = frozenset({40, 70, 71, 112})
+"""Alerts about versions, ciphers and names: no common one."""
 
 
 def failure(cluster: Cluster, topic: str, error: KafkaError, reported: Iterable[KafkaError] = ()) -> SourceError:
@@ -25,8 +33,8 @@ def failure(cluster: Cluster, topic: str, error: KafkaError, reported: Iterable[
     from confluent_kafka import KafkaError
 
     for each in (error, *reported):
-        if each.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):
-            return not_accepted(cluster, topic, "user and password", each.str())
+        if refused := refusal(each):
+            return not_accepted(cluster, topic, *refused)
         if each.code() in (KafkaError._SSL, KafkaError.SECURITY_DISABLED):
             return not_accepted(cluster, topic, "the connection", each.str())
     if error.code() in (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED):
@@ -43,6 +51,23 @@ def failure(cluster: Cluster, topic: str, error: KafkaError, reported: Iterable[
             OutsideAct("remove the cause, then run again"),
         )
     return unavailable(cluster, topic, error.str())
+
+
+def refusal(error: KafkaError) -> tuple[str, str] | None:
+    """What of the client a broker refuses for good, and why; None for every other error.
+
+    With TLS 1.3 a broker refuses the certificate of a client only after the handshake, which librdkafka reports as a broken connection.
+    """
+    from confluent_kafka import KafkaError
+
+    if error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):
+        return "user and password", error.str()
+    if alert := _ALERT.search(error.str()):
+        if int(alert[2]) in _OF_CERTIFICATE:
+            return "the certificate of the client", alert[1]
+        if int(alert[2]) in _OF_SETTINGS:
+            return "the connection", alert[1]
+    return None
 
 
 def not_accepted(cluster: Cluster, topic: str, what: str, why: str) -> SourceError:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from concurrent import futures
 from typing import TYPE_CHECKING, Any
 
-from tidegate.probes.broker_errors import not_accepted, unavailable
+from tidegate.probes.broker_errors import not_accepted, refusal, unavailable
 
 if TYPE_CHECKING:
     from confluent_kafka import KafkaError
@@ -35,13 +35,12 @@ class Client:
             raise not_accepted(cluster, topic, "the settings", error.args[0].str()) from None
 
     def answer(self, future: Any, deadline: float) -> Any:
-        """The result of a request. Raises TimeoutError, or KafkaException, also as soon as a broker refuses the user."""
-        from confluent_kafka import KafkaError, KafkaException
+        """The result of a request. Raises TimeoutError, or KafkaException, also as soon as a broker refuses the client."""
+        from confluent_kafka import KafkaException
 
         while not futures.wait([future], _PAUSE_SECONDS).done:
             self.admin.poll(0)
-            refusals = (each for each in self.reported if each.code() == KafkaError._AUTHENTICATION)
-            if refused := next(refusals, None):
+            if refused := next(filter(refusal, self.reported), None):
                 raise KafkaException(refused)
             if time.monotonic() > deadline:
                 raise TimeoutError

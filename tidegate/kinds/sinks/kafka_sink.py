@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from tidegate.advice import OutsideAct
 from tidegate.errors import SinkError, SinkUnavailableError, SourceError, SourceUnavailableError
 from tidegate.probes import kafka
+from tidegate.spark.intake.topic_reader import java_version
 from tidegate.spark.lake.tables import JSON
 from tidegate.spec import KafkaSink
 
@@ -58,7 +59,7 @@ def send(job: Job, changes: DataFrame) -> int:
         F.array(*headers).alias("headers"),
     )
     options = {
-        **job.cluster.spark(),
+        **job.cluster.spark(java_version(job.spark)),
         "topic": sink.topic,
         "includeHeaders": "true",
         **_WRITER,

@@ -87,7 +87,7 @@ def read(job: Job, ranges: Ranges) -> Messages:
     begin, end = ({str(partition): cut[side] for partition, cut in ranges.items()} for side in (0, 1))
     rows = (
         job.spark.read.format("kafka")
-        .options(**reader.options())
+        .options(**reader.options(job.spark))
         .option("assign", json.dumps({source.topic: list(ranges)}))
         .option("startingOffsets", json.dumps({source.topic: begin}))
         .option("endingOffsets", json.dumps({source.topic: end}))

@@ -58,7 +58,7 @@ _UNAVAILABLE = re.compile(
     r"UnknownTopicOrPartition|TimeoutException|org\.apache\.kafka\.common\.errors\.Timeout|Connection refused|DisconnectException"
 )
 _NOT_ACCEPTED = re.compile(
-    r"org\.apache\.kafka\.common\.errors\.((?:Topic|Group|Cluster|TransactionalId)AuthorizationException|\w+AuthenticationException)"
+    r"org\.apache\.kafka\.common\.errors\.((?:Topic|Group|Cluster|TransactionalId)AuthorizationException|\w+AuthenticationException|InvalidConfigurationException)"
     r"(?:: ([^\n]{1,200}))?"
 )
 """Exceptions of Kafka after which a retry cannot succeed, and what they say, in which there is nothing of a message or a secret."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from tidegate.checkpoints import checkpoint, progress, topic
 from tidegate.errors import TopicReplacedError
@@ -53,7 +53,7 @@ class TopicReader:
         """The messages of a topic: the connector's columns with headers."""
         return (
             spark.readStream.format("kafka")
-            .options(**self.options())
+            .options(**self.options(spark))
             .option("subscribe", self.source.topic)
             .option("maxOffsetsPerTrigger", self.max_offsets_per_batch(self._next_messages()))
             .option("startingOffsets", self._starting_offsets(target))
@@ -84,10 +84,14 @@ class TopicReader:
         firsts = {partition: (max(read.get(partition, 0), begin), end) for partition, (begin, end) in bounds.items()}
         return {partition: first for partition, (first, end) in firsts.items() if first < end}
 
-    def options(self) -> dict[str, str]:
-        """Options for every reader of a topic: broker, isolation level, failure on data loss, timeouts."""
+    def options(self, spark: SparkSession) -> dict[str, str]:
+        """Options for every reader of a topic: broker, isolation level, failure on data loss, timeouts.
+
+        Raises:
+            SetupError: A reference to a secret cannot be followed, or the JVM of the session could not read what it names.
+        """
         return {
-            **self.cluster.spark(),
+            **self.cluster.spark(java_version(spark)),
             "kafka.isolation.level": self.source.isolation,
             "includeHeaders": "true",
             "failOnDataLoss": "true",
@@ -177,3 +181,9 @@ class TopicReader:
             for partition, begin in sorted(first_offsets.items())
         }
         return json.dumps({self.source.topic: starts})
+
+
+def java_version(spark: SparkSession) -> int:
+    """The version of the JVM of a session, such as 17."""
+    runtime: Any = getattr(spark._jvm, "java.lang.Runtime")
+    return int(runtime.version().feature())
