@@ -26,6 +26,25 @@ def send(broker: Broker, topic: str, ids: Iterable[int], partition: int = 0, *, 
     assert producer.flush(TIMEOUT_SECONDS) == 0
 
 
+def values(broker: Broker, topic: str, partition: int = 0) -> dict[int, Any]:
+    """What a plain client reads of a partition, from its first message to its end: offset to value, parsed."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    end = kafka.end_offsets(broker.cluster, topic)[partition]
+    settings = {"bootstrap.servers": broker.bootstrap, "group.id": "plain", "enable.auto.commit": False, "log_level": 0}
+    consumer = Consumer(settings | {"auto.offset.reset": "earliest"})
+    consumer.assign([TopicPartition(topic, partition, 0)])
+    read: dict[int, Any] = {}
+    while max(read, default=-1) < end - 1:
+        message = consumer.poll(TIMEOUT_SECONDS)
+        assert message is not None
+        value, offset = message.value(), message.offset()
+        assert value is not None and offset is not None, message.error()
+        read[offset] = json.loads(value)
+    consumer.close()
+    return read
+
+
 def recreate(broker: Broker, topic: str, partitions: int = 1) -> None:
     """Delete a topic and create it again with the same name."""
     from confluent_kafka.admin import AdminClient

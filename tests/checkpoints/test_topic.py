@@ -85,3 +85,14 @@ def test_a_topic_without_an_id_is_another_one_in_another_cluster(layout: Layout)
 
     assert topic.next_offsets(place(layout, 2), same) == {0: 10}
     assert topic.next_offsets(place(layout, 2), replace(same, cluster_id="D")) == {}
+
+
+def test_a_version_that_began_somewhere_and_has_read_nothing_is_continued_there(layout: Layout) -> None:
+    began = replace(of_version(place(layout), "A"), start="latest", starts={"0": 20, "1": 7}, skipped={"0": [0, 19]})
+    topic.record(place(layout), began)
+    second = place(layout, 2)
+
+    assert topic.next_offsets(second, of_version(second, "A")) == {0: 20, 1: 7}
+    assert topic.next_offsets(second, of_version(second, "B")) == {}, "offsets of another topic"
+    write_batch(place(layout), 25)
+    assert topic.next_offsets(second, of_version(second, "A")) == {0: 25, 1: 7}

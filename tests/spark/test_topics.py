@@ -19,9 +19,10 @@ from tests import places, topics
 from tests.resolved import resolved_flow
 from tests.spark import job as orders
 from tidegate.environment import Environment
-from tidegate.errors import GapError, SourceUnavailableError, TopicReplacedError
+from tidegate.errors import GapError, SourceUnavailableError, TopicReplacedError, UnexpectedError
 from tidegate.ops import store
 from tidegate.runtime.jars import class_path
+from tidegate.sources.topics import start
 from tidegate.spark import runs
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.intake import topic_reader
@@ -160,6 +161,48 @@ def test_after_a_gap_of_deleted_messages_is_accepted_the_other_messages_are_read
         ("append", 10),
         ("gap", 5),
     ]
+
+
+@pytest.mark.nightly
+def test_a_flow_begins_at_the_end_of_a_topic_and_a_new_version_skips_what_is_unread(
+    clicks: Clicks, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clicks.limits = {"start": "latest"}
+    topics.send(clicks.broker, clicks.topic, range(10))
+
+    report = clicks.run()
+    assert (counts(report), clicks.ids()) == ((0, 0, 0), [])
+    assert [note for note in report.notes if "skipped at the start of v1 by the declaration" in note]
+    topics.send(clicks.broker, clicks.topic, range(10, 13))
+    assert counts(clicks.run()) == (3, 3, 0)
+    topics.send(clicks.broker, clicks.topic, range(13, 20))
+    clicks.limits = {"start": "0:17"}
+
+    def crash(*_: object) -> None:
+        raise OSError("the driver is killed after it has recorded where the version begins")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(start, "record_decision", crash)
+        with pytest.raises(UnexpectedError, match="OSError"):
+            clicks.run(2)
+    assert counts(clicks.run(2)) == (3, 3, 0)
+
+    sent = topics.values(clicks.broker, clicks.topic)
+    assert clicks.ids() == [sent[offset]["id"] for offset in (*range(10, 13), *range(17, 20))]
+    job = clicks.job(2, mode="verify", dry_run=True)
+    runs.load(job.run.request, job.flow)(job)
+    verification = job.run.report.verification
+    assert verification is not None
+    assert (verification.equal, verification.differs) == (6, False), "what was skipped is no difference"
+    lines = store.select(
+        job.place.of_pipeline.ops("ledger"),
+        "SELECT kind, read, filtered FROM delta_table WHERE kind = 'gap' ORDER BY read",
+    )
+    assert [(line["read"], dict(line["filtered"])) for line in lines] == [
+        (4, {f"start({clicks.topic} 0:13-16)": 4}),
+        (10, {f"start({clicks.topic} 0:0-9)": 10}),
+    ]
+    assert counts(clicks.run(2, mode="reingest")) == (20, 14, 6), "what a start skipped can be read later"
 
 
 def test_a_day_of_a_topic_is_complete_when_every_partition_is_read_and_an_idle_one_holds_back_nothing(

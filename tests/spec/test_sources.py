@@ -70,3 +70,34 @@ def test_a_snapshot_has_no_bounds_is_no_part_of_a_join_and_is_not_dropped_by_a_s
     dropping = Statistic("rows", "count(*)", rule="value > 5", otherwise="drop")
     with pytest.raises(FieldError, match="a newer snapshot takes the place of a held one"):
         Flow(name="silver", source=feed, target=target, statistics=(dropping,))
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        "first",
+        "",
+        "2026-11-01",
+        "2026-11-01T00:00:00",
+        "2026-13-01T00:00:00Z",
+        "0:1 0:2",
+        "0:-1",
+        "0:1,1:2",
+        "orders",
+        {0: 1},
+        None,
+    ],
+)
+def test_a_start_that_names_no_position_in_a_topic_is_refused(start: Any) -> None:
+    with pytest.raises(FieldError, match=r"start.*earliest, latest, a time with its zone"):
+        replace(TOPIC, start=start)
+
+
+def test_a_start_is_a_word_a_time_or_offsets_and_no_part_of_the_identity() -> None:
+    assert replace(TOPIC, start="0:15 1:3").start_offsets == {0: 15, 1: 3}
+    at = replace(TOPIC, start="2026-11-01T01:00:00+01:00").start_time
+    assert at is not None and at.isoformat() == "2026-11-01T01:00:00+01:00"
+    for word in ("earliest", "latest"):
+        plain = replace(TOPIC, start=word)
+        assert (plain.start_offsets, plain.start_time) == ({}, None)
+        assert plain.identity() == TOPIC.identity()

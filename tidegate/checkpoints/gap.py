@@ -74,17 +74,21 @@ def missing(
     gaps: Offsets = {}
     for partition, next_offset in positions.items():
         begin, at = first_offsets.get(partition, next_offset), next_offset
-        ranges = sorted(
-            tuple(each.offsets[str(partition)])
-            for each in accepted_gaps
-            if each.topic_id == topic_id and each.offsets is not None and str(partition) in each.offsets
-        )
-        for first, last in ranges:
+        for first, last in ranges_of(accepted_gaps, topic_id, partition):
             if first <= at <= last:
                 at = last + 1
         if at < begin:
             gaps[partition] = (at, begin - 1)
     return gaps
+
+
+def ranges_of(decisions: Iterable[Override], topic_id: str, partition: int) -> list[tuple[int, int]]:
+    """The first and last offsets that decisions name of a partition, sorted."""
+    return sorted(
+        (each.offsets[str(partition)][0], each.offsets[str(partition)][1])
+        for each in decisions
+        if each.topic_id == topic_id and each.offsets is not None and str(partition) in each.offsets
+    )
 
 
 def accept(place: FlowPlace, topic: str, topic_id: str, lost: Offsets, *, by: str, reason: str) -> Override:

@@ -18,11 +18,11 @@ from tidegate.reports.report import now
 from tidegate.spec import FileSource, Flow
 from tidegate.store import Address
 
-Act = Literal["off", "on", "skip", "read", "gap", "loss", "move"]
+Act = Literal["off", "on", "skip", "read", "gap", "loss", "move", "start"]
 """``off``, ``on``: whether the flow runs. ``skip``, ``read``: whether a file is opened when a batch lists it. ``gap``:
 the flow continues without messages that the broker deleted before they were read (`tidegate.checkpoints.gap`). ``loss``: it is
 recovered without what its table had and no source has any more (`tidegate.planning.losses`). ``move``: its landing folder was moved
-(`tidegate.checkpoints.landing_folder`)."""
+(`tidegate.checkpoints.landing_folder`). ``start``: a checkpoint version began where its declaration says, and skipped what is before."""
 
 RULE = "skipped_file"
 """The rule of a skipped file's quarantine entry. A replay of the entry reads the file."""
@@ -38,23 +38,25 @@ class Override:
     file: str | None = None
     """Relative to the landing folder; None for a decision about the flow."""
     topic: str | None = None
-    """The topic of an accepted gap."""
+    """The topic of an accepted gap, or of a start."""
     topic_id: str | None = None
     """Kafka's id of the topic; a topic that is deleted and created again has another."""
     offsets: dict[str, list[int]] | None = None
-    """The messages of an accepted gap: partition to first and last offset."""
+    """The messages of an accepted gap, or those that a start skipped: partition to first and last offset."""
     lost: int | None = None
     """Of an accepted loss: the number."""
     what: str | None = None
     """Of an accepted loss: what was lost, with the number."""
     moved_from: str | None = None
     """Where the landing folder was."""
+    version: int | None = None
+    """Of a start: the checkpoint version."""
     at: str = field(default_factory=now)
     """The instant, in UTC, as ISO 8601."""
 
     @property
     def offsets_text(self) -> str:
-        """``0:10-14 1:3-7``; empty for other decisions than accepted gaps."""
+        """``0:10-14 1:3-7``; empty for other decisions than accepted gaps and starts."""
         return " ".join(f"{partition}:{first}-{last}" for partition, (first, last) in (self.offsets or {}).items())
 
     def summary(self) -> str:
@@ -67,6 +69,7 @@ class Override:
             "gap": f"offsets {self.offsets_text} of topic {self.topic} accepted as a gap",
             "loss": f"the loss of {self.what} accepted",
             "move": f"the move of the landing folder from {self.moved_from} accepted",
+            "start": f"offsets {self.offsets_text or 'none'} of topic {self.topic} skipped at the start of v{self.version}",
         }
         return f"{verbs[self.act]} by {self.by} on {self.at[:16]}: {self.reason}"
 

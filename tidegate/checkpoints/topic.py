@@ -32,15 +32,26 @@ class CheckpointTopic:
     topic_id: _Id
     """Kafka's id of the topic; empty for a broker older than 2.8, which has no topic ids."""
     cluster_id: _Id
+    start: str = "earliest"
+    """Where the version began, as its declaration said at its first run."""
+    starts: dict[str, int] | None = field(default=None, compare=False)
+    """Partition to the offset at which the version began; None if ``start`` put it nowhere."""
+    skipped: dict[str, list[int]] | None = field(default=None, compare=False)
+    """The messages that ``start`` skipped: partition to first and last offset."""
     recorded_at: str = field(default="", compare=False)
     """The instant, in UTC, as ISO 8601; empty before it is recorded."""
+
+    @property
+    def begins(self) -> dict[int, int]:
+        """Partition to the offset at which the version began, as ``starts``."""
+        return {int(partition): offset for partition, offset in (self.starts or {}).items()}
 
 
 TOPIC: Note[CheckpointTopic, Place] = Note(
     name="topic",
     file="v{version}.topic.json",
     content=CheckpointTopic,
-    says="the topic that the version reads, by Kafka's ids of topic and cluster",
+    says="the topic that the version reads, by Kafka's ids of topic and cluster, and where it began",
     absent="no run of the version has read the topic",
     written="a run of the flow, once, before the version first reads the topic",
     repair=REPAIR,
@@ -97,7 +108,7 @@ def record(place: Place, topic: CheckpointTopic) -> None:
 
 
 def next_offsets(place: Place, topic: CheckpointTopic) -> dict[int, int]:
-    """The offset that is read next in each partition of a topic, over all checkpoints of a flow.
+    """The offset that is read next in each partition of a topic, over all checkpoints of a flow, also one that only began somewhere.
 
     A checkpoint that cannot be read is left out; the caller reads the offsets of its table.
 
@@ -105,11 +116,17 @@ def next_offsets(place: Place, topic: CheckpointTopic) -> dict[int, int]:
         place: A checkpoint of the flow; older versions and all refreshes are included.
     """
     highest: dict[int, int] = {}
-    for version, offsets in _committed(place, topic.topic):
-        other = recorded(place.of_version(version))
-        if other is not None and (other.topic_id, other.cluster_id) == (topic.topic_id, topic.cluster_id):
-            for partition, next_offset in offsets.items():
-                highest[partition] = max(next_offset, highest.get(partition, 0))
+    notes = {version: recorded(place.of_version(version)) for version in range(1, place.version + 1)}
+    same = {
+        version: other
+        for version, other in notes.items()
+        if other is not None and (other.topic_id, other.cluster_id) == (topic.topic_id, topic.cluster_id)
+    }
+    begun = (other.begins for other in same.values())
+    committed = (offsets for version, offsets in _committed(place, topic.topic) if version in same)
+    for offsets in (*begun, *committed):
+        for partition, next_offset in offsets.items():
+            highest[partition] = max(next_offset, highest.get(partition, 0))
     return highest
 
 

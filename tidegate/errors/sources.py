@@ -124,7 +124,7 @@ class TopicReplacedError(SourceError):
             Then(
                 new_version(
                     version,
-                    "set {} in the declaration: the new topic is read from its beginning, and rows from the old one stay in the table",
+                    "set {} in the declaration: the new topic is read from its start, and rows from the old one stay in the table",
                 ),
                 OutsideAct("have the producer send the lost messages again"),
             ),
@@ -154,7 +154,7 @@ class OtherClusterError(SourceError):
                 Edit("set TIDEGATE_KAFKA, or the servers of a named cluster, to the brokers of the first", "setting"),
                 new_version(
                     version,
-                    "if the topic has moved for good, set {} in the declaration: the topic of the new cluster is read from its beginning",
+                    "if the topic has moved for good, set {} in the declaration: the topic of the new cluster is read from its start",
                 ),
             ),
         )

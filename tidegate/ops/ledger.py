@@ -74,15 +74,16 @@ def record(place: PipelinePlace, line: LedgerLine, origin: RunOrigin) -> None:
 
 
 def record_gaps(place: FlowPlace) -> None:
-    """Append a line for each accepted gap or loss that has none, in the order of the decisions.
+    """Append a line for each accepted gap or loss, and each start, that has none, in the order of the decisions.
 
     Args:
         place.layout: The lake; the caller holds the flow's lease.
     """
-    accepted = (each for each in overrides.history(place) if each.act in ("gap", "loss"))
+    accepted = (each for each in overrides.history(place) if each.act in ("gap", "loss", "start"))
     for number, decision in enumerate(accepted):
+        what = "start" if decision.act == "start" else identity.GAP
         lost = {
-            f"{identity.GAP}({decision.topic} {partition}:{first}-{last})": last - first + 1
+            f"{what}({decision.topic} {partition}:{first}-{last})": last - first + 1
             for partition, (first, last) in (decision.offsets or {}).items()
         }
         if decision.lost is not None:

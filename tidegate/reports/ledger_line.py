@@ -76,12 +76,12 @@ class LedgerLine:
     ``snapshot``: ``written`` counts the rows of the snapshot that pass, and ``groups`` the keys that were compared, of its rows and
     of those that it lacks. ``replay``: ``read`` counts the claimed entries, ``quarantined`` those that were refused again.
     ``waive``, ``expire``, ``retire``: ``read`` counts the open entries that the decision is about, ``rules`` the rules that they
-    broke. ``gap``: ``read`` counts the lost messages that a person accepted, ``filtered`` names their offsets. ``undo``: ``groups``
-    counts the rows that the undone run changed: those put back are ``upserted`` and ``deleted``, ``unchanged`` those left;
-    ``quarantined`` and ``closed`` count the entries that are open again, and those that no longer are."""
+    broke. ``gap``: ``read`` counts the lost messages that a person accepted, or those that a start skipped, ``filtered`` names their
+    offsets. ``undo``: ``groups`` counts the rows that the undone run changed: those put back are ``upserted`` and ``deleted``,
+    ``unchanged`` those left; ``quarantined`` and ``closed`` count the entries that are open again, and those that no longer are."""
     app_id: str
     """The transaction id: it ends in ``/window`` for backfills and reingests of a window, in ``/replay``, ``/undo``, ``/decision``, and in
-    ``/gap`` for accepted gaps and losses."""
+    ``/gap`` for accepted gaps and losses, and for starts."""
     batch_id: int
     """From 0 per ``app_id``: only the two together identify a batch."""
     read: int = 0

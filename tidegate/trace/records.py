@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import hidden
 from tidegate.advice import Command, Edit
+from tidegate.checkpoints import overrides
 from tidegate.errors import RequestError
 from tidegate.lake.file_id import beginning, url_of_path
 from tidegate.ops import query
@@ -121,6 +122,10 @@ def _missing(lineage: Lineage, flow: ResolvedFlow, record: Record) -> str:
     if record.path is None:
         if entry := _newest_entry(lineage, flow, f"level = 'message' AND {_is_offset(record)}"):
             return f"{what}: the message is in quarantine for {entry}."
+        for decision in overrides.history(flow.place(lineage.layout)):
+            first, last = (decision.offsets or {}).get(str(record.partition), (0, -1))
+            if decision.topic == record.topic and first <= record.offset <= last:
+                return f"{what}: {decision.summary()}."
         bounds = lineage.find(
             flow, f"{hidden.TOPIC} = {conditions.literal(record.topic)} AND {hidden.PARTITION} = {record.partition}"
         )

@@ -8,10 +8,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from tidegate import hidden
-from tidegate.checkpoints import progress, topic
+from tidegate.checkpoints import gap, overrides, progress, topic
 from tidegate.kinds.messages.split import message_rows, split_messages
 from tidegate.ops import ledger
 from tidegate.probes import kafka
+from tidegate.sources.topics import start
 from tidegate.sources.topics.measure import format_offsets
 from tidegate.spark.batch import topic_messages
 from tidegate.spark.intake import topic_reader
@@ -24,6 +25,14 @@ if TYPE_CHECKING:
 
     from tidegate.checkpoints.pending_jobs import PendingPiece
     from tidegate.spark.batch.pinned import Pinned
+
+
+def _read_stream(job: Job) -> DataFrame:
+    stream = topic_messages.reader_of(job).stream(job.spark, job.target)
+    if decision := start.record_decision(job.place):
+        job.run.report.notes.append(decision.summary())
+        ledger.record_gaps(job.place)
+    return stream
 
 
 def _needs_refresh(job: Job) -> bool:
@@ -57,8 +66,8 @@ def _read_piece(job: Job, piece: PendingPiece) -> DataFrame:
     """The piece's messages with a timestamp in the window, with the connector's columns. A timestamp out of range is in no window."""
     window = Window(**piece.window)
     rows = topic_messages.read(job, _ranges(piece.offsets)).good
-    start, end_time = (F.lit(moment).cast("timestamp") for moment in (window.start, window.end))
-    return rows.where((F.col("timestamp") >= start) & (F.col("timestamp") < end_time))
+    first, end_time = (F.lit(moment).cast("timestamp") for moment in (window.start, window.end))
+    return rows.where((F.col("timestamp") >= first) & (F.col("timestamp") < end_time))
 
 
 def _read_entries(_job: Job, spark: SparkSession, entries: Entries) -> DataFrame:
@@ -73,16 +82,20 @@ def _ranges(offsets: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, int]]:
 
 
 def _sides(job: Job, pins: Pinned) -> Sides:
-    """The messages that the topic still has, up to the pinned offsets. Messages of an accepted gap are on neither side."""
+    """The messages that the topic still has, up to the pinned offsets. Those of an accepted gap, or before a start, are on neither side."""
     reader = topic_messages.reader_of(job)
     source, cluster = reader.source, reader.cluster
     current = kafka.describe(cluster, source.topic, topic_reader.PROBE_SECONDS, source.isolation)
     ends = _read_offsets(job, pins, current.topic_id)
-    offsets = {
-        partition: (begin, min(end, ends[partition]))
-        for partition, (begin, end) in current.bounds.items()
-        if begin < min(end, ends.get(partition, 0))
-    }
+    starts = [each for each in overrides.history(job.place) if each.act == "start"]
+    offsets: dict[int, tuple[int, int]] = {}
+    skipped = F.lit(False)
+    for partition, (begin, end) in current.bounds.items():
+        for first, last in gap.ranges_of(starts, current.topic_id, partition):
+            skipped |= (F.col(hidden.PARTITION) == partition) & F.col(hidden.OFFSET).between(first, last)
+            begin = last + 1 if first <= begin <= last else begin
+        if begin < min(end, ends.get(partition, 0)):
+            offsets[partition] = (begin, min(end, ends[partition]))
     table = tables.read(job.spark, job.live, pins.version)
     within = F.lit(False)
     later = F.lit(False)
@@ -91,17 +104,24 @@ def _sides(job: Job, pins: Pinned) -> Sides:
     for partition, end in ends.items():
         later |= (F.col(hidden.PARTITION) == partition) & (F.col(hidden.OFFSET) >= end)
     of_topic = (F.col(hidden.TOPIC) == source.topic) & (F.coalesce(hidden.TOPIC_ID, F.lit("")) == current.topic_id)
-    place = F.when(of_topic & within, "compared").when(of_topic & later, "later").otherwise("gone")
+    place = (
+        F.when(of_topic & skipped, "skipped")
+        .when(of_topic & within, "compared")
+        .when(of_topic & later, "later")
+        .otherwise("gone")
+    )
     placed = table.withColumn("_place", place)
     rows_by_place = {row["_place"]: row["count"] for row in placed.groupBy("_place").count().collect()}
     actual = placed.where("_place = 'compared'").drop("_place")
     expected = actual.limit(0)
     if offsets:
-        expected = message_rows(topic_messages.read(job, offsets).good, current.topic_id)
+        expected = message_rows(topic_messages.read(job, offsets).good, current.topic_id).where(~skipped)
     not_compared = {
         "of messages that the topic no longer has": rows_by_place.get("gone", 0),
         "of messages after the position of the stream": rows_by_place.get("later", 0),
     }
+    if starts:
+        not_compared["of messages that a start skipped and a later run read"] = rows_by_place.get("skipped", 0)
     if kafka.is_compacted(cluster, source.topic, topic_reader.PROBE_SECONDS):
         compacted = actual.join(expected, hidden.ROW_ID, "left_anti").count()
         not_compared["of messages that compaction may have removed"] = compacted
@@ -128,7 +148,7 @@ def _read_offsets(job: Job, pins: Pinned, topic_id: str) -> dict[int, int]:
 
 
 KIND = Kind(
-    read_stream=lambda job: topic_messages.reader_of(job).stream(job.spark, job.target),
+    read_stream=_read_stream,
     split=split_messages,
     completed_by_target=True,
     needs_refresh=_needs_refresh,

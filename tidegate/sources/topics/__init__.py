@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Literal, get_args
 
 from tidegate.errors import FieldError
@@ -16,6 +18,8 @@ from tidegate.spec.sinks import TOPIC, check_cluster
 
 ValueFormat = Literal["json", "avro"]
 Isolation = Literal["read_committed", "read_uncommitted"]
+EARLIEST, LATEST = "earliest", "latest"
+_OFFSETS = re.compile(r"\d{1,9}:\d{1,18}( \d{1,9}:\d{1,18})*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +40,10 @@ class KafkaSource:
     """How values are written, where it differs from ``docs/formats.md``."""
     changes: ChangeRecords | None = None
     """If each record inserts, updates or deletes a row: how it says so. ``debezium(lsn="source.lsn")`` for Debezium's."""
+    start: str = EARLIEST
+    """Where the first run of a checkpoint version begins: ``earliest``, ``latest``, a time as in ``2026-11-01T00:00:00Z`` (the
+    first message at or after it in each partition), or offsets as in ``0:15 1:3`` (partition and offset; other partitions begin
+    with their first message). What was read before is not read twice. Later runs continue, so another start needs a new version."""
     max_offsets_per_trigger: int = 500_000
     """Maximum number of messages per micro-batch, over all partitions."""
     max_bytes_per_trigger: str = "256m"
@@ -57,6 +65,7 @@ class KafkaSource:
         check_contract(self, self.contract, self.schema)
         check_formats(self, self.formats, self.schema, self.format)
         check_changes(type(self).__name__, self.changes, self.schema, self.format)
+        self._check_start()
         check_positive(self, "max_offsets_per_trigger", self.max_offsets_per_trigger)
         if self.intervals is not None and not isinstance(self.intervals, TopicIntervals):
             raise FieldError("KafkaSource", "intervals", self.intervals, "TopicIntervals(…) or None")
@@ -72,10 +81,41 @@ class KafkaSource:
         cluster = {} if self.cluster == "default" else {"cluster": self.cluster}
         return {"kind": "kafka", "topic": self.topic, **cluster}
 
+    @property
+    def start_offsets(self) -> dict[int, int]:
+        """Partition to the offset that `start` names; empty if it names none."""
+        if not fits(_OFFSETS, self.start):
+            return {}
+        pairs = (pair.split(":") for pair in self.start.split(" "))
+        return {int(partition): int(offset) for partition, offset in pairs}
+
+    @property
+    def start_time(self) -> datetime | None:
+        """The time that `start` names, with its zone; None if it names none."""
+        if self.start in (EARLIEST, LATEST) or fits(_OFFSETS, self.start):
+            return None
+        return datetime.fromisoformat(self.start)
+
+    def _check_start(self) -> None:
+        try:
+            moment = self.start_time
+        except (TypeError, ValueError):
+            valid = False
+        else:
+            valid = moment is None or moment.tzinfo is not None
+        repeated = fits(_OFFSETS, self.start) and len(self.start_offsets) < self.start.count(":")
+        if not valid or repeated:
+            allowed = (
+                "earliest, latest, a time with its zone as in '2026-11-01T00:00:00Z', or offsets as in '0:15 1:3', "
+                "each partition once"
+            )
+            raise FieldError("KafkaSource", "start", self.start, allowed)
+
     def summary(self) -> str:
         """For pages."""
         return f"topic {self.topic}" + (f" of cluster {self.cluster}" if self.cluster != "default" else "")
 
     def describe(self) -> str:
         """For the documentation of DAGs, as Markdown, with the limit of a batch."""
-        return f"topic `{self.topic}`, at most {count(self.max_offsets_per_trigger, 'offset')} a batch"
+        begins = "" if self.start == EARLIEST else f" from `{self.start}` on"
+        return f"topic `{self.topic}`{begins}, at most {count(self.max_offsets_per_trigger, 'offset')} a batch"

@@ -19,6 +19,7 @@ from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, Place
 from tidegate.ops import query, store
 from tidegate.probes import delta, kafka, retention, samples
+from tidegate.sources.topics import start
 from tidegate.spec import Flow, KafkaSource, Pipeline
 from tidegate.status import freshness, topic_intervals
 from tidegate.status.completeness import Completeness
@@ -55,7 +56,9 @@ def _backlog(reading: CheckpointReading) -> Backlog:
     source, target = _source(reading.resolved.flow), reading.layout.table(reading.target)
     cluster = reading.clusters(source.cluster)
     try:
-        description, positions, ranges = unread_ranges(cluster, source, target, reading.place, reading.committed)
+        description, positions, ranges, begins = unread_ranges(
+            cluster, source, target, reading.place, reading.committed
+        )
     except NotDeliveredError as missing:
         return not_delivered(missing, reading.place, target)
     first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
@@ -63,17 +66,21 @@ def _backlog(reading: CheckpointReading) -> Backlog:
     unread = {partition: first for partition, (first, end) in ranges.items() if first < end}
     until = retention.unread_until(cluster, source.topic, unread, isolation=source.isolation) if unread else None
     what = f"up to {count(pending, 'new message')} in topic {source.topic}"
+    what = what if pending else f"nothing new in topic {source.topic}"
     message_bytes = (delta.row_bytes(target) or BYTES_PER_MESSAGE) if pending else 0
     return Backlog(
-        what=what if pending else f"nothing new in topic {source.topic}",
+        what=what if begins is None else f"{what}; {begins.summary(source.start)}",
         behind=pending,
         rows=pending,
         size=round(pending * message_bytes),
         # Also, a new version starts after the offsets that are in bronze; only the job looks them up.
         rows_exact=not pending,
         size_exact=not pending,
-        position=" ".join(f"{partition}:{offset}" for partition, offset in sorted(positions.items())) or NOTHING_READ,
-        has_data=pending > 0,
+        position=NOTHING_READ
+        if begins is not None
+        else " ".join(f"{partition}:{offset}" for partition, offset in sorted(positions.items())) or NOTHING_READ,
+        # The first run records where the flow begins, also if nothing is left to read: with latest it would never begin.
+        has_data=pending > 0 or begins is not None,
         ahead=f"offsets {format_offsets(ranges)}" if pending else "",
         first_offsets=first_offsets,
         unread=unread,
@@ -83,8 +90,8 @@ def _backlog(reading: CheckpointReading) -> Backlog:
 
 def unread_ranges(
     cluster: Cluster, source: KafkaSource, target: Address, place: Place, committed: PlannedBatch | None
-) -> tuple[kafka.Topic, Mapping[int, int], dict[int, tuple[int, int]]]:
-    """The topic, the committed positions, and each partition with the offset that is read next and its end.
+) -> tuple[kafka.Topic, Mapping[int, int], dict[int, tuple[int, int]], start.Opening | None]:
+    """The topic, the committed positions, each partition with the offset that is read next and its end, and where a first run begins.
 
     Raises:
         TidegateError: As for the backlog.
@@ -93,12 +100,11 @@ def unread_ranges(
     ids = {"topic_id": description.topic_id, "cluster_id": description.cluster_id}
     topic.check(place, source.topic, cluster=cluster, **ids)
     checkpoint_topic = topic.of_version(place, source.topic, **ids)
-    if committed is not None:
-        read = positions = committed.kafka_offsets(source.topic)
-    else:
-        # A new checkpoint version continues after the older ones; a reingest reads all messages that the topic still has.
-        read = topic.next_offsets(place, checkpoint_topic)
-        positions = {} if checkpoint.reads_again(place) else read
+    read = topic.next_offsets(place, checkpoint_topic) if committed is None else committed.kafka_offsets(source.topic)
+    begins = start.opening(cluster, source, description, place, lambda: read)
+    read = read if begins is None else begins.after(read)
+    # A new checkpoint version continues after the older ones; a reingest reads all messages that the topic still has.
+    positions = {} if committed is None and checkpoint.reads_again(place) else read
     check_not_truncated(source.topic, read, {partition: end for partition, (_, end) in description.bounds.items()})
     first_offsets = {partition: begin for partition, (begin, _) in description.bounds.items()}
     check_gap(place, checkpoint_topic, read, first_offsets, target)
@@ -111,6 +117,7 @@ def unread_ranges(
             partition: (min(max(positions.get(partition, begin), begin), end), end)
             for partition, (begin, end) in sorted(description.bounds.items())
         },
+        begins,
     )
 
 
@@ -186,7 +193,7 @@ def check_not_truncated(name: str, read: Mapping[int, int], ends: Mapping[int, i
             "the broker lost messages, or it has no topic ids and the topic was created again.",
             Either(
                 new_version(
-                    says="if it was created again, raise checkpoint_version: the topic is then read from its beginning"
+                    says="if it was created again, raise checkpoint_version: the topic is then read from its start"
                 ),
                 OutsideAct(
                     "if the broker lost messages, create the topic again: otherwise its next messages get offsets "
@@ -266,7 +273,7 @@ def _completeness(
         return Completeness(unit=source.intervals.unit, intervals=())
     last_committed = progress.read(current.checkpoint).last_committed
     committed = None if last_committed is None else progress.planned_batch(current.checkpoint, last_committed)
-    _, _, ranges = unread_ranges(cluster, source, table, current, committed)
+    _, _, ranges, _ = unread_ranges(cluster, source, table, current, committed)
     starts = {partition: begin for partition, (begin, _) in ranges.items()}
     answers = samples.next_timestamps(cluster, source.topic, starts)
     # What did not answer, or has a time that cannot be right, may be of any interval.

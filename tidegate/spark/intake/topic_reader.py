@@ -10,6 +10,7 @@ from tidegate.checkpoints import checkpoint, progress, topic
 from tidegate.errors import TopicReplacedError
 from tidegate.probes import delta, kafka, samples
 from tidegate.sources.topics import measure as topics
+from tidegate.sources.topics import start
 from tidegate.spec import KafkaSource
 from tidegate.spec.checks import in_bytes
 
@@ -51,12 +52,13 @@ class TopicReader:
 
     def stream(self, spark: SparkSession, target: Address) -> DataFrame:
         """The messages of a topic: the connector's columns with headers."""
+        starts = self._starting_offsets(target)
         return (
             spark.readStream.format("kafka")
             .options(**self.options(spark))
             .option("subscribe", self.source.topic)
             .option("maxOffsetsPerTrigger", self.max_offsets_per_batch(self._next_messages()))
-            .option("startingOffsets", self._starting_offsets(target))
+            .option("startingOffsets", starts)
             .load()
         )
 
@@ -81,6 +83,8 @@ class TopicReader:
         read: dict[int, int] = {}
         if committed is not None:
             read = progress.planned_batch(self.place.checkpoint, committed).kafka_offsets(self.source.topic)
+        elif (recorded := topic.recorded(self.place)) is not None:
+            read = recorded.begins
         firsts = {partition: (max(read.get(partition, 0), begin), end) for partition, (begin, end) in bounds.items()}
         return {partition: first for partition, (first, end) in firsts.items() if first < end}
 
@@ -99,9 +103,9 @@ class TopicReader:
         }
 
     def bind(self) -> tuple[topic.CheckpointTopic, kafka.Topic]:
-        """Check that the topic is the one that the checkpoint version reads, and record its id beside the checkpoint.
+        """Check that the topic is the one that the checkpoint version reads, and record its id, and where the version begins, beside it.
 
-        The id is recorded before the version reads its first message. The caller must hold the flow's lease.
+        Both are recorded before the version reads its first message. The caller must hold the flow's lease.
 
         Returns:
             The topic as recorded beside the checkpoint, and the topic as it is now.
@@ -109,14 +113,25 @@ class TopicReader:
         Raises:
             OtherClusterError: The broker belongs to another cluster than the one that the checkpoint reads.
             TopicReplacedError: The topic was deleted and created again.
-            SourceError: The topic does not exist, or no broker answers.
+            CheckpointIncompatibleError: The version began with another start.
+            SourceError: The topic does not exist or lacks the declared start, or no broker answers.
         """
         current = kafka.describe(self.cluster, self.source.topic, PROBE_SECONDS, self.source.isolation)
         place, ids = self.place, {"topic_id": current.topic_id, "cluster_id": current.cluster_id}
         topic.check(place, self.source.topic, cluster=self.cluster, **ids)
         checkpoint_topic = topic.of_version(place, self.source.topic, **ids)
-        topic.record(place, checkpoint_topic)
+        begins = start.opening(
+            self.cluster, self.source, current, place, lambda: self._read_before(checkpoint_topic, self.bronze)
+        )
+        start.record(place, self.source, checkpoint_topic, begins)
         return checkpoint_topic, current
+
+    def _read_before(self, checkpoint_topic: topic.CheckpointTopic, target: Address) -> dict[int, int]:
+        """After the last message of this topic in bronze or in any checkpoint, by partition."""
+        read = topic.next_offsets(self.place, checkpoint_topic)
+        for partition, next_offset in topics.next_offsets_in_table(target, checkpoint_topic).items():
+            read[partition] = max(next_offset, read.get(partition, 0))
+        return read
 
     def check_same_topic(self, checkpoint_topic: topic.CheckpointTopic) -> None:
         """Check that the messages just read are from the topic that the checkpoint reads, not from a newer one.
@@ -166,9 +181,7 @@ class TopicReader:
         checkpoint_topic, current = self.bind()
         if progress.read(self.place.checkpoint).last_planned is not None:
             return "earliest"
-        read = topic.next_offsets(self.place, checkpoint_topic)
-        for partition, next_offset in topics.next_offsets_in_table(target, checkpoint_topic).items():
-            read[partition] = max(next_offset, read.get(partition, 0))
+        read = self._read_before(checkpoint_topic, target)
         first_offsets = {partition: begin for partition, (begin, _) in current.bounds.items()}
         topics.check_not_truncated(
             self.source.topic, read, {partition: end for partition, (_, end) in current.bounds.items()}
