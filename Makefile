@@ -3,8 +3,6 @@
 BIN := .venv/bin
 # A test mostly waits for one thread of the process that it starts. Tests of one file run in one worker: they share fixtures.
 WORKERS ?= 2
-# Fast tests often wait for a process or a clock: another worker uses that time.
-FAST_WORKERS ?= 3
 # Folders and files without a fast test; importing their modules takes seconds.
 HEAVY := airflow chaos live status/test_states.py
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
@@ -36,8 +34,8 @@ test: setup ## Run all tests except the nightly matrix; print the slowest twenty
 	@$(BIN)/pytest $(PARALLEL) -m "not nightly and not packages" --durations=20
 
 # Bytecode is on, so that pytest does not rewrite the assertions of all test files at each start.
-test-fast: setup-python ## Run the tests without a JVM, Airflow, Great Expectations, a browser and an S3 server.
-	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest $(PARALLEL) -n $(FAST_WORKERS) $(HEAVY:%=--ignore=tests/%) -m "not jvm and not airflow and not gx and not browser and not s3 and not nightly and not packages"
+test-fast: setup-python ## Run the tests that take a tenth of a second: no JVM, Airflow, Great Expectations, browser, S3 server, command, Delta table.
+	@PYTHONDONTWRITEBYTECODE= $(BIN)/pytest $(PARALLEL) $(HEAVY:%=--ignore=tests/%) -m "not jvm and not airflow and not gx and not browser and not s3 and not slow and not nightly and not packages"
 
 NIGHTLY = files=$$($(BIN)/python -m tests.slices $(SLICE)) && $(BIN)/pytest $(PARALLEL) -m nightly --durations=20
 

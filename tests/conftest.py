@@ -95,7 +95,7 @@ def unchanged_process(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     changed = before.restore()
     assert not changed, f"the test changed {', '.join(changed)}; use monkeypatch"
-    if tier_of(request.node.nodeid, request.node.keywords) == "fast":
+    if tier_of(request.node.nodeid, request.node.keywords) in ("fast", "slow"):
         added = [f"{name} (mark it {mark})" for name, mark in slow_parts().items() if name not in slow]
         assert not added, f"a fast test started {', '.join(added)}"
 

@@ -116,6 +116,7 @@ for count in range(100):
 """
 
 
+@pytest.mark.slow
 def test_threads_that_read_the_first_values_of_a_class_at_once_do_not_end_the_process() -> None:
     """Without the lock msgspec ends this program by a segmentation fault."""
     subprocess.run([sys.executable, "-c", FIRST_READS], check=True, timeout=TIMEOUT_SECONDS)

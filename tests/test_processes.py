@@ -87,6 +87,7 @@ def test_a_stopped_process_can_handle_sigterm(start: Start) -> None:
     assert popen.stdout.read() == "in order\n"
 
 
+@pytest.mark.slow
 def test_a_process_that_ignores_sigterm_is_killed_after_the_grace_period(start: Start) -> None:
     popen = start("trap '' TERM; echo ready; while :; do sleep 0.05; done")
     assert popen.stdout is not None
@@ -115,6 +116,7 @@ def test_stopping_a_process_stops_its_children(start: Start) -> None:
     wait_until(lambda: not child.alive, "the end of the child")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("reaction", "grace", "ended_by"), [("exits", 3600.0, signal.SIGTERM), ("ignores", 0.2, signal.SIGKILL)]
 )

@@ -9,6 +9,8 @@ import pytest
 
 from tests.s3_server import REGION, S3Process, s3_process
 
+pytestmark = pytest.mark.slow
+
 
 def _client(server: S3Process) -> pyarrow.fs.S3FileSystem:
     return pyarrow.fs.S3FileSystem(

@@ -13,6 +13,8 @@ from hypothesis import strategies as st
 from tests import slices
 from tests.slices import COUNT, LIMIT_SECONDS, UNKNOWN_SECONDS, WORKERS, balance, slice_of_day
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[1]
 NAMES = st.text("abcdef", min_size=1, max_size=3)
 SECONDS = st.dictionaries(NAMES, st.floats(0.1, 300), max_size=40)

@@ -88,6 +88,7 @@ def test_a_flow_is_in_the_state_whose_facts_are_known(name: str) -> None:
     assert (status.name, bool(status.sentence)) == (name, True)
 
 
+@pytest.mark.slow
 def test_of_two_states_that_hold_the_first_one_is_the_state() -> None:
     for first, second in combinations(STATES, 2):
         # A process that holds the lease was started before the flow was switched off.

@@ -21,6 +21,8 @@ PROJECT = Path(__file__).parents[1]
         ("tests/docs/test_docs.py::test_a", set(), "fast"),
         ("tests/spark/test_dispositions.py::test_a", {"jvm"}, "spark"),
         ("tests/store/test_objects.py::test_a", {"s3"}, "buckets"),
+        ("tests/cli/test_status.py::test_a", {"slow"}, "slow"),
+        ("tests/cli/test_run.py::test_a", {"slow", "jvm"}, "programs"),
         ("tests/airflow/test_dag.py::test_a", {"airflow"}, "airflow"),
         ("tests/live/test_console.py::test_a", {"live", "airflow", "jvm"}, "programs"),
         ("tests/docs/test_guides.py::test_a", {"jvm"}, "guides"),
@@ -38,6 +40,7 @@ def test_every_tier_has_a_description() -> None:
     assert set(MEANING) == set(TIERS)
 
 
+@pytest.mark.slow
 def test_a_run_prints_the_time_of_each_tier(tmp_path: Path) -> None:
     for name in ("__init__", "tiers"):
         (tmp_path / "tests").mkdir(exist_ok=True)

@@ -6,6 +6,10 @@ import ast
 import re
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 WAITS = ("flush", "join", "poll", "result", "wait")
 """Methods whose first argument is a limit."""
 _MAY_WAIT = re.compile(rf"\btimeout=\d|\.(?:{'|'.join(WAITS)})\(\d")

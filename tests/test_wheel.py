@@ -46,6 +46,7 @@ def metadata(wheel: Path) -> Message:
         return Parser().parsestr(archive.read(name).decode())
 
 
+@pytest.mark.slow
 def test_the_wheel_has_every_file_of_the_platform_and_no_other(wheel: Path) -> None:
     listed = subprocess.check_output(
         ["git", "ls-files", "-co", "--exclude-standard", "tidegate"], cwd=PROJECT, text=True

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-TIERS = ("programs", "airflow", "spark", "guides", "buckets", "fast")
+TIERS = ("programs", "airflow", "spark", "guides", "buckets", "slow", "fast")
 """The order with several workers: the longest files first, so that no worker is left with a long one at the end.
 
 The guides run in JVMs that the tests before them have warmed up: a run of three flows takes a third of the time there.
@@ -19,8 +19,11 @@ MEANING = {
     "spark": "Spark, Delta, Kafka and Great Expectations in the test's own process",
     "guides": "the commands of the guides, in the JVM of the tests before them",
     "buckets": "a real S3 server, without Spark",
+    "slow": "the command line, Delta tables without Spark, pages, waits, all source files",
     "fast": "no JVM, no Airflow, no Great Expectations, no browser",
 }
+LONG_SECONDS = 1
+"""A fast test takes a tenth of a second. This is named, not refused: a busy machine delays any test."""
 GUIDES = "tests/docs/test_guides.py"
 OTHER_GUIDES = ("change-data-capture", "complete-intervals", "schema-changes", "stateful", "windows-and-sessions")
 """Guides that another worker runs than the rest of `GUIDES`: those that do not begin with the commands that the others have in common."""
@@ -35,7 +38,7 @@ def tier_of(nodeid: str, marks: Any) -> str:
         marks: A container with the names of its markers.
     """
     if not any(mark in marks for mark in ("jvm", "airflow", "gx", "browser")):
-        return "buckets" if "s3" in marks else "fast"
+        return "buckets" if "s3" in marks else "slow" if "slow" in marks else "fast"
     if nodeid.startswith(GUIDES):
         return "guides"
     if nodeid.startswith(_PROGRAMS) or "live" in marks:
@@ -81,9 +84,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Print the number of tests of each tier and their duration, summed over all workers."""
+    """Print the number of tests of each tier and their duration, summed over all workers, and fast tests that are not fast."""
     seconds: dict[str, float] = defaultdict(float)
     tests: dict[str, int] = defaultdict(int)
+    long: list[tuple[float, str]] = []
     for outcome in ("passed", "failed", "error", "skipped", ""):
         for report in terminalreporter.stats.get(outcome, []):
             if not hasattr(report, "duration"):
@@ -91,9 +95,13 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             tier = tier_of(report.nodeid, report.keywords)
             seconds[tier] += report.duration
             tests[tier] += report.when == "call"
+            if tier == "fast" and report.when == "call" and report.duration > LONG_SECONDS:
+                long.append((report.duration, report.nodeid))
     if not tests:
         return
     terminalreporter.section("tiers")
     for tier in TIERS:
         if tests[tier]:
             terminalreporter.write_line(f"{seconds[tier]:7.0f} s {tests[tier]:5} tests  {tier}: {MEANING[tier]}")
+    for duration, nodeid in sorted(long, reverse=True):
+        terminalreporter.write_line(f"{duration:7.1f} s  mark it slow, if it always takes so long: {nodeid}")

@@ -29,6 +29,8 @@ from tidegate.errors import TidegateError
 from tidegate.runtime import java
 from tidegate.states import STATES, status_of
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
 ELSEWHERE = {
     "GapError": "tests/cli/test_gap.py::test_the_command_in_the_error_message_accepts_the_gap",

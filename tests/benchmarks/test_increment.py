@@ -9,10 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from benchmarks import cost, increment
 from demo import flights_feed
 from pipelines import flights
 from tests.waiting import TIMEOUT_SECONDS
+
+pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
 BURN = "import os; [None for _ in iter(lambda: sum(os.times()[:2]) < 0.5, False)]"

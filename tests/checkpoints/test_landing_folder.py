@@ -19,6 +19,8 @@ from tidegate.lake.layout import Layout
 from tidegate.lake.place import Place
 from tidegate.spec import FileSource, Flow, Table
 
+pytestmark = pytest.mark.slow
+
 SOURCE = FileSource(path="shop/orders", format="csv", schema="id INT")
 FLOW = Flow(name="bronze", source=SOURCE, target=Table("bronze.shop"))
 NAMES = st.text(st.sampled_from("ab/@."), min_size=1, max_size=8).filter(

@@ -143,6 +143,7 @@ def calls_in(path: Path) -> list[str]:
     return calls
 
 
+@pytest.mark.slow
 def test_every_write_without_a_condition_is_listed_with_the_reason_why_it_may_be_late() -> None:
     package, calls = ROOT / "tidegate", Counter[str]()
     for path in package.rglob("*.py"):

@@ -35,6 +35,8 @@ from tidegate.store import Address, Content
 from tidegate.store.memory import MemoryStore
 from tidegate.store.wrapper import StoreWrapper
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 TTL = 60.0
 NAME = "checkpoint:flights/silver"

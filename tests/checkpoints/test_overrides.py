@@ -17,6 +17,8 @@ from tidegate.spec import Pipeline
 from tidegate.status.lag import measure
 from tidegate.status.plan import decide
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:

@@ -50,6 +50,7 @@ def place(project: Project) -> Place:
     return places.current(project.layout, pipeline, flow)
 
 
+@pytest.mark.slow
 @given(st.sampled_from([*STORED]).flatmap(lambda kind: st.tuples(st.just(kind), st.fixed_dictionaries(STORED[kind]))))
 def test_a_refusal_that_any_release_has_stored_is_read_as_its_class_and_stored_as_it_was(
     stored: tuple[type[Any], Mapping[str, Any]],

@@ -14,6 +14,8 @@ from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import alert_history
 from tidegate.spec.limits import Thresholds
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def behind(project: Project) -> Project:

@@ -19,6 +19,8 @@ from tidegate.processes import Process
 from tidegate.reports.report import FlowReport, RunReport
 from tidegate.store import Address
 
+pytestmark = pytest.mark.slow
+
 STUBBORN = "trap '' TERM; sleep 600 & echo $! >$0; wait"
 """A shell script that ignores SIGTERM, with a child that ignores it too; it writes the child's pid to a file."""
 

@@ -9,6 +9,8 @@ import pytest
 from tests.cli.project import Project, orders
 from tidegate.environment.settings import FILE
 
+pytestmark = pytest.mark.slow
+
 
 def name(project: Project, text: str) -> Project:
     (project.folder / FILE).write_text(text)

@@ -9,6 +9,8 @@ import pytest
 from tests.cli.project import Project, orders
 from tidegate.environment.settings import FILE, SETTINGS
 
+pytestmark = pytest.mark.slow
+
 SHOP = """\
 project = "shop"
 default = "dev"

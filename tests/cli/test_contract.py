@@ -10,6 +10,8 @@ from tidegate.lake.place import PipelinePlace
 from tidegate.ops import evolution
 from tidegate.schema.changes import SchemaChange
 
+pytestmark = pytest.mark.slow
+
 SCHEMA_CHANGE_ID = "0a1b2c3d4e5f"
 
 

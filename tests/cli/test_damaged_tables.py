@@ -18,6 +18,8 @@ from tidegate.errors import EX_CONFIG, EX_SOFTWARE
 from tidegate.errors.error import of_tidegate
 from tidegate.spec import Flow
 
+pytestmark = pytest.mark.slow
+
 TABLES = {flow.target.name: flow for flow in ORDERS.flows}
 
 

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from tests.cli.project import Project, orders
 from tidegate.lake.place import PipelinePlace
 from tidegate.reports.ledger_line import LedgerLine
+
+pytestmark = pytest.mark.slow
 
 
 def test_pages_are_exported_and_the_index_path_is_printed(project: Project) -> None:

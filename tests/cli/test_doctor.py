@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.cli.project import Project, orders
 from tidegate.spec import Flow, KafkaSource, Pipeline, Table
+
+pytestmark = pytest.mark.slow
 
 
 def states(project: Project, **variables: str) -> dict[str, str]:

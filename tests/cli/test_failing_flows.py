@@ -12,6 +12,8 @@ from tests.cli.project import Project, orders
 from tidegate.lake.place import PipelinePlace
 from tidegate.spec import ChangeFeed, Flow, Pipeline, Table
 
+pytestmark = pytest.mark.slow
+
 COMMANDS = (
     ("plan", "orders"),
     ("run", "orders"),

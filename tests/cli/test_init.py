@@ -13,6 +13,8 @@ import pytest
 import tidegate
 from tests.cli.project import ROOT, Project, Result
 
+pytestmark = pytest.mark.slow
+
 ELSEWHERE = {"TIDEGATE_LAKE": "", "TIDEGATE_LANDING": ""}
 
 

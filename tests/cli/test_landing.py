@@ -14,6 +14,8 @@ from tests.cli.project import Project, orders
 from tidegate import hidden
 from tidegate.lake.file_id import url_of_path
 
+pytestmark = pytest.mark.slow
+
 CONTENT = "order_id,amount\nA-1,1.0\n"
 
 

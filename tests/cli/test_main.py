@@ -15,6 +15,8 @@ from tidegate import __version__
 from tidegate.cli import app
 from tidegate.cli.console import escaped
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("verb", ["status", "lag", "plan", "run", "checkpoint", "ledger", "quarantine list"])
 def test_an_unknown_pipeline_is_a_usage_error_that_suggests_the_closest_name(project: Project, verb: str) -> None:

@@ -19,6 +19,8 @@ from tidegate.cli.new import message_command, topic_command
 if TYPE_CHECKING:
     from devstack.broker import Broker
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -7,9 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.cli.project import Project
 from tests.cli.test_new import ROOT
 from tidegate.project import suite_file
+
+pytestmark = pytest.mark.slow
 
 GERMAN = (
     "Order ID;order_no;Betrag;Tag;updated_at;aktiv\n"

@@ -16,6 +16,8 @@ from tidegate.checkpoints.derivation import Finding
 from tidegate.lake.place import PipelinePlace
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
 
+pytestmark = pytest.mark.slow
+
 NO_JAVA = {"JAVA_HOME": "/nowhere"}
 """A command that looks for Java exits with 78; any other exit code proves that it did not."""
 

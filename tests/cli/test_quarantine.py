@@ -13,6 +13,8 @@ from tidegate.lake.place import FlowPlace
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spec.limits import Thresholds
 
+pytestmark = pytest.mark.slow
+
 SECRET = "ada@example.org"
 
 

@@ -15,6 +15,8 @@ from tidegate.checkpoints.overrides import OVERRIDES
 from tidegate.lake.place import FlowPlace
 from tidegate.lake.table_history import Position
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def damaged(project: Project) -> Project:

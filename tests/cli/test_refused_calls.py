@@ -25,6 +25,8 @@ from tidegate.lake.place import FlowPlace
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.store import Address
 
+pytestmark = pytest.mark.slow
+
 COMMANDS: dict[str, tuple[str, ...]] = {
     "plan": ("plan", "orders"),
     "run": ("run", "orders"),

@@ -6,7 +6,11 @@ import hashlib
 import json
 import os
 
+import pytest
+
 from tests.cli.project import Project, orders
+
+pytestmark = pytest.mark.slow
 
 CONTENT = b"delta"
 JAR = "delta-4.4.0.jar"

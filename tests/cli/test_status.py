@@ -15,6 +15,8 @@ from tidegate.lake.place import PipelinePlace, Place
 from tidegate.ops import metrics
 from tidegate.spec import Pipeline
 
+pytestmark = pytest.mark.slow
+
 HOLD = """
 import fcntl, sys
 file = open(sys.argv[1], "r+")

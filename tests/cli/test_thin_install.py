@@ -12,6 +12,8 @@ from tests.cli.project import Project, orders
 from tidegate.errors import extras
 from tidegate.reports.ledger_line import LedgerLine
 
+pytestmark = pytest.mark.slow
+
 WITHOUT = f"""
 import importlib, json, pkgutil, sys
 from importlib.machinery import PathFinder

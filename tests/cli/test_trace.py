@@ -26,6 +26,8 @@ from tidegate.trace.lineage import Lineage
 from tidegate.trace.records import Record, find
 from tidegate.trace.step import Step
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module", autouse=True)
 def _shared_database() -> Iterator[None]:

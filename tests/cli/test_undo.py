@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.cli.project import Project, orders
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spec import Pipeline
+
+pytestmark = pytest.mark.slow
 
 
 def increment(project: Project, pipeline: Pipeline) -> None:

@@ -10,6 +10,8 @@ import pytest
 from tests.cli.project import Project
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table, Watermark
 
+pytestmark = pytest.mark.slow
+
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 

@@ -21,6 +21,8 @@ from tidegate.project import registry
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.store import Address
 
+pytestmark = pytest.mark.slow
+
 CLICKS = registry.load("clickstream")
 VIEW = {"occurred_at": "2026-03-02T08:10:00Z", "user_id": "u1", "page": "/a", "duration_ms": 1500, "kind": "view"}
 MESSAGES = [

@@ -5,8 +5,12 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
 from demo import clicks_feed
 from demo.clicks_feed import Message
+
+pytestmark = pytest.mark.slow
 
 
 def event(message: Message) -> dict[str, Any]:

@@ -20,6 +20,8 @@ from devstack.ports import LOOPBACK
 from devstack.service import Service
 from tidegate.environment import Environment
 
+pytestmark = pytest.mark.slow
+
 ANSWERS = {
     "/auth/token": {"access_token": "t"},
     "/api/v2/dags": {"dags": [{"dag_id": "orders", "is_paused": True, "relative_fileloc": "pipelines.py"}]},

@@ -6,7 +6,11 @@ import json
 from datetime import UTC, date, datetime
 from pathlib import Path
 
+import pytest
+
 from demo import clicks_feed, feeder, flights_feed
+
+pytestmark = pytest.mark.slow
 
 CORRECTION = "weather_2013-02-12_corrected.csv"
 NOW = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)

@@ -16,6 +16,8 @@ import pytest
 from demo import flights_feed
 from demo.scenario import FULL, SHORT, Length
 
+pytestmark = pytest.mark.slow
+
 
 def records(path: Path) -> list[dict[str, str]]:
     return list(csv.DictReader(path.read_text().splitlines()))

@@ -13,6 +13,8 @@ from duckdb import DuckDBPyConnection
 from demo import flights_feed, recompute, weather_feed
 from demo.recompute import Message
 
+pytestmark = pytest.mark.slow
+
 HEADER = ",".join(flights_feed.FIELDS)
 ROW = "2013,1,1,517,515,2,830,819,11,UA,1545,N14228,EWR,IAH,227,1400,5,15,2013-01-01T10:00:00Z,2013-01-02T11:00:00Z"
 

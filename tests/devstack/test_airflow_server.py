@@ -19,6 +19,8 @@ from devstack.airflow_server import AirflowServer
 from devstack.service import Service, stop
 from tidegate.errors import AirflowUnavailableError, SetupError
 
+pytestmark = pytest.mark.slow
+
 
 def test_a_server_that_was_never_started_is_not_healthy_and_its_error_names_the_command(tmp_path: Path) -> None:
     server = AirflowServer(tmp_path)

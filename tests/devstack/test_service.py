@@ -18,6 +18,8 @@ from devstack.service import Service, keep_running, stop
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.processes import Process
 
+pytestmark = pytest.mark.slow
+
 FAMILY = """
 import subprocess, sys, time
 # Outside the service's process group, like an Airflow task.

@@ -13,6 +13,8 @@ import pytest
 
 from tidegate import spec
 
+pytestmark = pytest.mark.slow
+
 DOCS = Path(__file__).parents[2] / "docs"
 
 _spec = importlib.util.spec_from_file_location("generate_reference", DOCS / "generate_reference.py")

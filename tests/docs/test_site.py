@@ -7,6 +7,10 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
+pytestmark = pytest.mark.slow
+
 CONFIGURATION = Path(__file__).parents[2] / "docs"
 PAGES = {
     "README.md": "# Project\n\n[All pages](docs/README.md)\n",

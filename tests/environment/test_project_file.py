@@ -96,6 +96,7 @@ def test_a_setting_means_the_same_in_the_file_and_in_its_variable_and_for_a_chil
         assert environment.variables()[own.variable] == absolute
 
 
+@pytest.mark.slow
 @given(
     st.dictionaries(st.sampled_from(KEYS), st.sets(st.sampled_from(["variable", "environment", "common"]), min_size=1))
 )
@@ -150,6 +151,7 @@ def typing_errors(draw: st.DrawFn) -> tuple[str, str]:
     return key, wrong
 
 
+@pytest.mark.slow
 @given(typing_errors(), st.integers(0, 5), st.sampled_from(["common", "environments.dev", "environments.prod"]))
 def test_a_typing_error_is_an_error_with_its_line_and_the_key_that_was_meant(
     typed: tuple[str, str], blank: int, table: str
@@ -174,6 +176,7 @@ def test_a_typing_error_is_an_error_with_its_line_and_the_key_that_was_meant(
     assert key in error.message or (table != "common" and key == "lake")
 
 
+@pytest.mark.slow
 @given(st.text(max_size=200))
 def test_any_text_is_a_file_or_an_error_of_one_line(text: str) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -16,6 +16,7 @@ PROJECT = Path(__file__).parents[2]
 FAULTS = load()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
 def test_a_fault_can_be_applied_and_changes_the_code(fault: Fault) -> None:
     text = (PROJECT / fault.file).read_text(encoding="utf-8")
@@ -67,6 +68,7 @@ def tree(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.slow
 def test_the_outcome_of_a_detected_fault_names_the_test_and_the_fault_is_reverted(tree: Path) -> None:
     fault = Fault("the first price is left out", "shop.py", "sum(prices)", "sum(prices[1:])", ())
     outcome = try_fault(fault, tree, nightly=False)
@@ -75,6 +77,7 @@ def test_the_outcome_of_a_detected_fault_names_the_test_and_the_fault_is_reverte
     assert "prices[1:]" not in (tree / "shop.py").read_text()
 
 
+@pytest.mark.slow
 def test_the_tests_of_the_module_run_before_those_of_its_package(tree: Path) -> None:
     (tree / "till").mkdir()
     (tree / "shop.py").rename(tree / "till" / "shop.py")
@@ -87,6 +90,7 @@ def test_the_tests_of_the_module_run_before_those_of_its_package(tree: Path) -> 
     assert try_fault(fault, tree, nightly=False).caught_by == "tests/till/test_shop.py::test_prices_are_added"
 
 
+@pytest.mark.slow
 def test_the_outcome_of_an_undetected_fault_names_no_test(tree: Path) -> None:
     fault = Fault("no price is zero", "shop.py", "sum(prices)", "sum(prices) or 0", ())
     assert try_fault(fault, tree, nightly=False).caught_by == ""

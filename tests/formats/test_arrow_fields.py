@@ -15,6 +15,8 @@ from tidegate.formats.delimited import records
 from tidegate.formats.raw_fields import Field, csv_reader
 from tidegate.spec import Dialect
 
+pytestmark = pytest.mark.slow
+
 FIELDS = [Field(name=name, is_text=name in "ab") for name in ("b", "id", "missing", "c", "a")]
 NULLS = ("", "NULL", "1.10")
 

@@ -16,6 +16,8 @@ from tidegate.formats.reader import CheckedFile, FileReader
 from tidegate.spec import Dialect
 from tidegate.store import Address
 
+pytestmark = pytest.mark.slow
+
 MAX_LENGTH = 1000
 FILES = pytest.mark.parametrize("count", [300, pytest.param(10_000, marks=pytest.mark.nightly)])
 """Number of generated files."""

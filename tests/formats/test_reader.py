@@ -25,6 +25,8 @@ from tidegate.spec import Dialect, FileFormat
 from tidegate.store import Address
 from tidegate.store.location import Stores
 
+pytestmark = pytest.mark.slow
+
 CONTENT = b"id,a\n1,x\n2,y\n"
 
 

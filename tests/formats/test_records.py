@@ -150,6 +150,7 @@ def test_record_numbers_continue_across_batches(tmp_path: Path) -> None:
     assert [record["id"] for record in read(path, "parquet")] == list(range(5001))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["parquet", "avro"])
 def test_a_damaged_file_is_reported_with_its_problem(tmp_path: Path, kind: str) -> None:
     path = tmp_path / f"a.{kind}"

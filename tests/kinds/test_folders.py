@@ -77,6 +77,7 @@ def test_a_kind_has_the_name_of_its_folder() -> None:
 NAMED = re.compile(r"""\bKINDS\[|\.kind\.name\b|\bkind\.name\s*[!=]=|\bRUNS\["(?!incremental)""")
 
 
+@pytest.mark.slow
 def test_no_module_asks_which_kind_a_flow_is() -> None:
     matches = [
         f"{path.relative_to(ROOT)}: {line.strip()}"

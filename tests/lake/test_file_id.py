@@ -15,6 +15,8 @@ from hypothesis import strategies as st
 from tidegate.lake import file_id
 from tidegate.lake.file_id import FileId
 
+pytestmark = pytest.mark.slow
+
 NAMES = st.text(
     st.one_of(st.sampled_from("@#% +:?;é/ü日"), st.characters(exclude_characters="\0", exclude_categories=["Cs"])),
     min_size=1,

@@ -11,6 +11,8 @@ from tests.cli.project import Project
 from tests.lake.freeze import FROZEN
 from tidegate.lake.layout import LAKE_FORMAT
 
+pytestmark = pytest.mark.slow
+
 HEADER = "order_id,ordered_at,customer,channel,amount,updated_at\n"
 
 

@@ -18,6 +18,8 @@ from tidegate.ops import compaction, store
 from tidegate.probes import delta_table
 from tidegate.store import Address
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = {"number": "BIGINT", "text": "VARCHAR"}
 
 

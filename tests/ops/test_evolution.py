@@ -18,6 +18,8 @@ from tidegate.schema.changes import SchemaChange
 from tidegate.schema.contract import Contract
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
 
+pytestmark = pytest.mark.slow
+
 SOURCE = FileSource(path="orders", format="json", schema="id INT", contract=Contract(mode="freeze"))
 ORDERS = Pipeline(
     name="orders",

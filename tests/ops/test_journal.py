@@ -13,6 +13,8 @@ from tidegate.ops import evolution
 from tidegate.ops.journal import Journal
 from tidegate.schema.changes import SchemaChange
 
+pytestmark = pytest.mark.slow
+
 ADA = {"mode": "backfill", "requested_by": "ada"}
 
 

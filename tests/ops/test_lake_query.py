@@ -209,6 +209,7 @@ def test_nothing_is_fetched_from_the_network(layout: Layout, monkeypatch: pytest
     assert rows(layout, "SELECT day::DATE, now() > '2020-01-01' FROM silver.flights WHERE number = 1")[0][1] is True
 
 
+@pytest.mark.slow
 def test_tables_with_rows_of_deleted_keys_are_named_unless_the_query_considers_them(changing: Layout) -> None:
     def named(sql: str) -> tuple[str, ...]:
         with lake_query.execute(changing, sql, {}) as result:

@@ -7,7 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tidegate.reports import ledger_line
+
+pytestmark = pytest.mark.slow
 
 FIELD = "    already_read: int = part("
 ADDED = '    misdirected: int = part("row", note="of another feed", rare=True)\n'

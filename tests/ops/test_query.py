@@ -13,6 +13,8 @@ from deltalake import write_deltalake
 from tidegate.ops import query
 from tidegate.store import Address
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def table(folder: Address) -> Address:

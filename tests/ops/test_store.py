@@ -23,6 +23,8 @@ from tidegate.ops import heartbeats, query, store
 from tidegate.probes import delta_table
 from tidegate.store import Address
 
+pytestmark = pytest.mark.slow
+
 COLUMNS = {"number": "BIGINT", "text": "VARCHAR"}
 
 

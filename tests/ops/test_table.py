@@ -26,6 +26,8 @@ from tidegate.schema.changes import SchemaChange
 from tidegate.store import Address
 from tidegate.times import lateness
 
+pytestmark = pytest.mark.slow
+
 INSTANT, COUNTS = pa.timestamp("us", tz="UTC"), pa.map_(pa.string(), pa.int64())
 OTHER_TYPES: dict[str, dict[str, Any]] = {
     "ledger": {

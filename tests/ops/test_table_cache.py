@@ -12,6 +12,8 @@ from tests.cli.project import append
 from tidegate.ops.table_cache import CachedTable, TableCache
 from tidegate.store import Address
 
+pytestmark = pytest.mark.slow
+
 LINES = CachedTable(name="lines", columns={"number": "BIGINT", "note": "VARCHAR"})
 
 

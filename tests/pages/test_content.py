@@ -18,6 +18,8 @@ from tidegate.pages.content import PageContent
 from tidegate.pages.site import export
 from tidegate.reports.verdict import ExpectationResult
 
+pytestmark = pytest.mark.slow
+
 FLIGHTS = samples.flights()
 
 

@@ -21,6 +21,8 @@ from tidegate.pages.site import export
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.store import Address, LocalStore
 
+pytestmark = pytest.mark.slow
+
 FLIGHTS = samples.flights()
 
 

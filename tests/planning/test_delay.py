@@ -22,6 +22,8 @@ from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spec import Table
 from tidegate.store import Address
 
+pytestmark = pytest.mark.slow
+
 FLOW = dataclasses.replace(SILVER, target=Table("silver.trips", event_time="left_at"))
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

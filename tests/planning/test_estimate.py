@@ -12,6 +12,8 @@ from tidegate.lake.place import FlowPlace
 from tidegate.planning.estimate import Estimate, estimate
 from tidegate.reports.ledger_line import LedgerLine
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def project(tmp_path: Path) -> Project:

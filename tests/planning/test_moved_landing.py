@@ -30,6 +30,8 @@ from tidegate.spec import FileSource, Flow, Table
 from tidegate.store import Address
 from tidegate.store.location import BucketFolder, Stores
 
+pytestmark = pytest.mark.slow
+
 FLOW = Flow(
     name="bronze", source=FileSource(path="shop/orders", format="csv", schema="id INT"), target=Table("bronze.shop")
 )

@@ -19,6 +19,8 @@ from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spec import FileSource, Intervals, Pipeline, Table
 from tidegate.times import dates
 
+pytestmark = pytest.mark.slow
+
 DAYS = [date(2026, 3, 1), date(2026, 3, 1), date(2026, 3, 2)]
 
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -14,6 +15,8 @@ from tidegate.planning.recovery_steps import Key, RecoveryStep
 from tidegate.project.resolution import ResolvedFlow, resolve
 from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSink, Pipeline, Table, Watermark
 from tidegate.status.damage import Damage, Kind
+
+pytestmark = pytest.mark.slow
 
 TARGETS: dict[str, Callable[[str], Table | KafkaSink]] = {
     "bronze": lambda name: Table(f"bronze.{name}"),

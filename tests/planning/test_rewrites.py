@@ -18,6 +18,8 @@ from tidegate.planning.extent import with_size
 from tidegate.requests.request import RunRequest
 from tidegate.spec import Pipeline
 
+pytestmark = pytest.mark.slow
+
 
 def has_any(project: SampleProject, pipeline: Pipeline = TRIPS, **params: Any) -> bool:
     return rewrites.has_any(project.layout, pipeline, RunRequest.check(pipeline, "r", params))

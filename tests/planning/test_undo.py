@@ -21,6 +21,8 @@ from tidegate.requests.request import RunRequest
 from tidegate.runs.undo import plan as undo
 from tidegate.spec import ChangeFeed, Flow, KafkaSink
 
+pytestmark = pytest.mark.slow
+
 WINDOWS = "orders/silver/v1/0/window"
 
 

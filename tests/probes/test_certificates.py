@@ -18,6 +18,8 @@ from tidegate.environment.clusters import Cluster
 from tidegate.errors import SourceError, SourceUnavailableError
 from tidegate.probes import kafka
 
+pytestmark = pytest.mark.slow
+
 
 @contextlib.contextmanager
 def served(

@@ -21,6 +21,8 @@ from tidegate.probes import delta_history, delta_log
 from tidegate.probes.delta_history import Follower
 from tidegate.store import Address
 
+pytestmark = pytest.mark.slow
+
 OWNER = "shop/silver/"
 FOLLOWER = Follower(table="silver.orders", owner=OWNER)
 READER = Follower(table="bronze.orders", owner=OWNER, follows_changes=False)

@@ -16,6 +16,8 @@ from tidegate.probes import delta_table
 from tidegate.store import Address
 from tidegate.times import dates
 
+pytestmark = pytest.mark.slow
+
 OTHER_READERS = re.compile(
     r"\.(?:load_cdf|scan|to_pyarrow_\w+|to_pandas|is_deltatable)\(|\bDeltaTable\((?!spark\b)|\bQueryBuilder\("
 )

@@ -16,6 +16,8 @@ from tidegate.errors import NotDeliveredError, SourceUnavailableError
 from tidegate.probes import kafka, retention
 from tidegate.probes.kafka import end_offsets, offset_bounds
 
+pytestmark = pytest.mark.slow
+
 NEVER = 3600.0
 """Seconds; longer than the timeout of a test."""
 

@@ -87,6 +87,7 @@ def test_the_time_of_a_next_message_that_is_out_of_range_says_nothing(broker: Br
         retention.unread_until(broker.cluster, odd_topic, {0: offset})
 
 
+@pytest.mark.slow
 def test_a_broker_that_sends_nothing_is_a_transient_error() -> None:
     with pytest.raises(SourceUnavailableError, match=r"clicks.*no message within 0\.5 s"):
         list(

@@ -161,6 +161,7 @@ def _failures(parse: Callable[[bytes], ast.Module]) -> int:
     return len(failures)
 
 
+@pytest.mark.slow
 def test_several_threads_can_check_files_at_the_same_time() -> None:
     threshold, interval = gc.get_threshold(), sys.getswitchinterval()
     gc.set_threshold(1000)

@@ -6,11 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow
+import pytest
 from deltalake import DeltaTable
 
 from tidegate.quarantine import claims, lifecycle
 from tidegate.quarantine.selection import Selection
 from tidegate.store import Address
+
+pytestmark = pytest.mark.slow
 
 EVERYTHING = Selection()
 

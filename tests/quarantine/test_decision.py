@@ -21,6 +21,8 @@ from tidegate.quarantine import claims, decision, lifecycle
 from tidegate.quarantine.selection import Selection
 from tidegate.reports.ledger_line import LedgerLine
 
+pytestmark = pytest.mark.slow
+
 EVERYTHING = Selection()
 
 

@@ -140,6 +140,7 @@ def test_unknown_fields_are_ignored_and_a_newer_format_is_refused(tmp_path: Path
         RunReport.read(Address.local(path))
 
 
+@pytest.mark.slow
 def test_a_reader_never_sees_an_incomplete_report(tmp_path: Path) -> None:
     report, path = whole_report(), tmp_path / "report.json"
     report.write(Address.local(path))

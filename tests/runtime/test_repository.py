@@ -27,6 +27,8 @@ from tidegate.errors import SetupError
 from tidegate.runtime import jars, paths, repository
 from tidegate.runtime.jars import Jar
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
 DELTA, POOL, KAFKA = "io.delta:delta:4.4.0", "org.apache.commons:pool:2.1", "org.apache.kafka:kafka_2.13:4.1.1"
 CONTENT = {DELTA: b"delta " * 50, POOL: b"pool " * 40, KAFKA: b"kafka " * 30}

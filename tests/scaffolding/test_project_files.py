@@ -50,6 +50,7 @@ def test_a_second_command_writes_nothing(tmp_path: Path) -> None:
     assert (list(again.paths()), again.left) == ([], ())
 
 
+@pytest.mark.slow
 def test_a_command_that_was_killed_after_any_file_is_completed_by_another(
     tmp_path: Path, whole: dict[str, str]
 ) -> None:

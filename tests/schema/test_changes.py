@@ -152,12 +152,14 @@ schemas = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(schemas)
 def test_a_schema_equals_itself_in_any_order(schema: list[Column]) -> None:
     assert compare(schema, list(reversed(schema))) == ()
     assert [normal(normal(column.type)) for column in schema] == [normal(column.type) for column in schema]
 
 
+@pytest.mark.slow
 @given(schemas, schemas)
 def test_every_added_or_missing_field_is_in_exactly_one_change(old: list[Column], new: list[Column]) -> None:
     changes = compare(old, new)
@@ -169,6 +171,7 @@ def test_every_added_or_missing_field_is_in_exactly_one_change(old: list[Column]
     assert sorted(missing) == sorted(before - now)
 
 
+@pytest.mark.slow
 @given(schemas, schemas)
 def test_comparing_in_reverse_reverses_every_class(old: list[Column], new: list[Column]) -> None:
     forward, backward = compare(old, new), compare(new, old)

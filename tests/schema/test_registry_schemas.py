@@ -13,6 +13,8 @@ from tidegate.schema.registry_schemas import fetch
 from tidegate.store import Address
 from tidegate.store.memory import MemoryStore
 
+pytestmark = pytest.mark.slow
+
 AVRO = {"type": "record", "name": "Click", "fields": [{"name": "id", "type": "long"}]}
 
 

@@ -9,6 +9,8 @@ import pytest
 
 from tests import typed_advice as script
 
+pytestmark = pytest.mark.slow
+
 typed_advice = script.load()
 
 

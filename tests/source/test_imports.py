@@ -11,8 +11,12 @@ from functools import cache
 from graphlib import TopologicalSorter
 from pathlib import Path
 
+import pytest
+
 import tidegate
 from tests.source.trees import trees
+
+pytestmark = pytest.mark.slow
 
 _ROOT = Path(tidegate.__file__).parent
 _KNOW_A_JOB = ("application", "batch", "flow", "job", "kind", "reprocessing", "runs")

@@ -17,6 +17,8 @@ import tidegate
 from tests.source.trees import PROJECT, nodes, trees
 from tidegate import interface
 
+pytestmark = pytest.mark.slow
+
 OF_PROJECT = ("pipelines", "spark_jobs", "expectations", "dags", "plugins", "tests/spark_jobs")
 """Folders of this repository that a project has, too."""
 PLACEHOLDER = re.compile(r"\$(\w+)")

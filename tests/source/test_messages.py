@@ -10,6 +10,8 @@ import pytest
 
 from tests.source.trees import nodes, trees
 
+pytestmark = pytest.mark.slow
+
 FOLDERS = ("tidegate", "demo", "spark_jobs")
 COUNTED = re.compile(
     r" (?:(?:open|claimed|changed|earlier|new|more|other) )?(?:rows|files|batches|messages|keys|groups|entries|flows|versions|lines"

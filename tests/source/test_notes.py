@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
 from tests.source.trees import nodes, trees
 from tidegate.status.notes import ALL_NOTES
+
+pytestmark = pytest.mark.slow
 
 
 def test_the_table_names_each_kind_once() -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import ast
 
+import pytest
+
 from tests.source.trees import nodes, trees
+
+pytestmark = pytest.mark.slow
 
 COORDINATES = {"layout", "pipeline", "flow", "version", "refresh"}
 

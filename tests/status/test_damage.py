@@ -26,6 +26,8 @@ from tidegate.spec import ChangeFeed, Flow, Table
 from tidegate.status import damage
 from tidegate.status.damage import Damage
 
+pytestmark = pytest.mark.slow
+
 TABLES = ("bronze.trips", "silver.trips", "gold.trips")
 SOURCES = {"silver": "bronze.trips", "gold": "silver.trips"}
 

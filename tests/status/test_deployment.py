@@ -19,6 +19,8 @@ from tidegate.status.deployment import CheckedPart
 from tidegate.store.memory import MemoryStore
 from tidegate.store.store import Entry, Status
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

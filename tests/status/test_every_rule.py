@@ -35,6 +35,8 @@ from tidegate.spec.limits import Thresholds
 from tidegate.status.evaluation import evaluate_pipelines
 from tidegate.status.reading import Reading
 
+pytestmark = pytest.mark.slow
+
 NOW = pendulum.now("UTC")
 HOURLY = dataclasses.replace(orders(), schedule="@hourly")
 

@@ -23,6 +23,8 @@ from tidegate.spec import Table, Watermark
 from tidegate.status import idle
 from tidegate.times import lateness
 
+pytestmark = pytest.mark.slow
+
 TIMED = dataclasses.replace(
     SILVER, target=Table("silver.trips", event_time="at"), watermark=Watermark(delay="10 minutes", idle="1 hour")
 )

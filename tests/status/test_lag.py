@@ -18,6 +18,8 @@ from tests.spark_files import add, delta_offset
 from tests.status.sample_project import BRONZE, GOLD, PROJECT, SILVER, SampleProject
 from tidegate.status.lag import to_json
 
+pytestmark = pytest.mark.slow
+
 
 def test_flows_downstream_of_a_flow_with_work_have_work(project: SampleProject) -> None:
     project.land("a.csv")

@@ -33,6 +33,8 @@ from tidegate.store.address import KeptByRevision
 from tidegate.store.instrumented import InstrumentedStore
 from tidegate.store.location import Location, Stores
 
+pytestmark = pytest.mark.slow
+
 T = TypeVar("T")
 
 BATCHES = 15

@@ -20,6 +20,8 @@ from tidegate.status.reading import Reading
 from tidegate.status.status_cache import FRESH, STALE, StatusCache, declarations
 from tidegate.store import Address
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def project(imported_project: Project) -> Project:

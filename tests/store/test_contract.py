@@ -279,6 +279,7 @@ def test_of_many_that_change_a_content_each_change_and_each_line_stays(store: St
     assert sorted(address.read().data.splitlines()) == expected
 
 
+@pytest.mark.slow
 def test_while_keys_are_written_each_listing_has_whole_contents_of_what_was_there_before(store: Store) -> None:
     written = threading.Event()
     count = 30 if isinstance(store, ObjectStore) else 150
@@ -399,6 +400,7 @@ def run_machine(make: Callable[[Path], Store], examples: int) -> None:
     run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=25, deadline=None))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["local", "memory"])
 def test_random_operations_do_what_they_do_to_a_dictionary(kind: str) -> None:
     run_machine(KINDS[kind], 40)

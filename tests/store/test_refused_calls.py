@@ -20,6 +20,8 @@ from tests.refused_calls import CALLS_OF_FOLDERS, ERRORS, RefusedCalls
 from tests.store.operations import OPERATIONS, fill
 from tidegate.store import LocalStore
 
+pytestmark = pytest.mark.slow
+
 PROJECT = Path(__file__).parents[2]
 HIDDEN = ("read", "open", "list", "stat", "exists")
 """Operations that change nothing."""

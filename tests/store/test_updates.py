@@ -18,6 +18,8 @@ from tidegate.errors import WriteConflictError
 from tidegate.errors.classification import classify
 from tidegate.store import LocalStore
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

@@ -15,6 +15,8 @@ from tidegate.lake.place import FlowPlace
 from tidegate.store import Address
 from tidegate.trace.changes import Ledger, history
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def layout(tmp_path: Path) -> Layout:

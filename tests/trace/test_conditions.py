@@ -17,6 +17,8 @@ from tidegate.ops import query
 from tidegate.store import Address
 from tidegate.trace import conditions
 
+pytestmark = pytest.mark.slow
+
 INSTANT = datetime(2026, 3, 1, 23, 30, 0, 250_000, tzinfo=UTC)
 ROWS: dict[str, list[Any]] = {
     "id": ["a", "o'b", "a|b"],

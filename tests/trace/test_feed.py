@@ -19,6 +19,8 @@ from tidegate.store import Address
 from tidegate.times import dates
 from tidegate.trace import feed
 
+pytestmark = pytest.mark.slow
+
 
 def test_changes_have_the_timestamps_that_were_written_whatever_their_files_are(folder: Address) -> None:
     path = folder / "table"

@@ -22,6 +22,8 @@ from tidegate.spec import ChangeFeed, FileSource, Flow, KafkaSink, Pipeline, Tab
 from tidegate.trace.lineage import Lineage
 from tidegate.trace.step import Step
 
+pytestmark = pytest.mark.slow
+
 PIPELINE = Pipeline(
     name="shop",
     flows=(

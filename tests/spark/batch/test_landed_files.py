@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidegate.spark.batch.landed_files import READINGS, isolate
+
+pytestmark = pytest.mark.slow
 
 
 @settings(deadline=None)

@@ -18,6 +18,8 @@ from tidegate.spark.batch import ledger
 if TYPE_CHECKING:
     from tidegate.spark.job import Job
 
+pytestmark = pytest.mark.slow
+
 RULE = "statistic(rows)"
 OWN = "flights/silver/v2/0"
 

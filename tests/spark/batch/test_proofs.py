@@ -25,6 +25,8 @@ from tidegate.spark.job import Job
 from tidegate.store import Address
 from tidegate.store.address import KeptByRevision
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def buckets() -> MemoryBuckets:

@@ -14,6 +14,8 @@ from tidegate.spark.derivation.operators import Analysis
 from tidegate.spark.derivation.relation import Source
 from tidegate.spark.derivation.scopes import UndeclaredError
 
+pytestmark = pytest.mark.slow
+
 KEYS = (("a",), ("a", "b"))
 ONS_OF_FIRST = ({"a": "u"}, {"a": "u", "b": "v"}, {"c": "u"})
 ONS_OF_SECOND = ({"b": "p"}, {"a": "p"}, {"c": "p"})

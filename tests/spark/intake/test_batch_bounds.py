@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import random
 
+import pytest
+
 from tidegate.spark.intake.file_stream import trigger_option
+
+pytestmark = pytest.mark.slow
 
 
 def batches(sizes: list[int], option: str, value: int) -> list[list[int]]:
