@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from tests.deployment import Deployment
 from tests.isolation import Inherited, slow_parts
@@ -68,6 +69,9 @@ def pytest_configure() -> None:
     """
     logging.getLogger("py4j").setLevel(logging.WARNING)
     logging.getLogger().addFilter(_is_not_a_retry_of_py4j)
+    # On a busy machine one example takes seconds.
+    settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+    settings.load_profile("any machine")
 
 
 @pytest.hookimpl(optionalhook=True)

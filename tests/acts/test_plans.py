@@ -32,7 +32,7 @@ def test_after_each_act_on_each_table_a_plan_is_right_or_refuses_by_name(kind: s
 def test_after_several_acts_a_plan_is_right_or_refuses_by_name(prepared: Prepared) -> None:
     act = st.builds(Act, st.sampled_from(list(ACTS)), st.sampled_from(TABLES), st.integers(0, 99))
 
-    @settings(max_examples=EXAMPLES, deadline=None, database=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=EXAMPLES, database=None, suppress_health_check=list(HealthCheck))
     @given(st.sampled_from(SNAPSHOTS), st.lists(act, min_size=2, max_size=4))
     def check(snapshot: int, acts: list[Act]) -> None:
         example = Example(prepared.start(snapshot))

@@ -253,9 +253,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
 @pytest.mark.parametrize("examples", [150, pytest.param(3000, marks=pytest.mark.nightly)])
 def test_only_the_holder_whose_record_is_stored_is_ever_certain(examples: int) -> None:
-    run_state_machine_as_test(
-        LeaseMachine, settings=settings(max_examples=examples, stateful_step_count=40, deadline=None)
-    )
+    run_state_machine_as_test(LeaseMachine, settings=settings(max_examples=examples, stateful_step_count=40))
 
 
 def test_the_model_finds_a_holder_that_is_certain_for_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,9 +261,7 @@ def test_the_model_finds_a_holder_that_is_certain_for_too_long(monkeypatch: pyte
         return not own._is_lost
 
     monkeypatch.setattr(ObjectLease, "is_certain", property(is_certain))
-    only_find = settings(
-        max_examples=1000, phases=[Phase.generate], report_multiple_bugs=False, deadline=None, derandomize=True
-    )
+    only_find = settings(max_examples=1000, phases=[Phase.generate], report_multiple_bugs=False, derandomize=True)
     with pytest.raises(AssertionError, match="in "):
         run_state_machine_as_test(LeaseMachine, settings=only_find)
 

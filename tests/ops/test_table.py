@@ -99,7 +99,7 @@ def test_columns_have_the_types_that_they_have_in_lakes_that_exist(table: OwnTab
 
 
 # The first example imports the types, which may take longer than the deadline.
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(
     st.one_of(
         st.tuples(st.just(LEDGER), LINES),

@@ -97,7 +97,7 @@ def keys_of(acts: dict[str, str], *wanted: str) -> list[str]:
     return sorted(key for key, act in acts.items() if act in wanted)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(st.dictionaries(KEYS, ACTS, min_size=1, max_size=6), st.booleans(), st.booleans())
 def test_each_file_is_judged_by_key_size_and_checksum(acts: dict[str, str], moved: bool, checksums: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
@@ -136,7 +136,7 @@ def shop_source() -> FileSource:
 
 
 @given(st.lists(st.sampled_from([READ_MS, LATER_MS, LATER_MS + 1]), min_size=1, max_size=4))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_a_file_whose_time_changes_again_and_again_stays_the_same(times: list[int]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         shop = Shop(Path(folder), {"a.csv": "kept"}, moved=False)

@@ -91,7 +91,7 @@ def made_of(flows: list[ResolvedFlow], damages: dict[Key, tuple[Damage, ...]]) -
     return recovery_steps.steps(recovery_steps.ordered(flows), damages)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(graphs())
 def test_everything_that_stands_on_damage_has_one_step_after_those_above_it_and_nothing_else_has(
     graph: tuple[list[ResolvedFlow], dict[Key, tuple[Damage, ...]]],
@@ -115,7 +115,7 @@ def test_everything_that_stands_on_damage_has_one_step_after_those_above_it_and_
         assert step.replaces == (expected == "derive again" and not flow.target.keys)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(graphs(), st.data())
 def test_the_steps_of_a_table_are_all_below_it_and_what_they_stand_on(
     graph: tuple[list[ResolvedFlow], dict[Key, tuple[Damage, ...]]], data: st.DataObject

@@ -304,7 +304,7 @@ def test_a_cache_that_cannot_be_written_is_an_error_with_the_setting(
         repository.fetch(JARS)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     damages=st.dictionaries(
         st.sampled_from(list(CONTENT)), st.one_of(st.none(), st.binary(max_size=400), st.just(b"folder"))

@@ -397,7 +397,7 @@ class StoreMachine(RuleBasedStateMachine):
 
 def run_machine(make: Callable[[Path], Store], examples: int) -> None:
     machine = type("machine", (StoreMachine,), {"make": staticmethod(make)})
-    run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=25, deadline=None))
+    run_state_machine_as_test(machine, settings=settings(max_examples=examples, stateful_step_count=25))
 
 
 @pytest.mark.slow

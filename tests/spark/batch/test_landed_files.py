@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tidegate.spark.batch.landed_files import READINGS, isolate
@@ -14,7 +14,6 @@ from tidegate.spark.batch.landed_files import READINGS, isolate
 pytestmark = pytest.mark.slow
 
 
-@settings(deadline=None)
 @given(
     st.integers(1, 2000).flatmap(
         lambda size: st.tuples(st.just(size), st.sets(st.integers(0, size - 1), min_size=1, max_size=60))

@@ -291,7 +291,6 @@ MOSTLY = st.sampled_from([0, 0.5, 1]) | st.floats(0, 1, allow_nan=False)
 def generated(batches: int) -> settings:
     return settings(
         max_examples=EXAMPLES or batches,
-        deadline=None,
         derandomize=not EXAMPLES,
         database=None,
         phases=[Phase.generate],

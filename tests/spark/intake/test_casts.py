@@ -251,7 +251,6 @@ def generated(strategy: st.SearchStrategy[str], count: int) -> list[str]:
     @settings(
         max_examples=count,
         database=None,
-        deadline=None,
         derandomize=True,
         phases=[Phase.generate],
         suppress_health_check=list(HealthCheck),
