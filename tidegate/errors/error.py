@@ -37,8 +37,10 @@ EXIT_CODES = (
     ExitCode(EX_BROKEN_PIPE, "the reader of the output closed the pipe (`| head`)"),
     ExitCode(
         EX_DIFFERS,
-        "`tidegate verify` found a row that differs",
-        OutsideAct("the message names the command that derives the rows again"),
+        "`tidegate verify` or `tidegate diff` found a difference",
+        OutsideAct(
+            "a message of verify names the command that derives the rows again; of diff, judge the rows that it names"
+        ),
     ),
     ExitCode(
         EX_USAGE,
