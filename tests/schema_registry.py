@@ -9,18 +9,27 @@ from __future__ import annotations
 
 import base64
 import json
+import ssl
 import struct
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any, Self
 
-import httpx
+from tidegate.environment.registry import RegistryServer
 
 
 class SchemaRegistry:
-    """Runs inside its ``with`` block. ``down`` makes it answer 503; ``redirect_to`` is an address to redirect requests to."""
+    """Runs inside its ``with`` block. ``down`` makes it answer 503; ``redirect_to`` is an address to redirect requests to.
 
-    def __init__(self, user: str = "") -> None:
+    Args:
+        user: User and password that it asks for, with a colon between them.
+        certificate: A file with its certificate and key; without one it speaks HTTP.
+        clients_of: A file with the authority of the certificates that it asks clients for.
+    """
+
+    def __init__(self, user: str = "", *, certificate: Path | None = None, clients_of: Path | None = None) -> None:
+        self.certificate, self.clients_of = certificate, clients_of
         self.schemas: list[dict[str, Any]] = []
         self.requests: list[str] = []
         self.user = user
@@ -50,9 +59,7 @@ class SchemaRegistry:
 
             def do_POST(self) -> None:
                 schema = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                if schema not in registry.schemas:
-                    registry.schemas.append(schema)
-                self._respond(200, {"id": registry.schemas.index(schema) + 1})
+                self._respond(200, {"id": registry.add(schema)})
 
             def _respond(self, status: int, body: dict[str, Any]) -> None:
                 content = json.dumps(body).encode()
@@ -64,7 +71,17 @@ class SchemaRegistry:
 
             def log_message(self, *_: Any) -> None: ...
 
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = _Server(("127.0.0.1", 0), Handler)
+        if self.certificate is not None:
+            context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+            context.load_cert_chain(self.certificate)
+            if self.clients_of is not None:
+                context.verify_mode = ssl.CERT_REQUIRED
+                context.load_verify_locations(self.clients_of)
+            # The handshake in the thread of the request: a client that refuses must not stop the others.
+            self.server.socket = context.wrap_socket(
+                self.server.socket, server_side=True, do_handshake_on_connect=False
+            )
         self.thread = threading.Thread(target=self.server.serve_forever, args=(0.02,))
         self.thread.start()
         return self
@@ -77,13 +94,32 @@ class SchemaRegistry:
     @property
     def address(self) -> str:
         user = f"{self.user}@" if self.user else ""
-        return f"http://{user}127.0.0.1:{self.server.server_port}"
+        return f"{self._server_address.replace('//', f'//{user}')}"
+
+    @property
+    def _server_address(self) -> str:
+        secure = self.certificate is not None
+        return f"{'https://localhost' if secure else 'http://127.0.0.1'}:{self.server.server_port}"
+
+    @property
+    def settings(self) -> RegistryServer:
+        """The same as the platform has it: the address with the user."""
+        return RegistryServer(url=self.address)
 
     def register(self, schema: Any, kind: str = "AVRO") -> int:
-        """Register a schema as a serializer does, and return its id."""
-        body = {"schema": json.dumps(schema)} | ({} if kind == "AVRO" else {"schemaType": kind})
-        url = f"http://127.0.0.1:{self.server.server_port}/subjects/clicks-value/versions"
-        return int(httpx.post(url, json=body, trust_env=False).json()["id"])
+        """Register a schema, and return its id."""
+        return self.add({"schema": json.dumps(schema)} | ({} if kind == "AVRO" else {"schemaType": kind}))
+
+    def add(self, schema: dict[str, Any]) -> int:
+        """As a serializer registers it."""
+        if schema not in self.schemas:
+            self.schemas.append(schema)
+        return self.schemas.index(schema) + 1
+
+
+class _Server(ThreadingHTTPServer):
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing about clients that end a connection."""
 
 
 def framed(schema_id: int, payload: bytes) -> bytes:

@@ -38,7 +38,8 @@ def test_a_driver_gets_keys_and_passwords_and_no_reference_to_airflow(monkeypatc
         "TIDEGATE_REGISTRY_PASSWORD": "airflow-connection:registry",
     }
     environment = Environment.read({**BUCKET, **registry})
-    assert environment.registry_url == "https://ada:canary%3Ap%40ss@registry:8081"
+    assert environment.schema_registry is not None
+    assert environment.schema_registry.credentials() == ("ada", "canary:p@ss")
     driver, secrets = connections.for_driver(environment)
     assert not contains_any(f"{driver} {driver.variables()}", ["canary"])
     # Alerts are sent by a task.
@@ -47,7 +48,8 @@ def test_a_driver_gets_keys_and_passwords_and_no_reference_to_airflow(monkeypatc
     for name, value in secrets.items():
         monkeypatch.setenv(name, value)
     in_job = Environment.read({**driver.variables(), **secrets})
-    assert in_job.registry_url == environment.registry_url
+    assert in_job.schema_registry is not None
+    assert in_job.schema_registry.credentials() == ("ada", "canary:p@ss")
     store = in_job.store_of(in_job.lake_at)
     assert isinstance(store, ObjectStore)
     assert store.server.credentials.name == "environment"

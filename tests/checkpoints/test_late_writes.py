@@ -285,7 +285,7 @@ def test_a_late_schema_of_the_registry_is_the_one_that_is_there() -> None:
         number = registry.register({"type": "string"})
 
         def fetch(of: Store) -> object:
-            return registry_schemas.fetch(registry.address, PipelinePlace(layout_of(of), "orders").schemas, number)
+            return registry_schemas.fetch(registry.settings, PipelinePlace(layout_of(of), "orders").schemas, number)
 
         stale = LateStore(store, lambda: fetch(store))
         assert fetch(stale) == fetch(store)

@@ -154,42 +154,6 @@ def test_server_and_region_of_buckets_come_from_the_file_unless_a_variable_has_t
             assert (store.server.name, store.server.region) == (server, "eu-west-1")
 
 
-def test_the_password_of_the_registry_is_read_when_it_is_needed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = {"TIDEGATE_REGISTRY": "https://registry:8081/base", "TIDEGATE_REGISTRY_USER": "a@b"}
-    assert Environment.read(own).registry_url == "https://a%40b:@registry:8081/base"
-    file = tmp_path / "password"
-    file.write_text("p:/w@d ü\n")
-    of_file = Environment.read({**own, "TIDEGATE_REGISTRY_PASSWORD": f"file:{file}"})
-    of_variable = Environment.read({**own, "TIDEGATE_REGISTRY_PASSWORD": "env:REGISTRY_WORD"})
-    monkeypatch.setenv("REGISTRY_WORD", "p:/w@d ü")
-    assert of_file.registry_url == of_variable.registry_url == "https://a%40b:p%3A%2Fw%40d%20%C3%BC@registry:8081/base"
-    assert "w@d" not in repr(of_file)
-    file.write_text("next\n")
-    assert of_file.registry_url.startswith("https://a%40b:next@"), "it is read again"
-    for change in (lambda: file.write_text("\n"), file.unlink):
-        change()
-        with pytest.raises(SetupError, match=r"registry\.password is (in the file|file:.*, which is empty)"):
-            _ = of_file.registry_url
-    monkeypatch.delenv("REGISTRY_WORD")
-    with pytest.raises(SetupError, match="in the variable REGISTRY_WORD, which is not set"):
-        _ = of_variable.registry_url
-
-
-@pytest.mark.parametrize(
-    "more",
-    [
-        {"TIDEGATE_REGISTRY": "https://ada:word@registry", "TIDEGATE_REGISTRY_USER": "ada"},
-        {"TIDEGATE_REGISTRY": "https://registry", "TIDEGATE_REGISTRY_PASSWORD": "env:X"},
-    ],
-)
-def test_a_registry_has_one_user(more: dict[str, str]) -> None:
-    with pytest.raises(SetupError, match="the schema registry has") as raised:
-        _ = Environment.read(more).registry_url
-    assert "word@" not in raised.value.message
-
-
 def test_settings_are_read_without_modules_for_the_file_where_there_is_none(tmp_path: Path) -> None:
     code = "import sys; from tidegate.environment import Environment; Environment.read(); print(*sys.modules)"
     variables = {"PATH": os.environ["PATH"], "PYTHONPATH": str(PROJECT), "TIDEGATE_COMPLETE": "yes"}

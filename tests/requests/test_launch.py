@@ -94,6 +94,17 @@ def test_a_job_gets_the_secret_of_a_connection_of_airflow_as_a_variable_and_a_re
     assert "canary" not in str(submit_conf(Environment.read(own), small=True))
 
 
+def test_each_secret_that_may_be_in_a_connection_reaches_the_job(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(references._KINDS, "airflow-connection", lambda name, connection: f"canary of {connection}")
+    own = {"TIDEGATE_PROJECT": str(HERE.project), "TIDEGATE_REGISTRY": "https://registry"}
+    for name in ("PASSWORD", "CA", "KEY_PASSWORD"):
+        own[f"TIDEGATE_REGISTRY_{name}"] = f"airflow-connection:{name.lower()}"
+    passed = submit_environment(Environment.read(own))
+    for name in ("PASSWORD", "CA", "KEY_PASSWORD"):
+        assert passed[f"TIDEGATE_REGISTRY_{name}"] == f"env:TIDEGATE_SECRET__REGISTRY_{name}"
+        assert passed[f"TIDEGATE_SECRET__REGISTRY_{name}"] == f"canary of {name.lower()}"
+
+
 def test_a_connection_that_is_not_there_stops_only_the_flows_that_need_it(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str, connection: str) -> str:
         raise SetupError(f"{name}: there is no connection {connection}")

@@ -22,6 +22,7 @@ import pytest
 
 from tests.resolved import resolved_flow
 from tests.schema_registry import SchemaRegistry, framed
+from tidegate.environment.registry import RegistryServer
 from tidegate.errors import ContractRefusedError
 from tidegate.lake.file_id import FileId
 from tidegate.lake.layout import Layout
@@ -77,7 +78,7 @@ class Arrived:
 
     bronze: DataFrame
     source: FileSource | KafkaSource
-    registry: str = ""
+    registry: RegistryServer | None = None
 
 
 def content(kind: str) -> bytes:
@@ -132,12 +133,12 @@ def arrived(request: pytest.FixtureRequest, spark: Any, tmp_path_factory: pytest
         if on_kafka:
             schema_id = registry.register(AVRO)
             source: FileSource | KafkaSource = KafkaSource(topic="orders", schema=SCHEMA, format=kind)
-            bronze, address = of_messages(spark, kind, schema_id), registry.address if kind == "avro" else ""
+            bronze, server = of_messages(spark, kind, schema_id), registry.settings if kind == "avro" else None
         else:
             source = FileSource(path="orders", format=kind, schema=SCHEMA)
-            bronze, address = of_files(spark, tmp_path_factory.mktemp(kind), kind), ""
+            bronze, server = of_files(spark, tmp_path_factory.mktemp(kind), kind), None
         bronze = bronze.selectExpr("*", "'insert' AS _change_type").persist()
-        yield Arrived(bronze, source, address)
+        yield Arrived(bronze, source, server)
         bronze.unpersist()
 
 

@@ -14,7 +14,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
-from urllib.parse import quote, urlsplit
 
 from tidegate.advice import Edit
 from tidegate.environment.settings import FILE, SETTINGS, SourceLakes, effective
@@ -25,6 +24,7 @@ from tidegate.store.location import Location, Stores
 if TYPE_CHECKING:
     from tidegate.environment.clusters import Cluster
     from tidegate.environment.project_file import SelectedEnvironment
+    from tidegate.environment.registry import RegistryServer
 
 _PACKAGE_FOLDER = Path(__file__).resolve().parents[2]
 
@@ -54,7 +54,11 @@ class Environment:
     registry: str = ""
     registry_user: str = ""
     registry_password: str = ""
-    """A reference to it."""
+    registry_ca: str = ""
+    registry_certificate: str = ""
+    registry_key: str = ""
+    registry_key_password: str = ""
+    """References, as of `tidegate.environment.registry.RegistryServer`."""
     spark_history: str | None = None
     job_python: Path = Path(sys.executable)
     """The Python of the environment in which jobs run, which has PySpark; a process without it may start them."""
@@ -121,24 +125,14 @@ class Environment:
         return Cluster(name=name, servers=servers, settings=tuple(own.items()))
 
     @property
-    def registry_url(self) -> str:
-        """The URL of the schema registry, with user and password if it needs them; empty without one.
+    def schema_registry(self) -> RegistryServer | None:
+        """The schema registry; None without one. Raises SetupError: its settings do not fit together."""
+        if not self.registry:
+            return None
+        from tidegate.environment.registry import RegistryServer
 
-        Raises:
-            SetupError: The password is not where its reference says, or the URL has a user, too, or there is none.
-        """
-        if not self.registry or not (self.registry_user or self.registry_password):
-            return self.registry
-        url = urlsplit(self.registry)
-        if url.username is not None or not self.registry_user:
-            which = "a password and no user" if url.username is None else "two users, one in its URL"
-            says = "set registry.url (TIDEGATE_REGISTRY) without a user, and registry.user (TIDEGATE_REGISTRY_USER)"
-            raise SetupError(f"the schema registry has {which}", Edit(says, "setting"))
-        from tidegate.environment import references
-
-        word = references.resolve("registry.password", self.registry_password) if self.registry_password else ""
-        user = ":".join(quote(each, safe="") for each in (self.registry_user, word))
-        return url._replace(netloc="@".join([user, url.netloc])).geturl()
+        names = ("user", "password", "ca", "certificate", "key", "key_password")
+        return RegistryServer(url=self.registry, **{name: getattr(self, f"registry_{name}") for name in names})
 
     def writing(self, tables: Iterable[str]) -> Self:
         """The environment of a run that writes these tables: they are not read in the lake of a source."""

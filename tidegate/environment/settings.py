@@ -203,6 +203,19 @@ def _of_cluster(
     )
 
 
+def _of_registry(variable: str, meaning: str, *, kinds: tuple[str, ...] = _SECRETS, without: str = "none") -> Setting:
+    key = variable.partition("REGISTRY_")[2].lower()
+    return Setting(
+        variable=variable,
+        meaning=meaning,
+        key=f"registry.{key}",
+        field=f"registry_{key}",
+        without=without,
+        parse=_reference(*kinds),
+        references=kinds,
+    )
+
+
 SETTINGS = (
     Setting(
         variable="TIDEGATE_PROJECT",
@@ -296,14 +309,19 @@ SETTINGS = (
         field="registry_user",
         without="the one in the URL, if there is one",
     ),
-    Setting(
-        variable="TIDEGATE_REGISTRY_PASSWORD",
-        meaning="reference to that user's password",
-        key="registry.password",
-        field="registry_password",
-        parse=_reference(*_SECRETS),
-        references=_SECRETS,
+    _of_registry("TIDEGATE_REGISTRY_PASSWORD", "reference to that user's password"),
+    _of_registry(
+        "TIDEGATE_REGISTRY_CA",
+        "reference to the certificates that sign that of the registry, as PEM",
+        without="those of the system",
     ),
+    _of_registry(
+        "TIDEGATE_REGISTRY_CERTIFICATE",
+        "file with the certificate of the client for mutual TLS, as PEM",
+        kinds=("file",),
+    ),
+    _of_registry("TIDEGATE_REGISTRY_KEY", "file with the key of that certificate, as PEM", kinds=("file",)),
+    _of_registry("TIDEGATE_REGISTRY_KEY_PASSWORD", "reference to the password of that key"),
     Setting(
         variable="TIDEGATE_MASTER",
         meaning="Spark master of `tidegate run`",

@@ -17,7 +17,7 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 from tidegate.environment import Environment, references
-from tidegate.environment.settings import CONNECTION
+from tidegate.environment.settings import CONNECTION, SETTINGS
 from tidegate.errors import SetupError
 from tidegate.requests.request import RunRequest
 from tidegate.runtime import archive, jars, java, job_environment, repository, s3a
@@ -36,7 +36,9 @@ ONLY_C1 = "-XX:TieredStopAtLevel=1"
 """The option of the JVM of a small run."""
 SECRET = "TIDEGATE_SECRET__"
 """How the names of variables begin that have a secret."""
-_WITH_SECRETS = ("TIDEGATE_KAFKA__", "TIDEGATE_REGISTRY_PASSWORD")
+_WITH_SECRETS = tuple(
+    each.variable.partition("<NAME>")[0] for each in SETTINGS if {"env", CONNECTION} <= set(each.references)
+)
 _QUICK = (ONLY_C1, "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
 
 

@@ -8,15 +8,19 @@ changes, so responses are cached: records of bronze can be parsed again while th
 from __future__ import annotations
 
 import json
-import urllib.parse
+import re
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
+from urllib.parse import urlsplit
 
 from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import SetupError, SourceError, SourceUnavailableError
 from tidegate.schema.ddl import Column
 from tidegate.store import Address
+
+if TYPE_CHECKING:
+    from tidegate.environment.registry import RegistryServer
 
 HEADER_BYTES = 5
 """Length of the wire format's header: a zero byte and the id."""
@@ -26,6 +30,8 @@ _FROM = "registry"
 _UNKNOWN_ID = 404
 _NO_ID = 0
 """No schema has it: ids begin at 1."""
+_REFUSED = re.compile("ALERT_(?!INTERNAL_ERROR)|WRONG_VERSION_NUMBER|UNSUPPORTED_PROTOCOL")
+"""Of OpenSSL's reasons, those after which a retry cannot succeed."""
 _NO_URL = "TIDEGATE_REGISTRY is not the URL of a registry"
 
 
@@ -48,16 +54,16 @@ class WriterSchema:
         )
 
 
-def fetch(registry: str, folder: Address, schema_id: int) -> WriterSchema | None:
+def fetch(registry: RegistryServer | None, folder: Address, schema_id: int) -> WriterSchema | None:
     """The schema of an id; None when the registry has no such id.
 
     It is cached with the registry's address and fetched again when the address changes: an id is valid in one registry.
 
     Args:
-        registry: The registry's address, with user and password if it needs them; empty when none is configured.
+        registry: None when none is configured.
 
     Raises:
-        SetupError: No registry is configured, and the schema is not cached.
+        SetupError: No registry is configured, and the schema is not cached; or a secret is not where its reference says.
         SourceUnavailableError: The registry does not answer, or answers 429 or 5xx. Transient.
         SourceError: The registry refuses the request, its response cannot be parsed, or the id had another schema before.
     """
@@ -66,9 +72,9 @@ def fetch(registry: str, folder: Address, schema_id: int) -> WriterSchema | None
         cached = json.loads(address.read().data)
     except FileNotFoundError:
         cached = None
-    if cached is not None and (not registry or cached[_FROM] == _without_credentials(registry)):
+    if cached is not None and (registry is None or cached[_FROM] == registry.address):
         return _schema(cached, schema_id)
-    if not registry:
+    if registry is None:
         raise SetupError(
             f"messages refer to schema {schema_id} of a registry, but no registry is configured",
             Edit("set TIDEGATE_REGISTRY to its address, as in http://127.0.0.1:8081", "setting"),
@@ -79,15 +85,15 @@ def fetch(registry: str, folder: Address, schema_id: int) -> WriterSchema | None
     schema = _schema(response, schema_id)
     if cached is not None and _schema(cached, schema_id) != schema:
         raise SourceError(
-            f"schema {schema_id} of the registry at {_without_credentials(registry)} differs from schema "
+            f"schema {schema_id} of the registry at {registry.address} differs from schema "
             f"{schema_id} of {cached[_FROM]}: ids are valid in one registry only.",
             Edit("set TIDEGATE_REGISTRY to the registry that the messages were written with", "setting"),
         )
-    address.put(json.dumps({**response, _FROM: _without_credentials(registry)}).encode())
+    address.put(json.dumps({**response, _FROM: registry.address}).encode())
     return schema
 
 
-def check(registry: str) -> str:
+def check(registry: RegistryServer) -> str:
     """See whether a registry answers; returns its address, without user and password.
 
     Raises:
@@ -96,38 +102,30 @@ def check(registry: str) -> str:
         SourceError: The registry refuses the request.
     """
     _request(registry, _NO_ID)
-    return _without_credentials(registry)
+    return registry.address
 
 
-def _without_credentials(registry: str) -> str:
-    """The address without user and password, for error messages and the cache."""
-    url = urllib.parse.urlsplit(registry)
-    return url._replace(netloc=url.netloc.rpartition("@")[2], query="", fragment="").geturl().rstrip("/")
-
-
-def _request(registry: str, schema_id: int) -> dict[str, Any] | None:
-    import ssl
-
+def _request(registry: RegistryServer, schema_id: int) -> dict[str, Any] | None:
     import httpx
 
-    url = urllib.parse.urlsplit(registry)
+    url, address = urlsplit(registry.url), registry.address
     if url.scheme not in ("http", "https") or not url.hostname:
         raise SetupError(_NO_URL, Edit("write it as in http://127.0.0.1:8081", "setting"))
-    address = _without_credentials(registry)
-    user, password = (urllib.parse.unquote(each or "") for each in (url.username, url.password))
     try:
         answer = httpx.get(
             f"{address}/schemas/ids/{schema_id}",
-            auth=None if url.username is None else (user, password),
+            auth=registry.credentials(),
             timeout=_SECONDS,
             # User and password would be sent to the target of the redirect.
             follow_redirects=False,
-            # The certificates of the system, which may contain those of a company; the default are only public ones.
-            verify=ssl.create_default_context(),
+            verify=registry.tls(),
         )
     except httpx.InvalidURL:
         raise SetupError(_NO_URL, Edit("write it as in http://127.0.0.1:8081", "setting")) from None
-    except httpx.RequestError:
+    except httpx.RequestError as error:
+        if why := _refused(error):
+            says = "correct registry.ca, registry.certificate, registry.key or the address, or what they refer to"
+            raise SourceError(f"TLS failed at the registry at {address}: {why}", Edit(says, "setting")) from None
         raise SourceUnavailableError(
             f"the registry at {address} does not answer", Either(OutsideAct("start it"), OutsideAct("run again later"))
         ) from None
@@ -139,13 +137,27 @@ def _request(registry: str, schema_id: int) -> dict[str, Any] | None:
     if not answer.is_success:
         raise SourceError(
             f"the registry at {address} answers {status}",
-            Edit("check the address, the user and the password in TIDEGATE_REGISTRY", "setting"),
+            Edit("correct registry.url, registry.user and registry.password, or what they refer to", "setting"),
         )
     with suppress(ValueError):
         response = answer.json()
         if isinstance(response, dict):
             return response
     raise SourceError(f"the server at {address} is not a schema registry", Edit("correct TIDEGATE_REGISTRY", "setting"))
+
+
+def _refused(error: BaseException) -> str:
+    """Why one side of a TLS connection does not accept the other; empty for an error of another kind."""
+    import ssl
+
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, ssl.SSLCertVerificationError):
+            return cause.verify_message
+        if isinstance(cause, ssl.SSLError) and _REFUSED.search(cause.reason or ""):
+            return str(cause.reason).lower().replace("_", " ")
+        cause = cause.__cause__ or cause.__context__
+    return ""
 
 
 def _schema(response: dict[str, Any], schema_id: int) -> WriterSchema:

@@ -367,7 +367,7 @@ class _Application:
             gate=gate,
             spark=spark,
             clusters=self.environment.cluster,
-            registry=self.environment.registry_url,
+            registry=self.environment.schema_registry,
         )
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from tidegate.checkpoints.pending_jobs import PendingBackfill, PendingPiece
     from tidegate.checkpoints.refusal import Action, BatchDecision
     from tidegate.environment.clusters import Cluster, Clusters
+    from tidegate.environment.registry import RegistryServer
     from tidegate.lake.table_history import Position
     from tidegate.spark.batch.pinned import Pinned
     from tidegate.spark.batch.split import Decision, Split
@@ -81,8 +82,8 @@ class Job:
     """The session, which is not that of a stream's batches."""
     clusters: Clusters
     """Those of Kafka."""
-    registry: str = ""
-    """Address of the schema registry; empty without one."""
+    registry: RegistryServer | None = None
+    """The schema registry, if there is one."""
 
     persisted: list[DataFrame] = field(default_factory=list)
     """DataFrames that the current batch persisted; `release` unpersists them."""

@@ -247,10 +247,8 @@ def _topics(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
 
 
 def _registry(deployment: _Deployment) -> str | _Unused:
-    environment = deployment.environment
-    if not environment.registry:
-        return _Unused("no schema registry is set")
-    return f"{registry_schemas.check(environment.registry_url)} answers"
+    registry = deployment.environment.schema_registry
+    return _Unused("no schema registry is set") if registry is None else f"{registry_schemas.check(registry)} answers"
 
 
 _PARTS: Mapping[str, Callable[[_Deployment], str | _Unused]] = {

@@ -55,7 +55,7 @@ def parsed(
     return parse(
         spark.createDataFrame(rows, bronze),
         source,
-        lookup=partial(registry_schemas.fetch, registry.address, Address.local(folder)),
+        lookup=partial(registry_schemas.fetch, registry.settings, Address.local(folder)),
     )
 
 

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import Column as SparkColumn
 
+    from tidegate.environment.registry import RegistryServer
     from tidegate.lake.place import Place
     from tidegate.project.resolution import ResolvedFlow
     from tidegate.spark.job import Run
@@ -52,9 +53,16 @@ class SchemaChanges:
     """The schema changes in one batch of a flow that parses records."""
 
     def __init__(
-        self, place: Place, resolved: ResolvedFlow, run: Run, *, registry: str, app_id: str, is_replay: bool = False
+        self,
+        place: Place,
+        resolved: ResolvedFlow,
+        run: Run,
+        *,
+        registry: RegistryServer | None,
+        app_id: str,
+        is_replay: bool = False,
     ) -> None:
-        """The changes of a batch that is written with this transaction id; the registry is the address of writers' schemas, or empty."""
+        """The changes of a batch that is written with this transaction id; the registry has writers' schemas."""
         assert resolved.landing is not None
         self.place, self.resolved, self.run = place, resolved, run
         self.registry, self.app_id, self.is_replay = registry, app_id, is_replay
@@ -70,7 +78,7 @@ class SchemaChanges:
         folder = self.place.of_pipeline.schemas
         lookup = functools.partial(registry_schemas.fetch, self.registry, folder)
         # Without a registry, JSON is read without looking at schema ids; Avro cannot be read without its schema.
-        uses_schema_ids = self.registry or self.bronze.needs_registry(self.source)
+        uses_schema_ids = self.registry is not None or self.bronze.needs_registry(self.source)
         self.parsed = parse.parse(feed, self.source, self.terms, lookup if uses_schema_ids else None)
         return self.parsed.rows
 
