@@ -1,4 +1,4 @@
-"""A single-node Kafka broker on loopback for the demo and the tests: pinned jars and a JVM, no container.
+"""A Kafka broker on loopback for the demo and the tests: pinned jars and a JVM, no container. Others may join its cluster.
 
 ::
 
@@ -47,11 +47,22 @@ class Broker:
         class_path: The jars of the ``broker`` set.
         port: The port on 127.0.0.1. By default the last one if it is free, else any free one.
         listeners: Listeners besides that one, which is open to everybody on this machine.
+        joins: The first broker of the cluster, which has its controller and must run; by default this is the first.
+        node: The id of a broker that joins another, from 2.
     """
 
     def __init__(
-        self, data_dir: Path, *, class_path: str, port: int | None = None, listeners: Listeners | None = None
+        self,
+        data_dir: Path,
+        *,
+        class_path: str,
+        port: int | None = None,
+        listeners: Listeners | None = None,
+        joins: Broker | None = None,
+        node: int = 1,
     ) -> None:
+        self._joins, self._node = joins, node
+        self._controller_port = 0
         self.data_dir = data_dir.absolute()
         self._class_path = class_path
         self._wanted_port = port
@@ -148,10 +159,13 @@ class Broker:
             self._process.kill_group()
             self._clear()
 
-    def create_topic(self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None) -> bool:
+    def create_topic(
+        self, name: str, partitions: int = 1, config: Mapping[str, str] | None = None, *, replicas: int = 1
+    ) -> bool:
         """Create a topic and wait until clients see it.
 
         Args:
+            replicas: On how many brokers of the cluster each partition is.
             config: Settings of the topic, for example ``{"retention.ms": "1000"}``.
 
         Returns:
@@ -166,7 +180,7 @@ class Broker:
         from confluent_kafka.cimpl import NewTopic
 
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
-        topic = NewTopic(name, num_partitions=partitions, replication_factor=1, config=dict(config or {}))
+        topic = NewTopic(name, num_partitions=partitions, replication_factor=replicas, config=dict(config or {}))
         try:
             admin.create_topics([topic], operation_timeout=30)[name].result(timeout=60)
         except KafkaException as error:
@@ -195,10 +209,12 @@ class Broker:
     def _launch(self, port: int) -> None:
         for name in self._listeners.protocols.keys() - self._listener_ports.keys():
             self._listener_ports[name] = free_port(excluded=port)
+        self._controller_port = free_port(excluded=port) if self._joins is None else self._joins._controller_port
         broker_files.write(
             self.data_dir,
+            node=self._node,
             port=port,
-            controller_port=free_port(excluded=port),
+            controller_port=self._controller_port,
             listeners=self._listeners,
             listener_ports=self._listener_ports,
         )
@@ -210,7 +226,8 @@ class Broker:
         if not (self.data_dir / "data" / "meta.properties").exists():
             storage_tool = (*command, "kafka.tools.StorageTool", "format", "-c", "server.properties")
             users = (part for user in self._listeners.users for part in ("--add-scram", user))
-            self._format([*storage_tool, "-t", _cluster_id(), *users])
+            cluster_id = _cluster_id() if self._joins is None else self._joins._recorded_cluster_id()
+            self._format([*storage_tool, "-t", cluster_id, *users])
         with (self.data_dir / "logs" / "console.log").open("wb") as console:
             # A session of its own, so that Ctrl-C in the terminal signals only the parent, which then stops the broker.
             self._popen = subprocess.Popen(
@@ -254,10 +271,11 @@ class Broker:
         while self.pid is not None and time.monotonic() < until:
             try:
                 # The broker lists itself when its controller has unfenced it.
-                if admin.list_topics(timeout=5).brokers:
+                if self._node in admin.list_topics(timeout=5).brokers:
                     return True
             except KafkaException:
-                time.sleep(_POLL_SECONDS)
+                pass
+            time.sleep(_POLL_SECONDS)
         return False
 
     def _clear(self) -> None:
@@ -285,6 +303,10 @@ class Broker:
             return int((self.data_dir / "port").read_text(encoding="ascii"))
         except (OSError, ValueError):
             return None
+
+    def _recorded_cluster_id(self) -> str:
+        lines = (self.data_dir / "data" / "meta.properties").read_text(encoding="ascii").splitlines()
+        return next(line.partition("=")[2] for line in lines if line.startswith("cluster.id="))
 
     def _last_port(self) -> int | None:
         port = self._recorded_port()

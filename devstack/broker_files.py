@@ -1,4 +1,4 @@
-"""The configuration of the Kafka broker: one node, loopback only, all files in its own folder."""
+"""The configuration of a Kafka broker: loopback only, all files in its own folder."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ if TYPE_CHECKING:
 
 # All paths are relative to the folder, which is the broker's working directory, so its name needs no escaping.
 _PROPERTIES = """\
-process.roles=broker,controller
-node.id=1
+process.roles={roles}
+node.id={node}
 controller.quorum.voters=1@127.0.0.1:{controller_port}
-listeners=PLAINTEXT://127.0.0.1:{port},CONTROLLER://127.0.0.1:{controller_port}{more}
+listeners=PLAINTEXT://127.0.0.1:{port}{controller}{more}
 advertised.listeners=PLAINTEXT://127.0.0.1:{port}{advertised}
 listener.security.protocol.map=PLAINTEXT:PLAINTEXT,CONTROLLER:PLAINTEXT{protocols}
 controller.listener.names=CONTROLLER
 inter.broker.listener.name=PLAINTEXT
 log.dirs=data
-# One node: no replication, and one partition instead of fifty for the internal topics.
+# No replication of internal topics, and one partition instead of fifty for the internal topics.
 offsets.topic.num.partitions=1
 offsets.topic.replication.factor=1
 transaction.state.log.num.partitions=1
@@ -76,19 +76,30 @@ class Listeners:
 
 
 def write(
-    folder: Path, *, port: int, controller_port: int, listeners: Listeners, listener_ports: Mapping[str, int]
+    folder: Path,
+    *,
+    node: int,
+    port: int,
+    controller_port: int,
+    listeners: Listeners,
+    listener_ports: Mapping[str, int],
 ) -> None:
     """Write ``server.properties`` and ``log4j2.properties``.
 
     Args:
         folder: The broker's folder, which has to be its working directory.
-        controller_port: The port of the controller, which runs in the same process.
+        node: Its id; the first one is the controller of the cluster, too.
+        controller_port: The port of the controller.
         listeners: Those besides the one of ``port``.
         listener_ports: The port of each.
     """
+    first = node == 1
     settings = _PROPERTIES.format(
+        roles="broker,controller" if first else "broker",
+        node=node,
         port=port,
         controller_port=controller_port,
+        controller=f",CONTROLLER://127.0.0.1:{controller_port}" if first else "",
         more="".join(f",{name}://127.0.0.1:{listener_ports[name]}" for name in listeners.protocols),
         advertised="".join(f",{name}://localhost:{listener_ports[name]}" for name in listeners.protocols),
         protocols="".join(f",{name}:{protocol}" for name, protocol in listeners.protocols.items()),

@@ -296,7 +296,9 @@ def test_a_broker_that_stops_during_a_run_is_an_error_within_a_minute(
 
         monkeypatch.setattr(micro_batch, "record_batch", stop_broker)
         try:
-            with pytest.raises(SourceUnavailableError, match="the source does not answer"):
+            with pytest.raises(
+                SourceUnavailableError, match=r"topic 'clicks', cluster default of Kafka\): the source does not answer"
+            ):
                 clicks.run()
             seconds = time.monotonic() - stopped_at[0]
         finally:

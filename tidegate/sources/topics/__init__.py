@@ -111,6 +111,11 @@ class KafkaSource:
             )
             raise FieldError("KafkaSource", "start", self.start, allowed)
 
+    @property
+    def named(self) -> str:
+        """The topic with its cluster, for messages."""
+        return f"topic {self.topic!r}, cluster {self.cluster} of Kafka"
+
     def summary(self) -> str:
         """For pages."""
         return f"topic {self.topic}" + (f" of cluster {self.cluster}" if self.cluster != "default" else "")

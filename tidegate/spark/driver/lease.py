@@ -28,6 +28,7 @@ from tidegate.checkpoints.lease import (
 from tidegate.errors import LeaseHeldError, TidegateError
 from tidegate.spark.driver.failures import translate
 from tidegate.spark.lake import tables
+from tidegate.spec import KafkaSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -126,7 +127,8 @@ def leased_flow(
         # The work may have opened a new refresh.
         folder = checkpoint.current(resolved.place(layout), flow.checkpoint_version).checkpoint
         feeds = [str(layout.read_table(table)) for table in flow.source_tables]
-        raise translate(error, what=work, checkpoint=str(folder), feeds=feeds) from error
+        what = f"{work} ({flow.source.named})" if isinstance(flow.source, KafkaSource) else work
+        raise translate(error, what=what, checkpoint=str(folder), feeds=feeds) from error
     finally:
         run.report.seconds = round(time.monotonic() - started, 3)
         # Only shown: an error here replaces none of the work.
