@@ -243,7 +243,7 @@ def _table_name(path: PurePath) -> tuple[str, Advice]:
 
 
 class LakeVersionError(TidegateError):
-    """The lake was written by a newer Tidegate than this one."""
+    """The lake was written by a newer Tidegate than this one, or has an older format and has to be upgraded."""
 
     exit_code = EX_CONFIG
 

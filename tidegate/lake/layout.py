@@ -48,6 +48,8 @@ from tidegate.store.location import Location, Stores
 LAKE_FORMAT = 1
 _NEW: dict[str, Any] = {"format": LAKE_FORMAT, "tidegate": __version__}
 """What a new lake says of itself: a format, and the version that gave it that."""
+UPGRADE = "upgrade"
+"""What `lake.json` has as long as an upgrade to its format is not complete (`tidegate.ops.upgrade`)."""
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,7 @@ class Layout:
             SetupError: As `Store.check`, for a lake that does not exist.
         """
         self._check_source()
-        marker = self._read_marker()
+        marker = self.read_marker()
         if marker is None:
             self.root.writable.check()
         elif not self.owner.project or "project" in marker[0]:
@@ -204,12 +206,12 @@ class Layout:
         """Whether the lake exists.
 
         Raises:
-            LakeVersionError: A newer Tidegate wrote it, or the lake of a source.
+            LakeVersionError: A newer Tidegate wrote it or the lake of a source, or one of them has to be upgraded.
             OtherProjectError: It is another project's, or of another environment.
             SetupError: The lake of a source is.
         """
         self._check_source()
-        return self._read_marker() is not None
+        return self.read_marker() is not None
 
     def _check_source(self) -> None:
         if self.source is None:
@@ -227,10 +229,10 @@ class Layout:
         """Record that the lake is this project's from now on; returns whose it was.
 
         Raises:
-            LakeVersionError: A newer Tidegate wrote it.
+            LakeVersionError: As `check`.
             WriteConflictError: Another process writes the same.
         """
-        values, tag = self._read_marker(any_owner=True) or (_NEW, None)
+        values, tag = self.read_marker(any_owner=True) or (_NEW, None)
         before = _owner(values)
         claim = {"by": by, "at": at, "reason": reason, "project": before.project, "environment": before.environment}
         self._write_marker({**values, "claims": [*values.get("claims", ()), claim]}, tag)
@@ -240,8 +242,16 @@ class Layout:
         own = {"project": self.owner.project, "environment": self.owner.environment} if self.owner.project else {}
         self.marker.put_if((json.dumps({**values, **own}) + "\n").encode(), tag)
 
-    def _read_marker(self, *, any_owner: bool = False) -> tuple[dict[str, Any], str] | None:
-        """What the lake says of itself, and its tag; None if it does not exist."""
+    def read_marker(self, *, any_owner: bool = False, any_format: bool = False) -> tuple[dict[str, Any], str] | None:
+        """What the lake says of itself, and its tag; None if it does not exist.
+
+        Args:
+            any_owner: Whether it may be another project's.
+            any_format: Whether it may have an older format, or one to which it is not yet upgraded as a whole.
+
+        Raises:
+            LakeVersionError: As `check`; so is OtherProjectError.
+        """
         try:
             content = self.marker.read()
         except FileNotFoundError:
@@ -254,6 +264,12 @@ class Layout:
             raise LakeVersionError(
                 f"the lake at {self.root} has format {lake_format}; this Tidegate, {__version__}, reads formats up to {LAKE_FORMAT}",
                 Command("upgrade Tidegate with `{}`", ("pip", "install", *wanted)),
+            )
+        if (lake_format < LAKE_FORMAT or UPGRADE in values) and not any_format:
+            has = "is not upgraded as a whole to" if UPGRADE in values else "has"
+            raise LakeVersionError(
+                f"the lake at {self.root} {has} format {lake_format}; this Tidegate, {__version__}, needs format {LAKE_FORMAT}",
+                Command.tidegate("upgrade", says="see with `{}` what it changes, and let it"),
             )
         owner = _owner(values)
         if owner.project and owner != self.owner and not any_owner:
