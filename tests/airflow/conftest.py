@@ -176,7 +176,7 @@ class Runs:
         """Execute a cleared or triggered run until it ends or waits for a person: the loop of ``dag.test``."""
         from airflow.models.dagrun import DagRun
         from airflow.sdk.definitions.dag import _run_task
-        from airflow.serialization.serialized_objects import DagSerialization
+        from airflow.serialization import serialized_objects
         from airflow.utils.session import create_session
         from airflow.utils.state import DagRunState, TaskInstanceState
         from sqlalchemy import select
@@ -184,7 +184,10 @@ class Runs:
         with create_session() as session:
             run = session.scalar(select(DagRun).where(DagRun.dag_id == dag.dag_id, DagRun.run_id == dag_run.run_id))
             assert run is not None
-            run.dag = DagSerialization.deserialize_dag(DagSerialization.serialize_dag(dag))
+            # Another class since Airflow 3.2.
+            kinds = vars(serialized_objects)
+            kind = kinds.get("DagSerialization") or kinds["SerializedDAG"]
+            run.dag = kind.deserialize_dag(kind.serialize_dag(dag))
             run.set_state(DagRunState.RUNNING)
             session.commit()
             while run.state == DagRunState.RUNNING:
