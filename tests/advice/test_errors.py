@@ -63,7 +63,7 @@ NOT_FOLLOWED = {
 """Classes with a command or an edit that no test follows, and why."""
 
 
-OF_WEEK = {*SAMPLE, *slices.of_week(sorted(CASES), 4)}
+OF_WEEK = {*SAMPLE, *slices.of_week(sorted(CASES), 3)}
 """The cases that run: the sample in `make test`, others at night."""
 
 

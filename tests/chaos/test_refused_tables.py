@@ -13,6 +13,7 @@ from tidegate.errors import EX_TEMPFAIL
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 
 
+@pytest.mark.nightly
 def test_after_a_full_disk_and_a_lost_one_the_next_run_ends_right(tmp_path: Path) -> None:
     flows = ("bronze", "silver")
     with driver(tmp_path) as serving:

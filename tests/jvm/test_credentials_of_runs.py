@@ -51,6 +51,7 @@ def watched_command_lines() -> Iterator[set[str]]:
         thread.join()
 
 
+@pytest.mark.nightly
 def test_a_run_goes_on_when_its_keys_end_and_fails_for_the_moment_when_spark_gets_none_and_leaves_nothing_of_them(
     s3_server: S3Process, tmp_path: Path, no_settings: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:

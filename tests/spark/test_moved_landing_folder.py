@@ -94,7 +94,10 @@ def behind(shop: Deployment) -> int:
 
 @pytest.mark.parametrize(
     ("shop", "keeps_times", "unproven"),
-    [("", True, 0), ("", False, 0), ("without checksums", False, 3)],
+    [
+        ("", False, 0),
+        *(pytest.param(*case, marks=pytest.mark.nightly) for case in (("", True, 0), ("without checksums", False, 3))),
+    ],
     indirect=["shop"],
 )
 def test_a_moved_folder_stops_the_flow_until_it_is_accepted(shop: Deployment, keeps_times: bool, unproven: int) -> None:
@@ -130,6 +133,7 @@ def test_a_moved_folder_stops_the_flow_until_it_is_accepted(shop: Deployment, ke
     assert "3 rows of files that were read before their folder was moved" in verified.summary()
 
 
+@pytest.mark.nightly
 def test_a_file_that_was_corrected_in_the_moved_folder_is_replayed(shop: Deployment) -> None:
     shop = moved(shop)
     accept(shop)

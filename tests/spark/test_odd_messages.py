@@ -110,6 +110,7 @@ def test_messages_out_of_range_go_to_quarantine_and_the_batch_has_all_others(
     assert verified_counts(verified(odd.job())[0]) == (6, 0, 0, 0)
 
 
+@pytest.mark.nightly
 def test_a_batch_that_stopped_after_its_quarantine_is_completed_and_no_later_checkpoint_reads_its_messages_again(
     spark: SparkSession, tmp_path: Path, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -139,6 +140,7 @@ def test_a_batch_that_stopped_after_its_quarantine_is_completed_and_no_later_che
     assert {each["state"] for each in odd.entries()} == {"open"}, "no checkpoint judges them again"
 
 
+@pytest.mark.nightly
 def test_an_entry_that_is_replayed_stays_open_and_is_found_by_its_offset(
     spark: SparkSession, tmp_path: Path, broker: Broker, topic: str
 ) -> None:

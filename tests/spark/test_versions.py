@@ -201,6 +201,7 @@ def test_an_interrupted_swap_is_completed_by_the_next_run(
     assert not Place(flights.layout, "flights", "silver", 2, 0).staging.exists()
 
 
+@pytest.mark.nightly
 def test_a_checkpoint_older_than_its_table_is_refused(flights: Deployment) -> None:
     checkpoint = Place(flights.layout, "flights", "bronze", 1, 0).checkpoint
     land_some_of(flights, date(2013, 1, 3))
