@@ -30,6 +30,7 @@ CLUSTERS: dict[str, tuple[str, dict[str, str]]] = {
     ),
     "refused": ("PASSWORD", {"password": "file:{folder}/limited.password"}),
     "unreadable": ("PASSWORD", {"user": "limited", "password": "file:{folder}/limited.password"}),
+    "absent": ("PASSWORD", {"servers": "127.0.0.1:9"}),
 }
 
 
@@ -72,6 +73,16 @@ def test_a_run_with_several_clusters_leaves_no_secret_and_a_wrong_one_stops_its_
 
         plan = project.run("plan", "mixed", "--json", **variables)
         run = project.run("run", "mixed", **variables)
+        commands = (
+            ("status",),
+            ("lag",),
+            ("alerts",),
+            ("doctor",),
+            ("config",),
+            ("ledger", "mixed"),
+            ("docs", "mixed"),
+        )
+        others = [project.run(*command, **variables) for command in commands]
 
         assert kafka.end_offsets(secure.broker.cluster, "sent") == {0: 2}
     shown = run.out + run.err
@@ -79,11 +90,11 @@ def test_a_run_with_several_clusters_leaves_no_secret_and_a_wrong_one_stops_its_
     planned = {flow["flow"]: flow for flow in plan.json["flows"]}
     assert [planned[name]["behind"] for name in ("scram", "plain", "unreadable", "orders")] == [5, 5, 5, 1]
     assert "user and password failed at cluster refused of Kafka" in planned["refused"]["error"]["message"]
-    counts = {
-        name: DeltaTable(str(project.layout.table(f"bronze.{name}"))).to_pyarrow_table().num_rows
-        for name in ("scram", "plain", "orders")
-    }
-    assert counts == {"scram": 5, "plain": 5, "orders": 2}
+    assert "no Kafka broker answers at 127.0.0.1:9 (cluster absent)" in planned["absent"]["error"]["message"]
+    tables = ("bronze.scram", "bronze.plain", "bronze.orders")
+    counts = {name: DeltaTable(str(project.layout.table(name))).to_pyarrow_table().num_rows for name in tables}
+    assert list(counts.values()) == [5, 5, 2]
+    assert "no Kafka broker answers at 127.0.0.1:9 (cluster absent) for topic 'described-absent'" in shown
     assert "user and password failed at cluster refused of Kafka" in shown
     assert "cluster unreadable of Kafka does not let the user read topic 'described-unreadable'" in shown
 
@@ -92,4 +103,6 @@ def test_a_run_with_several_clusters_leaves_no_secret_and_a_wrong_one_stops_its_
     logs = [path for path in events.rglob("*") if path.is_file()]
     assert any("SparkListenerSQLExecutionStart" in path.read_text() for path in logs)
     assert not files_containing(project.folder, secrets)
-    assert not [secret for secret in secrets if secret in shown + plan.out + plan.err]
+    shown += "".join(each.out + each.err for each in (plan, *others))
+    assert "file:" in shown and "env:KAFKA_CANARY" in shown, "references are shown"
+    assert not [secret for secret in secrets if secret in shown]
