@@ -1,10 +1,11 @@
-"""A cluster that changes while a run reads a topic of it: passwords, leaders, brokers. Each message is stored once."""
+"""A cluster that changes while a run reads a topic of it: passwords, leaders, brokers, quotas. Each message is stored once."""
 
 from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Callable, Iterator
+import subprocess
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,8 +19,9 @@ from tests.secure_broker import PASSWORDS, SecureBroker, secure_broker
 from tests.spark import job as orders
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.environment.clusters import Cluster
-from tidegate.errors import SourceError
+from tidegate.errors import SourceError, SourceUnavailableError
 from tidegate.probes import kafka
+from tidegate.runtime import java
 from tidegate.runtime.jars import class_path
 from tidegate.spark import runs
 from tidegate.spec import KafkaSource
@@ -168,3 +170,40 @@ def test_a_broker_that_is_lost_and_leaders_that_move_in_mid_run_stop_nothing_of_
         assert (report.total("read"), clicks.ids()) == (30, list(range(30)))
         assert led == [{1, 3}, {1}]
         assert len(report.batches) > 4, "there were batches after each"
+
+
+def test_a_quota_that_throttles_is_a_transient_error_and_the_run_after_it_goes_on(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    with Broker(tmp_path / "broker", class_path=class_path(PROJECT, "broker")) as broker:
+        broker.create_topic("clicks")
+        send_large(broker, range(20))
+        options = "client.id=tidegate-throttled"
+        clicks = Clicks(spark, tmp_path, Cluster(servers=broker.bootstrap, settings=(("options", options),)))
+        change(broker, "tidegate-throttled", "--add-config", "consumer_byte_rate=5000")
+        with pytest.raises(SourceUnavailableError, match="topic 'clicks', cluster default of Kafka") as raised:
+            clicks.run()
+        assert raised.value.transient
+
+        change(broker, "tidegate-throttled", "--delete-config", "consumer_byte_rate")
+        clicks.run()
+
+        assert clicks.ids() == list(range(20)), "without the quota the same run ends"
+
+
+def send_large(broker: Broker, ids: Iterable[int]) -> None:
+    """Messages of 20 kB."""
+    from confluent_kafka import Producer
+
+    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    for each in ids:
+        producer.produce("clicks", json.dumps({"id": each, "text": "x" * 20_000}).encode())
+    assert producer.flush(TIMEOUT_SECONDS) == 0
+
+
+def change(broker: Broker, client: str, act: str, quota: str) -> None:
+    """Change a quota of a client by its id, with Kafka's own tool."""
+    tool = [str(java.find().executable), "-XX:TieredStopAtLevel=1", "-cp", class_path(PROJECT, "broker")]
+    tool += ["kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, "--alter", act, quota]
+    command = [*tool, "--entity-type", "clients", "--entity-name", client]
+    subprocess.run(command, check=True, capture_output=True, timeout=TIMEOUT_SECONDS)
