@@ -195,29 +195,6 @@ def test_after_a_kill_between_target_and_ledger_every_message_is_stored_once(
 
 
 @pytest.mark.nightly
-def test_a_new_version_of_bronze_starts_after_the_messages_in_bronze(
-    clicks: Deployment, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import dataclasses
-
-    import pipelines.clickstream
-
-    topic = topic_of(clicks)
-    clicks_feed.produce(clicks.environment.kafka, clicks_feed.wave_one(views=100), topic)
-    clicks.run("clickstream")
-    declared = pipelines.clickstream.pipeline
-    flows = (dataclasses.replace(declared.flow("bronze"), checkpoint_version=2), *declared.flows[1:])
-    monkeypatch.setattr(pipelines.clickstream, "pipeline", dataclasses.replace(declared, flows=flows))
-    sent = clicks_feed.wave_two(views=50, already=100)
-    clicks_feed.produce(clicks.environment.kafka, sent, topic)
-
-    report = clicks.run("clickstream")
-
-    assert report.flow("bronze").total("read") == len(sent)
-    expect_the_result_of_duckdb(clicks)
-
-
-@pytest.mark.nightly
 def test_a_recreated_topic_is_added_to_the_lake_by_a_new_version(
     clicks: Deployment, broker: Broker, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -44,7 +44,9 @@ def test_a_source_may_have_change_records_and_a_refused_batch_may_pass_when_they
         ({"refused": ("T",)}, "refused"),
         ({"paths": None}, "paths"),
         ({"after": None}, "after"),
-        ({"no_value": "delete"}, "no_value"),
+        ({"no_value": "keep"}, "no_value"),
+        ({"operation": ""}, "operation"),
+        ({"operation": "", "no_value": "delete"}, "writes"),
         ({"operation": "the op"}, "operation"),
         ({"after": "after"}, "before"),
         ({"paths": {"lsn": "source.lsn"}}, "after"),
@@ -76,3 +78,15 @@ def test_a_source_whose_records_cannot_be_such_changes_is_refused(
 ) -> None:
     with pytest.raises(FieldError, match=message):
         replace(source, **changed)
+
+
+def test_messages_without_value_delete_only_where_columns_of_the_key_say_which_row() -> None:
+    compacted = ChangeRecords(no_value="delete")
+    source = replace(TOPIC, schema="id INT, op STRING", metadata={"id": "key"}, changes=compacted)
+    replace(source, changes=replace(FLAT, no_value="delete", deletes=()))
+    with pytest.raises(FieldError, match="a message without value deletes the row of its key"):
+        replace(source, metadata={"id": "header.id"})
+    with pytest.raises(FieldError, match="only messages have keys"):
+        replace(FILES, changes=compacted)
+    with pytest.raises(FieldError, match="that changes does not name in paths"):
+        replace(source, changes=debezium(), metadata={"op": "header.op"})

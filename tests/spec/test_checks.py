@@ -111,6 +111,7 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (variant_of(TopicIntervals(quiet_hours=6)), "quiet_hours", (0, -1, True, "6", None, 100_001)),
     (variant_of(TOPIC), "isolation", ("dirty", "", None, True)),
     (variant_of(TOPIC), "start", ("first", "", "2026-11-01", "0:-1", None, True)),
+    (variant_of(TOPIC), "metadata", ({"id": "value"}, {"unknown": "key"}, ["id"], None)),
     (variant_of(FEED), "table", ("trips", "iron.trips", "bronze.", "bronze.Trips", "bronze.a.b", 5, None)),
     (variant_of(FILES), "max_bytes_per_trigger", ("0m", "1", 5, None)),
     (variant_of(FEED), "max_files_per_trigger", (0, None)),

@@ -9,6 +9,7 @@ import pytest
 
 from tests.spec.trips import BRONZE, FILES, SCHEMA, SILVER, TOPIC
 from tidegate.errors import FieldError
+from tidegate.ops.evolution import declared_fingerprint
 from tidegate.project.fingerprints import fingerprint
 from tidegate.spec import ChangeFeed, FileSource, Flow, SnapshotFeed, Statistic, Table, TimeWindows
 
@@ -101,3 +102,31 @@ def test_a_start_is_a_word_a_time_or_offsets_and_no_part_of_the_identity() -> No
         plain = replace(TOPIC, start=word)
         assert (plain.start_offsets, plain.start_time) == ({}, None)
         assert plain.identity() == TOPIC.identity()
+
+
+@pytest.mark.parametrize(
+    "metadata",
+    [
+        {"id": "value"},
+        {"id": "key."},
+        {"id": "key.a b"},
+        {"id": "header"},
+        {"id": "header.it's"},
+        {"id": 1},
+        {"unknown": "key"},
+        ["id"],
+        None,
+    ],
+)
+def test_metadata_that_names_no_part_of_a_message_or_no_column_is_refused(metadata: Any) -> None:
+    with pytest.raises(FieldError) as refused:
+        replace(TOPIC, schema="id INT", metadata=metadata)
+    assert refused.value.field == "metadata"
+
+
+def test_metadata_names_parts_of_messages_and_is_no_part_of_the_identity() -> None:
+    metadata = {"id": "key.payload.id", "a": "header.trace id", "b": "partition", "c": "topic"}
+    source = replace(TOPIC, schema="id INT, a STRING, b INT, c STRING", metadata=metadata)
+    assert source.identity() == TOPIC.identity()
+    assert isinstance(hash(source), int)
+    assert declared_fingerprint(source) != declared_fingerprint(replace(source, metadata={}))

@@ -13,7 +13,6 @@ from itertools import islice
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
-from tidegate import hidden
 from tidegate.advice import Command, Edit, Either, OutsideAct, Then
 from tidegate.errors import RequestError
 from tidegate.formats import delimited
@@ -116,8 +115,8 @@ def of_topic(cluster: Cluster, topic: str) -> Sample:
     _add_objects(sample, list(enumerate(texts, start=1)))
     if deletes := len(values) - len(texts):
         sample.notes.append(
-            f"{count(deletes, 'message')} without value: they go to quarantine (null_key) unless the transform takes the key from _key and "
-            f"sets {hidden.DELETED}"
+            f"{count(deletes, 'message')} without value: they go to quarantine (no_value) unless the source has metadata for the key and "
+            'changes=ChangeRecords(no_value="delete")'
         )
     if not sample.lines:
         raise RequestError(

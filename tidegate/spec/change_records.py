@@ -11,7 +11,7 @@ from tidegate.errors import FieldError
 from tidegate.schema.ddl import parse_ddl
 from tidegate.spec.checks import check_texts, fits
 
-NoValue = Literal["refuse", "skip"]
+NoValue = Literal["refuse", "skip", "delete"]
 
 _COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*")
 _PATH = re.compile(r"[^\s.]+(\.[^\s.]+)*")
@@ -27,17 +27,19 @@ class ChangeRecords:
     A record that neither writes nor deletes is quarantined by the rule ``operation(…)``.
     """
 
-    operation: str
-    """The STRING column of the schema with the operation, for example ``op``."""
-    writes: tuple[str, ...]
+    operation: str = ""
+    """The STRING column of the schema with the operation, for example ``op``. Empty if records have none: each message with a value
+    writes its row, and one without deletes it (``no_value="delete"``)."""
+    writes: tuple[str, ...] = ()
     """Values of ``operation`` of records with a row that is inserted or updated, for example ``("I", "U")``. Case-sensitive."""
-    deletes: tuple[str, ...]
+    deletes: tuple[str, ...] = ()
     """Values of ``operation`` of records that delete their row."""
     refused: Mapping[str, str] = field(default_factory=dict, hash=False)
     """Names of other operations for the rule, as in ``{"t": "truncate"}``; any other value breaks ``operation(unknown)``."""
     no_value: NoValue = "refuse"
     """What is done with a message without value, by the rule ``no_value``: ``skip`` filters it, because a record before it says
-    the same; ``refuse`` quarantines it."""
+    the same; ``refuse`` quarantines it. ``delete``: it deletes the row with its key; only for topics with columns of the key
+    (`KafkaSource.metadata`)."""
     after: str = ""
     """The field of the record that holds the row, if the record is an envelope. The columns of the schema are then fields of the
     row, except those in ``paths``. Only for JSON and for topics."""
@@ -58,6 +60,12 @@ class ChangeRecords:
                 raise FieldError("ChangeRecords", name, getattr(self, name), "a text")
         for name in ("writes", "deletes"):
             check_texts("ChangeRecords", name, getattr(self, name))
+        if self.no_value not in get_args(NoValue):
+            raise FieldError("ChangeRecords", "no_value", self.no_value, ", ".join(get_args(NoValue)))
+        if self.operation == "":
+            self._check_without_operation()
+            return
+        for name in ("writes", *(() if self.no_value == "delete" else ("deletes",))):
             if not getattr(self, name):
                 raise FieldError("ChangeRecords", name, getattr(self, name), "at least one value of operation")
         if both := {*self.writes} & {*self.deletes} | {*self.refused} & {*self.writes, *self.deletes}:
@@ -68,11 +76,17 @@ class ChangeRecords:
             raise FieldError(
                 "ChangeRecords", "refused", dict(self.refused), "names in lower case, as in {'t': 'truncate'}"
             )
-        if self.no_value not in get_args(NoValue):
-            raise FieldError("ChangeRecords", "no_value", self.no_value, "'refuse' or 'skip'")
         if not fits(_COLUMN, self.operation):
             raise FieldError("ChangeRecords", "operation", self.operation, "one column's name")
         self._check_envelope()
+
+    def _check_without_operation(self) -> None:
+        if self.no_value != "delete":
+            allowed = "the column with the operation; or none with no_value='delete', for messages whose deletes have no value"
+            raise FieldError("ChangeRecords", "operation", self.operation, allowed)
+        for name in ("writes", "deletes", "refused", "after", "before", "paths", "unavailable"):
+            if getattr(self, name):
+                raise FieldError("ChangeRecords", name, getattr(self, name), "nothing without operation")
 
     def _check_envelope(self) -> None:
         if bool(self.after) != bool(self.before):
@@ -103,6 +117,12 @@ class ChangeRecords:
             FieldError: They do not fit.
         """
         columns = {column.name: column for column in parse_ddl("schema", schema)}
+        if self.no_value == "delete" and owner != "KafkaSource":
+            raise FieldError(
+                owner, "changes", "no_value='delete'", "'refuse' or 'skip' for files: only messages have keys"
+            )
+        if self.operation == "":
+            return
         if missing := sorted({self.operation, *self.paths} - columns.keys()):
             raise FieldError(owner, "schema", ", ".join(columns), f"also {', '.join(missing)}, which changes names")
         if not columns[self.operation].is_text:

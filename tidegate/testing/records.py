@@ -26,7 +26,8 @@ _OF_FILES = (
     f"{hidden.PATH} string, {hidden.LINE_NUMBER} bigint, {_CHANGE}"
 )
 _OF_MESSAGES = (
-    f"{hidden.ROW_ID} string, key binary, value binary, {hidden.TOPIC} string, {hidden.PARTITION} int, {hidden.OFFSET} bigint, "
+    f"{hidden.ROW_ID} string, key binary, value binary, headers array<struct<key:string,value:binary>>, "
+    f"{hidden.TOPIC} string, {hidden.PARTITION} int, {hidden.OFFSET} bigint, "
     f"{hidden.TIMESTAMP} timestamp, {_CHANGE}"
 )
 
@@ -41,7 +42,8 @@ def feed(spark: SparkSession, source: LandingSource, records: Sequence[Record]) 
 
     Args:
         records: Values by field, as text or as Python's values; None, or no such key, is no value. Of records of files
-            ``_path`` and ``_modified_at``, of messages ``_key`` and ``_timestamp`` may be given too.
+            ``_path`` and ``_modified_at``, of messages ``_key`` and ``_timestamp`` may be given too. Fields in
+            `KafkaSource.metadata` are put where they say. A message with ``_deletes`` has no value.
     """
     landed, columns = _LANDED[type(source)]
     rows = [
@@ -68,9 +70,37 @@ _NOT_STORED = ("encoding", "header")
 """What bronze has no use for: text is decoded, and the names of the fields are known."""
 
 
-def _message(_source: KafkaSource, record: Record, number: int) -> tuple[Any, ...]:
-    key, at = str(record.get(hidden.KEY, f"k{number}")).encode(), record.get(hidden.TIMESTAMP, LANDED_AT)
-    return (bytearray(key), bytearray(_json(_fields(record)).encode()), "sample", 0, number, at)
+def _message(source: KafkaSource, record: Record, number: int) -> tuple[Any, ...]:
+    outside = {part: record[name] for name, part in source.metadata.items() if record.get(name) is not None}
+    fields = {name: value for name, value in _fields(record).items() if name not in source.metadata}
+    value = None if record.get(hidden.DELETES) else bytearray(_json(fields).encode())
+    key = str(record.get(hidden.KEY, _key(outside) or f"k{number}")).encode()
+    headers = [
+        (part.removeprefix("header."), bytearray(_text(each).encode()))
+        for part, each in outside.items()
+        if part.startswith("header.")
+    ]
+    at = outside.get("timestamp", record.get(hidden.TIMESTAMP, LANDED_AT))
+    at = datetime.fromisoformat(at) if isinstance(at, str) else at
+    topic, partition, offset = (
+        outside.get(part, default) for part, default in (("topic", "sample"), ("partition", 0), ("offset", number))
+    )
+    return (bytearray(key), value, headers, topic, int(partition), int(offset), at)
+
+
+def _key(outside: Record) -> str:
+    """The key with the fields that are in it, as text or as JSON; empty if none is."""
+    if "key" in outside:
+        return _text(outside["key"])
+    members: dict[str, Any] = {}
+    for part, value in outside.items():
+        place, *path = part.split(".")
+        if place == "key":
+            inner = members
+            for name in path[:-1]:
+                inner = inner.setdefault(name, {})
+            inner[path[-1]] = value
+    return _json(members) if members else ""
 
 
 _LANDED: Mapping[type, tuple[Callable[[Any, Record, int], tuple[Any, ...]], str]] = {

@@ -34,7 +34,7 @@ def registry() -> Iterator[SchemaRegistry]:
         yield running
 
 
-def avro(schema: Any, record: dict[str, Any]) -> bytes:
+def avro(schema: Any, record: Any) -> bytes:
     content = io.BytesIO()
     fastavro.schemaless_writer(content, fastavro.parse_schema(schema), record)
     return content.getvalue()
@@ -138,3 +138,28 @@ def test_the_schema_of_an_avro_envelope_is_that_of_its_row(
     assert (read.id, read.page, read.op, read.lsn, read._deleted, read._origin.broken) == (1, "a", "c", 7, False, [])
     (written,) = result.writers.values()
     assert written == (Column("id", "int"), Column("page", "string"), Column("op", ""), Column("lsn", ""))
+
+
+def test_keys_are_decoded_with_their_schema_as_values_are(spark: Any, registry: SchemaRegistry, tmp_path: Path) -> None:
+    of_key = {"type": "record", "name": "Key", "fields": [{"name": "id", "type": "int"}]}
+    value, key, plain = (registry.register(each) for each in (OLD, of_key, {"type": "string"}))
+    content = framed(value, avro(OLD, {"id": 7, "page": "/"}))
+    keys = [
+        framed(key, avro(of_key, {"id": 7})),
+        framed(plain, avro({"type": "string"}, "k7")),
+        framed(99, b"?"),
+        b"k7",
+    ]
+    rows = [(str(number), each, content, "t", 0, number, AT, AT) for number, each in enumerate(keys)]
+    coordinates = "_topic string, _partition int, _offset bigint, _timestamp timestamp, _ingested_at timestamp"
+    feed = spark.createDataFrame(rows, f"_row_id string, key binary, value binary, {coordinates}")
+    metadata = {"user": "key.id", "whole": "key"}
+    source = KafkaSource(
+        topic="t", schema="id BIGINT, page STRING, user INT, whole STRING", format="avro", metadata=metadata
+    )
+
+    lookup = partial(registry_schemas.fetch, registry.address, Address.local(tmp_path))
+    read = parse(feed, source, lookup=lookup).rows.orderBy("_row_id").collect()
+
+    assert [(row["user"], row["whole"]) for row in read] == [(7, '{"id":7}'), (None, "k7"), (None, None), (None, "k7")]
+    assert [row["_origin"]["broken"] for row in read] == [[], [], ["malformed_key"], []]

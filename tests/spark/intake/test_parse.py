@@ -16,6 +16,7 @@ from tidegate.sources.files.read import BRONZE
 from tidegate.spark.intake import parse
 from tidegate.spark.intake.bronze import HEADER
 from tidegate.spec import ChangeRecords, FileSource, KafkaSource, debezium
+from tidegate.testing import records as made_up
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -361,3 +362,78 @@ def test_the_cells_of_delimited_change_records_say_what_they_do(spark: SparkSess
     written, deleted, unknown = read(parse.parse(bronze(spark, *lines), source(changes=changes)))
     assert [row["_deleted"] for row in (written, deleted, unknown)] == [False, True, False]
     assert [row["broken"] for row in (written, deleted, unknown)] == [[], [], ["operation(unknown)"]]
+
+
+KEYED = KafkaSource(
+    topic="users",
+    schema="id INT NOT NULL, name STRING NOT NULL, trace STRING, sent TIMESTAMP, position BIGINT NOT NULL, whole STRING",
+    metadata={"id": "key.id", "trace": "header.trace-id", "sent": "timestamp", "position": "offset", "whole": "key"},
+    changes=ChangeRecords(no_value="delete"),
+)
+
+
+def keyed(
+    spark: SparkSession, *sent: tuple[bytes | None, bytes | None, list[tuple[str, bytes | None]] | None]
+) -> DataFrame:
+    """Rows of bronze with these keys, values and headers."""
+    rows = [
+        (f"users/0/{n}", key, value, headers, "users", 0, n, EARLIER, LATER)
+        for n, (key, value, headers) in enumerate(sent)
+    ]
+    schema = (
+        "_row_id string, key binary, value binary, headers array<struct<key:string,value:binary>>, _topic string, _partition int, "
+        "_offset bigint, _timestamp timestamp, _ingested_at timestamp"
+    )
+    return spark.createDataFrame(rows, schema)
+
+
+def test_columns_may_be_in_the_key_and_the_headers_of_a_message_and_one_without_value_deletes_the_row_of_its_key(
+    spark: SparkSession,
+) -> None:
+    feed = keyed(
+        spark,
+        (b'{"id": 7}', b'{"name": "ada"}', [("trace-id", b"first"), ("trace-id", b"last"), ("other", b"x")]),
+        (b'{"id": 7}', None, [("other", b"x")]),
+        (b'{"id": 8}', b'{"name": "bob", "id": 8}', None),
+        (b'{"id": 8}', b'{"name": "bob", "id": 9}', None),
+        (b"8", b'{"name": "bob"}', None),
+        (b"\xff", None, None),
+        (None, None, None),
+        (b'{"id": "x"}', b'{"name": "bob"}', [("trace-id", b"\xff")]),
+        (b'{"id": "x"}', b'{"name": "bob"}', [("trace-id", None)]),
+    )
+
+    rows = read(parse.parse(feed, KEYED))
+
+    written, deleted = rows[:2]
+    assert (written["id"], written["name"], written["trace"], written["position"]) == (7, "ada", "last", 0)
+    assert (written["sent"].astimezone(UTC), written["whole"], written["_deleted"]) == (EARLIER, '{"id": 7}', False)
+    assert (deleted["id"], deleted["name"], deleted["trace"], deleted["_deleted"]) == (7, None, None, True)
+    assert [row["broken"] for row in rows] == [
+        [],
+        [],
+        [],
+        ["repeated_field(id)"],
+        ["required(id)"],
+        ["malformed_key"],
+        [],
+        ["malformed_header(trace-id)"],
+        ["wrong_type(id)"],
+    ]
+    assert [row["_deleted"] for row in rows] == [False, True, False, False, False, False, True, False, False]
+    assert rows[6]["id"] is None, "a key column that is NULL breaks null_key"
+    assert [row["_rescued"] for row in rows] == [None] * 9
+
+
+def test_made_up_messages_have_fields_in_the_key_and_the_headers_where_the_source_says_so(spark: SparkSession) -> None:
+    source = replace(KEYED, metadata={name: part for name, part in KEYED.metadata.items() if part != "key"})
+    records: list[dict[str, Any]] = [
+        {"id": 7, "name": "ada", "trace": "t", "position": 40, "sent": EARLIER},
+        {"id": 7, "_deletes": True},
+    ]
+
+    written, deleted = read(parse.parse(made_up.feed(spark, source, records), source))
+
+    assert (written["id"], written["name"], written["trace"], written["position"]) == (7, "ada", "t", 40)
+    assert (written["sent"].astimezone(UTC), written["_key"], written["broken"]) == (EARLIER, '{"id": 7}', [])
+    assert (deleted["id"], deleted["position"], deleted["_deleted"], deleted["broken"]) == (7, 1, True, [])

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
 
 from tidegate.errors import FieldError
 from tidegate.formatting import count
 from tidegate.schema.contract import DEFAULT_CONTRACT, Contract
+from tidegate.schema.ddl import parse_ddl
 from tidegate.spec.change_records import ChangeRecords, check_changes
 from tidegate.spec.checks import check_choice, check_positive, check_schema, check_size, fits
 from tidegate.spec.formats import DEFAULT_FORMATS, Formats, check_contract, check_formats
@@ -18,6 +20,7 @@ from tidegate.spec.sinks import TOPIC, check_cluster
 
 ValueFormat = Literal["json", "avro"]
 Isolation = Literal["read_committed", "read_uncommitted"]
+_PART = re.compile(r"key|key(\.[^\s.'?\[\]]+)+|header\.[^\n'\\]+|topic|partition|offset|timestamp")
 EARLIEST, LATEST = "earliest", "latest"
 _OFFSETS = re.compile(r"\d{1,9}:\d{1,18}( \d{1,9}:\d{1,18})*")
 
@@ -38,6 +41,10 @@ class KafkaSource:
     """What happens with messages that have other fields than the schema; by default the fields are rescued."""
     formats: Formats = DEFAULT_FORMATS
     """How values are written, where it differs from ``docs/formats.md``."""
+    metadata: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Columns of the schema that are not in the value, with the part of the message that they are in: ``key`` (as text), ``key.id`` (a
+    member of a JSON key), ``header.trace`` (the last header of that name, as text), ``topic``, ``partition``, ``offset``,
+    ``timestamp``. A value with the same field and another text breaks the rule ``repeated_field(column)``."""
     changes: ChangeRecords | None = None
     """If each record inserts, updates or deletes a row: how it says so. ``debezium(lsn="source.lsn")`` for Debezium's."""
     start: str = EARLIEST
@@ -66,6 +73,7 @@ class KafkaSource:
         check_formats(self, self.formats, self.schema, self.format)
         check_changes(type(self).__name__, self.changes, self.schema, self.format)
         self._check_start()
+        self._check_metadata()
         check_positive(self, "max_offsets_per_trigger", self.max_offsets_per_trigger)
         if self.intervals is not None and not isinstance(self.intervals, TopicIntervals):
             raise FieldError("KafkaSource", "intervals", self.intervals, "TopicIntervals(…) or None")
@@ -115,6 +123,28 @@ class KafkaSource:
     def named(self) -> str:
         """The topic with its cluster, for messages."""
         return f"topic {self.topic!r}, cluster {self.cluster} of Kafka"
+
+    def _check_metadata(self) -> None:
+        if not isinstance(self.metadata, Mapping) or not all(fits(_PART, part) for part in self.metadata.values()):
+            allowed = (
+                "{<column>: key, key.<member>, header.<name>, topic, partition, offset or timestamp}, as in "
+                "{'id': 'key.id', 'trace': 'header.trace'}"
+            )
+            raise FieldError("KafkaSource", "metadata", self.metadata, allowed)
+        in_value = {column.name for column in parse_ddl("schema", self.schema)}
+        if self.changes is not None:
+            in_value -= self.changes.paths.keys()
+        if unknown := sorted(self.metadata.keys() - in_value):
+            raise FieldError(
+                "KafkaSource",
+                "metadata",
+                ", ".join(unknown),
+                "columns of the schema that changes does not name in paths",
+            )
+        has_key = any(part == "key" or part.startswith("key.") for part in self.metadata.values())
+        if self.changes is not None and self.changes.no_value == "delete" and not has_key:
+            allowed = "a column of the key, as in {'id': 'key.id'}, because a message without value deletes the row of its key"
+            raise FieldError("KafkaSource", "metadata", dict(self.metadata), allowed)
 
     def summary(self) -> str:
         """For pages."""

@@ -28,7 +28,12 @@ def _records(feed: DataFrame, source: KafkaSource, lookup: Lookup | None) -> Rec
     )
     schemas = messages.referenced_schemas(feed, source.format, lookup) if lookup is not None else {}
     text, problem = messages.as_text(source.format, schemas)
+    parts = {name: messages.metadata_text(part) for name, part in source.metadata.items()}
+    names = {name: f"_outside_{name}" for name in parts}
+    outside = [text.alias(names[name]) for name, (text, _) in parts.items()]
     read = feed.withColumn(hidden.TEXT, text).withColumn(hidden.PROBLEM, problem)
+    if any(part == "key" or part.startswith("key.") for part in source.metadata.values()):
+        read = messages.with_key_text(read, source.format, lookup)
     rows = read.select(
         hidden.ROW_ID,
         messages.schema_id().alias(hidden.WRITER),
@@ -39,10 +44,11 @@ def _records(feed: DataFrame, source: KafkaSource, lookup: Lookup | None) -> Rec
         arrival(feed).alias(hidden.ARRIVAL),
         F.make_valid_utf8(F.col("key").cast("string")).alias(hidden.KEY),
         hidden.TIMESTAMP,
-        hidden.PROBLEM,
+        F.coalesce(hidden.PROBLEM, *(problem for _, problem in parts.values())).alias(hidden.PROBLEM),
+        *outside,
     )
-    writers = messages.fields_of(schemas, source.changes)
-    return Records(rows=rows, writers=writers, writers_cover_all=source.format == "avro")
+    writers = messages.fields_of(schemas, source.changes, names)
+    return Records(rows=rows, metadata=names, writers=writers, writers_cover_all=source.format == "avro")
 
 
 def _skipping(sources: Sequence[Mapping[str, Any]]) -> SparkColumn:

@@ -37,6 +37,8 @@ class Records:
     `Bronze.columns`. Also ``_header`` and ``_dialect`` of a file, and ``_problem``, where a record cannot be read."""
     is_csv: bool = False
     """The records are CSV; others are JSON."""
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    """Fields that are not in the record: the column of ``rows`` with the text of each."""
     null_values: tuple[str, ...] = ("",)
     """Texts that mean "no value"."""
     writers: Mapping[int, tuple[Column, ...]] = field(default_factory=dict)

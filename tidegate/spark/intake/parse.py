@@ -71,7 +71,16 @@ def parse(feed: DataFrame, source: LandingSource, terms: Terms | None = None, lo
     kind = bronze.load(source)
     records = kind.records(feed, source, lookup)
     texts = _split_fields(records, source, columns, terms)
-    rows = cast_fields(texts, columns, records.null_values, terms, kind.columns, source.formats, source.changes)
+    rows = cast_fields(
+        texts,
+        columns,
+        records.null_values,
+        terms,
+        kind.columns,
+        source.formats,
+        source.changes,
+        records.metadata.keys(),
+    )
     return Parsed(rows=rows, writers=records.writers, writers_cover_all=records.writers_cover_all)
 
 
@@ -111,17 +120,23 @@ def _split_fields(records: Records, source: LandingSource, columns: Sequence[Col
     malformed = F.col(f"_texts._{len(fields) + 1}")
     if hidden.PROBLEM in rows.columns:
         malformed = F.coalesce(hidden.PROBLEM, malformed)
-    metadata = [name for name in rows.columns if name not in (hidden.PROBLEM, hidden.HEADER, hidden.DIALECT)]
+    not_kept = (hidden.PROBLEM, hidden.HEADER, hidden.DIALECT, *records.metadata.values())
+    metadata = [name for name in rows.columns if name not in not_kept]
+    of_field = {column.name: F.col(f"_texts._{index}") for index, column in enumerate(columns)}
+    for name, outside in records.metadata.items():
+        repeats = of_field[name].isNotNull() & ~of_field[name].eqNullSafe(F.col(outside))
+        malformed = F.coalesce(malformed, F.when(repeats, F.lit(f"repeated_field({name})")))
+        of_field[name] = F.col(outside)
     split_records = texts.select(
         *metadata,
-        *[F.col(f"_texts._{index}").alias(text_column(column)) for index, column in enumerate(columns)],
+        *[of_field[column.name].alias(text_column(column)) for column in columns],
         F.col(f"_texts._{len(fields)}").alias(hidden.UNKNOWN),
         malformed.alias(hidden.MALFORMED),
     )
     if changes is None:
         return split_records
-    operation = next(column for column in columns if column.name == changes.operation)
-    return change_records.with_changes(split_records, changes, text_column(operation))
+    operation = next((text_column(column) for column in columns if column.name == changes.operation), None)
+    return change_records.with_changes(split_records, changes, operation)
 
 
 def keyed_feed(feed: DataFrame, keys: tuple[str, ...]) -> DataFrame:

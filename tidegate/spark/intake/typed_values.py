@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -35,6 +35,7 @@ def cast_fields(
     extra: tuple[str, ...] = (),
     formats: Formats = DEFAULT_FORMATS,
     changes: ChangeRecords | None = None,
+    outside: Collection[str] = (),
 ) -> DataFrame:
     """Cast each field on its own and record which fields do not fit. Three projections, so that each cast runs once.
 
@@ -45,6 +46,7 @@ def cast_fields(
         extra: Columns to pass through.
         formats: The spellings that the source uses.
         changes: The declaration of change records, which have ``_deletes`` and ``_filters`` beside the texts.
+        outside: Fields that are not in the record, which one that deletes has too.
 
     Returns:
         The columns of `tidegate.spark.intake.parse.parse`.
@@ -81,7 +83,7 @@ def cast_fields(
         F.col(hidden.AT).alias("at"),
         F.col(hidden.RAW).alias("raw"),
         F.col(hidden.SOURCE).alias("source"),
-        F.array_compact(F.array(*_broken(columns, terms, changes))).alias("broken"),
+        F.array_compact(F.array(*_broken(columns, terms, changes, outside))).alias("broken"),
         F.col(hidden.INGESTED_AT).alias("ingested_at"),
         F.col(hidden.ARRIVAL).alias("arrival"),
         F.col(hidden.WRITER).alias("writer"),
@@ -98,7 +100,9 @@ def cast_fields(
     )
 
 
-def _broken(columns: Sequence[Column], terms: Terms, changes: ChangeRecords | None) -> list[SparkColumn]:
+def _broken(
+    columns: Sequence[Column], terms: Terms, changes: ChangeRecords | None, outside: Collection[str]
+) -> list[SparkColumn]:
     """One column per built-in rule: its name where the record breaks it, else NULL."""
     has_record = F.col(hidden.MALFORMED).isNull() & F.col(hidden.RAW).isNotNull()
     broken = [F.col(hidden.MALFORMED)]
@@ -109,7 +113,9 @@ def _broken(columns: Sequence[Column], terms: Terms, changes: ChangeRecords | No
             needs_value = has_record
             if changes is not None:
                 # A record that deletes has what is outside its row, and of the row perhaps only the key.
-                may_lack = F.lit(False) if column.name in changes.paths else F.col(hidden.DELETES)
+                may_lack = (
+                    F.lit(False) if column.name in changes.paths or column.name in outside else F.col(hidden.DELETES)
+                )
                 needs_value &= F.col(hidden.FILTERS).isNull() & ~may_lack
             broken.append(F.when(needs_value & F.col(text_column(column)).isNull(), F.lit(f"required({column.name})")))
     return broken
