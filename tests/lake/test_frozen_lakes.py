@@ -11,8 +11,6 @@ from tests.cli.project import Project
 from tests.lake.freeze import FROZEN
 from tidegate.lake.layout import LAKE_FORMAT
 
-pytestmark = pytest.mark.slow
-
 HEADER = "order_id,ordered_at,customer,channel,amount,updated_at\n"
 
 
@@ -52,12 +50,36 @@ def test_a_frozen_lake_is_read_without_a_jvm(shop: Project) -> None:
         assert f"  {kind}  " in ledger, ledger
 
 
-def test_a_frozen_lake_goes_on_in_the_folder_to_which_it_was_moved(shop: Project) -> None:
+@pytest.fixture
+def moved(shop: Project) -> Project:
+    """The same, after a person said that its landing zone was moved, with one new file."""
     moved = shop.run("landing", "moved", "orders", "--accept", "--reason", "It was restored.")
     assert moved.code == 0, moved.err
     assert shop.run("status", "orders").code == 0
     (shop.folder / "landing/orders/monday.csv").write_text(
         HEADER + "F-1,2026-01-12T09:00:00Z,Ada,web,1.00,2026-01-12T09:00:00Z\n"
     )
-    plan = shop.run("plan", "orders")
+    return shop
+
+
+def test_a_frozen_lake_goes_on_in_the_folder_to_which_it_was_moved(moved: Project) -> None:
+    plan = moved.run("plan", "orders")
     assert "1 new file in orders" in plan.row("bronze  yes"), plan.out
+
+
+@pytest.mark.packages
+@pytest.mark.jvm
+def test_an_increment_goes_on_from_the_checkpoints_of_a_frozen_lake(moved: Project) -> None:
+    ran = moved.run("run", "orders")
+    assert ran.code == 0, ran.out + ran.err
+    gold = moved.run("query", "SELECT day, orders, amount FROM gold.orders ORDER BY day", "--csv").out.splitlines()
+    assert gold[1:] == [
+        "2026-01-05,3,234.40",
+        "2026-01-06,1,42.00",
+        "2026-01-07,2,30.00",
+        "2026-01-08,1,30.00",
+        "2026-01-09,2,30.00",
+        "2026-01-10,9,9.00",
+        "2026-01-12,1,1.00",
+    ]
+    assert "nothing is new" in moved.run("run", "orders").out
