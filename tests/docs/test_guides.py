@@ -159,7 +159,7 @@ def rows(path: Path | Address) -> list[dict[str, Any]]:
 
 VALUES = ("Katherine", "Edsger", "Barbara", "a lot", "205.00", "-3.00", "Kiel", "Bonn")
 """Values in the sample of a new pipeline, and in records that guides write."""
-SHOWS_VALUES = ("tidegate quarantine show", "tidegate query", "tidegate state show", "python")
+SHOWS_VALUES = ("tidegate quarantine show", "tidegate query", "tidegate state show", "tidegate diff", "python")
 """Commands that print contents on request."""
 
 
@@ -193,7 +193,7 @@ def test_a_guide_prints_what_it_shows_and_no_value_leaves_the_tables(guide: Path
     layout = layout_of(runner)
     check_no_value_leaves_the_tables(layout, results)
     check_every_batch_balances(layout)
-    bronze = [row for pipeline in pipelines_run(layout) for row in rows(layout.table(f"bronze.{pipeline}"))]
+    bronze = [row for pipeline in pipelines_run(layout) for row in rows(layout.read_table(f"bronze.{pipeline}"))]
     assert any(contains_any(str(row), VALUES) for row in bronze), "the values are there"
     if guide.name == "backfill.md":
         check_rows_of_every_layer(layout)

@@ -84,7 +84,7 @@ def by_key(rows: Sequence[dict[str, Any]]) -> dict[tuple[Any, ...], dict[str, An
     return {tuple(row[key] for key in KEYS): row for row in rows}
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(ROWS, ROWS)
 def test_rows_of_keys_differ_as_those_of_python(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:
     here, there = by_key(ours), by_key(theirs)
@@ -130,7 +130,7 @@ def shown(row: dict[str, Any], name: str) -> Any:
     return row[name]
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(ROWS, ROWS)
 def test_rows_without_keys_differ_as_multisets(ours: list[dict[str, Any]], theirs: list[dict[str, Any]]) -> None:
     here, there = (Counter(tuple(of_row(row).values()) for row in rows) for rows in (ours, theirs))
