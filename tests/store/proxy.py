@@ -7,6 +7,7 @@ import re
 import socket
 import struct
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
@@ -41,6 +42,10 @@ class ServerFault:
     """Whether the request has its effect."""
     repeats: bool = False
     """Whether all further requests that match fail, too."""
+    cut: bool = False
+    """Whether the answer is the server's, of whose content only the first half arrives."""
+    delay: float = 0.0
+    """Seconds after which the answer of the server begins, in place of a failure."""
     then: Callable[[], None] = field(default=lambda: None)
     """Called before the client learns of the fault."""
     fired: bool = False
@@ -134,9 +139,12 @@ class S3Proxy:
                 fault = proxy._fault_of(self.command, self.path, self.headers.get("User-Agent", ""))
                 if proxy._refuses(self.command, self.path, self.headers):
                     fault = ServerFault(self.command, status=403, code="AccessDenied")
-                answer = None if fault is not None and not fault.after else self.passed_on(body)
+                passes = fault is None or fault.after or fault.cut or fault.delay
+                answer = self.passed_on(body) if passes else None
                 if fault is not None:
                     fault.then()
+                    time.sleep(fault.delay)
+                if fault is not None and not (fault.cut or fault.delay):
                     if not fault.status:
                         # A reset, in place of an orderly end.
                         linger = struct.pack("ii", 1, 0)
@@ -157,7 +165,10 @@ class S3Proxy:
                 if not is_head:
                     self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                if not is_head:
+                if fault is not None and fault.cut:
+                    self.wfile.write(content[: len(content) // 2])
+                    self.close_connection = True
+                elif not is_head:
                     self.wfile.write(content)
 
             do_GET = do_PUT = do_HEAD = do_POST = do_DELETE = handle_one  # noqa: N815

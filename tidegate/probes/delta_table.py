@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 from urllib.parse import unquote
 
-from tidegate.errors import TableUnreadableError, TidegateError
+from tidegate.advice import OutsideAct
+from tidegate.errors import TableUnreadableError, TidegateError, WriteConflictError
 from tidegate.errors.classification import raise_machine
 from tidegate.probes import delta_log
 from tidegate.store import Address
@@ -25,6 +26,7 @@ from tidegate.store import Address
 if TYPE_CHECKING:
     from deltalake import DeltaTable, QueryBuilder
 
+_NOT_THERE = "Invalid table version"
 _ERRNO = re.compile(r"\(os error (\d+)\)")
 _READER = {"datafusion.execution.parquet.coerce_int96": "us"}
 """Timestamps of Parquet's old type INT96, which Spark writes by default, are read with Delta's precision, microseconds.
@@ -189,6 +191,7 @@ def writing(address: Address) -> Iterator[None]:
 
     Raises:
         OSError: As `Address.writable`.
+        WriteConflictError: The server was in the middle of another request for the name of the commit. Transient.
     """
     from deltalake.exceptions import DeltaError
 
@@ -197,6 +200,12 @@ def writing(address: Address) -> Iterator[None]:
         yield
     except (DeltaError, OSError) as error:
         raise_machine(error, f"table {address}")
+        if _NOT_THERE in str(error):
+            # delta-rs takes an answer 409 for a commit of another writer, which it then looks for.
+            raise WriteConflictError(
+                f"table {address}: the server refused a commit because of another request for it. Nothing was written.",
+                OutsideAct("run again"),
+            ) from None
         raise
 
 

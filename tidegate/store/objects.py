@@ -122,9 +122,14 @@ class ObjectStore(Store):
     def open(self, key: str) -> BinaryIO:
         """GETs of parts, all of one content: reading on after a change raises an OSError, ESTALE."""
         path = self._path(key)
+
+        def get(client: CountedClient) -> tuple[bytes, ObjectMeta]:
+            answer = client.get(path, options={"range": (0, _PART)})
+            # Here, because an answer whose content breaks off is asked for again.
+            return bytes(answer.bytes()), answer.meta
+
         try:
-            first = self._ask("read", key, lambda client: client.get(path, options={"range": (0, _PART)}))
-            data, meta = bytes(first.bytes()), first.meta
+            data, meta = self._ask("read", key, get)
         except ObjectStorageRefusal as error:
             if error.status != 416:
                 raise
