@@ -35,6 +35,8 @@ from tidegate.requests.request import RunRequest
 from tidegate.requests.runs import RUNS
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from pyspark.sql import SparkSession
 
     from tidegate.checkpoints.overrides import Override
@@ -269,6 +271,7 @@ class _Application:
 
     def _run_flows(self, spark: SparkSession, flows: tuple[ResolvedFlow, ...]) -> None:
         stopped: dict[str, str] = {}
+        ran: list[ResolvedFlow] = []
         for each in flows:
             flow = each.flow
             flow_report = self.report.flow(flow.name)
@@ -284,9 +287,12 @@ class _Application:
                 continue
             flow_report.state = "running"
             self.write_report()
+            ran.append(each)
             if not self._run_one(spark, each, flow_report):
                 stopped[flow.name] = flow.name
             self.write_report()
+        if RUNS[self.request.mode].judges:
+            self._measure_lags_after(ran)
 
     def _run_one(self, spark: SparkSession, resolved: ResolvedFlow, flow_report: FlowReport) -> bool:
         from tidegate.spark import runs
@@ -305,7 +311,6 @@ class _Application:
             flow_report.state, flow_report.error = "failed", describe_error(error)
             log.error("%s: %s", flow.name, flow_report.error["message"])
             self._write_failure(flow.name, error)
-        self._measure_lag_after(resolved, flow_report)
         log.info(
             "%s: %s; read %d, written %d, quarantined %d",
             flow.name,
@@ -325,21 +330,22 @@ class _Application:
             address.put("".join(traceback.format_exception(error)).encode("utf-8", "backslashreplace"))
             log.error("%s: the traceback is in %s", flow, address)
 
-    def _measure_lag_after(self, resolved: ResolvedFlow, flow_report: FlowReport) -> None:
+    def _measure_lags_after(self, ran: Sequence[ResolvedFlow]) -> None:
+        """What is left for the flows, in one reading in a bucket: flows read each other's tables."""
         from tidegate.status import backlog
 
-        if not RUNS[self.request.mode].judges:
-            return
-        try:
-            if self.reading is not self.environment:
-                from tidegate.lake import read_once
-                from tidegate.probes import delta_history
+        if self.reading is not self.environment:
+            from tidegate.lake import read_once
+            from tidegate.probes import delta_history
 
-                read_once.forget(self.reading)
-                delta_history.forget()
-            flow_report.lag_after = backlog.measure(self.reading, resolved).counts()
-        except Exception as error:
-            flow_report.lag_after = {"reason": classify(error).message}
+            read_once.forget(self.reading)
+            delta_history.forget()
+        for each in ran:
+            flow_report = self.report.flow(each.flow.name)
+            try:
+                flow_report.lag_after = backlog.measure(self.reading, each).counts()
+            except Exception as error:
+                flow_report.lag_after = {"reason": classify(error).message}
 
     def _job(self, spark: SparkSession, resolved: ResolvedFlow, flow_report: FlowReport) -> Job:
         from tidegate.spark.batch.work import Stream

@@ -26,8 +26,8 @@ from tidegate.checkpoints.lease import (
     write_owner,
 )
 from tidegate.errors import LeaseHeldError, TidegateError
+from tidegate.probes import delta
 from tidegate.spark.driver.failures import translate
-from tidegate.spark.lake import tables
 from tidegate.spec import KafkaSource
 
 if TYPE_CHECKING:
@@ -133,5 +133,5 @@ def leased_flow(
         run.report.seconds = round(time.monotonic() - started, 3)
         # Only shown: an error here replaces none of the work.
         with contextlib.suppress(Exception):
-            if tables.exists(live):
-                run.report.target_version = tables.version(spark, live)
+            if (version := delta.current_version(live)) is not None:
+                run.report.target_version = version

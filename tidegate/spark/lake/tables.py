@@ -158,15 +158,30 @@ def transactions(spark: SparkSession, address: Address) -> dict[str, int]:
     Delta writes them into the checksum file of each version (Delta protocol, "Version Checksum File"). Where there is
     none, as after a commit of delta-rs, or it is damaged, Spark collects them from the log, which takes about a second.
     """
-    if not exists(address):
-        return {}
-    snapshot = _snapshot(spark, address)
-    # The file is read here and not by the JVM, which would take five calls for each transaction.
-    if (listed := delta_log.transactions(address, int(snapshot.version()))) is not None:
+    newest = delta.current_version(address)
+    return {} if newest is None else _transactions(spark, address, newest)
+
+
+def _transactions(spark: SparkSession, address: Address, newest: int) -> dict[str, int]:
+    # The file is read here and not by the JVM, which would list the log again, and take five calls for each transaction.
+    if (listed := delta_log.transactions(address, newest)) is not None:
         return listed
     jvm: Any = spark._jvm
-    versions = jvm.scala.jdk.javaapi.CollectionConverters.asJava(snapshot.transactions())
+    versions = jvm.scala.jdk.javaapi.CollectionConverters.asJava(_snapshot(spark, address).transactions())
     return {str(app_id): int(versions[app_id]) for app_id in versions}
+
+
+def committed(spark: SparkSession, address: Address, app_id: str, batch_id: int) -> tuple[int | None, Commit | None]:
+    """The last batch of a transaction id in a table, and the commit of a batch, if that is the last one.
+
+    Raises:
+        LedgerImbalanceError: As `find_commit`.
+    """
+    newest = delta.current_version(address)
+    last = None if newest is None else _transactions(spark, address, newest).get(app_id)
+    if newest is None or last != batch_id:
+        return last, None
+    return last, find_commit(address, app_id, batch_id, newest)
 
 
 def version_of(address: Address, app_id: str, batch_id: int, newest: int) -> int | None:

@@ -264,8 +264,8 @@ def _merge_into(address: Address, source: DataFrame, match: str, txn: Transactio
 
 
 def _committed(spark: SparkSession, address: Address, txn: Transaction) -> tables.Commit:
-    last_batch = tables.transactions(spark, address).get(txn.app_id)
-    if last_batch != txn.batch_id:
+    last_batch, commit = tables.committed(spark, address, txn.app_id, txn.batch_id)
+    if commit is None:
         raise LedgerImbalanceError(
             txn.app_id,
             txn.batch_id,
@@ -274,7 +274,6 @@ def _committed(spark: SparkSession, address: Address, txn: Transaction) -> table
             "checkpoint and table do not match.",
             Either(OutsideAct("restore the one that was replaced"), new_version(says="raise checkpoint_version")),
         )
-    commit = tables.find_commit(address, txn.app_id, txn.batch_id, tables.version(spark, address))
     # Delta skips the write of a transaction that the table has.
     if (attempt := commit.metadata.get("attempt", "")) != txn.attempt:
         raise WriteConflictError(

@@ -1,15 +1,23 @@
 package io.tidegate.s3;
 
+import java.io.ByteArrayInputStream;
 import java.io.ByteArrayOutputStream;
+import java.io.EOFException;
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.util.Map;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
 import org.apache.hadoop.conf.Configuration;
 import org.apache.hadoop.fs.FSDataInputStream;
 import org.apache.hadoop.fs.FSDataOutputStream;
 import org.apache.hadoop.fs.FileStatus;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.PathFilter;
+import org.apache.hadoop.fs.PositionedReadable;
+import org.apache.hadoop.fs.Seekable;
 import org.apache.hadoop.fs.s3a.S3AFileSystem;
+import org.apache.hadoop.util.functional.FutureIO;
 import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileManager;
 
 /**
@@ -17,28 +25,69 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
  * exactly one succeeds; the others get the exception by which Spark knows a second query. Spark's own manager looks whether the file is
  * there, and then copies one of another name to it.
  *
- * <p>A folder is nothing but the beginning of names: none is created, and that of a log counts as present without a look.
+ * <p>A folder is nothing but the beginning of names: none is created, and that of a log counts as present without a look. A file of a
+ * log has one content as long as it is there, so the query that has listed, read or created one asks for it once: Spark asks for the
+ * newest ones again and again.
  */
 public final class ConditionalCheckpointFileManager implements CheckpointFileManager {
+  private static final Set<String> LOGS = Set.of("offsets", "commits");
+  private static final int KEPT_BYTES = 1 << 20;
   private final S3AFileSystem fileSystem;
   private final Path folder;
+  private final boolean isLog;
+  /** Files of logs that this query has read or created. */
+  private final Map<Path, byte[]> contents = new ConcurrentHashMap<>();
+  /** Files of logs as they were last listed, with which S3A opens them without a look at what is there. */
+  private final Map<Path, FileStatus> listed = new ConcurrentHashMap<>();
 
   /** Called by Spark, by the setting {@code spark.sql.streaming.checkpointFileManagerClass}. */
   public ConditionalCheckpointFileManager(Path path, Configuration settings) throws IOException {
     fileSystem = ObjectWrites.checked(path.getFileSystem(settings), path);
     folder = fileSystem.makeQualified(path);
+    Path parent = folder.getParent();
+    isLog = LOGS.contains(folder.getName()) || (parent != null && parent.getName().equals("sources"));
   }
 
   @Override
   public CancellableFSDataOutputStream createAtomic(Path path, boolean overwriteIfPossible) {
-    return overwriteIfPossible
-        ? new Replacement(unchecked(() -> ObjectWrites.replace(fileSystem, path)))
-        : new Creation(path, new ByteArrayOutputStream());
+    if (!overwriteIfPossible) {
+      return new Creation(path, new ByteArrayOutputStream());
+    }
+    forget(path);
+    return new Replacement(unchecked(() -> ObjectWrites.replace(fileSystem, path)));
+  }
+
+  private void forget(Path path) {
+    Path key = fileSystem.makeQualified(path);
+    contents.remove(key);
+    listed.remove(key);
   }
 
   @Override
   public FSDataInputStream open(Path path) {
-    return unchecked(() -> fileSystem.open(path));
+    if (!isOfLog(path)) {
+      return unchecked(() -> fileSystem.open(path));
+    }
+    return unchecked(() -> new FSDataInputStream(new ContentStream(content(path))));
+  }
+
+  private byte[] content(Path path) throws IOException {
+    Path key = fileSystem.makeQualified(path);
+    byte[] known = contents.get(key);
+    if (known == null) {
+      FileStatus status = listed.get(key);
+      try (var input = status == null ? fileSystem.open(path) : opened(key, status)) {
+        known = input.readAllBytes();
+      }
+      if (known.length <= KEPT_BYTES) {
+        contents.put(key, known);
+      }
+    }
+    return known;
+  }
+
+  private FSDataInputStream opened(Path path, FileStatus status) throws IOException {
+    return FutureIO.awaitFuture(fileSystem.openFile(path).withFileStatus(status).build());
   }
 
   @Override
@@ -46,7 +95,13 @@ public final class ConditionalCheckpointFileManager implements CheckpointFileMan
     return unchecked(
         () -> {
           try {
-            return fileSystem.listStatus(path, filter);
+            FileStatus[] statuses = fileSystem.listStatus(path, filter);
+            for (FileStatus status : statuses) {
+              if (isOfLog(status.getPath())) {
+                listed.put(status.getPath(), status);
+              }
+            }
+            return statuses;
           } catch (FileNotFoundException empty) {
             return new FileStatus[0];
           }
@@ -58,11 +113,17 @@ public final class ConditionalCheckpointFileManager implements CheckpointFileMan
 
   @Override
   public boolean exists(Path path) {
-    return fileSystem.makeQualified(path).equals(folder) || unchecked(() -> fileSystem.exists(path));
+    Path key = fileSystem.makeQualified(path);
+    if (key.equals(folder) || contents.containsKey(key)) {
+      return true;
+    }
+    // A name of a log is never that of a folder, for which S3A would look, too.
+    return unchecked(() -> isOfLog(path) ? fileSystem.isFile(path) : fileSystem.exists(path));
   }
 
   @Override
   public void delete(Path path) {
+    forget(path);
     unchecked(() -> fileSystem.delete(path, true));
   }
 
@@ -74,6 +135,59 @@ public final class ConditionalCheckpointFileManager implements CheckpointFileMan
   @Override
   public Path createCheckpointDirectory() {
     return folder;
+  }
+
+  /** Whether a file is one of those that are created once: offsets, commits and the logs of sources, whose names are numbers. */
+  private boolean isOfLog(Path path) {
+    return isLog && folder.equals(fileSystem.makeQualified(path).getParent()) && path.getName().chars().allMatch(Character::isDigit);
+  }
+
+  /** A content that was read before. */
+  private static final class ContentStream extends ByteArrayInputStream implements Seekable, PositionedReadable {
+    ContentStream(byte[] content) {
+      super(content);
+    }
+
+    @Override
+    public synchronized void seek(long position) throws IOException {
+      if (position < 0 || position > count) {
+        throw new EOFException("position " + position + " of " + count);
+      }
+      pos = (int) position;
+    }
+
+    @Override
+    public synchronized long getPos() {
+      return pos;
+    }
+
+    @Override
+    public boolean seekToNewSource(long position) {
+      return false;
+    }
+
+    @Override
+    public int read(long position, byte[] target, int offset, int length) {
+      if (position >= count) {
+        return -1;
+      }
+      int available = Math.min(length, count - (int) position);
+      System.arraycopy(buf, (int) position, target, offset, available);
+      return available;
+    }
+
+    @Override
+    public void readFully(long position, byte[] target, int offset, int length) throws IOException {
+      if (position + length > count) {
+        throw new EOFException("position " + (position + length) + " of " + count);
+      }
+      System.arraycopy(buf, (int) position, target, offset, length);
+    }
+
+    @Override
+    public void readFully(long position, byte[] target) throws IOException {
+      readFully(position, target, 0, target.length);
+    }
   }
 
   /** Keeps the content until the stream is closed, and creates the object then. */
@@ -92,7 +206,11 @@ public final class ConditionalCheckpointFileManager implements CheckpointFileMan
     public synchronized void close() throws IOException {
       if (!ended) {
         ended = true;
-        ObjectWrites.create(fileSystem, path, content.toByteArray());
+        byte[] created = content.toByteArray();
+        ObjectWrites.create(fileSystem, path, created);
+        if (isOfLog(path) && created.length <= KEPT_BYTES) {
+          contents.put(fileSystem.makeQualified(path), created);
+        }
       }
     }
 
