@@ -48,6 +48,12 @@ def known(environment: Environment, pipeline: str, *, more: bool = False) -> Env
     return environment
 
 
+def read_in(environment: Environment) -> dict[str, Content]:
+    """What a reading has read, or known before, by key."""
+    store = Layout.of(environment).root.store
+    return {**store.known, **store.contents} if isinstance(store, ReadOnceStore) else {}
+
+
 def keep(environment: Environment, pipeline: str) -> None:
     """Keep what the store of a reading has read for a plan, unless it is kept.
 

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tidegate.spark.driver.sent_requests import SentRequests
     from tidegate.spark.gate import Suite
     from tidegate.spark.job import Job
+    from tidegate.store import Content
 
 log = logging.getLogger("tidegate")
 
@@ -77,6 +78,8 @@ class _Application:
         self.loading_error: Exception | None = None
         self.switched_off: dict[str, Override] = {}
         self.blocked: dict[str, TidegateError] = {}
+        self.contents: dict[str, Content] = {}
+        """What was read in a bucket, for all flows: an object with the same tag is not read again."""
 
     def run(self) -> RunReport:
         started = time.monotonic()
@@ -225,6 +228,10 @@ class _Application:
                 # Also a table whose log cannot be read stops only what stands on it.
                 if not self._renews(error):
                     self.blocked[each.flow.name] = classify(error)
+        if self.reading is not self.environment:
+            from tidegate.ops import contents
+
+            self.contents = contents.read_in(self.reading)
 
     def _renews(self, error: Exception) -> bool:
         """Whether the run gives the flow that is in doubt about a table a new checkpoint. It proves the tables again when it begins."""
@@ -373,6 +380,7 @@ class _Application:
             gate=gate,
             spark=spark,
             clusters=self.environment.cluster,
+            contents=self.contents,
             registry=self.environment.schema_registry,
         )
 

@@ -50,7 +50,6 @@ def run_flow(
     name = job.flow.name
     with leased_flow(job.spark, job.resolved, job.run, work=f"flow {name!r}"):
         job = _prepare(job, before)
-        _finish_interrupted(job)
         try:
             _drain(job)
         except NotDeliveredError as missing:
@@ -69,32 +68,42 @@ def run_flow(
 
 
 def _prepare(job: Job, before: Callable[[Job], Job] | None = None) -> Job:
-    """Check the tables against the checkpoint, record the declaration and choose the live table or staging as target."""
-    checkpoint.check_compatible(job.place.layout, job.resolved)
-    job = job if before is None else before(job)
-    job = job.refreshed(job.place.next_refresh) if _is_past_replacement(job) else _refresh_if_needed(job)
-    state = progress.read(job.place.checkpoint)
-    transactions = tables.transactions(job.spark, job.live)
+    """Check the tables against the checkpoint, record the declaration, choose the target and settle what a crash has interrupted."""
+    reading = job.reading()
+    checkpoint.check_compatible(reading.place.layout, job.resolved)
+    if before is not None:
+        job = before(job)
+        reading = job.reading()
+    renewed = (
+        job.refreshed(job.place.next_refresh) if _is_past_replacement(reading) else _refresh_if_needed(job, reading)
+    )
+    if renewed is not job:
+        job, reading = renewed, renewed.reading()
+    state = progress.read(reading.place.checkpoint)
+    transactions = tables.transactions(job.spark, reading.live)
     prefix = f"{job.place.pipeline}/{job.flow.name}/"
-    checkpoint.check_writers(job.flow, job.place, transactions)
-    _check_target_exists(job, state.last_committed is not None, transactions)
-    proofs.adopt(job)
+    checkpoint.check_writers(job.flow, reading.place, transactions)
+    _check_target_exists(reading, state.last_committed is not None, transactions)
+    proofs.adopt(job, reading)
     if state.last_planned is None and job.place.refresh == 0:
         _check_old_versions_finished(job)
-    checkpoint.write_sidecar(job.place, job.flow)
-    declared_schema.record_declared(job.place, job.resolved, job.run)
+    checkpoint.write_sidecar(reading.place, job.flow)
+    declared_schema.record_declared(reading.place, job.resolved, job.run)
     earlier = [app_id for app_id in transactions if app_id.startswith(prefix) and app_id != job.app_id]
     if earlier and job.app_id not in transactions and job.flow.is_staged:
         job = job.doing(Staged())
         if job.flow.kind.follows_feed:
             # The swap waits from now on, whether or not a batch makes a row; what follows no feed may never have a batch.
             job.place.staging.make_folder()
-    elif job.app_id in transactions and job.place.staging.exists():
+        reading = job.reading()
+    elif job.app_id in transactions and reading.place.staging.exists():
         from tidegate.spark.reprocessing import swap
 
         job = swap.finish(job)
+        reading = job.reading()
     last = -1 if state.last_planned is None else state.last_planned
-    check_not_ahead(job, last_batches(job), last)
+    check_not_ahead(job, last_batches(reading), last)
+    _finish_interrupted(job, reading)
     return job
 
 
@@ -116,9 +125,9 @@ def _is_past_replacement(job: Job) -> bool:
     return swap.is_past_replacement(job)
 
 
-def _finish_interrupted(job: Job) -> None:
+def _finish_interrupted(job: Job, reading: Job) -> None:
     """Settle what a crash has interrupted. Few runs find any: its code is imported only then."""
-    if pending_jobs.read(job.place):
+    if pending_jobs.read(reading.place):
         from tidegate.spark.reprocessing import interrupted
 
         interrupted.settle_all(job)
@@ -170,12 +179,12 @@ def renew_damaged(job: Job) -> Job:
     return recovery.open_refresh(job, damages, lost)
 
 
-def _refresh_if_needed(job: Job) -> Job:
+def _refresh_if_needed(job: Job, reading: Job) -> Job:
     """Start a new refresh if the checkpoint would next read messages of an accepted gap, or files of a folder that was moved.
 
     Spark's logs are not edited: the new checkpoint starts after the gap, at the topic's first offset, or lists all files again.
     """
-    if not job.kind.needs_refresh(job):
+    if not job.kind.needs_refresh(reading):
         return job
     _finish_of_checkpoint(job)
     # Of a batch that only quarantine has, the messages that are left are read again by the new refresh.

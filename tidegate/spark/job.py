@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal
 
 from tidegate import hidden
+from tidegate.checkpoints import progress
 from tidegate.lake.place import AttemptPlace, Place
 from tidegate.project.resolution import ResolvedFlow
 from tidegate.reports.ledger_line import LedgerLine
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from tidegate.checkpoints.pending_jobs import PendingBackfill, PendingPiece
+    from tidegate.checkpoints.progress import PlannedBatch
     from tidegate.checkpoints.refusal import Action, BatchDecision
     from tidegate.environment.clusters import Cluster, Clusters
     from tidegate.environment.registry import RegistryServer
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
     from tidegate.store import Content
     from tidegate.times.window import Window
 
+_PLANNED_KEPT = 4
 Transform = Callable[..., "DataFrame"]
 """Takes the rows of the first source, and by name those of the others."""
 Entries = Sequence[Mapping[str, str]]
@@ -89,8 +92,10 @@ class Job:
     """DataFrames that the current batch persisted; `release` unpersists them."""
     proven: dict[Address, Position] = field(default_factory=dict)
     """The newest position in each table whose history was proven in this run (`tidegate.spark.batch.proofs`)."""
+    planned: dict[tuple[str, int], PlannedBatch] = field(default_factory=dict)
+    """The offsets of the last batches, which Spark creates once, by checkpoint and number."""
     contents: dict[str, Content] = field(default_factory=dict)
-    """What these proofs have read in a bucket: an object with the same tag is not read again."""
+    """What its readings have read in a bucket: an object with the same tag is not read again."""
 
     @property
     def flow(self) -> Flow:
@@ -142,6 +147,30 @@ class Job:
         """The record with the fingerprints of today's suite and transform."""
         suite = None if self.gate is None else self.gate.suite.fingerprint
         return replace(record, suite_fingerprint=suite, code_fingerprint=self.resolved.code_fingerprint() or None)
+
+    def planned_batch(self, batch_id: int) -> PlannedBatch:
+        """The offsets of a batch of the stream. Raises as `tidegate.checkpoints.progress.planned_batch`."""
+        key = (self.place.checkpoint.key, batch_id)
+        if key not in self.planned:
+            while len(self.planned) >= _PLANNED_KEPT:
+                del self.planned[next(iter(self.planned))]
+            self.planned[key] = progress.planned_batch(self.place.checkpoint, batch_id)
+        return self.planned[key]
+
+    def reading(self) -> Job:
+        """The job with one reading of a lake in a bucket, for what is decided before a write; with a local lake as it is.
+
+        It does not see what Spark and delta-rs write: whoever writes with them has another reading behind that.
+        """
+        root = self.place.layout.root
+        if root.store.is_local:
+            return self
+        from tidegate.lake import read_once
+
+        store = read_once.of_proof(root.writable)
+        store.known, store.contents = self.contents, self.contents
+        layout = replace(self.place.layout, root=Address(store, root.key))
+        return replace(self, place=replace(self.place, layout=layout))
 
     def refreshed(self, place: Place) -> Job:
         """The flow with a new refresh of its checkpoint, whose folder makes it the current one after a crash as well."""

@@ -170,10 +170,10 @@ def test_a_run_settles_every_kind_of_job_and_each_has_one_recovery(
     for each in (orders.SILVER, orders.BRONZE):
         job = orders.job_of(NO_SPARK, tmp_path / each.name, each)
         before = set(settled)
-        flow._finish_interrupted(job)
+        flow._finish_interrupted(job, job)
         assert settled == before, "nothing is noted"
         pending_jobs.CLAIM.write(job.place, PendingReplay(by="ada"))
-        flow._finish_interrupted(job)
+        flow._finish_interrupted(job, job)
     noted = {kind for kind in pending_jobs.PendingJob.__subclasses__() if not issubclass(kind, pending_work.NotedWork)}
     assert settled == {type(work) for work in WORK.values()}
     assert {kind for kind in noted if any(issubclass(each, kind) for each in settled)} == noted

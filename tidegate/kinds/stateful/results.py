@@ -92,12 +92,12 @@ def _rows_read(job: Job, batch_id: int) -> int:
 
 
 def _position(job: Job, batch_id: int) -> DeltaPosition | None:
-    return progress.planned_batch(job.place.checkpoint, batch_id).delta_positions(len(job.query_tables))[-1]
+    return job.planned_batch(batch_id).delta_positions(len(job.query_tables))[-1]
 
 
 def _watermark(job: Job, batch_id: int) -> datetime | None:
     """The watermark by which the results are final; None as long as there is none."""
-    reached = progress.planned_batch(job.place.checkpoint, batch_id).watermark_ms
+    reached = job.planned_batch(batch_id).watermark_ms
     return lateness.moment(reached * 1000) if reached else None
 
 

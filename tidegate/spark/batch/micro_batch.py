@@ -67,8 +67,9 @@ def run_steps(
     started = time.monotonic() - planning
     try:
         # 0. decide
-        decision = decide(job, batch_id)
-        begun = proofs.begin(job, batch_id)
+        reading = job.reading()
+        decision = decide(reading, batch_id)
+        begun = proofs.begin(job, batch_id, reading=reading)
         decision = follow(job, decision, begun, batch_id)
         if decision.written:
             record = recorded_in_target(job, batch_id)

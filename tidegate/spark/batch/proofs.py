@@ -46,36 +46,28 @@ def check(job: Job) -> Proven:
     return _check(job).proven
 
 
-def _check(job: Job) -> _Checked:
-    root = job.place.layout.root
-    if root.store.is_local:
+def _check(job: Job, reading: Job | None = None) -> _Checked:
+    reading = job.reading() if reading is None else reading
+    read = reading.place.layout.root.store
+    if read.is_local:
         proven = proofs.check(job.resolved, job.place, job.proven)
-        job.proven.update(proven.tables)
-        return _Checked(proven=proven, place=job.place)
-    try:
-        checked = _check_in_reading(job)
-    except (TableInDoubtError, TableUnreadableError, CheckpointCorruptError):
-        # Another job may have committed between two listings of the reading (docs/adr/0058).
-        checked = _check_in_reading(job)
-    job.proven.update(checked.proven.tables)
-    return checked
+    else:
+        try:
+            proven = _check_in_reading(job, reading)
+        except (TableInDoubtError, TableUnreadableError, CheckpointCorruptError):
+            # Another job may have committed between two listings of the reading (docs/adr/0058).
+            read.forget()
+            proven = _check_in_reading(job, reading)
+    job.proven.update(proven.tables)
+    return _Checked(proven=proven, place=reading.place)
 
 
-def _check_in_reading(job: Job) -> _Checked:
+def _check_in_reading(job: Job, reading: Job) -> Proven:
     """A proof as one reading: what a log, the notes and a checkpoint are listed with says what is there, and whether it was read."""
-    from tidegate.lake import read_once
-
-    root = job.place.layout.root
-    store = read_once.of_proof(root.writable)
-    store.known = job.contents
-    place = replace(job.place, layout=replace(job.place.layout, root=Address(store, root.key)))
-    since = {_moved(table, root.store, store): position for table, position in job.proven.items()}
-    try:
-        proven = proofs.check(job.resolved, place, since)
-    finally:
-        job.contents.update(store.contents)
-    tables = {_moved(table, store, root.store): position for table, position in proven.tables.items()}
-    return _Checked(proven=replace(proven, tables=tables), place=place)
+    own, read = job.place.layout.root.store, reading.place.layout.root.store
+    since = {_moved(table, own, read): position for table, position in job.proven.items()}
+    proven = proofs.check(job.resolved, reading.place, since)
+    return replace(proven, tables={_moved(table, read, own): position for table, position in proven.tables.items()})
 
 
 def _moved(table: Address, of: ReadableStore, to: ReadableStore) -> Address:
@@ -83,12 +75,15 @@ def _moved(table: Address, of: ReadableStore, to: ReadableStore) -> Address:
     return Address(to, table.key) if table.store is of else table
 
 
-def adopt(job: Job) -> None:
+def adopt(job: Job, reading: Job) -> None:
     """Prove the tables before anything is read, and note what others committed, which later checks of this run do not see again.
 
     The first run with a checkpoint that has no note takes what the tables are as known.
+
+    Args:
+        reading: The job in a reading (`Job.reading`).
     """
-    checked = _check(job)
+    checked = _check(job, reading)
     proven, place = checked.proven, checked.place
     note = history.read(place)
     if note is not None:
@@ -102,11 +97,12 @@ def adopt(job: Job) -> None:
     history.write(job.place, batch=state.last_committed, positions=positions, foreign=proven.foreign, read=place)
 
 
-def begin(job: Job, batch_id: int, target: Address | None = None) -> Written[History]:
+def begin(job: Job, batch_id: int, target: Address | None = None, reading: Job | None = None) -> Written[History]:
     """Prove the tables before the first write of a batch, and note what it stands on.
 
     Args:
         target: The table that is written, where it is not that of the flow's work.
+        reading: The job in a reading that began after the last write (`Job.reading`), by default another one.
 
     Returns:
         The note, with the positions for the commits of the batch, and with the splits that other attempts have recorded.
@@ -114,7 +110,7 @@ def begin(job: Job, batch_id: int, target: Address | None = None) -> Written[His
     Raises:
         TableInDoubtError: The history of one of them is not proven. Nothing of the batch was written.
     """
-    checked = _check(job)
+    checked = _check(job, reading)
     proven, place = checked.proven, checked.place
     positions = {**proven.known.positions, **_own(job, proven, target)}
     batch = proven.known.batch

@@ -171,17 +171,35 @@ def _transactions(spark: SparkSession, address: Address, newest: int) -> dict[st
     return {str(app_id): int(versions[app_id]) for app_id in versions}
 
 
-def committed(spark: SparkSession, address: Address, app_id: str, batch_id: int) -> tuple[int | None, Commit | None]:
+def committed(
+    spark: SparkSession, address: Address, app_id: str, batch_id: int, after: int | None
+) -> tuple[int | None, Commit | None]:
     """The last batch of a transaction id in a table, and the commit of a batch, if that is the last one.
+
+    Args:
+        after: A version that the table had before the batch was written: its commit is among the next ones, or Delta has skipped it.
 
     Raises:
         LedgerImbalanceError: As `find_commit`.
     """
+    if after is not None and (commit := _next_commit(address, app_id, batch_id, after)) is not None:
+        return batch_id, commit
     newest = delta.current_version(address)
     last = None if newest is None else _transactions(spark, address, newest).get(app_id)
     if newest is None or last != batch_id:
         return last, None
     return last, find_commit(address, app_id, batch_id, newest)
+
+
+def _next_commit(address: Address, app_id: str, batch_id: int, after: int) -> Commit | None:
+    """The commit of a transaction behind a version, without a listing; None without one."""
+    number = after + 1
+    while (info := delta_log.commit_info(address, number)) is not None:
+        commit = _commit(number, info)
+        if (commit.metadata.get("app_id"), commit.metadata.get("batch_id")) == (app_id, batch_id):
+            return commit
+        number += 1
+    return None
 
 
 def version_of(address: Address, app_id: str, batch_id: int, newest: int) -> int | None:

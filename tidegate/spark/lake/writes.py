@@ -264,7 +264,9 @@ def _merge_into(address: Address, source: DataFrame, match: str, txn: Transactio
 
 
 def _committed(spark: SparkSession, address: Address, txn: Transaction) -> tables.Commit:
-    last_batch, commit = tables.committed(spark, address, txn.app_id, txn.batch_id)
+    before = txn.stands_on.get(address.key)
+    after = None if before is None else before.version
+    last_batch, commit = tables.committed(spark, address, txn.app_id, txn.batch_id, after)
     if commit is None:
         raise LedgerImbalanceError(
             txn.app_id,

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from tidegate.advice import Command
 from tidegate.checkpoints import checkpoint, progress, vector
 from tidegate.ops.ledger import rows_read
+from tidegate.probes import delta
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import ledger, proofs, quarantine, rewrite
 from tidegate.spark.batch.work import Stream
@@ -129,7 +130,7 @@ def is_past_replacement(job: Job) -> bool:
     positions = progress.planned_batch(job.place.checkpoint, reached).delta_positions(len(job.query_tables))
     began = {job.place.layout.read_table(table): number for table, number in vector.starts(job.place).items()}
     return any(
-        _is_replaced(job, path, first)
+        _is_replaced(path, first)
         for path, position in zip(job.query_tables, positions, strict=True)
         if (first := _next_commit(position, began.get(path))) is not None
     )
@@ -143,9 +144,10 @@ def _next_commit(position: DeltaPosition | None, began: int | None) -> int | Non
     return position.version + 1 if position.of_snapshot else position.version
 
 
-def _is_replaced(job: Job, address: Address, first: int) -> bool:
-    newest = tables.version(job.spark, address)
-    return any(commit.metadata.get("prepared", {}).get("replaced") for commit in tables.commits(address, first, newest))
+def _is_replaced(address: Address, first: int) -> bool:
+    newest = delta.current_version(address)
+    commits = () if newest is None else tables.commits(address, first, newest)
+    return any(commit.metadata.get("prepared", {}).get("replaced") for commit in commits)
 
 
 def _judge(job: Job, rows: DataFrame, old: DataFrame) -> None:
