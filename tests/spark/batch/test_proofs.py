@@ -11,17 +11,18 @@ import pytest
 
 from tests import places
 from tests.resolved import resolved_flow
-from tests.spark_files import add
-from tests.status.sample_project import SILVER, TRIPS, SampleProject
+from tests.spark_files import add, delta_offset
+from tests.status.sample_project import BRONZE, SILVER, TRIPS, SampleProject
 from tests.status.test_requests import BATCHES, _log, filled_in_memory, run
 from tests.store.memory_buckets import MemoryBuckets
 from tidegate.checkpoints import history
 from tidegate.checkpoints.history import HISTORY, LAST_WRITTEN, LastWritten
 from tidegate.errors import TableInDoubtError, TableUnreadableError, WriteConflictError
-from tidegate.probes import delta_history
-from tidegate.spark.batch import proofs
+from tidegate.probes import delta, delta_history
+from tidegate.spark import flow
+from tidegate.spark.batch import checks, proofs
 from tidegate.spark.batch.work import Stream
-from tidegate.spark.job import Job
+from tidegate.spark.job import Job, load_kind
 from tidegate.store import Address
 from tidegate.store.address import KeptByRevision
 
@@ -73,8 +74,8 @@ def test_an_entry_of_another_batch_is_all_that_a_proof_reads(
     job: Job, project: SampleProject, buckets: MemoryBuckets
 ) -> None:
     proofs.check(job)
-    for flow in TRIPS.flows:
-        run(project, flow, BATCHES)
+    for each in TRIPS.flows:
+        run(project, each, BATCHES)
     buckets.requests.clear()
     delta_history._read_entries = KeptByRevision()
     proven = proofs.check(job)
@@ -142,6 +143,47 @@ def test_a_batch_notes_what_it_stands_on_by_two_proofs(job: Job, buckets: Memory
         ("PUT", f"lake/{LAST_WRITTEN.path(job.place).key}"),
         ("GET", f"lake/{written}"),
     ], "the note of the beginning is read and replaced, and read by this test"
+
+
+def test_what_is_decided_before_a_write_is_one_reading_and_reads_nothing_twice(
+    job: Job, project: SampleProject, buckets: MemoryBuckets
+) -> None:
+    for table in (job.live, job.place.quarantine):
+        # As Spark writes it.
+        transactions = {"setTransactions": [{"appId": job.app_id, "version": BATCHES - 1}]}
+        (table / "_delta_log" / f"{BATCHES - 1:020d}.crc").put(json.dumps(transactions).encode())
+    job = dataclasses.replace(job, kind=load_kind(SILVER))
+    buckets.requests.clear()
+    prepared = flow._prepare(job)
+    assert len(set(buckets.requests)) == len(buckets.requests) <= 22, buckets.requests
+    assert {method for method, _ in buckets.requests} == {"LIST", "GET"}
+
+    run(project, BRONZE, BATCHES)
+    project.checkpoint("silver").plan(BATCHES, delta_offset(BATCHES + 1))
+    buckets.requests.clear()
+    reading = prepared.reading()
+    decision = checks.decide(reading, BATCHES)
+    begun = proofs.begin(prepared, BATCHES, reading=reading)
+    assert checks.follow(prepared, decision, begun, BATCHES) == decision
+    assert (decision.quarantined, decision.late, decision.written) == (False, False, False)
+    assert len(set(buckets.requests)) == len(buckets.requests) <= 15, buckets.requests
+    again = [key for method, key in buckets.requests if method == "GET" and key.endswith((".crc", "v1.json"))]
+    assert again == [], "what has its tag is not read again"
+
+
+def test_a_doubt_in_a_reading_that_began_earlier_is_asked_again(job: Job, project: SampleProject) -> None:
+    reading = job.reading()
+    assert delta.current_version(reading.live) == BATCHES - 1
+    for each in TRIPS.flows:
+        run(project, each, BATCHES)
+    begun = proofs.begin(job, BATCHES, reading=reading)
+    assert begun.value.positions[job.live.key].version == BATCHES
+
+
+def test_a_local_lake_needs_no_reading(tmp_path: Path, job: Job) -> None:
+    local = SampleProject(tmp_path / "local")
+    of_local = dataclasses.replace(job, place=places.current(local.layout, TRIPS, SILVER))
+    assert of_local.reading() is of_local
 
 
 def test_the_last_batch_is_noted_within_the_checkpoint(job: Job) -> None:
