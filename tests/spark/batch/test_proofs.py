@@ -5,7 +5,8 @@ from __future__ import annotations
 import dataclasses
 import json
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -17,12 +18,15 @@ from tests.status.test_requests import BATCHES, _log, filled_in_memory, run
 from tests.store.memory_buckets import MemoryBuckets
 from tidegate.checkpoints import history
 from tidegate.checkpoints.history import HISTORY, LAST_WRITTEN, LastWritten
-from tidegate.errors import TableInDoubtError, TableUnreadableError, WriteConflictError
+from tidegate.errors import LedgerImbalanceError, TableInDoubtError, TableUnreadableError, WriteConflictError
 from tidegate.probes import delta, delta_history
 from tidegate.spark import flow
 from tidegate.spark.batch import checks, proofs
+from tidegate.spark.batch.split import Decision
 from tidegate.spark.batch.work import Stream
 from tidegate.spark.job import Job, load_kind
+from tidegate.spark.lake import writes
+from tidegate.spark.lake.writes import Transaction
 from tidegate.store import Address
 from tidegate.store.address import KeptByRevision
 
@@ -178,6 +182,50 @@ def test_a_doubt_in_a_reading_that_began_earlier_is_asked_again(job: Job, projec
         run(project, each, BATCHES)
     begun = proofs.begin(job, BATCHES, reading=reading)
     assert begun.value.positions[job.live.key].version == BATCHES
+
+
+def split_of(batch: int) -> Any:
+    """Without refused and late rows."""
+    return SimpleNamespace(refused=None, prepared=SimpleNamespace(batch_id=batch, late=0))
+
+
+def test_a_split_is_recorded_unless_another_attempt_has_begun_the_batch(job: Job) -> None:
+    job = dataclasses.replace(job, run=cast(Any, SimpleNamespace(place=SimpleNamespace(attempt="a1"))))
+    undecided = Decision(quarantined=False, late=False, written=False)
+    begun = proofs.begin(job, BATCHES - 1)
+    checks.record_split(job, begun, split_of(BATCHES - 1), undecided)
+    recorded = history.recorded_split(job.place, job.app_id)
+    assert recorded == history.RecordedSplit(batch_id=BATCHES - 1, attempt="a1", refused=False, late=False)
+    begun = proofs.begin(job, BATCHES - 1)
+    proofs.begin(job, BATCHES - 1)
+    with pytest.raises(WriteConflictError):
+        checks.record_split(job, begun, split_of(BATCHES - 1), undecided)
+
+
+def commit_of(table: Address, app_id: str, attempt: str) -> None:
+    """The next batch, as Spark commits it."""
+    metadata = {"app_id": app_id, "batch_id": BATCHES, "attempt": attempt}
+    info = {"commitInfo": {"operation": "WRITE", "userMetadata": json.dumps(metadata)}}
+    (table / "_delta_log" / f"{BATCHES:020d}.json").put(json.dumps(info).encode())
+
+
+def test_the_commit_of_a_batch_is_read_behind_the_proven_version_and_names_its_attempt(
+    job: Job, buckets: MemoryBuckets
+) -> None:
+    proven = proofs.check(job).tables[job.live]
+    txn = Transaction(app_id=job.app_id, batch_id=BATCHES, prepared={}, attempt="a1", stands_on={job.live.key: proven})
+    commit_of(job.live, job.app_id, "a1")
+    buckets.requests.clear()
+    assert writes._committed(job.spark, job.live, txn).version == BATCHES
+    assert buckets.requests == [("GET", f"lake/tables/silver/trips/_delta_log/{BATCHES:020d}.json")]
+    commit_of(job.live, job.app_id, "a2")
+    with pytest.raises(WriteConflictError, match="attempt a2 has written batch"):
+        writes._committed(job.spark, job.live, txn)
+    commit_of(job.live, "another", "a1")
+    transactions = {"setTransactions": [{"appId": job.app_id, "version": BATCHES - 1}]}
+    (job.live / "_delta_log" / f"{BATCHES:020d}.crc").put(json.dumps(transactions).encode())
+    with pytest.raises(LedgerImbalanceError, match=f"has batch {BATCHES - 1} of"):
+        writes._committed(job.spark, job.live, txn)
 
 
 def test_a_local_lake_needs_no_reading(tmp_path: Path, job: Job) -> None:
