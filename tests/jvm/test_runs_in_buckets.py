@@ -125,7 +125,9 @@ def expect_counted(deployment: Deployment, proxy: S3Proxy, start: int) -> None:
             counted[kind.removeprefix("spark ").replace("COPY", "PUT")] += number
     assert counted == by_spark
     assert by_spark["GET log"] > 0
-    assert sum(number for kind, number in report.requests.items() if kind.startswith("platform ")) > 20
+    of_platform = sum(number for kind, number in report.requests.items() if kind.startswith("platform "))
+    assert 20 < of_platform <= 330, report.requests
+    assert by_spark.total() <= 330, report.requests
 
 
 def test_a_run_after_a_killed_driver_leaves_every_row_once(deploy: Deploy, proxy: S3Proxy) -> None:
