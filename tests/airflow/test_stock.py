@@ -22,7 +22,7 @@ import pytest
 from devstack.ports import free_port
 from tests import wheel
 from tests.postgres import postgres
-from tests.waiting import wait_until
+from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.processes import end_group
 from tidegate.runtime import jars
 
@@ -163,7 +163,9 @@ class Deployment:
         return self._request(method, f"/api/v2/{path}", headers=self.token(user), json=content)
 
     def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        return httpx.request(method, f"http://127.0.0.1:{self.port}{path}", timeout=60, trust_env=False, **options)
+        return httpx.request(
+            method, f"http://127.0.0.1:{self.port}{path}", timeout=TIMEOUT_SECONDS, trust_env=False, **options
+        )
 
     def run(self) -> str:
         """The id of the first run of the DAG."""

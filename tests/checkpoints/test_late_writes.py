@@ -62,6 +62,7 @@ HARMLESS = {
     "runs/verify/run.py: json_codec.write(job.run.place.differences(job.flow.name))": OWN_ID,
     "scaffolding/pipeline_files.py: address.delete": OWN_FILES,
     "scaffolding/project_files.py: address.delete": ONE_MACHINE,
+    "scaffolding/requirements_file.py: Address.local(project / FILE).put": ONE_MACHINE,
     "schema/registry_schemas.py: address.put": SAME,
     "spark/application.py: address.put": OWN_ID,
     "spark/batch/rewrite.py: json_codec.write(path)": OWN_ID,

@@ -2,6 +2,8 @@
 
 For a new checkpoint version or a full refresh of a keyed table, the flow builds the new table in staging from the feed's
 initial snapshot and swaps it in with one commit when the feed is drained, so readers never see an empty table.
+
+Longer than 300 lines: in which order checkpoint, tables and notes are made consistent is read in one place.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
 """`Job`: what an attempt does to one flow, with its `Kind` (what is the flow?) and its `Work` (what is done to its rows?).
 
 The six steps, and what starts them, are given the job; others are given a part of it. The three know each other.
+
+Longer than 300 lines: the three refer to each other, and each has one field or method per question that a step asks.
 """
 
 from __future__ import annotations

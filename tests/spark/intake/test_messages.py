@@ -158,7 +158,7 @@ def test_keys_are_decoded_with_their_schema_as_values_are(spark: Any, registry: 
         topic="t", schema="id BIGINT, page STRING, user INT, whole STRING", format="avro", metadata=metadata
     )
 
-    lookup = partial(registry_schemas.fetch, registry.address, Address.local(tmp_path))
+    lookup = partial(registry_schemas.fetch, registry.settings, Address.local(tmp_path))
     read = parse(feed, source, lookup=lookup).rows.orderBy("_row_id").collect()
 
     assert [(row["user"], row["whole"]) for row in read] == [(7, '{"id":7}'), (None, "k7"), (None, None), (None, "k7")]
