@@ -35,6 +35,7 @@ PROJECT = Path(__file__).parents[2]
 ELSEWHERE = {
     "GapError": "tests/cli/test_gap.py::test_the_command_in_the_error_message_accepts_the_gap",
     "MovedLandingFolderError": "tests/spark/test_moved_landing_folder.py::test_a_moved_folder_stops_the_flow_until_it_is_accepted",
+    "LakeVersionError": "tests/ops/test_upgrade.py::test_an_upgrade_that_is_killed_at_any_write_goes_on",
     "MissingJavaError": "tests/advice/test_errors.py::test_a_setting_that_is_corrected_ends_the_error",
     "OtherProjectError": "tests/cli/test_claim.py::test_the_lake_of_another_project_is_refused_until_it_is_claimed",
     "SettingsError": "tests/environment/test_project_file.py::test_a_wrong_file_is_an_error_with_the_line_and_what_to_write",
