@@ -76,4 +76,4 @@ def test_no_other_module_builds_or_parses_the_text() -> None:
     }
     # URLs of files that a person names, and requirements of pip.
     scaffolding = {"scaffolding/job_packages.py", "scaffolding/pipeline_files.py"}
-    assert using - scaffolding - {"lake/file_id.py", "schema/registry_schemas.py", "store/location.py"} == set()
+    assert using - scaffolding - {"lake/file_id.py", "environment/registry.py", "store/location.py"} == set()

@@ -47,7 +47,7 @@ _COMMANDS = {
     "claim": "Record that the lake belongs to this project and environment from now on.",
     "doctor": "Check what runs of this deployment need, before the first one.",
     "setup": "Prepare this machine for the jobs of the project: jars, bytecode of the packages, class data archive.",
-    "upgrade": "Show what this version of Tidegate changes in lake and project, and change it.",
+    "upgrade": "Show what this version of Tidegate changes in lake and project.",
     "version": "Show the versions of Tidegate and its main dependencies.",
     "quarantine": "Quarantine entries: list them, replay them through today's rules, or close them.",
     "expectations": "Propose a suite from a table, check suites, measure what a suite does not catch.",
