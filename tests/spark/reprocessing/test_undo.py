@@ -30,7 +30,7 @@ from tests.spark.reprocessing.test_backfill import (
 from tidegate.checkpoints.pending_jobs import UNDO
 from tidegate.errors import RequestError
 from tidegate.lake.layout import run_key
-from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import store
 from tidegate.quarantine.selection import Selection
 from tidegate.runs.undo import plan as planning
@@ -177,9 +177,7 @@ def test_a_backfill_is_undone_where_its_rows_are_still_what_it_made_and_gold_fol
     (recorded,) = undo_lines(done)
     assert (recorded["undoes"], recorded["run_key"]) == (run_key("b1"), run_key("u1"))
     assert (recorded["requested_by"], recorded["mode"], recorded["target_version"]) == ("ada", "undo", version + 1)
-    listed = json.loads(
-        Path(AttemptPlace(done.place.layout, "orders", run_key("u1"), "a1").undone_keys("silver")).read_text()
-    )
+    listed = json.loads(Path(done.run.place.undone_keys("silver")).read_text())
     assert (listed["put_back"], listed["left"]) == ([{"id": 1}, {"id": 2}], [{"id": 5}])
     assert any("1 row of silver.orders changed after run" in note for note in done.run.report.notes)
     run_flow(make_job(place, orders.GOLD, daily))
@@ -343,9 +341,7 @@ def test_the_rows_of_a_record_with_an_entry_are_put_back_or_left_together_also_a
     assert [
         (line.groups, line.deleted, line.unchanged, line.quarantined) for line in tried.run.report.batches
     ] == counts
-    listed = json.loads(
-        Path(AttemptPlace(done.place.layout, "orders", run_key("u1"), "a1").undone_keys("latest")).read_text()
-    )
+    listed = json.loads(Path(done.run.place.undone_keys("latest")).read_text())
     assert listed["left"] == [{"id": 2, "leg": 1}, {"id": 2, "leg": 2}]
     assert any(note.startswith("1 row left with them") for note in done.run.report.notes)
 
