@@ -309,7 +309,7 @@ def test_a_backfill_derives_every_row_of_the_scopes_of_the_window(place: Path) -
     assert sorted(legs, key=repr) == [(1, None, True), (2, 1, False), *kept]
 
 
-def fail(*_: Any) -> None:
+def fail(*_: Any, **__: Any) -> None:
     raise ConnectionError("simulated crash")
 
 
