@@ -11,6 +11,15 @@ from tests.cli.project import Project
 from tests.lake.freeze import FROZEN
 from tidegate.lake.layout import LAKE_FORMAT
 
+GOLD = [
+    "2026-01-05,3,234.40",
+    "2026-01-06,1,42.00",
+    "2026-01-07,2,30.00",
+    "2026-01-08,1,30.00",
+    "2026-01-09,2,30.00",
+    "2026-01-10,9,9.00",
+]
+"""Day, orders and amount of each row of the table gold.orders."""
 HEADER = "order_id,ordered_at,customer,channel,amount,updated_at\n"
 
 
@@ -34,14 +43,7 @@ def test_there_is_a_frozen_lake_of_each_format() -> None:
 
 def test_a_frozen_lake_is_read_without_a_jvm(shop: Project) -> None:
     gold = shop.run("query", "SELECT day, orders, amount FROM gold.orders ORDER BY day", "--csv")
-    assert gold.out.splitlines()[1:] == [
-        "2026-01-05,3,234.40",
-        "2026-01-06,1,42.00",
-        "2026-01-07,2,30.00",
-        "2026-01-08,1,30.00",
-        "2026-01-09,2,30.00",
-        "2026-01-10,9,9.00",
-    ]
+    assert gold.out.splitlines()[1:] == GOLD
     for command in ("checkpoint", "contract show", "alerts"):
         assert shop.run(*command.split(), "orders").code == 0, command
     assert shop.run("quarantine", "list", "orders").row("silver: 2 open, 2 expired")
@@ -73,13 +75,5 @@ def test_an_increment_goes_on_from_the_checkpoints_of_a_frozen_lake(moved: Proje
     ran = moved.run("run", "orders")
     assert ran.code == 0, ran.out + ran.err
     gold = moved.run("query", "SELECT day, orders, amount FROM gold.orders ORDER BY day", "--csv").out.splitlines()
-    assert gold[1:] == [
-        "2026-01-05,3,234.40",
-        "2026-01-06,1,42.00",
-        "2026-01-07,2,30.00",
-        "2026-01-08,1,30.00",
-        "2026-01-09,2,30.00",
-        "2026-01-10,9,9.00",
-        "2026-01-12,1,1.00",
-    ]
+    assert gold[1:] == [*GOLD, "2026-01-12,1,1.00"]
     assert "nothing is new" in moved.run("run", "orders").out

@@ -9,8 +9,10 @@ Longer than 300 lines: it knows the files that Spark writes, and no other module
 
 from __future__ import annotations
 
+import functools
 import json
 import zlib
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -249,14 +251,20 @@ def _initial_offsets(checkpoint: Address, topic: str) -> dict[int, int]:
         raise _corrupt(path, f"it does not hold offsets of topic {topic!r}") from None
 
 
-def batch_files(checkpoint: Address, batch_id: int) -> list[ListedFile]:
+def batch_files(
+    checkpoint: Address, batch_id: int, planned: Callable[[int], PlannedBatch] | None = None
+) -> list[ListedFile]:
     """The files of one batch of a file source.
+
+    Args:
+        planned: Gives the offsets of a batch, where they were read before; by default `planned_batch` reads them.
 
     Raises:
         CheckpointCorruptError: A log file is missing or incomplete.
     """
-    up_to = planned_batch(checkpoint, batch_id).log_offset
-    after = planned_batch(checkpoint, batch_id - 1).log_offset if batch_id else -1
+    planned = functools.partial(planned_batch, checkpoint) if planned is None else planned
+    up_to = planned(batch_id).log_offset
+    after = planned(batch_id - 1).log_offset if batch_id else -1
     return source_files(checkpoint, after=after, up_to=up_to)
 
 

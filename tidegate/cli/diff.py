@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
 import typer
@@ -51,7 +51,14 @@ def diff(
     assert there is not None
     here.check()
     keys = _declared_keys(environment)
-    compared = {each: _compare(here, there, each, keys, samples) for each in _tables(here, there, table or ())}
+    own_tables, other_tables = _tables(here), _tables(there)
+    chosen = _chosen(((here, own_tables), (there, other_tables)), table or ()) or own_tables
+    compared = {
+        each: _compare(here, there, each, keys, samples)
+        if each in other_tables
+        else f"environment {name!r} has no such table"
+        for each in chosen
+    }
     own = environment.name or "this one"
     if as_json:
         console.print_json(_document(own, name, compared))
@@ -63,16 +70,26 @@ def diff(
         raise typer.Exit(EX_DIFFERS)
 
 
-def _tables(here: Layout, there: Layout, named: list[str] | tuple[str, ...]) -> list[str]:
-    own, other = (sorted(each for each in lake.delta_tables() if each.count(".") == 1) for lake in (here, there))
-    if not named and not own:
-        raise RequestError(f"the lake at {here.root} has no tables yet", OutsideAct("run a flow here first"))
+def _tables(lake: Layout) -> list[str]:
+    """The tables of flows, sorted."""
+    return sorted(each for each in lake.delta_tables() if each.count(".") == 1)
+
+
+def _chosen(lakes: Sequence[tuple[Layout, Sequence[str]]], named: Sequence[str]) -> list[str]:
+    """The named tables, each once, which both lakes have; none if none is named.
+
+    Raises:
+        RequestError: A lake has no such table, or the first one has no tables.
+    """
+    own, tables_here = lakes[0]
+    if not named and not tables_here:
+        raise RequestError(f"the lake at {own.root} has no tables yet", OutsideAct("run a flow here first"))
     for each in named:
-        for lake, tables in ((here, own), (there, other)):
+        for lake, tables in lakes:
             if each not in tables:
                 has = ", ".join(tables) or "no tables"
                 raise RequestError(f"the lake at {lake.root} has no table {each!r}", Edit(f"it has {has}", "request"))
-    return list(dict.fromkeys(named)) or own
+    return list(dict.fromkeys(named))
 
 
 def _declared_keys(environment: Environment) -> dict[str, tuple[FlowPlace, tuple[str, ...]]]:
@@ -89,8 +106,6 @@ def _compare(
     here: Layout, there: Layout, table: str, declared: Mapping[str, tuple[FlowPlace, tuple[str, ...]]], samples: int
 ) -> TableDifference | str:
     """The difference of a table, or why it is not compared."""
-    if table not in there.delta_tables():
-        return f"environment {there.owner.environment!r} has no such table"
     if table not in declared:
         return _differ(here, there, table, (), samples, "no flow declares it: rows are compared by all columns")
     place, keys = declared[table]

@@ -190,7 +190,7 @@ class ProjectFile:
                     f"lake and landing zone of {name!r} are both {lake}", Edit(says, "setting"), self._lake(name)
                 )
         for (one, (lake, _, server)), (other, (second, _, other_server)) in combinations(roots.items(), 2):
-            if server == other_server and (has(lake, second) or has(second, lake)):
+            if server == other_server and (contains(lake, second) or contains(second, lake)):
                 what = f"environments {one!r} and {other!r} have one lake, {lake}"
                 if lake != second:
                     what = f"the lakes of the environments {one!r} and {other!r} are in each other, {lake} and {second}"
@@ -288,7 +288,7 @@ def normal(location: Location) -> Location:
     return location if isinstance(location, BucketFolder) else Path(os.path.normpath(location))
 
 
-def has(folder: Location, location: Location) -> bool:
+def contains(folder: Location, location: Location) -> bool:
     """Whether a location is a folder or in it."""
     if isinstance(folder, BucketFolder) and isinstance(location, BucketFolder):
         return f"{location}/".startswith(f"{folder}/")

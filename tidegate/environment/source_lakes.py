@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidegate.advice import Edit
-from tidegate.environment.project_file import DECLARED, SelectedEnvironment, has, normal
+from tidegate.environment.project_file import DECLARED, SelectedEnvironment, contains, normal
 from tidegate.environment.settings import FILE, SourceLake, SourceLakes
 from tidegate.errors import RequestError
 from tidegate.store.location import BucketFolder, Location
@@ -49,8 +49,8 @@ def named(name: str, selected: SelectedEnvironment | None, lake: Location, varia
             if selected is not None and name == selected.name
             else f"there is no environment {name!r}"
         )
-        has = f"{FILE} has {', '.join(others)}" if others else f"declare another one in {FILE}"
-        raise RequestError(what, Edit(has, "request"))
+        says = f"{FILE} has {', '.join(others)}" if others else f"declare another one in {FILE}"
+        raise RequestError(what, Edit(says, "request"))
     return SourceLakes([_lake(selected, name, lake, variables)])
 
 
@@ -58,7 +58,7 @@ def _lake(selected: SelectedEnvironment, name: str, lake: Location, variables: M
     file, own = selected.file, normal(lake)
     path = ("environments", selected.name, "source")
     root, landing, _ = file.roots(name)
-    if has(root, own) or has(own, root):
+    if contains(root, own) or contains(own, root):
         what = f"environment {selected.name!r} is its own source: {name!r} has the lake {root}, too"
         raise file.error(what, Edit("set TIDEGATE_LAKE to another address, or unset it", "setting"), path)
     source = file.values(name)

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
     from tidegate.lake.layout import Layout
+    from tidegate.store import Address
 
 _SCAN = "PYTHON_ARROW_SCAN"
 """What DuckDB's plans call a `query.Scan`."""
@@ -60,7 +61,7 @@ def execute(layout: Layout, sql: str, versions: Mapping[str, int]) -> Iterator[R
         )
     with TemporaryDirectory(prefix="tidegate-query-") as folder, query.connect() as connection:
         connection.execute(f"SET temp_directory = '{folder}'")
-        scans = {name: query.Scan(_open(layout, name, versions.get(name))) for name in named}
+        scans = {name: query.Scan(_open(name, path, versions.get(name))) for name, path in named.items()}
         for catalog in sorted({name.split(".")[0] for name in scans if name.count(".") == 2}):
             connection.execute(f"ATTACH ':memory:' AS {query.quoted(catalog)}")
         connection.execute("SET enable_external_access = false")
@@ -107,8 +108,7 @@ def _names(sql: str, table: str) -> bool:
     return re.search(rf"(?<!\w){re.escape(table.lower())}(?!\w)", text) is not None
 
 
-def _open(layout: Layout, name: str, version: int | None) -> DeltaTable:
-    path = layout.readable_tables()[name]
+def _open(name: str, path: Address, version: int | None) -> DeltaTable:
     table = delta_table.find(path)
     if table is None:
         raise RequestError(

@@ -107,16 +107,14 @@ class _Check:
         for path, seen_by_flow in self.followed():
             writer = writer_of(self.resolved, seen_by_flow.table)
             if writer is not None:
-                above, of_writer = (
-                    writer[1],
-                    FlowPlace(self.layout.of_table(seen_by_flow.table), writer[0].name, writer[1].name),
-                )
+                lake, (pipeline, above) = self.layout.of_table(seen_by_flow.table), writer
+                of_writer = FlowPlace(lake, pipeline.name, above.name)
                 place = checkpoint.current(of_writer, above.checkpoint_version)
-                position = self._known(*writer, place).of(path)
+                position = self._known(pipeline, above, place).of(path)
                 if position is not None:
                     seen_by_flow = replace(seen_by_flow, vouched=position.version)
                     by_writer = Follower(table=seen_by_flow.table, owner=seen_by_flow.owner)
-                    self._prove(path, position, by_writer, above, writer[0])
+                    self._prove(path, position, by_writer, above, pipeline)
             if proof := self._prove(path, known.of(path), seen_by_flow, self.flow, self.pipeline):
                 yield path, proof
 

@@ -63,11 +63,9 @@ class Stream(BatchWork):
 
     def listed_files(self, job: Job, batch_id: int) -> dict[str, int]:
         """From the source log. Spark lists some names that begin with "_" (`_metadata.csv`, `_a=b.csv`), but reads none of them."""
-        after = job.planned_batch(batch_id - 1).log_offset if batch_id else -1
-        up_to = job.planned_batch(batch_id).log_offset
         return {
             file.path: file.modified_ms
-            for file in progress.source_files(job.place.checkpoint, after=after, up_to=up_to)
+            for file in progress.batch_files(job.place.checkpoint, batch_id, job.planned_batch)
             if not Path(file.path).name.startswith("_")
         }
 
