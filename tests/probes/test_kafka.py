@@ -82,9 +82,9 @@ def test_an_unknown_topic_is_an_error_and_is_not_created(broker: Broker, topic: 
 
 @pytest.mark.jvm
 @pytest.mark.kafka
-@pytest.mark.parametrize("created_again", [False, True])
+@pytest.mark.parametrize("when", ["before its offsets are read", "after them", "after them, and created again"])
 def test_the_error_for_a_topic_that_is_deleted_meanwhile_says_so(
-    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch, created_again: bool
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch, when: str
 ) -> None:
     from confluent_kafka.admin import AdminClient
 
@@ -92,12 +92,11 @@ def test_the_error_for_a_topic_that_is_deleted_meanwhile_says_so(
     read_bounds = kafka._bounds
 
     def delete(*arguments: Any) -> dict[int, tuple[int, int]]:
-        """The topic is deleted before its offsets are read, or created again after that."""
-        bounds = read_bounds(*arguments) if created_again else {}
+        bounds = {} if when.startswith("before") else read_bounds(*arguments)
         admin = AdminClient({"bootstrap.servers": broker.bootstrap})
         admin.delete_topics([topic], operation_timeout=30)[topic].result(TIMEOUT_SECONDS)
         wait_until(lambda: topic not in admin.list_topics(timeout=TIMEOUT_SECONDS).topics, "the topic is deleted")
-        if created_again:
+        if when.endswith("created again"):
             broker.create_topic(topic)
         return bounds or read_bounds(*arguments)
 

@@ -87,11 +87,10 @@ def describe(cluster: Cluster, topic: str, timeout: float = 5.0, isolation: str 
         described = client.admin.describe_cluster(request_timeout=remaining(deadline))
         id_before, partitions = _describe_topic(client, topic, deadline)
         bounds = _bounds(client, partitions, deadline, level)
-        id_after, _ = _describe_topic(client, topic, deadline)
-        if id_before != id_after:
+        if _id_or_none(client, topic, deadline) != id_before:
             raise deleted(cluster, topic)
         cluster_id = str(client.answer(described, deadline).cluster_id or "")
-        return Topic(topic_id=id_after, cluster_id=cluster_id, bounds=bounds)
+        return Topic(topic_id=id_before, cluster_id=cluster_id, bounds=bounds)
 
     return _with_client(cluster, topic, timeout, request)
 
@@ -216,6 +215,14 @@ def _offsets(client: Client, partitions: list[Any], spec: Any, deadline: float, 
         dict.fromkeys(partitions, spec), isolation_level=level, request_timeout=remaining(deadline)
     )
     return {partition.partition: client.answer(future, deadline).offset for partition, future in answers.items()}
+
+
+def _id_or_none(client: Client, topic: str, deadline: float) -> str | None:
+    """The id of a topic, None if it does not exist (any more)."""
+    try:
+        return _describe_topic(client, topic, deadline)[0]
+    except NotDeliveredError:
+        return None
 
 
 def _describe_topic(client: Client, topic: str, deadline: float) -> tuple[str, list[Any]]:
