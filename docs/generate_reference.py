@@ -257,6 +257,7 @@ def _declarations() -> Iterator[str]:
             spec.Watermark,
             spec.State,
             spec.RewriteLimits,
+            spec.Resources,
             limits.Thresholds,
         ),
     )

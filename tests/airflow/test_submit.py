@@ -18,6 +18,7 @@ import psutil
 import pytest
 
 from pipelines.flights import pipeline
+from tests.airflow.in_process import InProcessRun
 from tidegate.airflow import submission, submit
 from tidegate.airflow.failure import TaskFailure
 from tidegate.airflow.spark_connection import SparkConnection
@@ -25,6 +26,7 @@ from tidegate.airflow.submission import Application, ApplicationError, without_s
 from tidegate.airflow.submit import RunFlows
 from tidegate.errors import SetupError
 from tidegate.runtime import job_environment
+from tidegate.spec import Resources
 
 pytestmark = pytest.mark.airflow
 
@@ -265,3 +267,26 @@ def test_a_task_that_is_killed_before_its_application_has_a_process_ends_it(spar
     submission.kill()
     with pytest.raises(ApplicationError):
         submission.run(_application())
+
+
+def test_the_task_asks_the_master_of_the_connection_for_what_the_pipeline_declares(
+    monkeypatch: pytest.MonkeyPatch, project_dir: Path, spark_submit: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from dags.flights import dag
+
+    path = project_dir / ".data/landing/flights/2013-01-01.csv"
+    path.parent.mkdir()
+    path.write_text("year,month,day\n2013,1,1\n")
+    spark_submit(f"pathlib.Path({str(project_dir / 'words')!r}).write_text('\\n'.join(sys.argv))")
+    _connection(monkeypatch, "yarn", **{"deploy-mode": "client", "spark-binary": "spark3-submit"})
+    monkeypatch.setenv("TIDEGATE_EXECUTOR_MEMORY", "5g")
+    declared = Resources(driver_memory="3g", driver_cores=2, executors=2)
+    monkeypatch.setattr("pipelines.flights.pipeline", dataclasses.replace(pipeline, resources=declared))
+    run = InProcessRun(dag)
+    assert [run.execute("plan"), run.execute("run")] == ["success", "success"]
+    words = (project_dir / "words").read_text().splitlines()
+    assert {"spark.driver.memory=3g", "spark.executor.instances=2", "spark.executor.memory=5g"} <= set(words)
+    says = (
+        "asks yarn for driver.memory 3g, executor.instances 2, executor.memory 5g; not applicable there: driver_cores"
+    )
+    assert says in capsys.readouterr().out

@@ -38,7 +38,8 @@ COMMAND = Path(sys.executable).parent / "tidegate"
 DECLARATION = '''"""A declaration of a test."""
 
 from tidegate.spec import AfterTables, ChangeFeed, Contract, Dialect, FileSource, Flow, Formats, Gate, Intervals
-from tidegate.spec import KafkaSink, KafkaSource, Pipeline, RewriteLimits, State, Statistic, Table, Thresholds, TimeWindows, Watermark
+from tidegate.spec import KafkaSink, KafkaSource, Pipeline, Resources, RewriteLimits, State, Statistic, Table, Thresholds
+from tidegate.spec import TimeWindows, Watermark
 
 pipeline = {pipeline!r}
 '''

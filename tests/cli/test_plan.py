@@ -14,7 +14,7 @@ from tests.resolved import resolved_flow
 from tidegate.checkpoints import derivation
 from tidegate.checkpoints.derivation import Finding
 from tidegate.lake.place import PipelinePlace
-from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table
+from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Resources, Table
 
 pytestmark = pytest.mark.slow
 
@@ -53,6 +53,33 @@ def test_plan_shows_what_is_new_and_that_downstream_flows_have_work(up_to_date: 
     assert result["work"] is True
     assert [flow["has_work"] for flow in result["flows"]] == [True, True, True]
     assert result["flows"][0]["reason"] == "1 new file in orders"
+
+
+def test_plan_shows_what_the_application_will_ask_for_and_what_does_not_apply_to_the_master(project: Project) -> None:
+    project.declare(replace(orders(), resources=Resources(driver_memory="3g", executors=2)))
+    project.land("0.csv", "order_id,amount\nA-1,1.0\n")
+    local = project.run("plan", "orders")
+    assert "asks local[2] for driver.memory 3g; not applicable there: executors" in local.out
+    values = project.run("plan", "orders", "--json", TIDEGATE_EXECUTOR_MEMORY="5g", TIDEGATE_MASTER="yarn").json
+    assert values["resources"] == {
+        "master": "yarn",
+        "conf": {"spark.driver.memory": "3g", "spark.executor.instances": "2", "spark.executor.memory": "5g"},
+        "not_applicable": [],
+    }
+
+
+@pytest.mark.jvm
+def test_a_run_of_the_command_line_asks_for_what_the_pipeline_declares(project: Project) -> None:
+    project.declare(replace(orders(), resources=Resources(driver_memory="3g", executors=2)))
+    project.land("0.csv", "order_id,amount\nA-1,1.0\n")
+    program = project.folder / "spark" / "bin" / "spark-submit"
+    program.parent.mkdir(parents=True)
+    program.write_text(f'#!/bin/sh\necho "$@" > {project.folder}/words\n')
+    program.chmod(0o755)
+    spark = {"SPARK_HOME": str(program.parents[1]), "TIDEGATE_MASTER": "yarn"}
+    project.run("run", "orders", **spark)
+    words = (project.folder / "words").read_text().split()
+    assert {"spark.driver.memory=3g", "spark.executor.instances=2"} <= set(words)
 
 
 def test_plan_of_one_flow_only_measures_that_flow(up_to_date: Project) -> None:

@@ -40,6 +40,12 @@ GIVEN = {
     "registry.key_password": "env:REGISTRY_KEY_PASSWORD",
     "spark.master": "spark://box:7077",
     "spark.driver_memory": "4g",
+    "spark.driver_cores": "2",
+    "spark.executors": "4",
+    "spark.executor_memory": "3g",
+    "spark.executor_cores": "2",
+    "spark.dynamic": "true",
+    "spark.pod_template": "/etc/pods.yaml",
     "spark.history": "http://spark:18080",
     "job.python": ".venv-job/bin/python",
     "airflow.connection": "spark_night",
@@ -137,6 +143,10 @@ def _other(text: str, number: int) -> str:
     """Another value of the same kind."""
     if text.endswith("g"):
         return f"{number + 1}g"
+    if text.isdecimal():
+        return str(number + 1)
+    if text == "true":
+        return ("true", "false")[number % 2]
     separator = "" if text.startswith(("env:", "airflow")) or "://" in text or "/" in text else "-"
     return (
         f"{text}{separator}{number}"
@@ -213,7 +223,7 @@ TWO = 'project = "shop"\ndefault = "dev"\n[environments.dev]\n{dev}\n[environmen
         ('project = "shop"\n[common]\nalerts = true', 3, "alerts is true or false"),
         ('project = "shop"\n[common]\nkafka.default.servers = [\n "a:1",\n "b:2",\n]', 3, "is a list"),
         ('project = "shop"\n[common]\nlake = ""', 3, "lake is empty"),
-        ('project = "shop"\n[common]\nspark = {}', 3, "write spark.master or spark.driver_memory or spark.history"),
+        ('project = "shop"\n[common]\nspark = {}', 3, "write spark.master or spark.driver_memory or"),
         ('project = "shop"\n[common]\nspark.driver_memory = "2 GB"', 3, "such as 2g"),
         ('project = "shop"\n[common]\nlake = "hdfs://x/y"', 3, "HDFS"),
         ('project = "shop"\n[common]\nspark.history = "spark:18080"', 3, "is not the URL of a server"),

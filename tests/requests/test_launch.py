@@ -10,7 +10,9 @@ import pytest
 
 from tidegate.environment import Environment, references
 from tidegate.errors import SetupError
-from tidegate.requests.launch import submit_conf, submit_environment
+from tidegate.requests.launch import command, submit_conf, submit_environment
+from tidegate.requests.request import RunRequest
+from tidegate.spec import Resources
 
 # These tests need the jars that set-up downloads, but no JVM.
 pytestmark = pytest.mark.jvm
@@ -43,6 +45,14 @@ def test_the_default_master_is_that_of_the_environment() -> None:
     cluster = replace(HERE, master="spark://master:7077")
     assert submit_conf(cluster, small=False) == submit_conf(HERE, small=False, master="spark://master:7077")
     assert "SPARK_LOCAL_IP" not in submit_environment(cluster)
+
+
+def test_the_command_asks_for_what_the_pipeline_declares() -> None:
+    cluster, request = replace(HERE, master="spark://master:7077"), RunRequest(dag_id="orders", run_id="r1")
+    words = command(cluster, request, "q1", "a1", Resources(driver_memory="3g", executors=2, executor_cores=2))
+    settings = ["spark.driver.memory=3g", "spark.executor.instances=2", "spark.executor.cores=2", "spark.cores.max=4"]
+    assert [each for each in settings if each not in words] == []
+    assert "spark.driver.memory=2g" in command(cluster, request, "q1", "a1")
 
 
 @pytest.mark.parametrize("mask", [0o022, 0o077])

@@ -194,6 +194,7 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (variant_of(TRIPS), "retries", (-1, 21, 1.5, "3", True, None)),
     (variant_of(TRIPS), "thresholds", (None, {}, 5)),
     (variant_of(TRIPS), "rewrite_limits", (None, {}, 0.1)),
+    (variant_of(TRIPS), "resources", ({}, {"executors": 2}, "4g", 5)),
 ]
 
 

@@ -19,10 +19,12 @@ from tidegate.environment import Environment
 from tidegate.errors import EX_CONFIG, EX_SOFTWARE, extras
 from tidegate.formatting import count
 from tidegate.lake.layout import Layout
+from tidegate.project import registry
 from tidegate.reports import run_result
 from tidegate.reports.report import RunReport
 from tidegate.requests.launch import application, arguments, prepare, submit_conf, submit_environment
 from tidegate.requests.request import RunRequest, fresh_id
+from tidegate.requests.resources import allocation
 
 _NEXT_STEP = "Remove the cause, then clear this task, or wait for the next run: both continue where this one stopped."
 
@@ -76,6 +78,13 @@ class RunFlows(BaseOperator):
                 "secrets only drivers on the worker get; name sources of credentials that the cluster has, or use the client mode",
                 exit_code=EX_CONFIG,
             )
+        resources = allocation(
+            environment,
+            registry.load(request.dag_id).resources,
+            master=connection.master,
+            driver_on_cluster=connection.is_cluster_mode,
+        )
+        self.log.info("The application %s", resources.line())
         prepare(environment, self.log.info)
         self._submission = submission(connection, self.log)
         try:
@@ -84,7 +93,7 @@ class RunFlows(BaseOperator):
                     name=self._application_name,
                     script=application(),
                     arguments=arguments(request, request_id, attempt_id),
-                    conf=submit_conf(environment, small=request.small, master=connection.master),
+                    conf=submit_conf(environment, small=request.small, master=connection.master, resources=resources),
                     variables=submit_environment(environment, master=connection.master),
                     secrets=secrets,
                     python=environment.job_python,

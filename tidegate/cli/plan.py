@@ -16,6 +16,7 @@ from tidegate.planning.preview import preview
 from tidegate.project.resolution import ResolvedPipeline
 from tidegate.reports.report import describe_error
 from tidegate.requests.request import RunRequest
+from tidegate.requests.resources import allocation
 from tidegate.spec import Flow, Pipeline
 from tidegate.states import status_of
 from tidegate.status import flow_status
@@ -57,13 +58,16 @@ def plan(
 
     if as_json:
         expected = preview(environment, resolved, request, run_plan.readings)
-        console.print_json({**_to_json(pipeline, run_plan), "preview": expected.to_json()})
+        own = allocation(environment, pipeline.resources).to_json()
+        console.print_json({**_to_json(pipeline, run_plan), "preview": expected.to_json(), "resources": own})
     else:
         lines = preview(environment, resolved, request, run_plan.readings).lines() if run_plan.work else ()
         print_plan(run_plan.readings)
         console.echo(f"{name}: {conclusion(run_plan)}", style="error" if run_plan.errors else "")
         for line in lines:
             console.echo(f"  {line}")
+        if run_plan.work:
+            console.echo(f"  {allocation(environment, pipeline.resources).line()}")
     if run_plan.errors:
         raise typer.Exit(run_plan.errors[0].exit_code)
 
@@ -71,11 +75,13 @@ def plan(
 def _print_preview(environment: Environment, resolved: ResolvedPipeline, request: RunRequest, *, as_json: bool) -> None:
 
     name, expected = resolved.pipeline.name, preview(environment, resolved, request)
+    resources = allocation(environment, resolved.pipeline.resources)
     if as_json:
-        console.print_json({"format": 1, "pipeline": name, "mode": request.mode, **expected.to_json()})
+        values = {"format": 1, "pipeline": name, "mode": request.mode, **expected.to_json()}
+        console.print_json({**values, "resources": resources.to_json()})
     else:
         console.echo(f"{name}: {request.summary()}")
-        for line in expected.lines():
+        for line in [*expected.lines(), resources.line()]:
             console.echo(f"  {line}")
     for each in expected.flows:
         if (error := resolved.flow(each.flow).error) is not None:

@@ -102,6 +102,7 @@ def attempt(environment: Environment, request: RunRequest) -> int:
 
 def execute(environment: Environment, request: RunRequest) -> tuple[int, RunReport | None, Address]:
     """Run one attempt and show its progress; the exit code of its process, its last report, and its log."""
+    resources = project.load(request.dag_id).resources
     java.find(python=environment.job_python)
     launch.prepare(environment, console.echo)
     layout = Layout.of(environment)
@@ -110,7 +111,7 @@ def execute(environment: Environment, request: RunRequest) -> tuple[int, RunRepo
     place = AttemptPlace(layout, request.dag_id, request.run_key, attempt_id)
     with driver_log.written(place.folder / "driver.log") as log:
         returned, report = child.watch(
-            lambda: launch.start(environment, request, request_id, attempt_id, log.path),
+            lambda: launch.start(environment, request, request_id, attempt_id, log.path, resources),
             place.report,
             progress_view.Lines(),
         )

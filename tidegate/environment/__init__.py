@@ -59,6 +59,13 @@ class Environment:
     registry_key: str = ""
     registry_key_password: str = ""
     """References, as of `tidegate.environment.registry.RegistryServer`."""
+    driver_cores: str = ""
+    executors: str = ""
+    executor_memory: str = ""
+    executor_cores: str = ""
+    dynamic: str = ""
+    pod_template: str = ""
+    """What applications ask for whose pipeline declares nothing else, as `tidegate.spec.Resources`; empty: Spark's default."""
     spark_history: str | None = None
     job_python: Path = Path(sys.executable)
     """The Python of the environment in which jobs run, which has PySpark; a process without it may start them."""

@@ -127,6 +127,18 @@ def _memory(name: str, text: str, folder: Path | None) -> str:
     return text
 
 
+def _count(name: str, text: str, folder: Path | None) -> str:
+    del folder
+    if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
+        raise SetupError(f"{name}={text!r} is no number", Edit("set a whole number from 1", "setting"))
+    return text
+
+
+def _path_of_file(name: str, text: str, folder: Path | None) -> str:
+    del name
+    return text if folder is None or "://" in text else str((folder / text).absolute())
+
+
 def _server_url(name: str, text: str, folder: Path | None) -> str:
     del folder
     parts = urlsplit(text)
@@ -214,6 +226,14 @@ def _of_registry(variable: str, meaning: str, *, kinds: tuple[str, ...] = _SECRE
         parse=_reference(*kinds),
         references=kinds,
     )
+
+
+def _of_spark(
+    field: str, meaning: str, parse: Callable[[str, str, Path | None], str], without: str = "Spark's default"
+) -> Setting:
+    """What a pipeline may declare by a field of the same name in its `Resources`."""
+    key, variable = f"spark.{field}", f"TIDEGATE_{field.upper()}"
+    return Setting(variable=variable, meaning=meaning, key=key, field=field, without=without, parse=parse)
 
 
 SETTINGS = (
@@ -337,6 +357,14 @@ SETTINGS = (
         default="2g",
         parse=_memory,
     ),
+    _of_spark("driver_cores", "cores of a driver on a cluster", _count),
+    _of_spark("executors", "executors of a run on a cluster; with `spark.dynamic`, at most", _count),
+    _of_spark("executor_memory", "heap of an executor", _memory),
+    _of_spark("executor_cores", "cores of an executor", _count, "on a standalone cluster 1, if there are `executors`"),
+    _of_spark(
+        "dynamic", "executors are started and ended with the tasks that wait", _choice("true", "false"), "`false`"
+    ),
+    _of_spark("pod_template", "file with the template of Kubernetes' pods", _path_of_file, "none"),
     Setting(
         variable="TIDEGATE_SPARK_HISTORY",
         meaning="URL of a Spark history server that pages link to",

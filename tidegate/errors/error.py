@@ -87,7 +87,9 @@ _KILLED = (
 )
 JVM_EXIT_CODES = (
     ExitCode(50, "an exception in a thread of Spark that nothing caught", OutsideAct("see the job's log")),
-    ExitCode(52, "Spark was out of memory", Edit("raise TIDEGATE_DRIVER_MEMORY", "setting")),
+    ExitCode(
+        52, "Spark was out of memory", Edit("raise driver_memory of the pipeline, or TIDEGATE_DRIVER_MEMORY", "setting")
+    ),
     ExitCode(
         53,
         "Spark could not create its temporary folder",

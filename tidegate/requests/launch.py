@@ -14,15 +14,20 @@ import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tidegate.environment import Environment, references
 from tidegate.environment.settings import CONNECTION, SETTINGS
 from tidegate.errors import SetupError
 from tidegate.requests.request import RunRequest
+from tidegate.requests.resources import Allocation, allocation
 from tidegate.runtime import archive, jars, java, job_environment, repository, s3a
 from tidegate.store.location import BucketFolder
 from tidegate.store.s3 import S3Server
+
+if TYPE_CHECKING:
+    from tidegate.spec.resources import Resources
 
 log = logging.getLogger(__name__)
 
@@ -57,12 +62,15 @@ def prepare(environment: Environment, say: Callable[[str], None] = log.info) -> 
     repository.fetch(lacking, say, python=environment.job_python)
 
 
-def submit_conf(environment: Environment, *, small: bool, master: str | None = None) -> dict[str, str]:
+def submit_conf(
+    environment: Environment, *, small: bool, master: str | None = None, resources: Allocation | None = None
+) -> dict[str, str]:
     """Settings for ``spark-submit`` that only work before the driver's JVM starts.
 
     Args:
         small: The backlog is small: compile with C1 only and disable adaptive execution.
         master: Spark's master, if not the environment's.
+        resources: What the application asks for on this master, if not what the environment says.
 
     Raises:
         SetupError: The jars are missing.
@@ -72,7 +80,7 @@ def submit_conf(environment: Environment, *, small: bool, master: str | None = N
     class_path = jars.class_path(environment.project, "spark")
     conf = {
         "spark.driver.extraClassPath": class_path,
-        "spark.driver.memory": environment.driver_memory,
+        **(resources or allocation(environment, None, master=master)).conf,
         "spark.ui.enabled": "false",
         "spark.pyspark.python": str(environment.job_python),
         # Hadoop has its own umask, which could create files that more users may read than this process's umask allows.
@@ -169,10 +177,12 @@ def arguments(request: RunRequest, request_id: str, attempt: str) -> list[str]:
     return ["--dag-id", request.dag_id, "--run-key", request.run_key, "--request", request_id, "--attempt", attempt]
 
 
-def command(environment: Environment, request: RunRequest, request_id: str, attempt: str) -> list[str]:
+def command(
+    environment: Environment, request: RunRequest, request_id: str, attempt: str, resources: Resources | None = None
+) -> list[str]:
     """The full ``spark-submit`` command of one attempt, for a run without Airflow."""
     submit = job_environment.of(environment.job_python).spark_submit
-    conf = submit_conf(environment, small=request.small)
+    conf = submit_conf(environment, small=request.small, resources=allocation(environment, resources))
     settings = [part for name, value in conf.items() for part in ("--conf", f"{name}={value}")]
     return [
         str(submit),
@@ -187,13 +197,18 @@ def command(environment: Environment, request: RunRequest, request_id: str, atte
 
 
 def start(
-    environment: Environment, request: RunRequest, request_id: str, attempt: str, log: Path
+    environment: Environment,
+    request: RunRequest,
+    request_id: str,
+    attempt: str,
+    log: Path,
+    resources: Resources | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start one attempt in a process group of its own and append its output to ``log``."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         return subprocess.Popen(
-            command(environment, request, request_id, attempt),
+            command(environment, request, request_id, attempt, resources),
             env={**os.environ, **submit_environment(environment)},
             stdout=output,
             stderr=subprocess.STDOUT,

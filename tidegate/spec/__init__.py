@@ -34,8 +34,8 @@ from tidegate.spec.table import TimeWindows as TimeWindows
 
 __all__ = [
     "AfterTables", "ChangeFeed", "ChangeRecords", "Contract", "Dialect", "FileFormat", "FileSource", "Flow", "Formats",
-    "FunctionSink", "Gate", "Intervals", "KafkaSink", "KafkaSource", "LandingSource", "Pipeline", "RewriteLimits",
-    "SnapshotFeed", "Source", "State", "Statistic", "Table", "Target", "Thresholds", "TimeWindows", "TopicIntervals",
+    "FunctionSink", "Gate", "Intervals", "KafkaSink", "KafkaSource", "LandingSource", "Pipeline", "Resources",
+    "RewriteLimits", "SnapshotFeed", "Source", "State", "Statistic", "Table", "Target", "Thresholds", "TimeWindows", "TopicIntervals",
     "ValueFormat", "Watermark", "debezium",
 ]  # fmt: skip
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tidegate.sources.snapshots import SnapshotFeed as SnapshotFeed
     from tidegate.sources.topics import KafkaSource as KafkaSource
     from tidegate.sources.topics import ValueFormat as ValueFormat
+    from tidegate.spec.resources import Resources as Resources
     from tidegate.spec.sinks import FunctionSink as FunctionSink
     from tidegate.spec.sinks import KafkaSink as KafkaSink
     from tidegate.spec.sinks import Target as Target
@@ -53,6 +54,7 @@ else:
         "SnapshotFeed": "tidegate.sources.snapshots",
         "KafkaSource": "tidegate.sources.topics",
         "ValueFormat": "tidegate.sources.topics",
+        "Resources": "tidegate.spec.resources",
         "FunctionSink": "tidegate.spec.sinks",
         "KafkaSink": "tidegate.spec.sinks",
         "Target": "tidegate.spec.sinks",

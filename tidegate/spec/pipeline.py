@@ -6,6 +6,7 @@ import dataclasses
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pendulum
 
@@ -15,6 +16,9 @@ from tidegate.spec.checks import check_name, check_table, check_texts, check_uni
 from tidegate.spec.flow import Flow
 from tidegate.spec.limits import RewriteLimits, Thresholds, check_thresholds
 from tidegate.times import dates
+
+if TYPE_CHECKING:
+    from tidegate.spec.resources import Resources
 
 SHARED_DAGS = ("alerts", "quarantine", "schema_approval")
 """Ids of the DAGs that serve all pipelines; not allowed as names of pipelines."""
@@ -44,6 +48,8 @@ class Pipeline:
     """Limits for alerts about flows without thresholds of their own."""
     rewrite_limits: RewriteLimits = dataclasses.field(default_factory=RewriteLimits)
     """How much a backfill, a full refresh or a new version of a flow without limits of its own may delete or refuse."""
+    resources: Resources | None = None
+    """What the Spark application of a run asks for; None: what the settings say."""
 
     def __post_init__(self) -> None:
         owner = f"Pipeline {self.name!r}"
@@ -74,6 +80,10 @@ class Pipeline:
         check_thresholds(owner, self.thresholds)
         if not isinstance(self.rewrite_limits, RewriteLimits):
             raise FieldError(owner, "rewrite_limits", self.rewrite_limits, "RewriteLimits(…)")
+        if self.resources is not None:
+            from tidegate.spec.resources import check_resources
+
+            check_resources(owner, self.resources)
         self._check_thresholds_apply(owner)
         if not isinstance(self.owner, str) or not self.owner.strip():
             raise FieldError(owner, "owner", self.owner, "a name")
