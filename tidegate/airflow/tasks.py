@@ -159,7 +159,7 @@ class PlanRun(BaseOperator, SkipMixin):
         if not increment_plan.work and not request.accept:
             self._check(increment_plan)
             return None, increment_plan.reason
-        return dataclasses.replace(request, small=increment_plan.small), increment_plan.reason
+        return dataclasses.replace(request, small=increment_plan.small, size=increment_plan.size), increment_plan.reason
 
     def _check(self, increment_plan: Plan) -> None:
         """Raise the error of a flow that would fail; of several errors a transient one, so that Airflow retries."""

@@ -88,7 +88,7 @@ def run(
             raise error.naming(next(each.flow for each in run_plan.readings if each.error is error))
         console.echo(f"{name}: {conclusion(run_plan)}; no JVM was started (--force runs anyway)")
         return
-    raise typer.Exit(attempt(environment, dataclasses.replace(request, small=run_plan.small)))
+    raise typer.Exit(attempt(environment, dataclasses.replace(request, small=run_plan.small, size=run_plan.size)))
 
 
 def attempt(environment: Environment, request: RunRequest) -> int:

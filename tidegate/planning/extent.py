@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def with_size(
     environment: Environment, pipeline: Pipeline, request: RunRequest, extents: Iterable[Extent] | None = None
 ) -> RunRequest:
-    """The request with `RunRequest.small` set: whether it reads so little that C1-only compilation is faster.
+    """The request with `RunRequest.size` and ``small`` set: whether it reads so little that C1-only compilation is faster.
 
     A source table counts with all of its rows, whatever the window. A source of unknown size is not small.
 
@@ -44,5 +44,5 @@ def with_size(
     except TidegateError:
         # The run itself reports the error.
         sizes = [None]
-    small = None not in sizes and sum(size or 0 for size in sizes) < SMALL_FIRST_BYTES
-    return dataclasses.replace(request, small=small)
+    total = None if None in sizes else sum(size or 0 for size in sizes)
+    return dataclasses.replace(request, small=total is not None and total < SMALL_FIRST_BYTES, size=total)

@@ -46,6 +46,8 @@ class RunRequest:
     """Numbers of deleted or quarantined rows that are accepted beyond the limits, by name: ``silver:deleted=355``."""
     small: bool = False
     """Little is to be read, so that C1-only compilation is faster (see docs/architecture/spark.md, "Start-up")."""
+    size: int | None = None
+    """Bytes that are to be read, as they are stored; None if unknown."""
     requested_by: str = ""
     selection: Selection | None = None
     """Which quarantine entries of the one flow are replayed; None except in mode ``replay``."""

@@ -248,9 +248,13 @@ class _Application:
         )
 
     def _session(self) -> SparkSession:
-        from tidegate.spark.driver.session import build_session
+        from tidegate.spark.driver.session import build_session, cores_of, shuffle_partitions
 
         spark = build_session(self.environment, f"tidegate {self.request.dag_id}")
+        if not self.request.small:
+            partitions = shuffle_partitions(self.request.size, cores_of(spark))
+            spark.conf.set("spark.sql.shuffle.partitions", str(partitions))
+            self.report.notes.append(f"shuffle partitions: {partitions}")
         if self.sent is not None:
             self.sent.of_session(spark)
         self.report.application = spark.sparkContext.applicationId

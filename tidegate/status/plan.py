@@ -38,6 +38,8 @@ class Plan:
     """In graph order. A flow downstream of a flow with work has work."""
     small: bool
     """So little is pending that a short start-up matters more than compiled code."""
+    size: int | None
+    """Bytes that the flows are to read, as they are stored; None if unknown."""
 
     @property
     def reason(self) -> str:
@@ -108,6 +110,7 @@ def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Fl
         reasons=tuple(f"{each.flow}: {each.reason}" for each in explained),
         readings=planned,
         small=_is_small(planned),
+        size=_size(planned),
     )
 
 
@@ -126,6 +129,13 @@ def _measured(environment: Environment, resolved: ResolvedFlow) -> Reading:
     except Exception as raised:
         ended = reading.ended(classify(raised))
         return ended.given(has_work=False, reason=ended.switched_off or ended.problem)
+
+
+def _size(readings: Sequence[Reading]) -> int | None:
+    sizes = [lag.size for each in readings if (lag := each.lag) is not None]
+    if None in sizes or any(each.refresh_pending for each in readings if each.lag is not None):
+        return None
+    return sum(size or 0 for size in sizes)
 
 
 def _is_small(readings: Sequence[Reading]) -> bool:

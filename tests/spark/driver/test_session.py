@@ -6,10 +6,37 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tidegate.spark.driver.session import cores_of, shuffle_partitions
+
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.jvm
+
+
+@pytest.mark.parametrize(
+    ("mebibytes", "cores", "partitions"),
+    [
+        (0, 2, 4),
+        (128, 2, 4),
+        (129, 2, 6),
+        (129, 16, 5),
+        (64, 200, 4),
+        (10_000, 16, 320),
+        (10_000_000, 3, 2_000),
+        (None, 2, 4),
+        (None, 16, 16),
+        (None, 5_000, 2_000),
+    ],
+)
+def test_a_run_shuffles_into_one_partition_per_32_mib_in_whole_waves(
+    mebibytes: int | None, cores: int, partitions: int
+) -> None:
+    assert shuffle_partitions(None if mebibytes is None else mebibytes * 1024**2, cores) == partitions
+
+
+def test_the_cores_of_a_local_master_are_its_own(spark: SparkSession) -> None:
+    assert cores_of(spark) == spark.sparkContext.defaultParallelism
 
 
 def test_expressions_of_columns_look_up_no_name_in_the_jvm(

@@ -54,7 +54,7 @@ REASONED_SETTINGS: tuple[tuple[str, str, str], ...] = (
         "all calls of an increment. Errors of values have no such line, since their texts are not shown; errors of "
         "analysis have a traceback",
     ),
-    ("spark.sql.shuffle.partitions", "4", "an increment is small, and adaptive execution splits large partitions"),
+    ("spark.sql.shuffle.partitions", "4", "an increment is small; a run that is not has `shuffle_partitions`"),
     (
         "spark.sql.inMemoryColumnarStorage.compressed",
         "false",
@@ -147,6 +147,37 @@ NAMES = (
     "scala",
 )
 """Names in the JVM that PySpark and this package look up for each expression or call."""
+
+_PARTITION_BYTES = 32 * 1024**2
+"""Of input as it is stored: in memory it is several times larger, and Spark's advice for a partition there is 64 MiB."""
+_MOST_PARTITIONS = 2_000
+"""Above it Spark keeps only averages of the sizes of parts of a shuffle."""
+
+
+def shuffle_partitions(size: int | None, cores: int) -> int:
+    """Into how many partitions a run shuffles: one per 32 MiB of input, in whole waves of tasks, and at least 4.
+
+    A stateful flow has its declared number, which its checkpoint fixes.
+
+    Args:
+        size: Bytes that the run is to read; None if unknown: then one wave.
+        cores: How many tasks run at a time.
+    """
+    least = int(SETTINGS["spark.sql.shuffle.partitions"])
+    if size is None:
+        return max(least, min(cores, _MOST_PARTITIONS))
+    wanted = min(max(least, -(-size // _PARTITION_BYTES)), _MOST_PARTITIONS)
+    # The last wave would leave cores idle.
+    return wanted if wanted <= cores else min(-(-wanted // cores) * cores, _MOST_PARTITIONS)
+
+
+def cores_of(spark: SparkSession) -> int:
+    """How many tasks run at a time, also before the executors have registered."""
+    conf, dynamic = spark.sparkContext.getConf(), "spark.dynamicAllocation.maxExecutors"
+    executors = conf.get(dynamic) or conf.get("spark.executor.instances")
+    if executors and not str(conf.get("spark.master")).startswith("local"):
+        return int(executors) * int(conf.get("spark.executor.cores") or "1")
+    return spark.sparkContext.defaultParallelism
 
 
 def build_session(environment: Environment, app_name: str, extra: dict[str, str] | None = None) -> SparkSession:
