@@ -59,7 +59,7 @@ def test_plan_shows_what_the_application_will_ask_for_and_what_does_not_apply_to
     project.declare(replace(orders(), resources=Resources(driver_memory="3g", executors=2)))
     project.land("0.csv", "order_id,amount\nA-1,1.0\n")
     local = project.run("plan", "orders")
-    assert "asks local[2] for driver.memory 3g; not applicable there: executors" in local.out
+    assert "requests driver.memory 3g from local[2]; not applicable there: executors" in local.out
     values = project.run("plan", "orders", "--json", TIDEGATE_EXECUTOR_MEMORY="5g", TIDEGATE_MASTER="yarn").json
     assert values["resources"] == {
         "master": "yarn",

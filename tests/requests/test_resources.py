@@ -58,7 +58,7 @@ def test_on_a_local_master_the_memory_of_the_driver_counts_and_what_is_about_exe
     named = ("driver_cores", "executors", "executor_memory", "executor_cores", "pod_template")
     assert own.not_applicable == (*named, "spark.executor.memoryOverhead")
     assert own.line() == (
-        "asks local[2] for driver.memory 4g, task.maxFailures 8; not applicable there: driver_cores, executors, "
+        "requests driver.memory 4g, task.maxFailures 8 from local[2]; not applicable there: driver_cores, executors, "
         "executor_memory, executor_cores, pod_template, spark.executor.memoryOverhead"
     )
 

@@ -65,7 +65,7 @@ class Environment:
     executor_cores: str = ""
     dynamic: str = ""
     pod_template: str = ""
-    """What applications ask for whose pipeline declares nothing else, as `tidegate.spec.Resources`; empty: Spark's default."""
+    """Requested by applications whose pipeline declares no other value, as `tidegate.spec.Resources`; empty: Spark's default."""
     spark_history: str | None = None
     job_python: Path = Path(sys.executable)
     """The Python of the environment in which jobs run, which has PySpark; a process without it may start them."""

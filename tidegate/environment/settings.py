@@ -130,7 +130,7 @@ def _memory(name: str, text: str, folder: Path | None) -> str:
 def _count(name: str, text: str, folder: Path | None) -> str:
     del folder
     if not re.fullmatch(r"[1-9][0-9]{0,5}", text):
-        raise SetupError(f"{name}={text!r} is no number", Edit("set a whole number from 1", "setting"))
+        raise SetupError(f"{name}={text!r} is not a whole number from 1", Edit("set a number such as 4", "setting"))
     return text
 
 

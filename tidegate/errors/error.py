@@ -83,7 +83,9 @@ EXIT_CODES = (
 
 _KILLED = (
     "SIGKILL, possibly by the kernel because memory ran out",
-    Either(OutsideAct("free memory"), Edit("lower TIDEGATE_DRIVER_MEMORY", "setting")),
+    Either(
+        OutsideAct("free memory"), Edit("lower driver_memory of the pipeline, or TIDEGATE_DRIVER_MEMORY", "setting")
+    ),
 )
 JVM_EXIT_CODES = (
     ExitCode(50, "an exception in a thread of Spark that nothing caught", OutsideAct("see the job's log")),

@@ -70,7 +70,7 @@ def submit_conf(
     Args:
         small: The backlog is small: compile with C1 only and disable adaptive execution.
         master: Spark's master, if not the environment's.
-        resources: What the application asks for on this master, if not what the environment says.
+        resources: What the application requests from this master; by default as in the environment.
 
     Raises:
         SetupError: The jars are missing.

@@ -1,4 +1,4 @@
-"""The settings of Spark by which an application asks for memory, cores and executors: those of the pipeline, then of the environment."""
+"""The Spark settings that request memory, cores and executors for an application: the pipeline's, else the environment's."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _ON_CLUSTERS = ("spark.executor.", "spark.dynamicAllocation.", "spark.locality."
 
 @dataclass(frozen=True, kw_only=True)
 class Allocation:
-    """What an application asks for on one master."""
+    """The resources that an application requests from one master."""
 
     master: str
     conf: Mapping[str, str]
@@ -37,7 +37,7 @@ class Allocation:
         """For messages."""
         settings = ", ".join(f"{key.removeprefix('spark.')} {value}" for key, value in self.conf.items())
         left = f"; not applicable there: {', '.join(self.not_applicable)}" if self.not_applicable else ""
-        return f"asks {self.master} for {settings}{left}"
+        return f"requests {settings} from {self.master}{left}"
 
     def to_json(self) -> dict[str, Any]:
         """As JSON values."""
@@ -47,7 +47,7 @@ class Allocation:
 def allocation(
     environment: Environment, resources: Resources | None, *, master: str | None = None, driver_on_cluster: bool = False
 ) -> Allocation:
-    """What the application of a pipeline asks for.
+    """The resources that the application of a pipeline requests.
 
     Args:
         resources: The pipeline's.

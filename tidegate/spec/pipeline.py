@@ -49,7 +49,7 @@ class Pipeline:
     rewrite_limits: RewriteLimits = dataclasses.field(default_factory=RewriteLimits)
     """How much a backfill, a full refresh or a new version of a flow without limits of its own may delete or refuse."""
     resources: Resources | None = None
-    """What the Spark application of a run asks for; None: what the settings say."""
+    """What the Spark application of a run requests; None: as in the settings."""
 
     def __post_init__(self) -> None:
         owner = f"Pipeline {self.name!r}"

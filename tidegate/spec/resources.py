@@ -39,7 +39,7 @@ _SIZE = re.compile(r"[1-9][0-9]{0,9}[kmgt]", re.IGNORECASE)
 
 @dataclass(frozen=True, kw_only=True)
 class Resources:
-    """What the application of a pipeline asks for.
+    """What the application of a pipeline requests.
 
     What is None is as in the settings (``spark.driver_memory``, ``spark.executors``, …), else Spark's own default. A run is one application
     for all of its flows (docs/adr/0010), so a flow has no resources of its own. A key that does not apply to the master is left out, and

@@ -103,14 +103,15 @@ def decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Fl
             reading = reading.given(has_work=True, reason=f"reads {written}", reads=written)
         readings[flow.name] = reading
     planned = tuple(readings.values())
+    size = _size(planned)
     work = any(each.has_work for each in planned)
     explained = [each for each in planned if each.has_work or not work or each.switched_off or each.flow in blocked]
     return Plan(
         work=work,
         reasons=tuple(f"{each.flow}: {each.reason}" for each in explained),
         readings=planned,
-        small=_is_small(planned),
-        size=_size(planned),
+        small=_is_small(planned, size),
+        size=size,
     )
 
 
@@ -132,15 +133,11 @@ def _measured(environment: Environment, resolved: ResolvedFlow) -> Reading:
 
 
 def _size(readings: Sequence[Reading]) -> int | None:
-    sizes = [lag.size for each in readings if (lag := each.lag) is not None]
-    if None in sizes or any(each.refresh_pending for each in readings if each.lag is not None):
-        return None
-    return sum(size or 0 for size in sizes)
+    """The bytes that are pending, as they are stored; None where they are unknown: a refresh reads whole tables."""
+    sizes = [None if each.refresh_pending else lag.size for each in readings if (lag := each.lag) is not None]
+    return None if None in sizes else sum(size or 0 for size in sizes)
 
 
-def _is_small(readings: Sequence[Reading]) -> bool:
-    measured = [(each, lag) for each in readings if (lag := each.lag) is not None]
-    if any(lag.size is None or each.refresh_pending for each, lag in measured):
-        return False
-    total = sum(lag.size or 0 for _, lag in measured)
-    return total < (SMALL_FIRST_BYTES if any(each.committed is None for each, _ in measured) else SMALL_BYTES)
+def _is_small(readings: Sequence[Reading], size: int | None) -> bool:
+    begins = any(each.committed is None for each in readings if each.lag is not None)
+    return size is not None and size < (SMALL_FIRST_BYTES if begins else SMALL_BYTES)
