@@ -16,6 +16,7 @@ from tests.store.identities import IdentityProxy
 from tests.store.token_endpoint import TokenEndpoint
 from tidegate.airflow import connections
 from tidegate.environment import Environment
+from tidegate.environment.clusters import DEFAULT
 from tidegate.errors import AirflowUnavailableError, SetupError
 from tidegate.store.credentials import Credentials
 from tidegate.store.objects import ObjectStore
@@ -36,10 +37,13 @@ def test_a_driver_gets_keys_and_passwords_and_no_reference_to_airflow(monkeypatc
         "TIDEGATE_REGISTRY": "https://registry:8081",
         "TIDEGATE_REGISTRY_USER": "ada",
         "TIDEGATE_REGISTRY_PASSWORD": "airflow-connection:registry",
+        "TIDEGATE_KAFKA__OTHER__REGISTRY": "https://other:8081",
+        "TIDEGATE_KAFKA__OTHER__REGISTRY_USER": "bob",
+        "TIDEGATE_KAFKA__OTHER__REGISTRY_PASSWORD": "airflow-connection:registry",
     }
     environment = Environment.read({**BUCKET, **registry})
-    assert environment.schema_registry is not None
-    assert environment.schema_registry.credentials() == ("ada", "canary:p@ss")
+    server = environment.schema_registry(DEFAULT)
+    assert server is not None and server.credentials() == ("ada", "canary:p@ss")
     driver, secrets = connections.for_driver(environment)
     assert not contains_any(f"{driver} {driver.variables()}", ["canary"])
     # Alerts are sent by a task.
@@ -48,8 +52,9 @@ def test_a_driver_gets_keys_and_passwords_and_no_reference_to_airflow(monkeypatc
     for name, value in secrets.items():
         monkeypatch.setenv(name, value)
     in_job = Environment.read({**driver.variables(), **secrets})
-    assert in_job.schema_registry is not None
-    assert in_job.schema_registry.credentials() == ("ada", "canary:p@ss")
+    for cluster, user in ((DEFAULT, "ada"), ("other", "bob")):
+        own = in_job.schema_registry(cluster)
+        assert own is not None and own.credentials() == (user, "canary:p@ss")
     store = in_job.store_of(in_job.lake_at)
     assert isinstance(store, ObjectStore)
     assert store.server.credentials.name == "environment"

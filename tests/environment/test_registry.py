@@ -8,20 +8,21 @@ import pytest
 
 from tests.certificates import Authority
 from tidegate.environment import Environment
+from tidegate.environment.clusters import DEFAULT
 from tidegate.environment.registry import RegistryServer
 from tidegate.errors import SetupError
 
 OWN = {"TIDEGATE_REGISTRY": "https://registry:8081/base", "TIDEGATE_REGISTRY_USER": "a@b"}
 
 
-def of(variables: dict[str, str]) -> RegistryServer:
-    registry = Environment.read(variables).schema_registry
+def of(variables: dict[str, str], cluster: str = DEFAULT) -> RegistryServer:
+    registry = Environment.read(variables).schema_registry(cluster)
     assert registry is not None
     return registry
 
 
 def test_without_a_url_there_is_none() -> None:
-    assert Environment.read({"TIDEGATE_REGISTRY_USER": "ada"}).schema_registry is None
+    assert Environment.read({"TIDEGATE_REGISTRY_USER": "ada"}).schema_registry(DEFAULT) is None
 
 
 def test_the_password_is_read_when_it_is_needed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +44,41 @@ def test_the_password_is_read_when_it_is_needed(tmp_path: Path, monkeypatch: pyt
     monkeypatch.delenv("REGISTRY_WORD")
     with pytest.raises(SetupError, match="in the variable REGISTRY_WORD, which is not set"):
         of_variable.credentials()
+
+
+def test_a_cluster_may_have_a_registry_of_its_own() -> None:
+    own = {
+        **OWN,
+        "TIDEGATE_KAFKA__PAYMENTS__REGISTRY": "https://payments:8081",
+        "TIDEGATE_KAFKA__PAYMENTS__REGISTRY_CA": "env:CA",
+        "TIDEGATE_KAFKA__PAYMENTS": "kafka:9092",
+    }
+    payments = of(own, "payments")
+    assert (payments.address, payments.user, payments.ca) == ("https://payments:8081", "", "env:CA")
+    assert of(own, "orders") == of(own) == of(OWN) != payments
+    assert Environment.read(own).cluster("payments").settings == (), "no option of Kafka's clients"
+    passed = Environment.read(own).variables()
+    assert (of(passed, "payments"), of(passed)) == (payments, of(OWN)), "as a job reads them"
+    alone = {name: value for name, value in own.items() if not name.startswith("TIDEGATE_REGISTRY")}
+    assert of(alone, "payments") == payments
+    assert Environment.read(alone).schema_registry(DEFAULT) is None
+
+
+@pytest.mark.parametrize(
+    ("more", "problem", "advice"),
+    [
+        ({"REGISTRY_USER": "ada"}, "has no registry of its own, and settings of one", "set kafka.payments.registry"),
+        ({"REGISTRY": "https://ada:w@x", "REGISTRY_USER": "ada"}, "two users", "kafka.payments.registry_user"),
+        ({"REGISTRY": "http://x", "REGISTRY_CA": "env:X"}, "begins with http", "kafka.payments.registry_ca"),
+        ({"REGISTRY": "https://x", "REGISTRY_KEY": "file:/x"}, "its key", "kafka.payments.registry_certificate"),
+    ],
+)
+def test_settings_of_a_clusters_registry_that_do_not_fit_name_the_cluster(
+    more: dict[str, str], problem: str, advice: str
+) -> None:
+    with pytest.raises(SetupError, match=problem) as raised:
+        of({**OWN, **{f"TIDEGATE_KAFKA__PAYMENTS__{name}": value for name, value in more.items()}}, "payments")
+    assert "cluster payments" in raised.value.message and advice in str(raised.value.advice)
 
 
 def test_user_and_password_may_be_in_the_url() -> None:

@@ -47,6 +47,23 @@ def test_a_schema_is_fetched_once_and_cached(registry: SchemaRegistry, cache: Ad
     assert registry.requests == [f"/schemas/ids/{number}"]
 
 
+def test_the_same_id_of_two_registries_is_two_schemas(registry: SchemaRegistry, cache: Address) -> None:
+    """As two sources of one pipeline have them, whose clusters have a registry each."""
+    other_schema = {**AVRO, "fields": [{"name": "number", "type": "string"}]}
+    with SchemaRegistry() as other:
+        assert registry.register(AVRO) == other.register(other_schema) == 1
+        shared, own_one = own(registry), RegistryServer(cluster="payments", url=other.address)
+        for _ in range(2):
+            schemas = [fetch(each, cache, 1) for each in (shared, own_one)]
+            assert [each.definition for each in schemas if each] == [AVRO, other_schema]
+        assert (registry.requests, other.requests) == (["/schemas/ids/1"], ["/schemas/ids/1"])
+        other.down = True
+        with pytest.raises(SourceUnavailableError, match="503"):
+            fetch(own_one, cache, 2)
+    with pytest.raises(SetupError, match=r"kafka\.payments\.registry \(TIDEGATE_KAFKA__PAYMENTS__REGISTRY\)"):
+        fetch(RegistryServer(cluster="payments", url="ftp://x"), cache, 2)
+
+
 def test_a_json_schema_lists_its_fields(registry: SchemaRegistry, cache: Address) -> None:
     properties = {"id": {"type": "integer"}, "ok": {"type": "boolean"}, "any": True}
     schema = fetch(own(registry), cache, registry.register({"properties": properties}, "JSON"))

@@ -348,9 +348,13 @@ def test_avro_values_with_a_registered_schema_are_parsed_and_a_new_field_needs_a
         "user_id": "u1",
     }
     with SchemaRegistry() as registry:
-        with_registry = dataclasses.replace(
-            clicks, environment=dataclasses.replace(clicks.environment, registry=registry.address)
+        # The cluster has a registry of its own; nothing listens at the address of the one for all.
+        environment = dataclasses.replace(
+            clicks.environment,
+            registry_settings=(("registry.url", "http://127.0.0.1:9"),),
+            kafka_settings=(*clicks.environment.kafka_settings, ("kafka.default.registry", registry.address)),
         )
+        with_registry = dataclasses.replace(clicks, environment=environment)
 
         def send(more: list[dict[str, Any]], value: dict[str, Any]) -> None:
             schema = {"type": "record", "name": "Click", "fields": [*fields, *more]}

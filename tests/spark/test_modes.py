@@ -174,7 +174,7 @@ def apply_modes(arrived: Arrived, table: Any, note: Any, folder: Path, *, dry_ru
             place=place,
             app_id=place.app_id,
             resolved=resolved_flow(silver, Pipeline(name="orders", flows=(bronze, silver))),
-            registry=arrived.registry,
+            registry_of=lambda _: arrived.registry,
             transform=None,
             run=Run(request=request, place=attempt, report=report, publish=lambda: None),
         ),

@@ -78,12 +78,9 @@ def for_driver(environment: Environment) -> tuple[Environment, dict[str, str]]:
             variables |= {"AWS_SESSION_TOKEN": keys.session_token} if keys.session_token else {}
     # References that a process outside of Airflow could resolve are for jobs, too.
     for setting in (each for each in SETTINGS if "env" in each.references):
-        value = getattr(environment, setting.field)
-        if not setting.named:
-            changes[setting.field] = _passed(setting, value, variables)
-            continue
-        own = {key: setting.of(name) for key, _ in value if (name := setting.key_name(key))}
-        several = changes.get(setting.field, value)
+        several = changes.get(setting.field, getattr(environment, setting.field))
+        named = {key: setting.of(name) for key, _ in several if (name := setting.key_name(key))}
+        own = named if setting.named else {setting.key: setting}
         changes[setting.field] = tuple(
             (key, _passed(own[key], text, variables) if key in own else text) for key, text in several
         )

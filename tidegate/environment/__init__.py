@@ -51,14 +51,8 @@ class Environment:
     """The tables of the flows that a run is about; not a setting."""
     kafka_settings: tuple[tuple[str, str], ...] = ()
     """Key and text of each setting of clusters of Kafka but the default one's servers."""
-    registry: str = ""
-    registry_user: str = ""
-    registry_password: str = ""
-    registry_ca: str = ""
-    registry_certificate: str = ""
-    registry_key: str = ""
-    registry_key_password: str = ""
-    """References, as of `tidegate.environment.registry.RegistryServer`."""
+    registry_settings: tuple[tuple[str, str], ...] = ()
+    """Key and text of each setting of the schema registry of all clusters without their own."""
     driver_cores: str = ""
     executors: str = ""
     executor_memory: str = ""
@@ -92,10 +86,11 @@ class Environment:
         values: dict[str, Any] = {"name": given.get("TIDEGATE_ENV", "") if selected is None else selected.name}
         buckets: dict[str, str] = {}
         for each in effective(given, {} if selected is None else selected.values):
-            if each.setting.field == "kafka_settings":
-                values["kafka_settings"] = (*values.get("kafka_settings", ()), (each.setting.key, each.value(project)))
-            elif each.setting.field not in ("", "project", "name"):
-                values[each.setting.field] = each.value(project)
+            name = each.setting.field
+            if name in ("kafka_settings", "registry_settings"):
+                values[name] = (*values.get(name, ()), (each.setting.key, each.value(project)))
+            elif name not in ("", "project", "name"):
+                values[name] = each.value(project)
             if each.setting.foreign and each.key:
                 buckets[each.setting.variable] = each.text
         if selected is not None and selected.values.get("source"):
@@ -124,22 +119,38 @@ class Environment:
         from tidegate.environment.clusters import DEFAULT, Cluster
 
         start = f"kafka.{name}."
-        own = {key.removeprefix(start): text for key, text in self.kafka_settings if key.startswith(start)}
+        own = {
+            key.removeprefix(start): text
+            for key, text in self.kafka_settings
+            if key.startswith(start) and not key.startswith(f"{start}registry")
+        }
         servers = own.pop("servers", self.kafka if name == DEFAULT else "")
         if not servers:
             says = f"set {start}servers (TIDEGATE_KAFKA__{name.upper()}), or correct the name in the declaration"
             raise SetupError(f"there is no cluster {name!r} of Kafka in the settings", Edit(says, "setting"))
         return Cluster(name=name, servers=servers, settings=tuple(own.items()))
 
-    @property
-    def schema_registry(self) -> RegistryServer | None:
-        """The schema registry; None without one. Raises SetupError: its settings do not fit together."""
-        if not self.registry:
+    def schema_registry(self, cluster: str) -> RegistryServer | None:
+        """The schema registry of a cluster: its own, else that of all clusters; None without one.
+
+        Raises:
+            SetupError: The settings of the registry do not fit together.
+        """
+        start = f"kafka.{cluster}.registry"
+        own = {key.removeprefix(start): text for key, text in self.kafka_settings if key.startswith(start)}
+        shared = {key.removeprefix("registry."): text for key, text in self.registry_settings}
+        if not (own or shared.get("url")):
             return None
         from tidegate.environment.registry import RegistryServer
 
-        names = ("user", "password", "ca", "certificate", "key", "key_password")
-        return RegistryServer(url=self.registry, **{name: getattr(self, f"registry_{name}") for name in names})
+        if not own:
+            return RegistryServer(**shared)
+        if not (url := own.pop("", "")):
+            says = f"set {start}, or leave out {', '.join(start + name for name in own)}"
+            raise SetupError(
+                f"cluster {cluster} has no registry of its own, and settings of one", Edit(says, "setting")
+            )
+        return RegistryServer(cluster=cluster, url=url, **{name.removeprefix("_"): text for name, text in own.items()})
 
     def writing(self, tables: Iterable[str]) -> Self:
         """The environment of a run that writes these tables: they are not read in the lake of a source."""
@@ -153,6 +164,8 @@ class Environment:
             if setting.named:
                 names = ((setting.key_name(key), text) for key, text in value or ())
                 written |= {setting.of(name).variable: text for name, text in names if name}
+            elif setting.field == "registry_settings":
+                written[setting.variable] = dict(self.registry_settings).get(setting.key, "")
             elif setting.field and (value or not setting.foreign):
                 written[setting.variable] = "" if value is None else str(value)
         return written

@@ -273,11 +273,11 @@ def _nearest_key(key: str, others: Iterable[str]) -> Advice:
 
 def _instead(key: str) -> str:
     """Where a password in a URL goes."""
-    return (
-        "; registry.user has the user, and registry.password a reference to the password"
-        if key == "registry.url"
-        else ""
-    )
+    own = key.startswith("kafka.") and key.endswith(".registry")
+    if key != "registry.url" and not own:
+        return ""
+    start = f"{key}_" if own else "registry."
+    return f"; {start}user has the user, and {start}password a reference to the password"
 
 
 _WRITTEN = {dict: "a table", str: "a text in quotes"}

@@ -1,4 +1,4 @@
-"""The schema registry of the settings: its address, and who asks it. It has references to secrets and no secret, unless the URL has one."""
+"""A schema registry of the settings: its address, and who asks it. It has references to secrets and no secret, unless the URL has one."""
 
 from __future__ import annotations
 
@@ -18,6 +18,8 @@ if TYPE_CHECKING:
 class RegistryServer:
     """A schema registry. Every request follows the references again, so a new password or certificate holds from the next one on."""
 
+    cluster: str = ""
+    """The cluster of Kafka whose own registry it is; empty: that of all clusters without one."""
     url: str
     """With user and password, if there is no ``user``."""
     user: str = ""
@@ -29,19 +31,26 @@ class RegistryServer:
     """References, as of a cluster of Kafka. Python reads certificate and key from files alone."""
 
     def __post_init__(self) -> None:
-        url = urlsplit(self.url)
+        url, owner = urlsplit(self.url), f"the schema registry{f' of cluster {self.cluster}' if self.cluster else ''}"
         if (self.user or self.password) and (url.username is not None or not self.user):
             which = "a password and no user" if url.username is None else "two users, one in its URL"
-            says = "set registry.url (TIDEGATE_REGISTRY) without a user, and registry.user (TIDEGATE_REGISTRY_USER)"
-            raise SetupError(f"the schema registry has {which}", Edit(says, "setting"))
+            says = f"set {self.setting('url')} without a user, and {self.setting('user')}"
+            raise SetupError(f"{owner} has {which}", Edit(says, "setting"))
         if bool(self.certificate) != bool(self.key) or (self.key_password and not self.key):
-            says = "set registry.certificate and registry.key, or neither"
-            raise SetupError("the schema registry has one of a certificate and its key", Edit(says, "setting"))
+            says = f"set {self.setting('certificate')} and {self.setting('key')}, or neither"
+            raise SetupError(f"{owner} has one of a certificate and its key", Edit(says, "setting"))
         if url.scheme == "http" and (self.ca or self.certificate):
-            says = "write https in registry.url, or leave out registry.ca, registry.certificate and registry.key"
-            raise SetupError(
-                "the schema registry has certificates, and the URL begins with http", Edit(says, "setting")
-            )
+            names = [self.setting(each) for each in ("ca", "certificate", "key")]
+            says = f"write https in {self.setting('url')}, or leave out {', '.join(names)}"
+            raise SetupError(f"{owner} has certificates, and the URL begins with http", Edit(says, "setting"))
+
+    def setting(self, name: str) -> str:
+        """The key of a setting in `tidegate.toml`, of the URL with its variable."""
+        if not self.cluster:
+            return f"registry.{name}" + (" (TIDEGATE_REGISTRY)" if name == "url" else "")
+        if name == "url":
+            return f"kafka.{self.cluster}.registry (TIDEGATE_KAFKA__{self.cluster.upper()}__REGISTRY)"
+        return f"kafka.{self.cluster}.registry_{name}"
 
     @property
     def address(self) -> str:
@@ -54,7 +63,7 @@ class RegistryServer:
         url = urlsplit(self.url)
         if not self.user:
             return None if url.username is None else (unquote(url.username), unquote(url.password or ""))
-        return self.user, references.resolve("registry.password", self.password) if self.password else ""
+        return self.user, references.resolve(self.setting("password"), self.password) if self.password else ""
 
     def tls(self) -> ssl.SSLContext:
         """What a connection trusts and shows.
@@ -65,8 +74,9 @@ class RegistryServer:
         import ssl
 
         # The certificates of the system, which may contain those of a company, unless it has an authority of its own.
-        authorities = references.resolve("registry.ca", self.ca) if self.ca else None
-        word = references.resolve("registry.key_password", self.key_password) if self.key_password else ""
+        authorities = references.resolve(self.setting("ca"), self.ca) if self.ca else None
+        name = self.setting("key_password")
+        word = references.resolve(name, self.key_password) if self.key_password else ""
         try:
             context = ssl.create_default_context(cadata=authorities)
             if self.certificate:
@@ -74,9 +84,9 @@ class RegistryServer:
                 # Without a password OpenSSL would ask for one at the terminal.
                 context.load_cert_chain(certificate, key, password=lambda: word)
         except (ssl.SSLError, OSError, ValueError) as error:
-            what = "registry.certificate, registry.key or registry.ca"
+            what = f"{self.setting('certificate')}, {self.setting('key')} or {self.setting('ca')}"
             raise SetupError(
                 f"{what} cannot be read ({getattr(error, 'reason', None) or type(error).__name__})",
-                OutsideAct("check the files, that both belong together, and registry.key_password"),
+                OutsideAct(f"check the files, that both belong together, and {name}"),
             ) from None
         return context

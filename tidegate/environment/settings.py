@@ -215,26 +215,53 @@ def _of_cluster(
     )
 
 
-def _of_registry(variable: str, meaning: str, *, kinds: tuple[str, ...] = _SECRETS, without: str = "none") -> Setting:
-    key = variable.partition("REGISTRY_")[2].lower()
-    return Setting(
+def _of_registries(
+    variable: str, meaning: str, *, references: tuple[str, ...] = (), without: str = "none"
+) -> tuple[Setting, Setting]:
+    """A setting of the registry of all clusters, and of a cluster's own."""
+    key = variable.partition("REGISTRY_")[2].lower() or "url"
+    common = Setting(
         variable=variable,
         meaning=meaning,
         key=f"registry.{key}",
-        field=f"registry_{key}",
+        field="registry_settings",
         without=without,
-        parse=_reference(*kinds),
-        references=kinds,
+        parse=_reference(*references) if references else Setting.parse,
+        references=references,
     )
+    name = variable.removeprefix("TIDEGATE_").lower()
+    what = "URL of the cluster's own schema registry" if key == "url" else f"as `{common.key}`, of that registry"
+    return common, _of_cluster(name, what, references=references, without="`registry.url`" if key == "url" else without)
 
 
 def _of_spark(
-    field: str, meaning: str, parse: Callable[[str, str, Path | None], str], without: str = "Spark's default"
+    variable: str, meaning: str, parse: Callable[[str, str, Path | None], str], without: str = "Spark's default"
 ) -> Setting:
     """What a pipeline may declare by a field of the same name in its `Resources`."""
-    key, variable = f"spark.{field}", f"TIDEGATE_{field.upper()}"
-    return Setting(variable=variable, meaning=meaning, key=key, field=field, without=without, parse=parse)
+    field = variable.removeprefix("TIDEGATE_").lower()
+    return Setting(variable=variable, meaning=meaning, key=f"spark.{field}", field=field, without=without, parse=parse)
 
+
+_REGISTRIES = (
+    *_of_registries(
+        "TIDEGATE_REGISTRY", "URL of a schema registry for Kafka values, of all clusters without their own"
+    ),
+    *_of_registries("TIDEGATE_REGISTRY_USER", "user of the registry", without="the one in the URL, if there is one"),
+    *_of_registries("TIDEGATE_REGISTRY_PASSWORD", "reference to that user's password", references=_SECRETS),
+    *_of_registries(
+        "TIDEGATE_REGISTRY_CA",
+        "reference to the certificates that sign that of the registry, as PEM",
+        references=_SECRETS,
+        without="those of the system",
+    ),
+    *_of_registries(
+        "TIDEGATE_REGISTRY_CERTIFICATE",
+        "file with the certificate of the client for mutual TLS, as PEM",
+        references=("file",),
+    ),
+    *_of_registries("TIDEGATE_REGISTRY_KEY", "file with the key of that certificate, as PEM", references=("file",)),
+    *_of_registries("TIDEGATE_REGISTRY_KEY_PASSWORD", "reference to the password of that key", references=_SECRETS),
+)
 
 SETTINGS = (
     Setting(
@@ -316,32 +343,7 @@ SETTINGS = (
     _of_cluster("key", "reference to the key of that certificate, as PEM (PKCS #8)", references=_SECRETS),
     _of_cluster("key_password", "reference to the password of that key", references=_SECRETS),
     _of_cluster("options", "further options of the clients: `name=value`, with commas between them"),
-    Setting(
-        variable="TIDEGATE_REGISTRY",
-        meaning="URL of a schema registry for Kafka values",
-        key="registry.url",
-        field="registry",
-    ),
-    Setting(
-        variable="TIDEGATE_REGISTRY_USER",
-        meaning="user of the registry",
-        key="registry.user",
-        field="registry_user",
-        without="the one in the URL, if there is one",
-    ),
-    _of_registry("TIDEGATE_REGISTRY_PASSWORD", "reference to that user's password"),
-    _of_registry(
-        "TIDEGATE_REGISTRY_CA",
-        "reference to the certificates that sign that of the registry, as PEM",
-        without="those of the system",
-    ),
-    _of_registry(
-        "TIDEGATE_REGISTRY_CERTIFICATE",
-        "file with the certificate of the client for mutual TLS, as PEM",
-        kinds=("file",),
-    ),
-    _of_registry("TIDEGATE_REGISTRY_KEY", "file with the key of that certificate, as PEM", kinds=("file",)),
-    _of_registry("TIDEGATE_REGISTRY_KEY_PASSWORD", "reference to the password of that key"),
+    *_REGISTRIES,
     Setting(
         variable="TIDEGATE_MASTER",
         meaning="Spark master of `tidegate run`",
@@ -357,14 +359,19 @@ SETTINGS = (
         default="2g",
         parse=_memory,
     ),
-    _of_spark("driver_cores", "cores of a driver on a cluster", _count),
-    _of_spark("executors", "executors of a run on a cluster; with `spark.dynamic`, at most", _count),
-    _of_spark("executor_memory", "heap of an executor", _memory),
-    _of_spark("executor_cores", "cores of an executor", _count, "on a standalone cluster 1, if there are `executors`"),
+    _of_spark("TIDEGATE_DRIVER_CORES", "cores of a driver on a cluster", _count),
+    _of_spark("TIDEGATE_EXECUTORS", "executors of a run on a cluster; with `spark.dynamic`, at most", _count),
+    _of_spark("TIDEGATE_EXECUTOR_MEMORY", "heap of an executor", _memory),
     _of_spark(
-        "dynamic", "executors are started and ended with the tasks that wait", _choice("true", "false"), "`false`"
+        "TIDEGATE_EXECUTOR_CORES", "cores of an executor", _count, "on a standalone cluster 1, if there are `executors`"
     ),
-    _of_spark("pod_template", "file with the template of Kubernetes' pods", _path_of_file, "none"),
+    _of_spark(
+        "TIDEGATE_DYNAMIC",
+        "executors are started and ended with the tasks that wait",
+        _choice("true", "false"),
+        "`false`",
+    ),
+    _of_spark("TIDEGATE_POD_TEMPLATE", "file with the template of Kubernetes' pods", _path_of_file, "none"),
     Setting(
         variable="TIDEGATE_SPARK_HISTORY",
         meaning="URL of a Spark history server that pages link to",

@@ -32,7 +32,6 @@ _NO_ID = 0
 """No schema has it: ids begin at 1."""
 _REFUSED = re.compile("ALERT_(?!INTERNAL_ERROR)|WRONG_VERSION_NUMBER|UNSUPPORTED_PROTOCOL")
 """Of OpenSSL's reasons, those after which a retry cannot succeed."""
-_NO_URL = "TIDEGATE_REGISTRY is not the URL of a registry"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +56,8 @@ class WriterSchema:
 def fetch(registry: RegistryServer | None, folder: Address, schema_id: int) -> WriterSchema | None:
     """The schema of an id; None when the registry has no such id.
 
-    It is cached with the registry's address and fetched again when the address changes: an id is valid in one registry.
+    It is cached with the registry's address and fetched again when the address changes: an id is valid in one registry. So
+    schemas of a cluster's own registry are in a folder of their own.
 
     Args:
         registry: None when none is configured.
@@ -67,7 +67,8 @@ def fetch(registry: RegistryServer | None, folder: Address, schema_id: int) -> W
         SourceUnavailableError: The registry does not answer, or answers 429 or 5xx. Transient.
         SourceError: The registry refuses the request, its response cannot be parsed, or the id had another schema before.
     """
-    address = folder / f"{schema_id}.json"
+    own = folder if registry is None or not registry.cluster else folder / registry.cluster
+    address = own / f"{schema_id}.json"
     try:
         cached = json.loads(address.read().data)
     except FileNotFoundError:
@@ -87,7 +88,7 @@ def fetch(registry: RegistryServer | None, folder: Address, schema_id: int) -> W
         raise SourceError(
             f"schema {schema_id} of the registry at {registry.address} differs from schema "
             f"{schema_id} of {cached[_FROM]}: ids are valid in one registry only.",
-            Edit("set TIDEGATE_REGISTRY to the registry that the messages were written with", "setting"),
+            Edit(f"set {registry.setting('url')} to the registry that the messages were written with", "setting"),
         )
     address.put(json.dumps({**response, _FROM: registry.address}).encode())
     return schema
@@ -109,8 +110,12 @@ def _request(registry: RegistryServer, schema_id: int) -> dict[str, Any] | None:
     import httpx
 
     url, address = urlsplit(registry.url), registry.address
+    no_url = SetupError(
+        f"{registry.setting('url')} is not the URL of a registry",
+        Edit("write it as in http://127.0.0.1:8081", "setting"),
+    )
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise SetupError(_NO_URL, Edit("write it as in http://127.0.0.1:8081", "setting"))
+        raise no_url
     try:
         answer = httpx.get(
             f"{address}/schemas/ids/{schema_id}",
@@ -121,10 +126,11 @@ def _request(registry: RegistryServer, schema_id: int) -> dict[str, Any] | None:
             verify=registry.tls(),
         )
     except httpx.InvalidURL:
-        raise SetupError(_NO_URL, Edit("write it as in http://127.0.0.1:8081", "setting")) from None
+        raise no_url from None
     except httpx.RequestError as error:
         if why := _refused(error):
-            says = "correct registry.ca, registry.certificate, registry.key or the address, or what they refer to"
+            names = [registry.setting(each) for each in ("ca", "certificate", "key")]
+            says = f"correct {', '.join(names)} or the address, or what they refer to"
             raise SourceError(f"TLS failed at the registry at {address}: {why}", Edit(says, "setting")) from None
         raise SourceUnavailableError(
             f"the registry at {address} does not answer", Either(OutsideAct("start it"), OutsideAct("run again later"))
@@ -137,13 +143,18 @@ def _request(registry: RegistryServer, schema_id: int) -> dict[str, Any] | None:
     if not answer.is_success:
         raise SourceError(
             f"the registry at {address} answers {status}",
-            Edit("correct registry.url, registry.user and registry.password, or what they refer to", "setting"),
+            Edit(
+                f"correct {', '.join(map(registry.setting, ('url', 'user', 'password')))}, or what they refer to",
+                "setting",
+            ),
         )
     with suppress(ValueError):
         response = answer.json()
         if isinstance(response, dict):
             return response
-    raise SourceError(f"the server at {address} is not a schema registry", Edit("correct TIDEGATE_REGISTRY", "setting"))
+    raise SourceError(
+        f"the server at {address} is not a schema registry", Edit(f"correct {registry.setting('url')}", "setting")
+    )
 
 
 def _refused(error: BaseException) -> str:

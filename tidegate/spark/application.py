@@ -385,7 +385,7 @@ class _Application:
             spark=spark,
             clusters=self.environment.cluster,
             contents=self.contents,
-            registry=self.environment.schema_registry,
+            registry_of=self.environment.schema_registry,
         )
 
 

@@ -87,8 +87,8 @@ class Job:
     """The session, which is not that of a stream's batches."""
     clusters: Clusters
     """Those of Kafka."""
-    registry: RegistryServer | None = None
-    """The schema registry, if there is one."""
+    registry_of: Callable[[str], RegistryServer | None] = lambda _: None
+    """The schema registry of a cluster of Kafka, if it has one."""
 
     persisted: list[DataFrame] = field(default_factory=list)
     """DataFrames that the current batch persisted; `release` unpersists them."""

@@ -22,7 +22,7 @@ from typing import Literal
 
 from tidegate.advice import Command, Edit, OutsideAct
 from tidegate.environment import Environment
-from tidegate.environment.clusters import Cluster
+from tidegate.environment.clusters import DEFAULT, Cluster
 from tidegate.environment.settings import SETTINGS
 from tidegate.errors import NotDeliveredError, SetupError, TidegateError, classify
 from tidegate.errors.extras import installed_version
@@ -247,8 +247,11 @@ def _topics(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
 
 
 def _registry(deployment: _Deployment) -> str | _Unused:
-    registry = deployment.environment.schema_registry
-    return _Unused("no schema registry is set") if registry is None else f"{registry_schemas.check(registry)} answers"
+    clusters = sorted({DEFAULT, *(cluster for each in deployment.pipelines for cluster, _ in _topics(each))})
+    registries = dict.fromkeys(filter(None, map(deployment.environment.schema_registry, clusters)))
+    if not registries:
+        return _Unused("no schema registry is set")
+    return "; ".join(f"{registry_schemas.check(each)} answers" for each in registries)
 
 
 _PARTS: Mapping[str, Callable[[_Deployment], str | _Unused]] = {

@@ -35,8 +35,8 @@ class KafkaSource:
     cluster: str = "default"
     """The name of its cluster in the settings: ``kafka.<name>.servers``. A topic of another cluster is another topic."""
     format: ValueFormat = "json"
-    """``json``, or ``avro``: each value contains the id of its writer's schema in the registry (``TIDEGATE_REGISTRY``). A
-    JSON value may contain one too."""
+    """``json``, or ``avro``: each value contains the id of its writer's schema in the registry of the cluster: its own, else that of
+    ``TIDEGATE_REGISTRY``. A JSON value may contain one too."""
     contract: Contract = DEFAULT_CONTRACT
     """What happens with messages that have other fields than the schema; by default the fields are rescued."""
     formats: Formats = DEFAULT_FORMATS

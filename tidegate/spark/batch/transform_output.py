@@ -52,11 +52,13 @@ def parse_records(job: Job, batch: DataFrame) -> DataFrame:
 
 def schema_changes_of(job: Job) -> contracts.SchemaChanges:
     """The schema changes in one batch of a flow that parses records."""
+    cluster = getattr(job.resolved.landing, "cluster", None)
     return contracts.SchemaChanges(
         job.place,
         job.resolved,
         job.run,
-        registry=job.registry,
+        # Files have no registry: their schemas are in them.
+        registry=None if cluster is None else job.registry_of(cluster),
         app_id=job.app_id,
         is_replay=job.work.of_entries,
     )
