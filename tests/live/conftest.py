@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,10 +33,22 @@ FLOWS = ("bronze", "silver", "gold")
 ALL_SUCCESS = dict.fromkeys(("plan", "run", *FLOWS), "success")
 
 
+_FOLDER = Path(__file__).parent
+_STARTED: list[Live] = []
+
+
+def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
+    """Stop Airflow before tests of another folder: its processes would take a tenth of a core until the end. `live` starts it again."""
+    if nextitem is None or _FOLDER not in nextitem.path.parents:
+        while _STARTED:
+            _STARTED.pop().console.remove()
+
+
 @pytest.fixture(scope="session")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
     """Started as docs/guides/scheduling.md says, and stopped at the end. Tests use `live`."""
     airflow = Live(tmp_path_factory.mktemp("live") / "project")
+    _STARTED.append(airflow)
     try:
         airflow.up()
         yield airflow
@@ -47,6 +60,7 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
 def live(airflow: Live) -> Live:
     """The live Airflow, started again if the previous test stopped parts of it."""
     airflow.up()
+    _STARTED[:] = [airflow]
     return airflow
 
 

@@ -1,8 +1,8 @@
 """Task states with a live scheduler and real Spark, after clearing and after killed processes.
 
-Every task must show the result of the last attempt. They run nightly. Per merge, tests/airflow covers the project's own code:
-attempts and states (test_tasks), retries and lost events (test_whole_runs), the end of an application (test_submit). The tests of
-leases cover that two applications never write at the same time.
+Every task must show the result of the last attempt. Tests that kill parts of Airflow run nightly. Per merge, tests/airflow covers
+the project's own code: attempts and states (test_tasks), retries and lost events (test_whole_runs), the end of an application
+(test_submit). The tests of leases cover that two applications never write at the same time.
 """
 
 from __future__ import annotations
@@ -19,10 +19,7 @@ if TYPE_CHECKING:
     from tests.live.conftest import Cleared, Idle, Refused
     from tests.live_airflow import Live
 
-pytestmark = [
-    *(pytest.mark.nightly, pytest.mark.live, pytest.mark.jvm, pytest.mark.kafka, pytest.mark.airflow),
-    pytest.mark.timeout(2400),
-]
+pytestmark = [pytest.mark.live, pytest.mark.jvm, pytest.mark.kafka, pytest.mark.airflow, pytest.mark.timeout(2400)]
 
 FLOWS = ("bronze", "silver", "gold")
 ALL_SUCCESS = dict.fromkeys(("plan", "run", *FLOWS), "success")
@@ -51,6 +48,7 @@ def test_a_run_without_new_data_starts_no_application(idle: Idle) -> None:
     assert "refused" in idle.log_of_plan, "the refused batch still waits"
 
 
+@pytest.mark.nightly
 def test_clearing_a_refused_flow_runs_spark_again_and_a_killed_application_is_retried(
     refused: Refused, cleared: Cleared
 ) -> None:
@@ -60,6 +58,7 @@ def test_clearing_a_refused_flow_runs_spark_again_and_a_killed_application_is_re
     assert cleared.tries == 3
 
 
+@pytest.mark.nightly
 def test_after_clearing_and_killing_every_row_is_written_once(cleared: Cleared) -> None:
     assert cleared.wrong == []
     assert cleared.in_lower_case == {1, 2}, "by the transform at that time"
@@ -67,12 +66,14 @@ def test_after_clearing_and_killing_every_row_is_written_once(cleared: Cleared) 
     assert event["rows"] == len(cleared.ids) > 900
 
 
+@pytest.mark.nightly
 def test_a_pipeline_that_follows_a_table_runs_once_for_new_rows(live: Live, following_run: str) -> None:
     assert following_run.startswith("asset_triggered__")
     assert live.states(following_run, "punctuality")["gold"] == "success"
     assert list(live.runs("punctuality")) == [following_run]
 
 
+@pytest.mark.nightly
 def test_a_scheduled_run_reads_a_topic(live: Live, clicks: str) -> None:
     assert clicks.startswith("scheduled__")
     (bootstrap,) = re.findall(r"Kafka broker +(127\.0\.0\.1:\d+)", live.first_output)
@@ -80,6 +81,7 @@ def test_a_scheduled_run_reads_a_topic(live: Live, clicks: str) -> None:
     assert live.dags()["clickstream"], "the guide's command paused it"
 
 
+@pytest.mark.nightly
 def test_clearing_a_run_without_new_data_skips_the_flows_and_sends_no_event(live: Live, following_run: str) -> None:
     live.land(3)
     run = live.trigger()
@@ -94,6 +96,7 @@ def test_clearing_a_run_without_new_data_skips_the_flows_and_sends_no_event(live
     assert live.events("silver.flights") == events
 
 
+@pytest.mark.nightly
 def test_an_application_that_is_killed_is_retried(live: Live, following_run: str) -> None:
     live.land(4)
     run = live.trigger()
@@ -104,6 +107,7 @@ def test_an_application_that_is_killed_is_retried(live: Live, following_run: str
     assert wrong_flights(live.layout) == []
 
 
+@pytest.mark.nightly
 def test_after_a_killed_worker_the_lease_prevents_two_applications_at_the_same_time(
     live: Live, following_run: str
 ) -> None:
@@ -120,6 +124,7 @@ def test_after_a_killed_worker_the_lease_prevents_two_applications_at_the_same_t
     assert wrong_flights(live.layout) == []
 
 
+@pytest.mark.nightly
 def test_after_a_killed_scheduler_the_next_start_completes_the_run(live: Live, following_run: str) -> None:
     live.land(6)
     run = live.trigger()
@@ -136,6 +141,7 @@ def test_after_a_killed_scheduler_the_next_start_completes_the_run(live: Live, f
     assert wrong_flights(live.layout) == []
 
 
+@pytest.mark.nightly
 def test_a_run_that_is_marked_failed_stops_spark_and_the_next_run_sends_its_events(
     live: Live, following_run: str
 ) -> None:
