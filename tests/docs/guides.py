@@ -162,6 +162,10 @@ class GuideRunner:
             check(guide, result.step, 0, result.output)
         for number, step in enumerate(pending[len(results) :], start=len(results) + 1):
             code, output = self._execute(step, environment)
+            if code:
+                output += "".join(
+                    f"\n{each.name}:\n{each.read_text()[-3000:]}" for each in self.project.rglob("failure-*.txt")
+                )
             check(guide, step, code, output)
             results.append(StepResult(step, output))
             if commands[:number] in self._shared:
