@@ -286,7 +286,5 @@ def test_the_task_asks_the_master_of_the_connection_for_what_the_pipeline_declar
     assert [run.execute("plan"), run.execute("run")] == ["success", "success"]
     words = (project_dir / "words").read_text().splitlines()
     assert {"spark.driver.memory=3g", "spark.executor.instances=2", "spark.executor.memory=5g"} <= set(words)
-    says = (
-        "asks yarn for driver.memory 3g, executor.instances 2, executor.memory 5g; not applicable there: driver_cores"
-    )
+    says = "requests driver.memory 3g, executor.instances 2, executor.memory 5g from yarn; not applicable there: driver_cores"
     assert says in capsys.readouterr().out
