@@ -44,5 +44,5 @@ def with_size(
     except TidegateError:
         # The run itself reports the error.
         sizes = [None]
-    total = None if None in sizes else sum(size or 0 for size in sizes)
+    total = source.total_or_none(sizes)
     return dataclasses.replace(request, small=total is not None and total < SMALL_FIRST_BYTES, size=total)

@@ -12,6 +12,7 @@ from tidegate.lake import read_once
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
 from tidegate.ops import contents, plans
+from tidegate.status import source
 from tidegate.status.reading import Reading
 
 if TYPE_CHECKING:
@@ -135,7 +136,7 @@ def _measured(environment: Environment, resolved: ResolvedFlow) -> Reading:
 def _size(readings: Sequence[Reading]) -> int | None:
     """The bytes that are pending, as they are stored; None where they are unknown: a refresh reads whole tables."""
     sizes = [None if each.refresh_pending else lag.size for each in readings if (lag := each.lag) is not None]
-    return None if None in sizes else sum(size or 0 for size in sizes)
+    return source.total_or_none(sizes)
 
 
 def _is_small(readings: Sequence[Reading], size: int | None) -> bool:

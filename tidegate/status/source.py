@@ -13,7 +13,7 @@ from tidegate.probes import delta
 from tidegate.spec.kinds import source_folder
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
     from datetime import datetime
 
     from tidegate.checkpoints.note import AnyNote
@@ -28,6 +28,12 @@ if TYPE_CHECKING:
     from tidegate.store import Address
 
 NOTHING_READ = "nothing read"
+
+
+def total_or_none(numbers: Iterable[int | None]) -> int | None:
+    """The sum of rows or bytes; None if one of them is unknown."""
+    known = list(numbers)
+    return None if None in known else sum(number or 0 for number in known)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from tidegate.errors import OffsetsExpiredError
 from tidegate.formatting import count
 from tidegate.lake.layout import Layout
 from tidegate.probes import delta, delta_log
-from tidegate.status.source import NOTHING_READ, Backlog, Extent, MeasuredSource, absent
+from tidegate.status.source import NOTHING_READ, Backlog, Extent, MeasuredSource, absent, total_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -142,8 +142,8 @@ def _together(feeds: Sequence[ChangeFeed], backlogs: Sequence[Backlog]) -> Backl
     return Backlog(
         what="; ".join(each.what for each in shown),
         behind=sum(each.behind for each in of_tables),
-        rows=_sum([each.rows for each in of_tables]),
-        size=_sum([each.size for each in of_tables]),
+        rows=total_or_none([each.rows for each in of_tables]),
+        size=total_or_none([each.size for each in of_tables]),
         rows_exact=all(each.rows_exact for each in of_tables),
         size_exact=all(each.size_exact for each in of_tables),
         position="; ".join(f"{table} {each.position}" for table, each in by_table.items()),
@@ -183,7 +183,7 @@ def _of_position(address: Address, source: ChangeFeed, position: DeltaPosition |
 
 def _full_table(address: Address, source: ChangeFeed, newest: int) -> Backlog:
     files_of_table = delta.snapshot_files(address)
-    rows = _sum([file.rows for file in files_of_table])
+    rows = total_or_none([file.rows for file in files_of_table])
     empty = not files_of_table or rows == 0
     return Backlog(
         what=f"{source.table} is empty" if empty else f"all of {source.table}, version {newest}",
@@ -232,7 +232,7 @@ def _remaining_changes(address: Address, source: ChangeFeed, newest: int, positi
         raise _expired_versions(
             source.table, f"files of {_version_range(deleted)} were removed by VACUUM before they were read"
         )
-    total, behind = _sum(rows), len(ahead)
+    total, behind = total_or_none(rows), len(ahead)
     since = delta.commit_ms(address, ahead[0]) if ahead else None
     return Backlog(
         what=f"{count(behind, 'new version')} of {source.table}" if behind else f"nothing new in {source.table}",
@@ -252,10 +252,6 @@ def _version_range(versions: Sequence[int]) -> str:
     if len(versions) < 2:
         return "".join(f"version {version}" for version in versions)
     return f"versions {versions[0]} to {versions[-1]}"
-
-
-def _sum(counts: list[int | None]) -> int | None:
-    return None if None in counts else sum(count or 0 for count in counts)
 
 
 def _expired_versions(table: str, why: str) -> OffsetsExpiredError:
