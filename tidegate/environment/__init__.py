@@ -53,13 +53,8 @@ class Environment:
     """Key and text of each setting of clusters of Kafka but the default one's servers."""
     registry_settings: tuple[tuple[str, str], ...] = ()
     """Key and text of each setting of the schema registry of all clusters without their own."""
-    driver_cores: str = ""
-    executors: str = ""
-    executor_memory: str = ""
-    executor_cores: str = ""
-    dynamic: str = ""
-    pod_template: str = ""
-    """Requested by applications whose pipeline declares no other value, as `tidegate.spec.Resources`; empty: Spark's default."""
+    resource_settings: tuple[tuple[str, str], ...] = ()
+    """Key and text of each value that applications request whose pipeline declares no other in its `tidegate.spec.Resources`."""
     spark_history: str | None = None
     job_python: Path = Path(sys.executable)
     """The Python of the environment in which jobs run, which has PySpark; a process without it may start them."""
@@ -87,7 +82,7 @@ class Environment:
         buckets: dict[str, str] = {}
         for each in effective(given, {} if selected is None else selected.values):
             name = each.setting.field
-            if name in ("kafka_settings", "registry_settings"):
+            if each.setting.grouped:
                 values[name] = (*values.get(name, ()), (each.setting.key, each.value(project)))
             elif name not in ("", "project", "name"):
                 values[name] = each.value(project)
@@ -164,8 +159,8 @@ class Environment:
             if setting.named:
                 names = ((setting.key_name(key), text) for key, text in value or ())
                 written |= {setting.of(name).variable: text for name, text in names if name}
-            elif setting.field == "registry_settings":
-                written[setting.variable] = dict(self.registry_settings).get(setting.key, "")
+            elif setting.grouped:
+                written[setting.variable] = dict(value or ()).get(setting.key, "")
             elif setting.field and (value or not setting.foreign):
                 written[setting.variable] = "" if value is None else str(value)
         return written

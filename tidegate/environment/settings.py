@@ -54,6 +54,11 @@ class Setting:
         """Whether there may be several, each with a name."""
         return _NAME in self.key
 
+    @property
+    def grouped(self) -> bool:
+        """Whether its field has key and text of each of several settings."""
+        return self.field.endswith("_settings")
+
     def of(self, name: str) -> Setting:
         """The one of a name."""
         return replace(
@@ -238,8 +243,8 @@ def _of_spark(
     variable: str, meaning: str, parse: Callable[[str, str, Path | None], str], without: str = "Spark's default"
 ) -> Setting:
     """What a pipeline may declare by a field of the same name in its `Resources`."""
-    field = variable.removeprefix("TIDEGATE_").lower()
-    return Setting(variable=variable, meaning=meaning, key=f"spark.{field}", field=field, without=without, parse=parse)
+    key = f"spark.{variable.removeprefix('TIDEGATE_').lower()}"
+    return Setting(variable=variable, meaning=meaning, key=key, field="resource_settings", without=without, parse=parse)
 
 
 _REGISTRIES = (

@@ -19,7 +19,7 @@ _KEYS = {
     "dynamic": ("spark.dynamicAllocation.enabled",),
     "pod_template": ("spark.kubernetes.driver.podTemplateFile", "spark.kubernetes.executor.podTemplateFile"),
 }
-"""Spark's keys of each field of `Resources`; the fields of `Environment` have the same names."""
+"""Spark's keys of each field of `Resources`; the settings have the same names after ``spark.``."""
 _ON_CLUSTERS = ("spark.executor.", "spark.dynamicAllocation.", "spark.locality.")
 
 
@@ -55,7 +55,8 @@ def allocation(
         driver_on_cluster: In the cluster mode of YARN and Kubernetes.
     """
     master = master or environment.master
-    given = {name: value for name in _KEYS if (value := _value(environment, resources, name))}
+    settings = {"spark.driver_memory": environment.driver_memory, **dict(environment.resource_settings)}
+    given = {name: value for name in _KEYS if (value := _declared(resources, name) or settings.get(f"spark.{name}"))}
     more = dict(resources.conf) if resources is not None else {}
     conf: dict[str, str] = {}
     left: list[str] = []
@@ -73,11 +74,10 @@ def allocation(
     return Allocation(master=master, conf=_as_the_master_counts(conf, master), not_applicable=tuple(left))
 
 
-def _value(environment: Environment, resources: Resources | None, name: str) -> str:
-    own = getattr(resources, name, None)
-    if own is None:
-        return str(getattr(environment, name))
-    return str(own).lower() if isinstance(own, bool) else str(own)
+def _declared(resources: Resources | None, name: str) -> str:
+    """A field as Spark writes it; empty if it is not declared."""
+    value = getattr(resources, name, None)
+    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def _applies(key: str, master: str) -> bool:
