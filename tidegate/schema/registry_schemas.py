@@ -110,12 +110,8 @@ def _request(registry: RegistryServer, schema_id: int) -> dict[str, Any] | None:
     import httpx
 
     url, address = urlsplit(registry.url), registry.address
-    no_url = SetupError(
-        f"{registry.setting('url')} is not the URL of a registry",
-        Edit("write it as in http://127.0.0.1:8081", "setting"),
-    )
     if url.scheme not in ("http", "https") or not url.hostname:
-        raise no_url
+        raise _no_url(registry)
     try:
         answer = httpx.get(
             f"{address}/schemas/ids/{schema_id}",
@@ -126,7 +122,7 @@ def _request(registry: RegistryServer, schema_id: int) -> dict[str, Any] | None:
             verify=registry.tls(),
         )
     except httpx.InvalidURL:
-        raise no_url from None
+        raise _no_url(registry) from None
     except httpx.RequestError as error:
         if why := _refused(error):
             names = [registry.setting(each) for each in ("ca", "certificate", "key")]
@@ -155,6 +151,11 @@ def _request(registry: RegistryServer, schema_id: int) -> dict[str, Any] | None:
     raise SourceError(
         f"the server at {address} is not a schema registry", Edit(f"correct {registry.setting('url')}", "setting")
     )
+
+
+def _no_url(registry: RegistryServer) -> SetupError:
+    what = f"{registry.setting('url')} is not the URL of a registry"
+    return SetupError(what, Edit("write it as in http://127.0.0.1:8081", "setting"))
 
 
 def _refused(error: BaseException) -> str:
