@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,3 +57,8 @@ def test_no_key_of_conf_loads_code(key: str) -> None:
 def test_a_pipeline_with_resources_can_be_hashed() -> None:
     declared = dataclasses.replace(pipeline, resources=Resources(conf={"spark.task.maxFailures": "8"}))
     assert len({declared, pipeline}) == 2
+
+
+def test_the_guide_lists_every_key_that_conf_may_have() -> None:
+    guide = (Path(__file__).parents[2] / "docs/guides/settings.md").read_text("utf-8")
+    assert [key for key in CONF if f"`{key}`" not in guide] == []

@@ -1,4 +1,4 @@
-"""What the Spark application of a pipeline asks its cluster for. Imported for the pipelines that declare it alone."""
+"""The resources that the Spark application of a pipeline requests. Only pipelines that declare them import this module."""
 
 from __future__ import annotations
 
