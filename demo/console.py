@@ -25,7 +25,6 @@ from demo.topics import create_topics
 from devstack import airflow_home
 from devstack.airflow_server import PORT, USER, AirflowServer
 from devstack.broker import Broker
-from devstack.ports import is_free
 from devstack.service import Service, stop
 from tidegate.advice import OutsideAct
 from tidegate.environment import Environment
@@ -35,7 +34,7 @@ from tidegate.runtime.process_exit import exit_now
 
 EXIT_INTERRUPTED = 130
 KAFKA_PORT = 9092
-"""The default port of the project's commands; used when it is free."""
+"""The default port of the project's commands, which the broker prefers."""
 _READY_SECONDS = 240.0
 _QUIET_SECONDS = 30.0
 _LANDED_SECONDS = 60.0
@@ -73,10 +72,8 @@ class Services:
         return Service(name="feeder", command=(sys.executable, "-m", "demo.feeder"), folder=self.data / "feeder")
 
     def broker(self) -> Broker:
-        """The project's Kafka broker, on its last port, or on the default port if that is free."""
-        folder = self.data / "broker"
-        port = None if (folder / "port").exists() or not is_free(KAFKA_PORT) else KAFKA_PORT
-        return Broker(folder, class_path=jars.class_path(self.project, "broker"), port=port)
+        """The project's Kafka broker."""
+        return Broker(self.data / "broker", class_path=jars.class_path(self.project, "broker"), port=KAFKA_PORT)
 
     def environment(self, kafka: str) -> Environment:
         """The environment of this shell, with this project and this broker."""

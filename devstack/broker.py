@@ -45,7 +45,8 @@ class Broker:
     Args:
         data_dir: The folder, for this broker only; created when it is missing.
         class_path: The jars of the ``broker`` set.
-        port: The port on 127.0.0.1. By default the last one if it is free, else any free one.
+        port: The preferred port on 127.0.0.1. The broker listens on its last port if that is free, else on this one, else on any
+            free one.
         listeners: Listeners besides that one, which is open to everybody on this machine.
         joins: The first broker of the cluster, which has its controller and must run; by default this is the first.
         node: The id of a broker that joins another, from 2.
@@ -65,7 +66,7 @@ class Broker:
         self._controller_port = 0
         self.data_dir = data_dir.absolute()
         self._class_path = class_path
-        self._wanted_port = port
+        self._preferred_port = port
         self._listeners = listeners or Listeners()
         self._listener_ports: dict[str, int] = {}
         self._port: int | None = None
@@ -110,8 +111,9 @@ class Broker:
         self._stop_orphan()
         for folder in (self.data_dir, self.data_dir / "logs"):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        ports = filter(is_free, filter(None, (self._recorded_port(), self._preferred_port)))
         for attempt in range(1, _PORT_ATTEMPTS + 1):
-            self._port = self._wanted_port or self._last_port() or free_port()
+            self._port = next(ports, None) or free_port()
             self._launch(self._port)
             if self._answers():
                 (self.data_dir / "port").write_text(f"{self._port}\n", encoding="ascii")
@@ -119,9 +121,8 @@ class Broker:
             log_tail = self._log_tail()
             self.stop()
             # Another process may bind the free port before the broker does.
-            if self._wanted_port or "BindException" not in log_tail or attempt == _PORT_ATTEMPTS:
+            if "BindException" not in log_tail or attempt == _PORT_ATTEMPTS:
                 break
-            (self.data_dir / "port").unlink(missing_ok=True)
         raise SetupError(
             f"The Kafka broker in {self.data_dir} did not start. The end of its log:\n{log_tail}",
             OutsideAct("remove the cause, and start again"),
@@ -257,7 +258,10 @@ class Broker:
             )
 
     def _answers(self) -> bool:
-        """Wait until the broker serves clients; False when it ended or took too long."""
+        """Wait until this broker serves clients; False when it ended or took too long.
+
+        A broker of another cluster may answer instead: one that has bound the port before this one, which then ends.
+        """
         until = time.monotonic() + _START_SECONDS
         # Poll the port first: a Kafka client would log each refused connection.
         while not listens(self._port or 0):
@@ -271,7 +275,8 @@ class Broker:
         while self.pid is not None and time.monotonic() < until:
             try:
                 # The broker lists itself when its controller has unfenced it.
-                if self._node in admin.list_topics(timeout=5).brokers:
+                listed = admin.list_topics(timeout=5)
+                if listed.cluster_id == self._recorded_cluster_id() and self._node in listed.brokers:
                     return True
             except KafkaException:
                 pass
@@ -307,10 +312,6 @@ class Broker:
     def _recorded_cluster_id(self) -> str:
         lines = (self.data_dir / "data" / "meta.properties").read_text(encoding="ascii").splitlines()
         return next(line.partition("=")[2] for line in lines if line.startswith("cluster.id="))
-
-    def _last_port(self) -> int | None:
-        port = self._recorded_port()
-        return port if port is not None and is_free(port) else None
 
     def _log_tail(self) -> str:
         text = ""
