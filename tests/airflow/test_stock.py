@@ -1,233 +1,127 @@
-"""A stock Airflow on PostgreSQL with the wheel and no PySpark, whose jobs have an environment of their own, outside of the repository.
+"""Runs, decisions and pages in a stock Airflow on PostgreSQL with the wheel alone (`tests.airflow.stock`).
 
-Airflow is resolved without the wheel, with the provider of the FAB manager; the wheel is installed by a requirements file with what was
-resolved as its constraints, as managed Airflows demand. DAG folder and home are as they were afterwards.
+DAG folder and home are as they were afterwards.
 """
 
 from __future__ import annotations
 
-import json
-import os
-import subprocess
-import sys
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
-import httpx
 import pytest
 
-from devstack.ports import free_port
-from tests import wheel
+from tests.airflow.stock import ROLES, StockDeployment
 from tests.postgres import postgres
-from tests.waiting import TIMEOUT_SECONDS, wait_until
-from tidegate.processes import end_group
-from tidegate.runtime import jars
 
 pytestmark = [pytest.mark.packages, pytest.mark.jvm, pytest.mark.airflow, pytest.mark.timeout(2400)]
 
-OF_AIRFLOW = ("apache-airflow-providers-fab", "psycopg2-binary", "asyncpg")
-ROLES = {"op": "Op", "viewer": "Viewer"}
-"""Each user, whose password is the name, with its role."""
-_COMPONENTS = {"scheduler": ("--skip-serve-logs",), "dag-processor": (), "triggerer": ("--skip-serve-logs",)}
-_ENDED = ("success", "failed", "skipped", "upstream_failed")
-_OF_TESTS = ("AIRFLOW", "PYTEST", "PYTHON", "TIDEGATE", "VIRTUAL_ENV")
-"""How variables begin that a deployment does not have."""
-
-
-class Deployment:
-    """A project, an environment of Airflow, and one of its jobs."""
-
-    def __init__(self, folder: Path, database: str) -> None:
-        self.folder, self.project, self.home = folder, folder / "shop", folder / "home"
-        self.python, self.port = folder / "venv/bin/python", free_port()
-        for name in ("home", "tmp", "logs", "cache", "jars", "lake", "landing"):
-            (folder / name).mkdir()
-        for jar in jars.files(wheel.PROJECT, "spark"):
-            (folder / "jars" / jar.name).symlink_to(jar)
-        passwords = folder / "tmp/passwords.json"
-        passwords.write_text(json.dumps({name: name for name in ROLES}))
-        others = {name: value for name, value in os.environ.items() if not name.startswith(_OF_TESTS)}
-        self.variables = {
-            **others,
-            "PATH": f"{self.python.parent}:{folder / 'bin'}:{os.defpath}",
-            "PYTHONDONTWRITEBYTECODE": "1",
-            "TMPDIR": str(folder / "tmp"),
-            "TIDEGATE_CACHE": str(folder / "cache"),
-            "TIDEGATE_MAVEN_REPOSITORY": str(folder / "jars"),
-            "AIRFLOW_HOME": str(self.home),
-            "AIRFLOW__CORE__DAGS_FOLDER": str(self.project / "dags"),
-            "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
-            "AIRFLOW__CORE__PARALLELISM": "2",
-            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_USERS": ",".join(
-                f"{name}:{role.lower()}" for name, role in ROLES.items()
-            ),
-            "AIRFLOW__CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": str(passwords),
-            "AIRFLOW__CORE__EXECUTION_API_SERVER_URL": f"http://127.0.0.1:{self.port}/execution/",
-            "AIRFLOW__DATABASE__SQL_ALCHEMY_CONN": database.replace("postgresql:", "postgresql+psycopg2:"),
-            "AIRFLOW__LOGGING__BASE_LOG_FOLDER": str(folder / "logs"),
-            "AIRFLOW__LOGGING__DAG_PROCESSOR_CHILD_PROCESS_LOG_DIRECTORY": str(folder / "logs/dag_processor"),
-            "AIRFLOW__SCHEDULER__TASK_INSTANCE_HEARTBEAT_TIMEOUT": "600",
-            "AIRFLOW__WORKERS__EXECUTION_API_RETRIES": "15",
-            "AIRFLOW__API__BASE_URL": f"http://127.0.0.1:{self.port}",
-            "AIRFLOW__API_AUTH__JWT_SECRET": "a" * 64,
-            "AIRFLOW__CORE__FERNET_KEY": "",
-            "AIRFLOW_CONN_SPARK_DEFAULT": json.dumps({"conn_type": "generic", "host": "local[2]"}),
-        }
-
-    def install(self) -> None:
-        """Airflow, then the wheel by a requirements file with constraints, which changes nothing of it; then project and jobs."""
-        uv = Path(sys.executable).with_name("uv")
-        (self.folder / "bin").mkdir()
-        (self.folder / "bin/uv").symlink_to(uv)
-        self.shell(uv, "venv", "--quiet", "--python", sys.executable, self.folder / "venv")
-        version = next(
-            line
-            for line in (wheel.PROJECT / "requirements.txt").read_text().splitlines()
-            if line.startswith("apache-airflow==")
-        )
-        install = (uv, "pip", "install", "--quiet", "--compile-bytecode", "--python", self.python)
-        self.shell(*install, version, *OF_AIRFLOW)
-        frozen = self.shell(uv, "pip", "freeze", "--quiet", "--python", self.python)
-        (self.folder / "constraints.txt").write_text(frozen)
-        built = wheel.build(self.folder / "tmp")
-        (self.folder / "requirements.txt").write_text(f"--constraint constraints.txt\n{built}\n")
-        self.shell(*install, "--requirement", self.folder / "requirements.txt")
-        installed = self.shell(uv, "pip", "freeze", "--quiet", "--python", self.python)
-        assert set(frozen.splitlines()) < set(installed.splitlines()), "no package of Airflow was changed"
-        assert [name for name in ("pyspark", "pyarrow", "great-expectations") if f"\n{name}==" in installed] == []
-        self.shell("uv", "pip", "check", "--python", self.python)
-        self.shell("tidegate", "init", "shop", "--job-env", UV_CONSTRAINT=str(wheel.PROJECT / "requirements.txt"))
-        settings = self.project / "tidegate.toml"
-        text = settings.read_text()
-        for name in ("lake", "landing"):
-            text = text.replace(f'"{".data"}/{name}"', f'"{self.folder / name}"')
-        settings.write_text(text)
-        (self.project / ".data/landing/orders").rename(self.folder / "landing/orders")
-        self.shell("airflow", "db", "migrate")
-
-    def shell(self, *words: str | Path, **variables: str) -> str:
-        """The output of a command, which succeeds."""
-        done = subprocess.run(
-            words, cwd=self.folder, env=self.variables | variables, capture_output=True, text=True, check=False
-        )
-        assert done.returncode == 0, f"{words}\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
-        return done.stdout
-
-    @contextmanager
-    def service(self, name: str, *options: str, **variables: str) -> Iterator[None]:
-        """A component of Airflow that runs."""
-        with (self.folder / f"tmp/{name}.log").open("ab") as log:
-            process = subprocess.Popen(
-                [self.python, "-m", "airflow", name, *options],
-                cwd=self.folder,
-                env=self.variables | {"HOME": str(self.home)} | variables,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        try:
-            yield
-            assert process.poll() is None, (self.folder / f"tmp/{name}.log").read_text(errors="replace")[-4000:]
-        finally:
-            end_group(process.pid, grace=20)
-            process.wait()
-
-    @contextmanager
-    def api_server(self, **variables: str) -> Iterator[None]:
-        """The API server, which answers."""
-        with self.service("api-server", "--host", "127.0.0.1", "--port", str(self.port), "--workers", "1", **variables):
-
-            def answers() -> bool:
-                try:
-                    return self.get("/api/v2/version").is_success
-                except httpx.TransportError:
-                    return False
-
-            wait_until(answers, "the API server answers")
-            yield
-
-    def token(self, user: str) -> dict[str, str]:
-        """The header of a user who is logged in."""
-        answer = self._request("POST", "/auth/token", json={"username": user, "password": user})
-        return {"Authorization": f"Bearer {answer.raise_for_status().json()['access_token']}"}
-
-    def get(self, path: str, user: str = "") -> httpx.Response:
-        """The response of a page or of the API."""
-        return self._request("GET", path, headers=self.token(user) if user else {})
-
-    def call(self, method: str, path: str, user: str, content: Any) -> httpx.Response:
-        """The response of the API."""
-        return self._request(method, f"/api/v2/{path}", headers=self.token(user), json=content)
-
-    def _request(self, method: str, path: str, **options: Any) -> httpx.Response:
-        return httpx.request(
-            method, f"http://127.0.0.1:{self.port}{path}", timeout=TIMEOUT_SECONDS, trust_env=False, **options
-        )
-
-    def run(self) -> str:
-        """The id of the first run of the DAG."""
-        runs: list[str] = []
-
-        def begun() -> bool:
-            answer = self.get("/api/v2/dags/orders/dagRuns", "op").json()["dag_runs"]
-            runs[:] = [each["dag_run_id"] for each in answer]
-            return bool(runs)
-
-        wait_until(begun, "a run begins")
-        return runs[0]
-
-    def end(self, run: str) -> dict[str, str]:
-        """Wait for the end of a run; returns the state of each task."""
-        path, headers = f"/api/v2/dags/orders/dagRuns/{quote(run)}/taskInstances", self.token("op")
-
-        def states() -> dict[str, str]:
-            tasks = self._request("GET", path, headers=headers).json()["task_instances"]
-            return {each["task_id"]: each["state"] for each in tasks}
-
-        # A whole run takes longer than a wait may on a busy machine.
-        wait_until(lambda: states().get("plan") in _ENDED, "plan ends")
-        wait_until(lambda: states()["run"] in _ENDED, "run ends")
-        wait_until(lambda: all(state in _ENDED for state in states().values()), "the flows end")
-        return states()
-
-    def files(self) -> dict[str, tuple[int, int]]:
-        """Size and time of each file that nothing may write: the project with its environment of jobs, Airflow's home and environment."""
-        folders = (self.project, self.home, self.folder / "venv")
-        files = (path for folder in folders for path in folder.rglob("*") if path.is_file())
-        return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in files}
+GREEN = dict.fromkeys(("plan", "run", "bronze", "silver", "gold"), "success")
 
 
 @pytest.fixture(scope="module")
-def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Deployment]:
+def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockDeployment]:
     with postgres() as database:
-        made = Deployment(tmp_path_factory.mktemp("stock"), database.address)
+        made = StockDeployment(tmp_path_factory.mktemp("stock"), database.address)
         made.install()
         yield made
 
 
-def test_a_dag_run_of_a_thin_airflow_is_green_and_pages_are_open_to_op_and_viewer(deployment: Deployment) -> None:
-    before = deployment.files()
-    with ExitStack() as stack:
-        stack.enter_context(deployment.api_server())
-        for name, options in _COMPONENTS.items():
-            stack.enter_context(deployment.service(name, *options))
-        wait_until(lambda: deployment.get("/api/v2/dags/orders", "op").is_success, "Airflow lists the DAG")
-        assert deployment.call("PATCH", "dags/orders", "viewer", {"is_paused": False}).status_code == 403
-        assert deployment.call("PATCH", "dags/orders", "op", {"is_paused": False}).status_code == 200
-        states = deployment.end(deployment.run())
-        assert states == dict.fromkeys(("plan", "run", "bronze", "silver", "gold"), "success"), states
-        _expect_pages(deployment)
+@pytest.fixture(scope="module")
+def airflow(deployment: StockDeployment) -> Iterator[ExitStack]:
+    """A running Airflow; closed by a test that needs its port."""
+    with deployment.airflow() as running:
+        yield running
 
-    status = json.loads(deployment.shell("tidegate", "status", "--json", TIDEGATE_PROJECT=str(deployment.project)))
-    assert {flow["state"] for flow in status["flows"]} == {"up to date"}
-    assert {flow["flow"]: flow["quarantine"]["open"] for flow in status["flows"]}["silver"] == 2
+
+def test_a_dag_run_of_a_thin_airflow_is_green_and_pages_are_open_to_op_and_viewer(
+    deployment: StockDeployment, airflow: ExitStack
+) -> None:
+    before = deployment.files()
+    assert deployment.call("PATCH", "dags/orders", "viewer", {"is_paused": False}).status_code == 403
+    assert deployment.call("PATCH", "dags/orders", "op", {"is_paused": False}).status_code == 200
+    states = deployment.end(f"dags/orders/dagRuns/{quote(deployment.first_run())}")
+    assert states == GREEN, states
+    _expect_pages(deployment)
+    assert {flow["state"] for flow in deployment.tidegate("status")["flows"]} == {"up to date"}
+    assert deployment.open_entries() == 2
     assert deployment.files() == before
 
 
-def test_pages_are_open_to_op_and_viewer_of_the_fab_manager(deployment: Deployment) -> None:
+def test_a_refused_batch_a_replay_and_a_backfill_with_its_preview_are_done_by_op_in_a_thin_airflow(
+    deployment: StockDeployment, airflow: ExitStack
+) -> None:
+    """After the first run, which has written the sample."""
+    before, landing = deployment.files(), deployment.folder / "landing/orders"
+    suite, transform = (
+        deployment.project / "expectations/orders/silver.json",
+        deployment.project / "spark_jobs/orders.py",
+    )
+
+    def edit(file: Path, text: str, by: str) -> None:
+        assert text in file.read_text()
+        file.write_text(file.read_text().replace(text, by))
+
+    [sample] = landing.glob("*.csv")
+    header = sample.read_text().splitlines()[0]
+    nameless = [f"B-{number},2026-01-07T09:00:00Z,,1.00,2026-01-07T09:00:00Z" for number in range(4)]
+    (deployment.folder / "tmp/nameless.csv").write_text("\n".join([header, *nameless, ""]))
+    (deployment.folder / "tmp/nameless.csv").rename(landing / "nameless.csv")
+    refused = deployment.call("POST", "dags/orders/dagRuns", "viewer", {"logical_date": None})
+    assert refused.status_code == 403
+    run = deployment.trigger({})
+    states = deployment.end(run)
+    assert states == GREEN | {"silver": "failed", "gold": "upstream_failed"}, states
+    assert "not_null(customer) (4 of 4 rows break it" in deployment.log(run, "silver")
+
+    edit(suite, '"mostly": 0.8', '"mostly": 0.0')
+    clear = {"dry_run": False, "dag_run_id": unquote(run.rpartition("/")[2]), "task_ids": ["silver"]}
+    clear |= {"include_downstream": True, "only_failed": False}
+    assert deployment.call("POST", "dags/orders/clearTaskInstances", "op", clear).is_success
+    states = deployment.end(run)
+    assert states == GREEN | {"gold": "skipped"}, states
+    assert deployment.open_entries() == 6
+
+    edit(suite, '"min_value": 0.0', '"min_value": -100.0')
+    assert deployment.call("PATCH", "dags/quarantine", "op", {"is_paused": False}).status_code == 200
+    replay = {"action": "replay", "pipeline": "orders", "flow": "silver", "rule": "between(amount)"}
+    run = deployment.trigger(replay, "quarantine")
+    states = deployment.end(run)
+    assert states == dict.fromkeys(("plan", "run", "show"), "success"), states
+    assert "1 replayed = 1 written" in deployment.log(run, "show")
+    assert deployment.open_entries() == 5
+    names = deployment.customers()
+    assert names == {"A-1": "ada", "A-2": "grace", "A-3": "edsger", "A-4": "barbara", "A-5": "alan"}
+
+    edit(transform, 'F.lower(F.trim("customer"))', 'F.upper(F.trim("customer"))')
+    window: dict[str, Any] = {
+        "mode": "backfill",
+        "from_date": "2026-01-05",
+        "to_date": "2026-01-05",
+        "flows": ["silver"],
+    }
+    run = deployment.trigger(window | {"dry_run": True})
+    deployment.end(run)
+    impact = "3 rows before, 3 after: 0 deleted, 3 changed, 0 added"
+    assert impact in deployment.log(run, "silver")
+    assert deployment.customers() == names
+    run = deployment.trigger(window)
+    states = deployment.end(run)
+    assert (states["run"], states["silver"]) == ("success", "success"), states
+    first_day = ("A-1", "A-2", "A-3")
+    assert deployment.customers() == names | {order: names[order].upper() for order in first_day}
+
+    after = deployment.files()
+    assert {file for file in before.keys() | after if before.get(file) != after.get(file)} == {
+        str(suite),
+        str(transform),
+    }
+
+
+def test_pages_are_open_to_op_and_viewer_of_the_fab_manager(deployment: StockDeployment, airflow: ExitStack) -> None:
+    airflow.close()
     fab = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"
     variables = {"AIRFLOW__CORE__AUTH_MANAGER": fab}
     deployment.shell("airflow", "db", "migrate", **variables)
@@ -239,7 +133,7 @@ def test_pages_are_open_to_op_and_viewer_of_the_fab_manager(deployment: Deployme
         _expect_pages(deployment)
 
 
-def _expect_pages(deployment: Deployment) -> None:
+def _expect_pages(deployment: StockDeployment) -> None:
     for path in ("/tidegate/", "/tidegate/pipelines/orders", "/tidegate/pipelines/orders/flows/silver"):
         assert deployment.get(path).status_code == 401
         for user in ROLES:
