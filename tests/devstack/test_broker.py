@@ -200,9 +200,9 @@ def test_a_second_broker_in_the_same_folder_is_refused(broker: Broker) -> None:
 def test_a_port_that_another_broker_binds_first_is_left_to_it(
     broker: Broker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    taken = int(broker.bootstrap.rpartition(":")[2])
-    monkeypatch.setattr("devstack.broker.is_free", lambda port: port == taken)
-    with Broker(tmp_path / "broker", class_path=jars.class_path(PROJECT, "broker"), port=taken) as other:
+    used = int(broker.bootstrap.rpartition(":")[2])
+    monkeypatch.setattr("devstack.broker.is_free", lambda port: port == used)
+    with Broker(tmp_path / "broker", class_path=jars.class_path(PROJECT, "broker"), port=used) as other:
         log = (tmp_path / "broker/logs/broker.log").read_text()
         assert "BindException" in log, "the second broker tried the port"
         assert other.bootstrap != broker.bootstrap
