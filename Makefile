@@ -7,7 +7,7 @@ WORKERS ?= 2
 HEAVY := airflow chaos live status/test_states.py
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup setup-python demo up down status test test-fast test-nightly test-packages s3-server jar nightly-seconds faults benchmark-gate lint format docs lock clean
+.PHONY: help setup setup-python demo up down status test test-live test-fast test-nightly test-packages s3-server jar nightly-seconds faults benchmark-gate lint format docs lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -30,8 +30,11 @@ down: setup-python ## Stop everything that `make up` started.
 status: setup-python ## Print which parts of `make up` run, their addresses, and the log-in.
 	@$(BIN)/python -m demo.console status
 
-test: setup ## Run all tests except the nightly matrix; print the slowest twenty and the time of each tier.
-	@$(BIN)/pytest $(PARALLEL) -m "not nightly and not packages" --durations=20
+test: setup ## Run all tests except those of the next four targets; print the slowest twenty and the time of each tier.
+	@$(BIN)/pytest $(PARALLEL) -m "not live and not nightly and not packages" --durations=20
+
+test-live: setup ## Run the demo and a live Airflow with its scheduler, as users do, and check what they show.
+	@$(BIN)/pytest $(PARALLEL) -m "live and not nightly" --durations=20
 
 # Bytecode is on, so that pytest does not rewrite the assertions of all test files at each start.
 test-fast: setup-python ## Run the tests that take a tenth of a second: no JVM, Airflow, Great Expectations, browser, S3 server, command, Delta table.

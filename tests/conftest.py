@@ -44,6 +44,7 @@ _SOURCE = PROJECT / "tests/source"
 SHARED_WORKERS = {
     "one live Airflow": (
         "tests/live/test_guides.py",
+        "tests/live/test_intervals.py",
         "tests/live/test_task_states.py",
         "tests/live/test_up_and_down.py",
     ),

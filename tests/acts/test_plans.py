@@ -19,7 +19,7 @@ EXAMPLES = int(os.environ.get("ACTS_EXAMPLES", "250"))
 """How many combinations a night tries."""
 
 
-@pytest.mark.parametrize("kind", of_week(list(ACTS), 8))
+@pytest.mark.parametrize("kind", of_week(list(ACTS), 6))
 def test_after_each_act_on_each_table_a_plan_is_right_or_refuses_by_name(kind: str, prepared: Prepared) -> None:
     for snapshot in SNAPSHOTS:
         for table in TABLES:

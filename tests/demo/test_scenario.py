@@ -37,6 +37,7 @@ def folder(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.mark.live
 @pytest.mark.jvm
 @pytest.mark.kafka
 @pytest.mark.airflow

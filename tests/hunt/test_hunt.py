@@ -47,11 +47,11 @@ def test_the_judge_agrees_with_a_short_history_with_a_fault(begin: Begin) -> Non
 @pytest.mark.kafka
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", seeds(101))
-def test_the_judge_agrees_after_every_run_of_a_history_of_a_topic_with_10_faults(
+def test_the_judge_agrees_after_every_run_of_a_history_of_a_topic_with_5_faults(
     seed: int, begin: Begin, broker: Broker
 ) -> None:
     history = begin(seed, broker=broker, faults=Faults(share=0.7))
-    while len(history.faults.struck) < 10:
+    while len(history.faults.struck) < 5:
         history.go_on(STEPS)
 
 

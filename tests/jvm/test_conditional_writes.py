@@ -29,6 +29,7 @@ def test_no_acknowledged_commit_is_lost(writers: Writers, s3_server: S3Process) 
     assert sorted(map(int, race.present)) == list(range(80))
 
 
+@pytest.mark.nightly
 def test_a_store_that_looks_before_it_writes_loses_commits(writers: Writers, s3_server: S3Process) -> None:
     race = writers.race("commits", OTHER_LOG_STORE, s3_server, processes=1, threads=4, each=20)
     assert len(race.acknowledged) == 80
@@ -41,6 +42,7 @@ def test_one_of_several_drivers_creates_an_offset(writers: Writers, s3_server: S
     assert len(race.winners) == 20
 
 
+@pytest.mark.nightly
 def test_sparks_own_checkpoint_files_let_several_drivers_create_an_offset(
     writers: Writers, s3_server: S3Process
 ) -> None:

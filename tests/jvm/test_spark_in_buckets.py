@@ -51,6 +51,7 @@ def _rows(variables: dict[str, str], table: str) -> Counter[tuple[str, int]]:
     return Counter((row["writer"], row["number"]) for row in opened.to_pyarrow_table().to_pylist())
 
 
+@pytest.mark.nightly
 def test_a_query_copies_a_table_within_a_bucket(s3_server: S3Process) -> None:
     lake = f"s3://{s3_server.new_bucket()}/lake"
     with S3Proxy(s3_server.endpoint).serving() as proxy:

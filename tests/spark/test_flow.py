@@ -119,6 +119,7 @@ def test_an_increment_reads_new_files_once_in_bounded_batches_under_the_leases_o
     assert (line.batch_id, line.read, line.written) == (1, 1, 1)
 
 
+@pytest.mark.nightly
 def test_changes_removed_by_vacuum_are_an_error_and_the_next_version_derives_the_table_again(
     spark: SparkSession, tmp_path: Path
 ) -> None:

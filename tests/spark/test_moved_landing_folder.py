@@ -151,6 +151,7 @@ def test_a_file_that_was_corrected_in_the_moved_folder_is_replayed(shop: Deploym
     assert lines(shop) == ["0,0", "1,1", "2,2", "3,3", "9,9"]
 
 
+@pytest.mark.nightly
 def test_files_that_were_restored_with_other_times_are_not_read_again(shop: Deployment) -> None:
     touch(shop.environment.landing)
     rewritten = shop.environment.landing / "shop" / "2.csv"

@@ -132,6 +132,7 @@ def test_records_without_an_envelope_say_by_a_column_what_they_do(latest: Open) 
     assert present(job, "id", "city") == [(2, "Oslo")]
 
 
+@pytest.mark.nightly
 def test_a_history_of_change_records_ends_with_the_delete(latest: Open) -> None:
     job = open_flow(latest, flow=HISTORY)
     lines = [

@@ -229,6 +229,7 @@ def test_once_late_rows_are_written_a_rerun_refuses_no_row_and_finds_no_other_ro
     assert (late(job), written(job), refused(job)) == ([(4, 30.0), (6, 60.0)], [1, 2, 3, 5, 7], {})
 
 
+@pytest.mark.nightly
 def test_an_edited_transform_lets_no_row_in_that_is_late_by_it_once_late_rows_are_written(
     timed: Callable[..., Job],
 ) -> None:
@@ -257,6 +258,7 @@ def test_a_late_table_one_batch_ahead_of_its_checkpoint_is_an_error(timed: Calla
         run(job, 0, FIRST)
 
 
+@pytest.mark.nightly
 def test_an_entry_that_is_replayed_is_compared_with_the_present_watermark(timed: Callable[..., Job]) -> None:
     job = timed()
     run(job, 0, FIRST, SECOND)

@@ -190,6 +190,7 @@ def test_a_backfill_closes_adds_and_keeps_entries_in_one_commit(spark: SparkSess
     assert refused_before(window, 7) == {"fails": ["y"], "expired": ["x"], "new": ["z"], "bystander": ["x"]}
 
 
+@pytest.mark.nightly
 def test_a_backfill_changes_no_entries_of_files_or_of_other_checkpoints(spark: SparkSession, tmp_path: Path) -> None:
     append(job_of(spark, tmp_path, LATEST, version=2), ("other version", ["x"]))
     append(job_of(spark, tmp_path, LATEST, refresh=1), ("other refresh", ["x"]))

@@ -263,6 +263,7 @@ def test_files_on_which_the_reading_itself_fails_are_quarantined_alone(
     assert sorted(Path(json.loads(entry["source"])["path"]).name for entry in entries) == ["crash.json", "raise.json"]
 
 
+@pytest.mark.nightly
 def test_what_says_more_about_the_machine_or_the_reader_than_about_a_file_refuses_none(
     flow: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:

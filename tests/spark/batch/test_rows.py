@@ -274,6 +274,7 @@ def backfill(job: Job, keys: list[int], *rows: tuple[Any, ...], batch_id: int = 
     return result
 
 
+@pytest.mark.nightly
 @pytest.mark.usefixtures("existing_table")
 def test_a_backfill_replaces_the_rows_of_its_keys_without_comparing_their_order(latest: Open) -> None:
     job = latest()

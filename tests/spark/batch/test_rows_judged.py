@@ -153,6 +153,7 @@ def test_the_split_of_an_earlier_attempt_is_kept_with_another_suite(spark: Spark
     assert stricter.run.report.verdicts == [], "nothing is judged again"
 
 
+@pytest.mark.nightly
 def test_entries_of_another_batch_or_checkpoint_do_not_affect_the_split(spark: SparkSession, tmp_path: Path) -> None:
     earlier = job_of(spark, tmp_path, LATEST, suite=[NOT_NEGATIVE])
     write_quarantine(earlier, (1, 1, -1))

@@ -281,6 +281,7 @@ def test_rows_of_one_record_have_one_order_and_only_deletes_need_no_child_key(la
     assert items(job) == [(1, "a", 70, False), (1, "b", 70, False), (2, None, 10, True)]
 
 
+@pytest.mark.nightly
 def test_a_backfill_replaces_whole_scopes(latest: Open) -> None:
     job = latest(exploded, flow=ITEMS)
     process(job, (1, 1, ["a", "b"]), (2, 1, ["a", "b"]), (3, 1, ["a"]), (4, 1, ["a"]))

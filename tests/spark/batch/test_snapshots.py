@@ -135,6 +135,7 @@ def test_a_record_in_quarantine_keeps_its_row_and_one_without_key_keeps_every_ro
     assert entries == {(1, "expired"), (2, "open")}, "a later snapshot has the record again, or not any more"
 
 
+@pytest.mark.nightly
 def test_a_snapshot_whose_files_got_another_path_and_time_has_the_same_rows(compared: Snapshots) -> None:
     compared.land(lines({1: 10, 2: 20}))
     compared.process(0)
@@ -193,6 +194,7 @@ def test_a_snapshot_without_files_deletes_all_rows_once_that_is_accepted(compare
     assert compared.process(2) is None, "neither has rows"
 
 
+@pytest.mark.nightly
 def test_a_held_batch_that_a_person_accepted_keeps_its_snapshot(compared: Snapshots) -> None:
     compared.land(lines({1: 10, 2: 20}))
     compared.process(0)

@@ -135,6 +135,7 @@ def test_a_new_checkpoint_reads_the_present_table_in_one_batch_if_the_log_of_bro
     assert [batch.read for batch in job.run.report.batches] == [3]
 
 
+@pytest.mark.nightly
 def test_a_rebuild_from_the_present_rows_finds_the_same_rows_late_whatever_the_clocks_said(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -136,6 +136,7 @@ def crash(*_: Any) -> None:
     raise SourceUnavailableError("simulated crash")
 
 
+@pytest.mark.nightly
 @pytest.mark.jvm
 def test_a_new_kind_of_run_is_requested_planned_and_done(compact: None, spark: SparkSession, tmp_path: Path) -> None:
     for number in range(2):

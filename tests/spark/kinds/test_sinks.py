@@ -214,6 +214,7 @@ def test_the_topic_alone_says_how_large_a_record_may_be(outbox: TopicOutbox) -> 
     assert len(message.value()) > 2_000_000
 
 
+@pytest.mark.nightly
 def test_a_new_version_sends_the_whole_table_again_and_its_plan_says_so(outbox: TopicOutbox) -> None:
     outbox.change({"id": 1, "amount": 1}, {"id": 2, "_deleted": True})
     outbox.change({"id": 1, "amount": 2}, {"id": 3})

@@ -230,6 +230,7 @@ def test_a_new_version_derives_the_table_again_from_the_whole_feed_in_its_order(
     assert report.batches[-1].kind == "swap"
 
 
+@pytest.mark.nightly
 def test_a_rebuild_without_results_leaves_an_empty_table_once_it_is_accepted(
     spark: SparkSession, tmp_path: Path
 ) -> None:

@@ -107,6 +107,7 @@ def test_the_edges_of_days_and_instants_are_the_same_for_three_readers(
                 assert ids == expected(column, "=", text), condition
 
 
+@pytest.mark.nightly
 def test_files_of_another_session_are_read_merged_and_rewritten(spark: SparkSession, folder: Address) -> None:
     path = folder / "edges"
     with other_session(spark):

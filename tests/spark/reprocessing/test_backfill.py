@@ -461,6 +461,7 @@ def test_a_backfill_that_was_accepted_and_has_begun_is_not_judged_again_but_may_
     )
 
 
+@pytest.mark.nightly
 def test_a_flow_that_recomputes_groups_recomputes_those_with_a_row_in_the_window(place: Path) -> None:
     def daily(rows: DataFrame) -> DataFrame:
         return rows.selectExpr("day", "amount + 1000 AS amount").groupBy("day").sum("amount").toDF("day", "amount")

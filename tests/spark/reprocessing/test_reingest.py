@@ -199,6 +199,7 @@ class TestPiecesOfAFlow:
         )
 
 
+@pytest.mark.nightly
 @pytest.mark.jvm
 @pytest.mark.kafka
 def test_the_pieces_of_a_window_of_offsets_are_complete_and_do_not_overlap(broker: Broker, topic: str) -> None:

@@ -211,6 +211,7 @@ def test_the_next_run_releases_a_replay_that_crashed_before_it_wrote_to_the_targ
     expect_every_order_in_one_place(job)
 
 
+@pytest.mark.nightly
 def test_the_split_of_a_released_replay_is_not_that_of_the_next_one(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

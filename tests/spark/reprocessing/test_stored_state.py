@@ -70,6 +70,7 @@ def test_the_rows_of_one_key_are_shown_and_a_key_that_the_state_cannot_have_is_r
         shown(payments, "amount=1")
 
 
+@pytest.mark.nightly
 def test_each_variable_and_the_timers_of_custom_state_are_shown(spark: SparkSession, tmp_path: Path) -> None:
     payments = Payments(spark, tmp_path, DECISIONS)
     payments.add(("a", "c1", 1, 1), ("b", "c2", 2, 2))

@@ -84,6 +84,7 @@ def test_the_swap_changes_only_rows_that_differ(spark: SparkSession, tmp_path: P
     assert not job.place.staging.exists()
 
 
+@pytest.mark.nightly
 def test_all_columns_of_groups_are_compared_also_one_with_the_name_of_a_platform_column(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_swap_that_crashed_after_its_commit_is_recorded_once_and_not_repeated(
     assert not again.place.staging.exists()
 
 
+@pytest.mark.nightly
 def test_a_crash_while_staging_is_removed_leaves_nothing_that_stops_the_next_run(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -199,6 +201,7 @@ def test_a_rebuild_of_which_no_batch_makes_a_row_leaves_an_empty_table(
     assert (after.target == job.live, job.place.staging.exists()) == (True, False)
 
 
+@pytest.mark.nightly
 def test_a_new_version_over_a_source_without_rows_leaves_an_empty_table(spark: SparkSession, tmp_path: Path) -> None:
     first = orders.job_of(spark, tmp_path, orders.LATEST)
     assert first.source_table is not None
