@@ -70,7 +70,7 @@ def run_result(
     ):
         if error:
             console.print(f"  [red]{subject}[/]: ", end="")
-            console.print(f"{error['kind']}: {error['message']}", markup=False, highlight=False)
+            console.print(f"{error.kind}: {error.message}", markup=False, highlight=False)
 
 
 def quarantined(console: Console, layout: Layout, pipeline: Pipeline, report: RunReport) -> None:

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from tidegate import errors
+from tidegate import errors, json_codec
 from tidegate.advice import Command, Edit, OutsideAct
 from tidegate.errors import TidegateError
 from tidegate.errors.refusals import ContractRefusal, GateRefusal, HeldBatch, TransformRefusal
 from tidegate.lake.table_history import Doubt
-from tidegate.reports.report import describe_error
+from tidegate.reports.report import ErrorReport
 from tidegate.reports.verdict import ExpectationResult, Verdict
 
 VERDICT = Verdict(
@@ -173,10 +173,12 @@ def test_every_error_has_the_exit_code_of_its_kind() -> None:
 @pytest.mark.parametrize("name", KINDS)
 def test_every_error_is_described_as_json(name: str) -> None:
     error = example(name)
-    description = describe_error(error)
-    assert json.loads(json.dumps(description)).keys() == description.keys()
-    assert (description["kind"], description["message"]) == (name, str(error))
-    assert (description["transient"], description["exit_code"]) == (error.transient, error.exit_code)
+    description = ErrorReport.of(error)
+    printed = description.to_json()
+    assert json.loads(json.dumps(printed)).keys() == printed.keys()
+    assert json_codec.decode(json_codec.encode(description), ErrorReport) == description
+    assert (description.kind, description.message) == (name, str(error))
+    assert (description.transient, description.exit_code) == (error.transient, error.exit_code)
 
 
 def test_an_incompatible_checkpoint_names_the_fields_and_the_fix() -> None:
@@ -189,7 +191,7 @@ def test_a_refusal_names_failed_expectations_with_counts_and_no_values() -> None
     message = RAISED["GateRefusedError"].message
     assert "not_null(origin) (40 of 1,000 rows break it, mostly 0.99)" in message
     assert "batch 3 refused by suite 'flights/silver'" in message
-    assert describe_error(RAISED["GateRefusedError"])["verdict"]["outcome"] == "refused"
+    assert ErrorReport.of(RAISED["GateRefusedError"]).attributes["verdict"]["outcome"] == "refused"
 
 
 def test_a_refusal_because_of_the_transform_names_flow_classes_and_next_step() -> None:
@@ -231,7 +233,7 @@ def test_what_a_frozen_contract_refused_is_named_with_its_next_step(
 def test_a_gap_names_the_lost_offsets_and_the_command_that_accepts_it() -> None:
     message = RAISED["GapError"].message
     assert 'tidegate flow accept-gap shop bronze 0:10-14 1:3-7 --reason "…"' in message
-    assert describe_error(RAISED["GapError"])["lost"] == {"0": [10, 14], "1": [3, 7]}
+    assert ErrorReport.of(RAISED["GapError"]).attributes["lost"] == {"0": [10, 14], "1": [3, 7]}
 
 
 def test_a_held_lease_names_the_holder_and_the_next_step() -> None:
@@ -242,9 +244,5 @@ def test_a_held_lease_names_the_holder_and_the_next_step() -> None:
 
 @pytest.mark.parametrize(("error", "message"), [(ValueError("bad\nvalues: 1, 2"), "bad"), (KeyError(), "KeyError")])
 def test_any_other_exception_is_terminal_and_described_in_one_line(error: Exception, message: str) -> None:
-    description: dict[str, Any] = describe_error(error)
-    assert (description["message"], description["transient"], description["exit_code"]) == (
-        message,
-        False,
-        os.EX_SOFTWARE,
-    )
+    description = ErrorReport.of(error)
+    assert (description.message, description.transient, description.exit_code) == (message, False, os.EX_SOFTWARE)

@@ -151,7 +151,7 @@ def state_after(report: FlowReport | None) -> str:
     if report is None or report.state in ("waiting", "running"):
         return "crashed"
     if report.state == "refused":
-        return _REFUSED_BY.get(str((report.error or {}).get("kind")), "refused")
+        return _REFUSED_BY.get("" if report.error is None else report.error.kind, "refused")
     return "failed"
 
 

@@ -93,11 +93,11 @@ class Example:
             "run: " + "; ".join(f"{flow.flow} {flow.state}" for flow in report.flows) + f" {errors or ''}"
         )
         for flow, error in errors.items():
-            if error["exit_code"] == 70 or error["kind"] == "UnexpectedError":
-                raise self.wrong(f"run: {flow} has an error without a name: {error['kind']} {error['message']}")
+            if error.exit_code == 70 or error.kind == "UnexpectedError":
+                raise self.wrong(f"run: {flow} has an error without a name: {error.kind} {error.message}")
         done = [flow.flow for flow in report.flows if flow.state in ("done", "idle")]
         self.lake.ran(done)
-        self._judge_refused({flow: error["kind"] for flow, error in errors.items()})
+        self._judge_refused({flow: error.kind for flow, error in errors.items()})
         if before is None:
             return set(errors)
         self._judge_tables(done)
@@ -105,10 +105,10 @@ class Example:
         for flow in errors:
             if before[flow] != after[flow]:
                 raise self.wrong(f"run: {flow} refused and wrote: {differences(before, after, [flow])}")  # type: ignore[arg-type]
-        in_doubt = {flow for flow, error in errors.items() if error["kind"] == "TableInDoubtError"}
+        in_doubt = {flow for flow, error in errors.items() if error.kind == "TableInDoubtError"}
         if planned is not None and in_doubt - planned:
             raise self.wrong(f"run: {sorted(in_doubt - planned)} refuse, but the plan says that they go on")
-        self.outcomes.update(f"run: {error['kind']}" for error in errors.values())
+        self.outcomes.update(f"run: {error.kind}" for error in errors.values())
         self.outcomes["run: right"] += len(done)
         return set(errors)
 

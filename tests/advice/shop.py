@@ -194,7 +194,7 @@ class Shop:
         """The error of a flow in a run, with its advice."""
         error = (report or self.run()).flow(flow).error
         assert error is not None, f"{flow} ended well"
-        return next(each for each in reversed(self.errors) if each.message == error["message"])
+        return next(each for each in reversed(self.errors) if each.message == error.message)
 
     def differences(self) -> list[str]:
         """How the tables differ from what the landed records make."""

@@ -16,7 +16,7 @@ from tidegate.errors import ContractRefusedError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
 from tidegate.ops import evolution
-from tidegate.reports.report import FlowReport, describe_error
+from tidegate.reports.report import ErrorReport, FlowReport
 from tidegate.schema.changes import SchemaChange
 
 pytestmark = pytest.mark.airflow
@@ -24,13 +24,13 @@ pytestmark = pytest.mark.airflow
 SCHEMA_CHANGE_ID = "0a1b2c3d4e5f"
 REFUSE = f"""
 from tidegate.errors import ContractRefusedError
-from tidegate.reports.report import describe_error
+from tidegate.reports.report import ErrorReport
 
 error = ContractRefusedError(
     "flights", "silver", 3, schema_change_id="{SCHEMA_CHANGE_ID}", changes=["new field gate"], declared="x"
 )
 silver = report.flow("silver")
-silver.state, silver.error = "refused", describe_error(error)
+silver.state, silver.error = "refused", ErrorReport.of(error)
 report.flow("gold").state = "skipped"
 report.ended_at = now()
 report.write(path)
@@ -69,7 +69,7 @@ def test_without_a_schema_approval_run_the_flow_fails_with_the_command_that_answ
         "flights", "silver", 3, schema_change_id=SCHEMA_CHANGE_ID, changes=["new field gate"], declared="x"
     )
     silver = FlowReport(
-        flow="silver", target="silver.flights", checkpoint_version=1, state="refused", error=describe_error(error)
+        flow="silver", target="silver.flights", checkpoint_version=1, state="refused", error=ErrorReport.of(error)
     )
     Lake(refused).report(run.run_id, "a1", flows=[silver])
 

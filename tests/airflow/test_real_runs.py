@@ -36,5 +36,5 @@ def test_a_missing_suite_fails_its_flow_without_a_retry(runs: Any, project_dir: 
     assert report is not None
     silver = report.flow("silver")
     assert silver.error is not None
-    assert not silver.error["transient"]
-    assert "suite 'flights/silver' (flights/silver.json) does not exist" in silver.error["message"]
+    assert not silver.error.transient
+    assert "suite 'flights/silver' (flights/silver.json) does not exist" in silver.error.message

@@ -10,15 +10,15 @@ from airflow.sdk import RetryAction
 
 from tidegate.airflow.retry import LONGEST_DELAY, FailureRetryPolicy, ReportRetryPolicy, decide
 from tidegate.errors import LeaseHeldError, SourceUnavailableError, SpecError
-from tidegate.reports.report import FlowReport, RunReport, describe_error
+from tidegate.reports.report import ErrorReport, FlowReport, RunReport
 
 pytestmark = pytest.mark.airflow
 
-NO_BROKER = describe_error(SourceUnavailableError("the broker does not answer"))
-WRONG_SUITE = describe_error(SpecError("the suite has no such rule"))
+NO_BROKER = ErrorReport.of(SourceUnavailableError("the broker does not answer"))
+WRONG_SUITE = ErrorReport.of(SpecError("the suite has no such rule"))
 
 
-def _report(error: dict[str, Any] | None = None, *flow_errors: dict[str, Any]) -> RunReport:
+def _report(error: ErrorReport | None = None, *flow_errors: ErrorReport) -> RunReport:
     flows = [
         FlowReport(flow=f"flow{n}", target="silver.x", checkpoint_version=1, state="failed", error=flow_error)
         for n, flow_error in enumerate(flow_errors)
@@ -27,7 +27,7 @@ def _report(error: dict[str, Any] | None = None, *flow_errors: dict[str, Any]) -
 
 
 def test_a_transient_error_is_retried_with_its_reason() -> None:
-    decision = decide(_report(describe_error(LeaseHeldError("table silver.x", "pid 7"))), 1)
+    decision = decide(_report(ErrorReport.of(LeaseHeldError("table silver.x", "pid 7"))), 1)
     assert decision.action is RetryAction.RETRY
     assert decision.reason is not None
     assert "LeaseHeldError" in decision.reason

@@ -59,7 +59,7 @@ def run(deployment: Deployment) -> dict[str, object]:
     except TidegateError as error:
         return {"kind": type(error).__name__, "transient": error.transient}
     errors = [flow.error for flow in report.flows if flow.error is not None]
-    return {"kind": errors[0]["kind"], "transient": errors[0]["transient"]} if errors else {"kind": None}
+    return {"kind": errors[0].kind, "transient": errors[0].transient} if errors else {"kind": None}
 
 
 def mount(*arguments: str) -> None:

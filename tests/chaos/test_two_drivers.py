@@ -24,8 +24,8 @@ def test_a_second_driver_fails_at_once_and_runs_after_the_first_was_killed(start
 
         assert all("of flights" in str(owner) for owner in owners), owners
         assert refused.error is not None
-        assert (refused.state, refused.error["kind"], refused.error["transient"]) == ("failed", "LeaseHeldError", True)
-        assert "attempt" in refused.error["message"]
+        assert (refused.state, refused.error.kind, refused.error.transient) == ("failed", "LeaseHeldError", True)
+        assert "attempt" in refused.error.message
         assert not deployment.layout.table("bronze.flights").exists()
 
     assert [holder(deployment.layout, resource) for resource in resources] == [None, None]

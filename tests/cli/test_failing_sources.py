@@ -40,7 +40,7 @@ def test_a_folder_that_is_a_file_and_an_unavailable_broker_do_not_stop_other_flo
     (path,) = Path(PipelinePlace(project.layout, "mixed").reports).glob("*/*/report.json")
     report = RunReport.read(Address.local(path))
     assert report is not None and report.error is None
-    errors = {flow.flow: flow.error and (flow.error["kind"], flow.error["exit_code"]) for flow in report.flows}
+    errors = {flow.flow: flow.error and (flow.error.kind, flow.error.exit_code) for flow in report.flows}
     assert errors == {
         "lost": ("SourceError", 78),
         "below": None,

@@ -47,7 +47,7 @@ def newest(history: History, name: str) -> int:
 
 
 def kinds(report: Any) -> list[str | None]:
-    return [None if error is None else error["kind"] for error in errors(report)]
+    return [None if error is None else error.kind for error in errors(report)]
 
 
 def test_a_restored_silver_stops_its_flow_and_gold_until_a_full_refresh_brings_the_rows_back(begin: Begin) -> None:
@@ -101,13 +101,13 @@ def test_a_table_that_was_deleted_by_hand_is_named_and_new_versions_derive_it_ag
 
     error = history.deployment.run("hunt").flow(deleted).error
     assert error is not None
-    assert error["kind"] == "TableInDoubtError"
-    assert f"the history of table '{deleted}.hunt' is in doubt: it has no log any more" in error["message"]
+    assert error.kind == "TableInDoubtError"
+    assert f"the history of table '{deleted}.hunt' is in doubt: it has no log any more" in error.message
     raise_version(history, deleted)
     if below is not None:
         error = history.deployment.run("hunt").flow(below).error
         assert error is not None
-        assert f"the history of table '{deleted}.hunt' is in doubt" in error["message"]
+        assert f"the history of table '{deleted}.hunt' is in doubt" in error.message
         raise_version(history, below)
 
     report = history.deployment.run("hunt")

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidegate.errors import SpecError
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.reports.report import FlowReport, Verification, describe_error
+from tidegate.reports.report import ErrorReport, FlowReport, Verification
 from tidegate.reports.report_lines import flow_lines, log_lines
 from tidegate.reports.verdict import ExpectationResult, Verdict
 
@@ -76,7 +76,7 @@ def test_the_lines_of_a_backfill_of_rows_show_rows_and_keys() -> None:
 
 
 def test_an_error_is_shown_below_its_flow() -> None:
-    lines = list(flow_lines(flow("silver", "failed", error=describe_error(SpecError("fix\nthe suite")))))
+    lines = list(flow_lines(flow("silver", "failed", error=ErrorReport.of(SpecError("fix\nthe suite")))))
     assert lines[1] == ("SpecError", "fix the suite")
 
 

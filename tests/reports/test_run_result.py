@@ -12,7 +12,7 @@ from tidegate.cli.progress_view import Lines
 from tidegate.errors import LeaseHeldError, OffsetsExpiredError, SpecError, TidegateError
 from tidegate.reports import run_result
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.reports.report import FlowReport, RunReport, describe_error
+from tidegate.reports.report import ErrorReport, FlowReport, RunReport
 from tidegate.store import Address
 
 TRANSIENT = LeaseHeldError("table silver.orders", "another run")
@@ -20,7 +20,7 @@ LOST = OffsetsExpiredError("the topic no longer has the next messages")
 
 
 def flow(name: str, state: str, error: TidegateError | None = None, **more: Any) -> FlowReport:
-    description = describe_error(error) if error is not None else None
+    description = ErrorReport.of(error) if error is not None else None
     return FlowReport(flow=name, target=f"{name}.orders", checkpoint_version=1, state=state, error=description, **more)  # type: ignore[arg-type]
 
 
@@ -32,7 +32,7 @@ def report(*flows: FlowReport, error: TidegateError | None = None, ended: bool =
         started_at="t",
         ended_at="t" if ended else None,
         flows=list(flows),
-        error=describe_error(error) if error is not None else None,
+        error=ErrorReport.of(error) if error is not None else None,
     )
 
 

@@ -50,7 +50,7 @@ def test_if_no_flow_can_run_no_session_starts_and_the_report_has_the_errors(orde
 
     assert states(report) == {"bronze": "failed", "silver": "skipped", "gold": "skipped"}
     error = report.flow("bronze").error
-    assert error is not None and error["kind"] == "SourceError"
+    assert error is not None and error.kind == "SourceError"
     assert "session" not in report.parts
     written = report_in_lake(orders, report)
     assert [flow["state"] for flow in written["flows"]] == ["failed", "skipped", "skipped"]
@@ -181,7 +181,7 @@ def test_a_flow_with_an_incompatible_declaration_fails_and_its_downstream_flows_
 
     assert states(report) == {"bronze": "done", "silver": "failed", "gold": "skipped"}
     error = report.flow("silver").error
-    assert error is not None and error["kind"] == "CheckpointIncompatibleError"
+    assert error is not None and error.kind == "CheckpointIncompatibleError"
     assert report.flow("bronze").total("written") == 1
     assert not layout.table("silver.orders").exists()
     assert not layout.table("gold.orders").exists()
@@ -200,7 +200,7 @@ def test_a_flow_without_its_transform_fails_alone(orders: Orders, spark: Any, tm
 
     assert states(report) == {"bronze": "done", "silver": "done", "gold": "failed"}
     error = report.flow("gold").error
-    assert error is not None and "spark_jobs/orders.py has no function 'daily'" in error["message"]
+    assert error is not None and "spark_jobs/orders.py has no function 'daily'" in error.message
 
 
 @pytest.mark.gx
@@ -229,7 +229,7 @@ def test_a_failed_flow_stops_all_its_downstream_flows(orders: Orders, spark: Any
 
     assert states(report) == {"bronze": "failed", "silver": "skipped", "gold": "skipped"}
     error = report.flow("bronze").error
-    assert error is not None and error["kind"] == "DeclarationConflictError"
+    assert error is not None and error.kind == "DeclarationConflictError"
 
 
 @pytest.mark.jvm
@@ -270,7 +270,7 @@ def test_a_refused_batch_is_recorded_for_plan_and_stops_the_downstream_flows(
     assert error is not None
     recorded = refusal.REFUSAL.read(place)
     assert isinstance(recorded, ContractRefusal)
-    assert recorded.schema_change_id == error["schema_change_id"]
+    assert recorded.schema_change_id == error.schema_change_id
     assert not orders.plan().work
 
 
@@ -291,7 +291,7 @@ def test_a_failed_flow_writes_its_traceback_to_the_lake_and_stops_only_its_downs
 
     assert states(report) == {"bronze": "done", "silver": "failed", "gold": "skipped"}
     error = report.flow("silver").error
-    assert error is not None and error["kind"] == "UnexpectedError"
+    assert error is not None and error.kind == "UnexpectedError"
     assert "secret" not in json.dumps(report_in_lake(orders, report))
     attempt = AttemptPlace(orders.deployment.layout, "orders", report.run_key, report.attempt).folder
     assert "secret@example.org" in Path(attempt / "failure-silver.txt").read_text()

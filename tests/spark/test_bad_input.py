@@ -43,7 +43,7 @@ def test_an_unreachable_broker_is_a_transient_error(deployment: Deployment) -> N
     assert [flow.state for flow in report.flows] == ["failed"] + ["skipped"] * 3
     error = report.flow("bronze").error
     assert error is not None
-    assert (error["kind"], error["transient"], error["exit_code"]) == ("SourceUnavailableError", True, EX_TEMPFAIL)
+    assert (error.kind, error.transient, error.exit_code) == ("SourceUnavailableError", True, EX_TEMPFAIL)
     expect_no_table(deployment)
 
 
@@ -66,8 +66,8 @@ def test_a_landing_folder_that_is_a_file_is_a_terminal_error(deployment: Deploym
     assert [flow.state for flow in report.flows] == ["failed", "skipped", "skipped"]
     error = report.flow("bronze").error
     assert error is not None
-    assert (error["kind"], error["transient"], error["exit_code"]) == ("SourceError", False, EX_CONFIG)
-    assert "flights" in error["message"]
+    assert (error.kind, error.transient, error.exit_code) == ("SourceError", False, EX_CONFIG)
+    assert "flights" in error.message
     expect_no_table(deployment)
 
 
@@ -83,7 +83,7 @@ def test_an_unreadable_landing_folder_is_a_terminal_error(deployment: Deployment
         folder.chmod(0o700)
 
     assert error is not None
-    assert error["kind"] == "SourceError"
+    assert error.kind == "SourceError"
 
 
 @pytest.mark.jvm
@@ -114,8 +114,8 @@ def test_a_truncated_offset_log_is_an_error_that_names_the_file(content: str, de
     error = deployment.run().flow("bronze").error
 
     assert error is not None
-    assert (error["kind"], error["transient"]) == ("CheckpointCorruptError", False)
-    assert str(checkpoint / "offsets" / "0") in error["message"]
+    assert (error.kind, error.transient) == ("CheckpointCorruptError", False)
+    assert str(checkpoint / "offsets" / "0") in error.message
     assert Path(checkpoint / "offsets" / "0").read_text() == content
     expect_no_table(deployment)
 

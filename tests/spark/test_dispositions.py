@@ -57,8 +57,8 @@ def test_a_transform_that_drops_rows_fails_the_run_and_nothing_is_written(start_
 
     error = report.flow("silver").error
     assert error is not None
-    assert (error["kind"], error["transient"]) == ("LedgerImbalanceError", False)
-    assert "transform 'flights:clean' dropped" in error["message"]
+    assert (error.kind, error.transient) == ("LedgerImbalanceError", False)
+    assert "transform 'flights:clean' dropped" in error.message
     assert report.flow("gold").state == "skipped"
     assert not flights.layout.table("silver.flights").exists()
     assert not FlowPlace(flights.layout, "flights", "silver").quarantine.exists()

@@ -151,8 +151,8 @@ def test_what_was_done_to_a_lake_is_in_the_plan_and_a_run_stops_those_who_stand_
     report = orders.run(*FLOWS)
     assert [flow.state for flow in report.flows] == ["done", "failed", "skipped"]
     error = report.flow("silver").error
-    assert error is not None and (error["kind"], error["exit_code"]) == ("TableInDoubtError", 65)
-    assert "version 2 is a RESTORE by another writer at 20" in error["message"]
+    assert error is not None and (error.kind, error.exit_code) == ("TableInDoubtError", 65)
+    assert "version 2 is a RESTORE by another writer at 20" in error.message
     assert DeltaTable(str(layout.table("silver.orders"))).version() == 2, "nothing was committed over it"
 
     shutil.rmtree(Path(layout.root))
@@ -163,7 +163,7 @@ def test_what_was_done_to_a_lake_is_in_the_plan_and_a_run_stops_those_who_stand_
         "a damaged table stops what stands on it"
     )
     error = report.flow("gold").error
-    assert error is not None and (error["kind"], error["exit_code"]) == ("TableUnreadableError", 78)
+    assert error is not None and (error.kind, error.exit_code) == ("TableUnreadableError", 78)
 
     shutil.rmtree(Path(layout.root))
     shutil.copytree(newer, Path(layout.root))

@@ -130,7 +130,7 @@ def test_a_deleted_bronze_is_recovered_from_the_messages_that_the_topic_still_ha
     )
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
     refused = clicks.run("clickstream", mode="recover").flow("bronze").error
-    assert refused is not None and refused["kind"] == "LossNotAcceptedError"
+    assert refused is not None and refused.kind == "LossNotAcceptedError"
     report = clicks.run("clickstream", mode="recover", accept=("bronze:lost=7",))
 
     assert [flow.error for flow in report.flows] == [None] * 4
@@ -222,7 +222,7 @@ def test_a_recreated_topic_is_added_to_the_lake_by_a_new_version(
     send(3)
     error = clicks.run("clickstream").flow("bronze").error
     assert error is not None
-    assert (error["kind"], error["exit_code"], error["transient"]) == ("TopicReplacedError", 78, False)
+    assert (error.kind, error.exit_code, error.transient) == ("TopicReplacedError", 78, False)
     flows = (dataclasses.replace(declared.flow("bronze"), checkpoint_version=2), *declared.flows[1:])
     monkeypatch.setattr(pipelines.clickstream, "pipeline", dataclasses.replace(declared, flows=flows))
 
@@ -368,10 +368,10 @@ def test_avro_values_with_a_registered_schema_are_parsed_and_a_new_field_needs_a
         assert [flow.error for flow in first.flows] == [None, None]
         send([{"name": "campaign", "type": ["null", "string"]}], {**event, "event_id": "e2", "campaign": "spring"})
         refused = with_registry.run("clickstream", ("bronze", "silver")).flow("silver")
-        assert refused.error is not None
-        assert refused.error["changes"] == ("new field campaign (string)",)
+        assert refused.error is not None and refused.error.schema_change_id is not None
+        assert refused.error.attributes["changes"] == ("new field campaign (string)",)
         evolution.answer(
-            PipelinePlace(with_registry.layout, "clickstream"), refused.error["schema_change_id"], "evolve", "ada"
+            PipelinePlace(with_registry.layout, "clickstream"), refused.error.schema_change_id, "evolve", "ada"
         )
         registry.down = True
         assert with_registry.run("clickstream", ("bronze", "silver")).flow("silver").error is None, (

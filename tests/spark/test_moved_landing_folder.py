@@ -107,8 +107,8 @@ def test_a_moved_folder_stops_the_flow_until_it_is_accepted(shop: Deployment, ke
     refused = shop.run("shop")
     error = refused.flow("bronze").error
     assert error is not None
-    assert f"below {before}" in error["message"]
-    assert "tidegate landing moved shop bronze --accept --reason " in error["message"]
+    assert f"below {before}" in error.message
+    assert "tidegate landing moved shop bronze --accept --reason " in error.message
     assert len(lines(shop)) == 3
     with pytest.raises(MovedLandingFolderError):
         behind(shop)

@@ -71,7 +71,7 @@ def test_a_refused_batch_does_not_change_the_target_and_waits(flights: Deploymen
     assert verdict.outcome == "refused"
     assert verdict.refusing()[0].rule == "between(dep_delay)"
     assert silver.error is not None
-    assert silver.error["kind"] == "GateRefusedError"
+    assert silver.error.kind == "GateRefusedError"
     (line,) = (line for line in flights.ledger() if line["flow"] == "silver")
     assert line["batch_id"] == 0
     commits = Path(flights.layout.table("silver.flights") / "_delta_log").glob("*.json")
@@ -164,6 +164,6 @@ def test_an_invalid_suite_fails_its_flow_and_no_other_flow_that_does_not_follow_
         ("gold", "skipped"),
     ]
     error = report.flow("silver").error
-    assert error is not None and error["kind"] == "SpecError"
-    assert "pipelines/flights.py, flow 'silver'" in error["message"] and "flights/silver" in error["message"]
+    assert error is not None and error.kind == "SpecError"
+    assert "pipelines/flights.py, flow 'silver'" in error.message and "flights/silver" in error.message
     assert not deployment.layout.table("silver.flights").exists()

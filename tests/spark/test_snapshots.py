@@ -165,7 +165,8 @@ def test_a_refused_snapshot_waits_and_a_full_refresh_compares_the_newest(prices:
 
     refused = prices.run()
 
-    assert (refused.state, (refused.error or {})["kind"]) == ("refused", "RewriteRefusedError")
+    assert refused.error is not None
+    assert (refused.state, refused.error.kind) == ("refused", "RewriteRefusedError")
     waiting = prices.plan()["silver"]
     assert (waiting.refused_by, waiting.has_work) == ("limits", False)
     assert "it would delete 35 of 40 rows (87.5%)" in waiting.reason

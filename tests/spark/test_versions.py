@@ -215,8 +215,8 @@ def test_a_checkpoint_older_than_its_table_is_refused(flights: Deployment) -> No
 
     error = report.flow("bronze").error
     assert error is not None
-    assert error["kind"] == "CheckpointCorruptError"
-    assert "restored from an older copy" in error["message"]
+    assert error.kind == "CheckpointCorruptError"
+    assert "restored from an older copy" in error.message
     assert flights.table("bronze.flights").num_rows == before
 
 

@@ -29,7 +29,7 @@ from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
 from tidegate.reports.impact import Impact
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.reports.report import FlowReport, FlowState, RunReport, describe_error
+from tidegate.reports.report import ErrorReport, FlowReport, FlowState, RunReport
 from tidegate.spec import Pipeline
 from tidegate.spec.limits import Thresholds
 from tidegate.status.evaluation import evaluate_pipelines
@@ -135,7 +135,7 @@ def failed(project: Project) -> Steps:
     # A failed increment is over when there is nothing to do.
     project.land("1.csv", "order_id,amount\nA-1,1.0\n")
     ended(project, 1, "done")
-    ended(project, 2, "failed", error=describe_error(ValueError("the text of a row")))
+    ended(project, 2, "failed", error=ErrorReport.of(ValueError("the text of a row")))
     yield Step("silver")
     ended(project, 3, "idle")
     yield Step("silver")

@@ -14,7 +14,7 @@ from tests.cli.project import Project, orders
 from tidegate.errors import GateRefusedError, LeaseHeldError, SourceUnavailableError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import AttemptPlace, PipelinePlace, RunPlace
-from tidegate.reports.report import FlowReport, FlowState, RunReport, describe_error
+from tidegate.reports.report import ErrorReport, FlowReport, FlowState, RunReport
 from tidegate.reports.verdict import Verdict
 from tidegate.requests.request import RunRequest
 from tidegate.status import run_ends
@@ -22,7 +22,7 @@ from tidegate.store import Address
 
 NOW = pendulum.datetime(2026, 3, 1, 12)
 PIPELINE = orders()
-FAILURE = describe_error(SourceUnavailableError("no broker answers"))
+FAILURE = ErrorReport.of(SourceUnavailableError("no broker answers"))
 
 
 @pytest.fixture
@@ -111,7 +111,7 @@ def test_a_later_success_of_the_flow_ends_it_and_a_later_run_of_another_flow_doe
 
 def test_a_failed_application_counts_for_the_flows_that_come_first(layout: Layout) -> None:
     attempt(layout, 2, bronze="done", silver="done", gold="done")
-    attempt(layout, 1, error=describe_error(ValueError("Ada Lovelace")), bronze="waiting", silver="waiting")
+    attempt(layout, 1, error=ErrorReport.of(ValueError("Ada Lovelace")), bronze="waiting", silver="waiting")
     known = failures(layout)
     assert "ValueError" in (known["bronze"] or "")
     assert "Ada" not in (known["bronze"] or ""), "the text of another exception may quote data"
@@ -150,7 +150,7 @@ def test_a_flow_that_found_its_lease_held_ends_as_the_job_that_held_it(layout: L
     path = attempt(layout, 2, silver="failed")
     refused = RunReport.read(Address.local(path))
     assert refused is not None
-    refused.flows[0].error = describe_error(LeaseHeldError("checkpoint:orders/silver", "the run of three hours ago"))
+    refused.flows[0].error = ErrorReport.of(LeaseHeldError("checkpoint:orders/silver", "the run of three hours ago"))
     refused.write(Address.local(path))
     assert failures(layout) == {"silver": None}
 
@@ -172,7 +172,7 @@ def test_a_refused_backfill_is_a_failure_and_a_refused_batch_is_an_alert_of_its_
         outcome="refused",
     )
     refused.flows[0].verdicts.append(verdict)
-    refused.flows[0].error = describe_error(GateRefusedError(verdict))
+    refused.flows[0].error = ErrorReport.of(GateRefusedError(verdict))
     refused.write(Address.local(path))
 
     ends = run_ends.read(layout, PIPELINE, NOW, running=False)

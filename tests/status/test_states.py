@@ -47,7 +47,7 @@ from tidegate.pages import render, site
 from tidegate.probes import delta_history, delta_log
 from tidegate.project import fingerprints, resolution
 from tidegate.reports.impact import Impact
-from tidegate.reports.report import FlowReport, RunReport, describe_error
+from tidegate.reports.report import ErrorReport, FlowReport, RunReport
 from tidegate.requests.request import RunRequest
 from tidegate.spec import FileSource, Intervals, Pipeline
 from tidegate.states import STATES, FlowState, status_of
@@ -101,7 +101,7 @@ def ended(project: Project, hours_ago: float, *, final: bool = True, **states: A
     stamp = f"{at:%Y%m%dT%H%M%S}"
     request = RunRequest(dag_id="orders", run_id=f"manual__{stamp}", request_id=f"q{stamp}-0")
     request.write(project.layout)
-    error = describe_error(SourceUnavailableError("no broker answers"))
+    error = ErrorReport.of(SourceUnavailableError("no broker answers"))
     flows = [
         FlowReport(
             flow=name,

@@ -6,7 +6,7 @@ schedule. The pipeline's ``plan`` reports that the batch waits, and its next run
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, get_args
 
 import pendulum
@@ -19,9 +19,10 @@ from tidegate.airflow import attempt, compat
 from tidegate.airflow.compat import AirflowSkipException
 from tidegate.airflow.failure import plain_failures
 from tidegate.airflow.retry import LONGEST_DELAY, RETRIES, RETRY_DELAY, FailureRetryPolicy
-from tidegate.errors import ContractRefusedError, RequestError
+from tidegate.errors import RequestError
 from tidegate.lake.place import PipelinePlace
 from tidegate.ops import evolution
+from tidegate.reports.report import FlowReport
 from tidegate.schema.contract import Answer
 from tidegate.spec.checks import NAME
 
@@ -149,15 +150,16 @@ def build_schema_approval() -> DAG:
     return dag
 
 
-def ask_about(error: Mapping[str, Any]) -> str | None:
-    """Ask about the schema change in an error of a run report; returns a log message, None for any other error.
+def ask_about(pipeline: str, report: FlowReport) -> str | None:
+    """Ask about the schema change that refused a flow; returns a log message, None where none did.
 
     Args:
-        error: The output of `tidegate.reports.report.describe_error`.
+        pipeline: The pipeline's name.
+        report: The flow in the report of the run.
     """
-    if error.get("kind") != ContractRefusedError.__name__:
+    if report.error is None or report.error.schema_change_id is None:
         return None
-    return ask(**{name: error[name] for name in _PARAMS})
+    return ask(pipeline=pipeline, flow=report.flow, schema_change_id=report.error.schema_change_id)
 
 
 def ask(*, pipeline: str, flow: str, schema_change_id: str) -> str:

@@ -152,9 +152,9 @@ class ShowReplay(BaseOperator):
         for line in log_lines(flow):
             self.log.info("%s", line)
         if flow.state not in ("done", "idle"):
-            if (message := approval.ask_about(flow.error or {})) is not None:
+            if (message := approval.ask_about(context["params"]["pipeline"], flow)) is not None:
                 self.log.info("%s", message)
-            why = (flow.error or {}).get("message", f"the replay was {flow.state}.")
+            why = f"the replay was {flow.state}." if flow.error is None else flow.error.message
             raise TaskFailure(f"{why}\n{CLEARING_HINT}")
         return {count: flow.total(count) for count in (ROWS.total, *ROWS.parts)}
 

@@ -83,11 +83,11 @@ def decide(report: RunReport | None, try_number: int) -> RetryDecision:
         return RetryDecision.default()
     # An error of the whole application takes precedence over errors of single flows.
     errors = [report.error] if report.error else [flow.error for flow in report.flows if flow.error]
-    transient = next((error for error in errors if error["transient"]), None)
+    transient = next((error for error in errors if error.transient), None)
     if transient is not None:
-        return RetryDecision.retry(_delay(try_number), reason=_reason(transient))
+        return RetryDecision.retry(_delay(try_number), reason=str(transient))
     if report.error:
-        return RetryDecision.fail(reason=_reason(report.error))
+        return RetryDecision.fail(reason=str(report.error))
     return RetryDecision.default()
 
 
@@ -95,7 +95,3 @@ def _delay(try_number: int) -> timedelta:
     # The exponent is limited first: the try number of a task that was cleared often is high, and timedelta would overflow.
     doublings = min(max(try_number - 1, 0), 10)
     return min(FIRST_DELAY * (1 << doublings), LONGEST_DELAY)
-
-
-def _reason(error: dict[str, Any]) -> str:
-    return f"{error['kind']}: {error['message']}"

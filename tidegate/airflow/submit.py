@@ -163,9 +163,9 @@ def failures(report: RunReport | None) -> list[str]:
     """One line for the error of the whole application, and for each flow that was refused or failed: what and why."""
     if report is None:
         return ["It reported no result; its last lines above have the cause."]
-    lines = [f"{flow.flow} {flow.state}: {flow.error['message']}" for flow in report.flows if flow.error is not None]
+    lines = [f"{flow.flow} {flow.state}: {flow.error.message}" for flow in report.flows if flow.error is not None]
     if report.error is not None:
-        lines.append(str(report.error["message"]))
+        lines.append(str(report.error.message))
     elif report.ended_at is None:
         running = [flow.flow for flow in report.flows if flow.state == "running"]
         where = f" while flow {running[0]} ran" if running else ""

@@ -215,7 +215,7 @@ class ShowFlow(BaseOperator):
         match report.state:
             case "refused" | "failed":
                 self._ask(report)
-                self._fail(report, (report.error or {}).get("message", f"the flow was {report.state}."))
+                self._fail(report, f"the flow was {report.state}." if report.error is None else report.error.message)
             case "waiting" | "running":
                 self._fail(report, CRASHED)
             case "skipped":
@@ -264,7 +264,7 @@ class ShowFlow(BaseOperator):
     def _ask(self, report: FlowReport) -> None:
         """Ask a person about a schema change that a frozen contract refused."""
         # A dry run records no schema change that could be answered.
-        if not report.dry_run and (message := approval.ask_about(report.error or {})) is not None:
+        if not report.dry_run and (message := approval.ask_about(self._pipeline.name, report)) is not None:
             self.log.info("%s", message)
 
     def _fail(self, report: FlowReport | None, why: str) -> NoReturn:

@@ -7,7 +7,7 @@ import typer
 from tidegate.cli import console, project
 from tidegate.cli.arguments import AsJson
 from tidegate.formatting import count
-from tidegate.reports.report import describe_error
+from tidegate.reports.report import ErrorReport
 from tidegate.status import deployment
 from tidegate.status.deployment import CheckedPart
 
@@ -32,7 +32,7 @@ def _row(part: CheckedPart) -> tuple[str, str, str]:
 
 
 def _json_of(part: CheckedPart) -> dict[str, object]:
-    error = describe_error(part.error) if part.error is not None else None
+    error = ErrorReport.of(part.error).to_json() if part.error is not None else None
     return {"part": part.name, "state": part.state, "detail": part.detail, "error": error}
 
 

@@ -14,7 +14,7 @@ from tidegate.errors import TidegateError
 from tidegate.lake import read_once
 from tidegate.planning.preview import preview
 from tidegate.project.resolution import ResolvedPipeline
-from tidegate.reports.report import describe_error
+from tidegate.reports.report import ErrorReport
 from tidegate.requests.request import RunRequest
 from tidegate.requests.resources import allocation
 from tidegate.spec import Flow, Pipeline
@@ -123,7 +123,7 @@ def _print_errors(
     if as_json:
         flow_values = [
             (to_json(each) if each.lag else {"flow": each.flow})
-            | {"error": describe_error(each.error) if each.error else None}
+            | {"error": ErrorReport.of(each.error).to_json() if each.error else None}
             for each in readings
         ]
         console.print_json({"format": 1, "pipeline": name, "work": None, "small": None, "flows": flow_values})

@@ -144,7 +144,7 @@ def print_report(report: RunReport | None, returned: int, log: Address) -> None:
     if report.requests:
         console.echo(f"{report.dag_id}: {requests_line(report.requests)}")
     if report.error is not None:
-        console.print_error(f"{report.error['message']} (its log: {log})")
+        console.print_error(f"{report.error.message} (its log: {log})")
     if returned and (run_result.is_of_spark(returned) or not run_result.failed(report)):
         console.print_error(
             f"the report is complete, but the job's process ended with {run_result.describe_exit(returned)}; its log: {log}"

@@ -6,6 +6,7 @@ line and the pages read it. A missing report means that the job crashed, never "
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, Self
@@ -14,7 +15,15 @@ import pendulum
 
 from tidegate import json_codec
 from tidegate.advice import OutsideAct
-from tidegate.errors import EX_SOFTWARE, DamagedFileError, LakeVersionError, TidegateError, UnexpectedError, classify
+from tidegate.errors import (
+    EX_SOFTWARE,
+    ContractRefusedError,
+    DamagedFileError,
+    LakeVersionError,
+    TidegateError,
+    UnexpectedError,
+    classify,
+)
 from tidegate.formatting import count
 from tidegate.lake import identity
 from tidegate.reports import ledger_line
@@ -28,6 +37,50 @@ FORMAT = 1
 
 FlowState = Literal["waiting", "running", "done", "idle", "refused", "failed", "skipped"]
 """``idle``: there was no new input. ``refused``: a batch was (`tidegate.errors.RefusedError`). ``skipped``: an upstream flow failed."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ErrorReport:
+    """An error in a report, a plan or a status."""
+
+    kind: str
+    """The name of its class."""
+    message: str
+    transient: bool
+    exit_code: int
+    schema_change_id: str | None = None
+    """The schema change that a person has to answer; None for every error but `tidegate.errors.ContractRefusedError`."""
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    """All public attributes of the error as JSON values, for programs that read the report."""
+
+    @classmethod
+    def of(cls, error: BaseException) -> Self:
+        """Describe an error. One that is neither a `TidegateError` nor of the machine is terminal; ``kind`` is its type."""
+        if isinstance(error, TidegateError):
+            return cls(
+                kind=type(error).__name__,
+                message=error.message,
+                transient=error.transient,
+                exit_code=error.exit_code,
+                schema_change_id=error.schema_change_id if isinstance(error, ContractRefusedError) else None,
+                attributes=json.loads(json_codec.encode(error.attributes())),
+            )
+        if not isinstance(cause := classify(error), UnexpectedError):
+            return cls.of(cause)
+        return cls(
+            kind=type(error).__name__,
+            message=str(error).splitlines()[0][:500] if str(error) else type(error).__name__,
+            transient=False,
+            exit_code=EX_SOFTWARE,
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The error as commands print it, with its attributes beside the rest."""
+        values = ("kind", "message", "transient", "exit_code")
+        return {name: getattr(self, name) for name in values} | dict(self.attributes)
+
+    def __str__(self) -> str:
+        return f"{self.kind}: {self.message}"
 
 
 @dataclass(kw_only=True)
@@ -44,8 +97,7 @@ class FlowReport:
     lag_before: dict[str, Any] | None = None
     """The flow's lag when it started (`tidegate.status.source.Backlog.counts`), in rows and bytes."""
     lag_after: dict[str, Any] | None = None
-    error: dict[str, Any] | None = None
-    """``kind``, ``message``, ``transient``, ``exit_code`` and the error's attributes."""
+    error: ErrorReport | None = None
     target_version: int | None = None
     """The target's Delta version when the flow ended."""
     dry_run: bool = False
@@ -91,8 +143,8 @@ class RunReport:
     """Requests to object stores, by ``<who> <method> <kind of object>`` (`tidegate.ops.attempts`)."""
     application: str | None = None
     """Spark's application id, which identifies it in a history server."""
-    error: dict[str, Any] | None = None
-    """An error of the whole application, in the form of `FlowReport.error`."""
+    error: ErrorReport | None = None
+    """An error of the whole application."""
     format: int = FORMAT
 
     def flow(self, name: str) -> FlowReport:
@@ -146,26 +198,6 @@ _REPAIR = OutsideAct("remove it: the tables and the ledger have what the run wro
 def now() -> str:
     """The current time in UTC, as ISO 8601, always with microseconds: such texts are in the order of the times."""
     return pendulum.now("UTC").strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def describe_error(error: BaseException) -> dict[str, Any]:
-    """An error as JSON values. One that is neither a `TidegateError` nor of the machine is terminal; ``kind`` is its type."""
-    if isinstance(error, TidegateError):
-        return {
-            "kind": type(error).__name__,
-            "message": error.message,
-            "transient": error.transient,
-            "exit_code": error.exit_code,
-            **json_codec.to_plain(error.attributes()),
-        }
-    if not isinstance(cause := classify(error), UnexpectedError):
-        return describe_error(cause)
-    return {
-        "kind": type(error).__name__,
-        "message": str(error).splitlines()[0][:500] if str(error) else type(error).__name__,
-        "transient": False,
-        "exit_code": EX_SOFTWARE,
-    }
 
 
 Effect = Literal["missing", "unexpected", "different"]

@@ -18,7 +18,7 @@ def flow_lines(flow: FlowReport) -> Iterator[tuple[str, str]]:
     batches = formatting.count(len(flow.batches), "batch", "batches")
     yield "", f"{flow.flow} -> {flow.target}: {flow.state}, {batches}, {flow.seconds:.1f} s"
     if flow.error is not None:
-        yield flow.error["kind"], " ".join(str(flow.error["message"]).split())
+        yield flow.error.kind, " ".join(str(flow.error.message).split())
     if flow.total("files_listed"):
         yield "files", _balance(flow, FILES, "listed")
     dispositions = any(flow.total(name) for name in ROWS.parts) and not flow.total("results")

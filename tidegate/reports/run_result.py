@@ -32,11 +32,11 @@ def exit_code(report: RunReport | None, returned: int, log: Address | None = Non
         return _of_job(returned) if cause is None else cause.exit_code
     assert report is not None
     if report.error is not None:
-        return int(report.error["exit_code"])
+        return int(report.error.exit_code)
     errors = [flow.error for flow in report.flows if flow.state == "failed" and flow.error is not None]
-    codes = [int(error["exit_code"]) for error in errors if not error["transient"]]
+    codes = [int(error.exit_code) for error in errors if not error.transient]
     codes += [EX_DATAERR for flow in report.flows if flow.state == "refused"]
-    codes += [int(error["exit_code"]) for error in errors if error["transient"]]
+    codes += [int(error.exit_code) for error in errors if error.transient]
     return next(iter(codes), _of_job(returned) if returned else 0)
 
 

@@ -30,7 +30,7 @@ from tidegate.lake.layout import Layout
 from tidegate.lake.place import AttemptPlace, FlowPlace, PipelinePlace
 from tidegate.project import resolution
 from tidegate.project.resolution import ResolvedFlow
-from tidegate.reports.report import FlowReport, RunReport, describe_error, now
+from tidegate.reports.report import ErrorReport, FlowReport, RunReport, now
 from tidegate.requests.request import RunRequest
 from tidegate.requests.runs import RUNS
 
@@ -87,7 +87,7 @@ class _Application:
             self._run()
         except BaseException as error:
             if not isinstance(error, (KeyboardInterrupt, SystemExit)):
-                self.report.error = describe_error(error)
+                self.report.error = ErrorReport.of(error)
             # Suppressed, so that it does not replace the exception that ended the run.
             with contextlib.suppress(TidegateError):
                 self._end(started)
@@ -275,7 +275,7 @@ class _Application:
         for flow_report in self.report.flows:
             error = self.blocked.get(flow_report.flow)
             flow_report.state, flow_report.error = (
-                ("failed", describe_error(error)) if error is not None else ("skipped", None)
+                ("failed", ErrorReport.of(error)) if error is not None else ("skipped", None)
             )
             if error is not None:
                 log.error("%s: %s", flow_report.flow, error.message)
@@ -317,10 +317,10 @@ class _Application:
             results = (flow_report.batches, flow_report.impact, flow_report.verification)
             flow_report.state = "done" if any(results) else "idle"
         except (RefusedError, RewriteRefusedError) as refusal:
-            flow_report.state, flow_report.error = "refused", describe_error(refusal)
+            flow_report.state, flow_report.error = "refused", ErrorReport.of(refusal)
         except Exception as error:
-            flow_report.state, flow_report.error = "failed", describe_error(error)
-            log.error("%s: %s", flow.name, flow_report.error["message"])
+            flow_report.state, flow_report.error = "failed", ErrorReport.of(error)
+            log.error("%s: %s", flow.name, flow_report.error.message)
             self._write_failure(flow.name, error)
         log.info(
             "%s: %s; read %d, written %d, quarantined %d",

@@ -43,8 +43,8 @@ def main(argv: list[str] | None = None) -> int:
         else:
             logging.getLogger("tidegate").error("%s: %s", type(error).__name__, error.message)
         return error.exit_code
-    transient = [flow.error for flow in report.flows if flow.error is not None and flow.error["transient"]]
-    return int(transient[0]["exit_code"]) if transient else 0
+    transient = [flow.error for flow in report.flows if flow.error is not None and flow.error.transient]
+    return int(transient[0].exit_code) if transient else 0
 
 
 if __name__ == "__main__":

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Literal
 
 from tidegate import errors
 from tidegate.checkpoints import lease
 from tidegate.errors import TidegateError
 from tidegate.lake.place import PipelinePlace
-from tidegate.reports.report import FlowReport, RunReport
+from tidegate.reports.report import ErrorReport, FlowReport, RunReport
 from tidegate.status import freshness
 from tidegate.store import Address
 
@@ -85,15 +84,12 @@ def report_of(attempt: Address) -> tuple[RunReport | None, str | None]:
     return report, described(report.error) if report is not None and report.error is not None else None
 
 
-def described(error: Mapping[str, Any]) -> str:
+def described(error: ErrorReport) -> str:
     """An error in one line. The text of an exception that is not Tidegate's may quote data, so it is left out."""
-    kind = str(error.get("kind", "unknown error"))
-    text = (
-        " ".join(str(error.get("message", "")).split())
-        if hasattr(errors, kind)
-        else f"{kind}; its text is in the report"
+    own = hasattr(errors, error.kind)
+    return (
+        f"the last run failed: {' '.join(error.message.split()) if own else f'{error.kind}; its text is in the report'}"
     )
-    return f"the last run failed: {text}"
 
 
 def _begin(started_at: datetime | None, name: str, now: datetime) -> tuple[bool, bool, datetime, str]:

@@ -19,7 +19,7 @@ from tidegate.errors import SourceUnavailableError, TidegateError, classify
 from tidegate.lake import read_once
 from tidegate.lake.layout import Layout
 from tidegate.ops import contents
-from tidegate.reports.report import describe_error
+from tidegate.reports.report import ErrorReport
 from tidegate.states import status_of
 from tidegate.status import lag, run_ends, source, upstream
 from tidegate.status.reading import Reading
@@ -69,7 +69,7 @@ def to_json(reading: Reading) -> dict[str, Any]:
         if quarantine is not None
         else None,
         "operator_state": kept[0].to_json(pendulum.now("UTC")) if kept else None,
-        "error": describe_error(reading.error) if reading.error is not None else None,
+        "error": ErrorReport.of(reading.error).to_json() if reading.error is not None else None,
     }
 
 

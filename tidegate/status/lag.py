@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tidegate.reports.report import describe_error
+from tidegate.reports.report import ErrorReport
 from tidegate.status.reading import Reading
 from tidegate.status.source import Backlog
 
@@ -51,7 +51,7 @@ def to_json(reading: Reading) -> dict[str, Any]:
         "unread": lag.unread,
         "unread_until_ms": lag.unread_until_ms,
         "unread_since_ms": lag.unread_since_ms,
-        "error": None if reading.error is None else describe_error(reading.error),
+        "error": None if reading.error is None else ErrorReport.of(reading.error).to_json(),
     }
 
 

@@ -198,11 +198,11 @@ def _failures(
     """
     reports = report.flows if report is not None else []
     failures = {
-        each.flow: described(each.error or {}) if each.state == "failed" or _backfill_refused(each) else None
+        each.flow: described(each.error) if each.error and (each.state == "failed" or _backfill_refused(each)) else None
         for each in reports
         # A flow that found its lease held ends as the job that holds it does, which began earlier.
         if each.state in ("done", "idle", "refused", "failed")
-        and (each.error or {}).get("kind") != LeaseHeldError.__name__
+        and (each.error is None or each.error.kind != LeaseHeldError.__name__)
     }
     if cause is not None:
         decided = {*failures, *(each.flow for each in reports if each.state == "skipped")}

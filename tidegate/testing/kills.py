@@ -122,7 +122,7 @@ def _killed(lake: Lake, pipeline: str, seconds: float) -> bool:
 
 
 def _check(report: RunReport) -> None:
-    failed = [f"{flow.flow}: {flow.error['message']}" for flow in report.flows if flow.error]
+    failed = [f"{flow.flow}: {flow.error.message}" for flow in report.flows if flow.error]
     if failed:
         raise AssertionError("a run without a kill failed: " + "; ".join(failed))
 

@@ -18,11 +18,12 @@ from tests.spark_files import delta_offset
 from tidegate.alerting.episodes import Event
 from tidegate.checkpoints.refusal import REFUSAL
 from tidegate.environment import Environment
+from tidegate.errors import EX_DATAERR
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace, Place
 from tidegate.ops import alert_history
 from tidegate.project import fingerprints, registry
-from tidegate.reports.report import FlowReport, now
+from tidegate.reports.report import ErrorReport, FlowReport, now
 from tidegate.status import flow_status
 
 if TYPE_CHECKING:
@@ -143,7 +144,10 @@ def fill(lake: Lake) -> None:
             FlowReport(flow="bronze", target="bronze.flights", checkpoint_version=1, state="idle", seconds=0.6),
             FlowReport(
                 flow="silver", target="silver.flights", checkpoint_version=1, state="refused", seconds=7.9,
-                error={"kind": "GateRefusedError", "message": "batch 15 was refused by flights/silver: in_set(origin)"},
+                error=ErrorReport(
+                    kind="GateRefusedError", message="batch 15 was refused by flights/silver: in_set(origin)",
+                    transient=False, exit_code=EX_DATAERR,
+                ),
             ),
             FlowReport(flow="gold", target="gold.daily_delay", checkpoint_version=1, state="skipped"),
         ],

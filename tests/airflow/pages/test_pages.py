@@ -19,13 +19,14 @@ from tidegate.airflow.components import silent
 from tidegate.alerting.episodes import Event
 from tidegate.checkpoints import gap, overrides, rewrite
 from tidegate.checkpoints.rewrite import JudgedRewrite
+from tidegate.errors import EX_DATAERR, WriteConflictError
 from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import alert_history, ledger
 from tidegate.project import registry
 from tidegate.quarantine import decision
 from tidegate.quarantine.selection import Selection
 from tidegate.reports.impact import Impact
-from tidegate.reports.report import FlowReport
+from tidegate.reports.report import ErrorReport, FlowReport
 from tidegate.spec import KafkaSource
 
 if TYPE_CHECKING:
@@ -252,7 +253,7 @@ def test_a_refused_backfill_is_on_the_pages_of_its_flow_and_of_its_run(client: C
         checkpoint_version=1,
         state="refused",
         impact=loss,
-        error={"message": what},
+        error=ErrorReport(kind="RewriteRefusedError", message=what, transient=False, exit_code=EX_DATAERR),
     )
     lake.report("manual__1", "a1", flows=[report])
 
@@ -262,7 +263,7 @@ def test_a_refused_backfill_is_on_the_pages_of_its_flow_and_of_its_run(client: C
 
 def test_the_page_of_a_run_shows_its_attempts_and_links_to_spark(client: Client, lake: Lake) -> None:
     run_id = "scheduled__2026-01-05T00:00:00+00:00"
-    lake.report(run_id, "a1", error={"kind": "WriteConflictError", "message": "a concurrent commit conflicts"})
+    lake.report(run_id, "a1", error=ErrorReport.of(WriteConflictError("a concurrent commit conflicts")))
     lake.report(run_id, "a2", application="app-1")
     lake.batch("flights", "bronze", 3, run_id=run_id, read=12, written=12)
     lake.batch("flights", "bronze", 4, run_id="another", read=99, written=99)

@@ -343,8 +343,8 @@ def test_a_flow_goes_on_with_bad_rows_and_refuses_too_many_until_the_transform_i
     orders.land(*(row(number, noted=SECRET) for number in (10, 11)), row(12, noted="2026-01-02"))
     silver = orders.run("bronze", "silver").flow("silver")
     assert silver.state == "refused" and silver.error is not None
-    assert silver.error["kind"] == "TransformRefusedError" and silver.error["exit_code"] == 65
-    assert "2.json line 1" in silver.error["message"] and SECRET not in str(silver.error)
+    assert silver.error.kind == "TransformRefusedError" and silver.error.exit_code == 65
+    assert "2.json line 1" in silver.error.message and SECRET not in repr(silver.error)
     plan = orders.plan()
     assert not plan.work
     assert any("batch 1 was refused, because transform orders:clean raises" in reason for reason in plan.reasons)

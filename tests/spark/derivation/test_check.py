@@ -411,17 +411,17 @@ def test_a_pipeline_with_an_undeclared_join_is_refused_until_its_transform_follo
     report = run()
 
     assert report.error is not None
-    assert (report.error["kind"], report.error["exit_code"]) == ("UndeclaredDependenceError", 78)
+    assert (report.error.kind, report.error.exit_code) == ("UndeclaredDependenceError", 78)
     for part in (
         "spark_jobs/shop.py line 4",
         "joins silver.items by shop = label",
         "on={'item': 'code'}",
         "missing: code",
     ):
-        assert part in report.error["message"]
+        assert part in report.error.message
     assert not deployment.layout.table("gold.labels").exists()
     [error] = planned()[0].errors
-    assert (type(error), error.message) == (UndeclaredDependenceError, report.error["message"])
+    assert (type(error), error.message) == (UndeclaredDependenceError, report.error.message)
 
     shop("item", "code")
     deployment.land("2.csv", "code,label,at\n8,b,1\n", "items")

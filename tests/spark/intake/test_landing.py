@@ -206,7 +206,7 @@ def test_rows_of_a_file_that_is_replaced_before_it_is_read_a_second_time_are_nev
         failed = deployment.run(flows=["bronze"]).flow("bronze").error
 
     assert failed is not None
-    assert (failed["kind"], failed["transient"]) == ("SourceUnavailableError", True)
+    assert (failed.kind, failed.transient) == ("SourceUnavailableError", True)
     assert not (deployment.layout.table("bronze.flights") / "_delta_log" / f"{0:020}.json").exists()
     assert deployment.run(flows=["bronze"]).flow("bronze").error is None
     rows = deployment.table("bronze.flights").to_pylist()

@@ -294,7 +294,7 @@ def test_a_broker_that_is_away_stops_no_table_and_status_alert_and_page_say_so(
         "sent": "failed",
     }
     error = report.flow("sent").error
-    assert error is not None and (error["kind"], error["transient"]) == ("SinkUnavailableError", True)
+    assert error is not None and (error.kind, error.transient) == ("SinkUnavailableError", True)
     assert deployment.table("gold.orders").num_rows == 2
     resolved = resolution.load("orders", deployment.environment.project)
     now = pendulum.now("UTC")

@@ -188,7 +188,7 @@ def test_a_refused_backfill_changes_neither_the_table_nor_the_next_increment(fli
     assert page is not None
     assert [judgement.outcome for judgement in page["judgements"]] == ["passed"]
     error = report.flow("silver").error
-    assert error is not None and error["message"].startswith("flow 'silver': backfill 0 refused by suite")
+    assert error is not None and error.message.startswith("flow 'silver': backfill 0 refused by suite")
     assert flights.table("silver.flights").sort_by("flight_id").equals(before.sort_by("flight_id"))
     assert [flow.state for flow in flights.run().flows] == ["idle", "idle", "idle"]
 
