@@ -16,7 +16,7 @@ from tidegate import json_codec
 from tidegate.errors import GateRefusedError, LakeVersionError
 from tidegate.ops.table import line_of
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.reports.report import FORMAT, ErrorReport, FlowReport, RunReport, now
+from tidegate.reports.report import FORMAT, ErrorReport, FlowReport, LagReport, RunReport, now
 from tidegate.reports.verdict import ExpectationResult, Verdict
 from tidegate.store import Address
 
@@ -106,7 +106,7 @@ def test_a_ledger_line_survives_a_round_trip_and_a_newer_writer(record: LedgerLi
 def whole_report() -> RunReport:
     flow = FlowReport(flow="silver", target="silver.flights", checkpoint_version=1, state="refused")
     flow.batches, flow.verdicts = [ROWS, replace(ROWS, batch_id=1)], [VERDICT]
-    flow.error, flow.lag_before = ErrorReport.of(GateRefusedError(VERDICT)), {"rows": 5}
+    flow.error, flow.lag_before = ErrorReport.of(GateRefusedError(VERDICT)), LagReport(rows=5, bytes=None, behind=1)
     waiting = FlowReport(flow="gold", target="gold.daily_delay", checkpoint_version=1)
     return RunReport(
         dag_id="flights",

@@ -7,7 +7,7 @@ from typing import Any
 
 from tidegate.errors import SpecError
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.reports.report import ErrorReport, FlowReport, Verification
+from tidegate.reports.report import ErrorReport, FlowReport, LagReport, Verification
 from tidegate.reports.report_lines import flow_lines, log_lines
 from tidegate.reports.verdict import ExpectationResult, Verdict
 
@@ -29,8 +29,8 @@ def test_the_lines_of_a_flow_show_counts_rules_and_lag() -> None:
         superseded=4,
         rules={"between(amount)": 12, "wrong_type(amount)": 12},
     )
-    before = {"rows": 1204, "rows_exact": False, "bytes": 88_100, "bytes_exact": True}
-    after = {"rows": 0, "rows_exact": True, "bytes": 0, "bytes_exact": True}
+    before = LagReport(rows=1204, rows_exact=False, bytes=88_100, behind=2)
+    after = LagReport(rows=0, bytes=0, behind=0)
     lines = dict(
         flow_lines(flow("silver", "done", batches=[batch, batch], lag_before=before, lag_after=after, seconds=8.14))
     )

@@ -251,7 +251,7 @@ def test_a_flow_that_is_switched_off_is_skipped_with_its_reason_and_its_downstre
     assert states(again) == {"silver": "done", "gold": "done"}
     before, after = again.flow("silver").lag_before, again.flow("silver").lag_after
     assert before is not None and after is not None
-    assert (before["behind"] > 0, after["behind"]) == (True, 0)
+    assert (before.behind > 0, after.behind) == (True, 0)
 
 
 @pytest.mark.jvm

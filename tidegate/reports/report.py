@@ -83,6 +83,20 @@ class ErrorReport:
         return f"{self.kind}: {self.message}"
 
 
+@dataclass(frozen=True, kw_only=True)
+class LagReport:
+    """What a flow has still to read at one moment (`tidegate.status.source.Backlog`)."""
+
+    rows: int | None
+    """None if unknown."""
+    bytes: int | None
+    """None if unknown."""
+    rows_exact: bool = True
+    bytes_exact: bool = True
+    behind: int
+    """How many files, messages or versions of a table."""
+
+
 @dataclass(kw_only=True)
 class FlowReport:
     """The result of one flow in one attempt."""
@@ -94,9 +108,10 @@ class FlowReport:
     state: FlowState = "waiting"
     batches: list[LedgerLine] = field(default_factory=list)
     verdicts: list[Verdict] = field(default_factory=list)
-    lag_before: dict[str, Any] | None = None
-    """The flow's lag when it started (`tidegate.status.source.Backlog.counts`), in rows and bytes."""
-    lag_after: dict[str, Any] | None = None
+    lag_before: LagReport | None = None
+    """The flow's lag when it started."""
+    lag_after: LagReport | None = None
+    """The flow's lag when it had ended; None if it could not be measured."""
     error: ErrorReport | None = None
     target_version: int | None = None
     """The target's Delta version when the flow ended."""

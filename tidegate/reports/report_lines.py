@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from types import SimpleNamespace
-from typing import Any
 
 from tidegate import formatting
 from tidegate.lake import identity
 from tidegate.reports.ledger_line import FILES, GROUPS, RESULTS, ROWS, Balance
-from tidegate.reports.report import FlowReport
+from tidegate.reports.report import FlowReport, LagReport
 
 
 def flow_lines(flow: FlowReport) -> Iterator[tuple[str, str]]:
@@ -106,10 +105,9 @@ def _by_rule(rows_by_rule: Mapping[str, int]) -> str:
     return ", ".join(f"{rule} {rows:,}" for rule, rows in most_first)
 
 
-def _lag(lag: Mapping[str, Any] | None) -> str:
-    if lag is None or "rows" not in lag:
+def _lag(lag: LagReport | None) -> str:
+    if lag is None:
         return "unknown"
-    rows = lag["rows"]
-    rows = "? rows" if rows is None else formatting.approximate(formatting.count(rows, "row"), lag["rows_exact"])
-    size = "?" if lag["bytes"] is None else formatting.approximate(formatting.size(lag["bytes"]), lag["bytes_exact"])
+    rows = "? rows" if lag.rows is None else formatting.approximate(formatting.count(lag.rows, "row"), lag.rows_exact)
+    size = "?" if lag.bytes is None else formatting.approximate(formatting.size(lag.bytes), lag.bytes_exact)
     return f"{rows} ({size})"

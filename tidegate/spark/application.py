@@ -223,7 +223,7 @@ class _Application:
                     continue
                 checkpoint.check_compatible(layout, each)
                 if RUNS[self.request.mode].judges:
-                    flow_report.lag_before = backlog.measure(self.reading, each).counts()
+                    flow_report.lag_before = backlog.measure(self.reading, each).report()
             except Exception as error:
                 # Also a table whose log cannot be read stops only what stands on it.
                 if not self._renews(error):
@@ -354,9 +354,9 @@ class _Application:
         for each in ran:
             flow_report = self.report.flow(each.flow.name)
             try:
-                flow_report.lag_after = backlog.measure(self.reading, each).counts()
+                flow_report.lag_after = backlog.measure(self.reading, each).report()
             except Exception as error:
-                flow_report.lag_after = {"reason": classify(error).message}
+                flow_report.notes.append(f"what is left to read is unknown: {classify(error).message}")
 
     def _job(self, spark: SparkSession, resolved: ResolvedFlow, flow_report: FlowReport) -> Job:
         from tidegate.spark.batch.work import Stream

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import checkpoint
 from tidegate.formatting import approximate, count
 from tidegate.formatting import size as size_told
 from tidegate.probes import delta
+from tidegate.reports.report import LagReport
 from tidegate.spec.kinds import source_folder
 
 if TYPE_CHECKING:
@@ -85,15 +86,15 @@ class Backlog(Extent):
     unread_since_ms: int | None = None
     """For a table: when the first unread version was committed, in milliseconds since 1970; None if that is unknown."""
 
-    def counts(self) -> dict[str, Any]:
+    def report(self) -> LagReport:
         """Its numbers, for `tidegate.reports.report.FlowReport`."""
-        return {
-            "rows": self.rows,
-            "bytes": self.size,
-            "rows_exact": self.rows_exact,
-            "bytes_exact": self.size_exact,
-            "behind": self.behind,
-        }
+        return LagReport(
+            rows=self.rows,
+            bytes=self.size,
+            rows_exact=self.rows_exact,
+            bytes_exact=self.size_exact,
+            behind=self.behind,
+        )
 
 
 def absent(what: str) -> Backlog:
