@@ -85,7 +85,8 @@ def test_positions_of_each_kind_of_source_are_parsed(at: Address) -> None:
     plan(at, 0, {"clicks": {"0": 42, "11": 7}})
     delta = {"sourceVersion": 1, "reservoirId": "2d38", "reservoirVersion": 16, "index": -1, "isStartingVersion": False}
     plan(at, 1, delta)
-    assert progress.planned_batch(at, 0).kafka_offsets("clicks") == {0: 42, 11: 7}
+    assert progress.planned_batch(at, 0).kafka_offsets(["clicks"]) == {"clicks": {0: 42, 11: 7}}
+    assert progress.planned_batch(at, 0).kafka_offsets(["clicks", "views"]) == {"clicks": {0: 42, 11: 7}}
     assert progress.planned_batch(at, 0).timestamp_ms == 1_767_225_600_000
     assert progress.planned_batch(at, 1).delta == progress.DeltaPosition(
         table_id="2d38", version=16, index=-1, of_snapshot=False
@@ -96,9 +97,23 @@ def test_a_position_of_another_kind_of_source_is_an_error(at: Address) -> None:
     plan(at, 0, {"logOffset": 3})
     batch = progress.planned_batch(at, 0)
     with pytest.raises(CheckpointCorruptError, match="offsets of topic 'clicks'"):
-        batch.kafka_offsets("clicks")
+        batch.kafka_offsets(["clicks"])
     with pytest.raises(CheckpointCorruptError, match="position of a Delta table"):
         _ = batch.delta
+    plan(at, 1, {"views": {"0": 1}})
+    with pytest.raises(CheckpointCorruptError, match="offsets of topic 'clicks', 'orders'"):
+        progress.planned_batch(at, 1).kafka_offsets(["clicks", "orders"])
+
+
+def test_a_batch_of_several_topics_has_the_messages_since_the_previous_batch_of_each(at: Address) -> None:
+    write(at / "sources/0/0", "\0v1", json.dumps({"clicks": {"0": 4}, "views": {"0": 0}}))
+    plan(at, 0, {"clicks": {"0": 9}, "views": {"0": 0}})
+    plan(at, 1, {"clicks": {"0": 9}, "views": {"0": 2, "1": 3}})
+    commit(at, 1)
+    topics = ["clicks", "views"]
+    assert progress.batch_offsets(at, 0, topics) == {"clicks": {0: (4, 9)}}
+    assert progress.batch_offsets(at, 1, topics) == {"views": {0: (0, 2), 1: (0, 3)}}
+    assert progress.offsets_read(at) == {"clicks": {0: (4, 9)}, "views": {0: (0, 2), 1: (0, 3)}}
 
 
 @pytest.mark.parametrize("name", WEIRD)

@@ -24,8 +24,8 @@ def place(layout: Layout, version: int = 1, refresh: int = 0) -> Place:
     return Place(layout, "clicks", "bronze", version, refresh)
 
 
-def of_version(at: Place, topic_id: str) -> topic.CheckpointTopic:
-    return topic.of_version(at, "clicks", topic_id=topic_id, cluster_id="C")
+def known(topic_id: str, name: str = "clicks") -> topic.CheckpointTopic:
+    return topic.CheckpointTopic(topic=name, topic_id=topic_id, cluster_id="C")
 
 
 def write_batch(at: Place, next_offset: int) -> None:
@@ -39,10 +39,11 @@ def check(layout: Layout, topic_id: str, cluster_id: str = "C", version: int = 1
 
 def test_a_version_keeps_the_topic_that_was_recorded_first(layout: Layout) -> None:
     check(layout, "A")
-    topic.record(place(layout), of_version(place(layout), "A"))
-    topic.record(place(layout), topic.CheckpointTopic(topic="clicks", topic_id="B", cluster_id="C"))
+    topic.record(place(layout), [known("A")])
+    topic.record(place(layout), [known("B")])
 
-    assert topic.recorded(place(layout)) == topic.CheckpointTopic(topic="clicks", topic_id="A", cluster_id="C")
+    assert topic.recorded(place(layout)) == {"clicks": known("A")}
+    assert "others" not in TOPIC.path(place(layout)).read().data.decode()
     check(layout, "A")
     check(layout, "")
     with pytest.raises(
@@ -70,29 +71,42 @@ def test_a_new_checkpoint_continues_after_all_older_ones_of_its_topic(layout: La
     damaged = Checkpoint(place(layout, 1, 2).checkpoint)
     damaged.plan(0, {"clicks": {"0": 99}})
     (damaged.address / "commits" / "0").put(b"")
-    same, other = of_version(place(layout, 2), "A"), of_version(place(layout, 2), "B")
-    topic.record(place(layout), of_version(place(layout), "A"))
+    topic.record(place(layout), [known("A")])
 
-    assert topic.next_offsets(place(layout, 2), same) == {0: 10}
-    assert topic.next_offsets(place(layout, 2), other) == {}
+    assert topic.next_offsets(place(layout, 2), known("A")) == {0: 10}
+    assert topic.next_offsets(place(layout, 2), known("B")) == {}
 
 
 def test_a_topic_without_an_id_is_another_one_in_another_cluster(layout: Layout) -> None:
     """A broker older than 2.8 has no ids of topics."""
     write_batch(place(layout), 10)
-    topic.record(place(layout), of_version(place(layout), ""))
-    same = of_version(place(layout, 2), "")
+    topic.record(place(layout), [known("")])
 
-    assert topic.next_offsets(place(layout, 2), same) == {0: 10}
-    assert topic.next_offsets(place(layout, 2), replace(same, cluster_id="D")) == {}
+    assert topic.next_offsets(place(layout, 2), known("")) == {0: 10}
+    assert topic.next_offsets(place(layout, 2), replace(known(""), cluster_id="D")) == {}
+    assert topic.next_offsets(place(layout, 2), known("", "views")) == {}, "another name"
 
 
 def test_a_version_that_began_somewhere_and_has_read_nothing_is_continued_there(layout: Layout) -> None:
-    began = replace(of_version(place(layout), "A"), start="latest", starts={"0": 20, "1": 7}, skipped={"0": [0, 19]})
-    topic.record(place(layout), began)
+    began = replace(known("A"), start="latest", starts={"0": 20, "1": 7}, skipped={"0": [0, 19]})
+    topic.record(place(layout), [began])
     second = place(layout, 2)
 
-    assert topic.next_offsets(second, of_version(second, "A")) == {0: 20, 1: 7}
-    assert topic.next_offsets(second, of_version(second, "B")) == {}, "offsets of another topic"
+    assert topic.next_offsets(second, known("A")) == {0: 20, 1: 7}
+    assert topic.next_offsets(second, known("B")) == {}, "offsets of another topic"
     write_batch(place(layout), 25)
-    assert topic.next_offsets(second, of_version(second, "A")) == {0: 25, 1: 7}
+    assert topic.next_offsets(second, known("A")) == {0: 25, 1: 7}
+
+
+def test_each_topic_of_a_version_is_recorded_once_and_continued_where_it_was_read(layout: Layout) -> None:
+    first = place(layout)
+    topic.record(first, [known("A"), known("V", "views")])
+    Checkpoint(first.checkpoint).run(0, {"clicks": {"0": 10}, "views": {"0": 3, "1": 4}})
+    topic.record(first, [known("A"), known("W", "views"), known("X", "later")])
+
+    assert topic.recorded(first) == {"clicks": known("A"), "views": known("V", "views"), "later": known("X", "later")}
+    assert topic.next_offsets(place(layout, 2), known("A")) == {0: 10}
+    assert topic.next_offsets(place(layout, 2), known("V", "views")) == {0: 3, 1: 4}
+    assert topic.next_offsets(place(layout, 2), known("X", "later")) == {}
+    with pytest.raises(TopicReplacedError, match=r"topic views was deleted"):
+        topic.check(first, "views", topic_id="W", cluster_id="C", cluster="host:1")

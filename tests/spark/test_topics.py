@@ -182,7 +182,7 @@ def test_a_flow_begins_at_the_end_of_a_topic_and_a_new_version_skips_what_is_unr
         raise OSError("the driver is killed after it has recorded where the version begins")
 
     with monkeypatch.context() as broken:
-        broken.setattr(start, "record_decision", crash)
+        broken.setattr(start, "record_decisions", crash)
         with pytest.raises(UnexpectedError, match="OSError"):
             clicks.run(2)
     assert counts(clicks.run(2)) == (3, 3, 0)

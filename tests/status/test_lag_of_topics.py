@@ -142,7 +142,7 @@ class Clicks:
         known = checkpoint_topic.CheckpointTopic(
             topic=topic, topic_id=description.topic_id, cluster_id=description.cluster_id
         )
-        checkpoint_topic.record(places.current(self.project.layout, self.pipeline(), self.flow), known)
+        checkpoint_topic.record(places.current(self.project.layout, self.pipeline(), self.flow), [known])
 
     def pipeline(self, version: int = 1) -> Pipeline:
         return replace(CLICKS, flows=(self.flow_of(version),))
@@ -268,8 +268,7 @@ def test_messages_in_bronze_are_no_gap_although_their_batch_is_not_committed(
     topics.send(broker, topic, range(10, 20))
     topics.delete_before(broker, topic, 15)
     clicks.project.checkpoint("bronze", dag="clicks").plan(1, {topic: {"0": 20}})
-    known = checkpoint_topic.recorded(Place(clicks.project.layout, "clicks", "bronze", 1, 0))
-    assert known is not None
+    known = checkpoint_topic.recorded(Place(clicks.project.layout, "clicks", "bronze", 1, 0))[topic]
     columns = "_topic string,_topic_id string,_partition int,_offset bigint"
     rows = [(topic, known.topic_id, 0, offset) for offset in range(20)]
     write_table(clicks.project.layout.table("bronze.clicks"), columns, *rows)

@@ -96,6 +96,8 @@ class PendingPiece(PendingWindow):
 
     files: dict[str, int] = field(default_factory=dict)
     """Path to modification time in milliseconds."""
+    topic: str = ""
+    """Of the offsets; empty in pieces of earlier releases, which read one topic."""
     offsets: dict[str, list[int]] = field(default_factory=dict)
     """Partition to its first offset (included) and its last (excluded)."""
 

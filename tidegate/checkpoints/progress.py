@@ -12,7 +12,7 @@ from __future__ import annotations
 import functools
 import json
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -21,6 +21,11 @@ from tidegate.advice import Either, OutsideAct, recover_command
 from tidegate.errors import CheckpointCorruptError
 from tidegate.lake.file_id import FileId, path_of_spark
 from tidegate.store import Address
+
+KafkaOffsets = dict[str, dict[int, int]]
+"""By topic: partition to offset."""
+KafkaRanges = dict[str, dict[int, tuple[int, int]]]
+"""By topic: partition to the first offset and the offset after the last one; only those with messages between them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,16 +85,16 @@ class PlannedBatch:
         except (KeyError, TypeError, ValueError):
             raise _corrupt(self.path, "it does not hold the position of a file source") from None
 
-    def kafka_offsets(self, topic: str) -> dict[int, int]:
-        """For a Kafka source: partition to the offset that is read next.
+    def kafka_offsets(self, topics: Collection[str] | None = None) -> KafkaOffsets:
+        """For a Kafka source: the offset that is read next of each partition, by topic. A topic that the batch has not is left out.
+
+        Args:
+            topics: The declared ones; None for whichever it has.
 
         Raises:
-            CheckpointCorruptError: The offsets are those of another kind of source or another topic.
+            CheckpointCorruptError: The offsets are those of another kind of source, or of no declared topic.
         """
-        try:
-            return {int(partition): int(offset) for partition, offset in self.offset[topic].items()}
-        except (KeyError, AttributeError, TypeError, ValueError):
-            raise _corrupt(self.path, f"it does not hold offsets of topic {topic!r}") from None
+        return _kafka_offsets(self.path, self.offset, topics)
 
     @property
     def delta(self) -> DeltaPosition:
@@ -222,33 +227,52 @@ def oldest_planned(checkpoint: Address, since: int) -> int:
     return min((number for number in (checkpoint / "offsets").numbers() if number >= since), default=since)
 
 
-def batch_offsets(checkpoint: Address, batch_id: int, topic: str) -> dict[int, tuple[int, int]]:
-    """The messages of one batch of a Kafka source: partition to the first offset and the offset after the last one.
+def batch_offsets(checkpoint: Address, batch_id: int, topics: Collection[str]) -> KafkaRanges:
+    """The messages of one batch of a Kafka source.
+
+    Args:
+        topics: The declared ones.
 
     Raises:
-        CheckpointCorruptError: A file is missing or incomplete.
+        CheckpointCorruptError: A file is missing or incomplete, or of another topic.
     """
-    ends = planned_batch(checkpoint, batch_id).kafka_offsets(topic)
+    ends = planned_batch(checkpoint, batch_id).kafka_offsets(topics)
     firsts = (
-        _initial_offsets(checkpoint, topic)
+        _initial_offsets(checkpoint, topics)
         if batch_id == 0
-        else planned_batch(checkpoint, batch_id - 1).kafka_offsets(topic)
+        else planned_batch(checkpoint, batch_id - 1).kafka_offsets(topics)
     )
-    # A partition that was added meanwhile is read from its beginning.
-    ranges = {partition: (firsts.get(partition, 0), end) for partition, end in ends.items()}
-    return {partition: (first, end) for partition, (first, end) in ranges.items() if first < end}
+    return _kafka_ranges(firsts, ends)
 
 
-def _initial_offsets(checkpoint: Address, topic: str) -> dict[int, int]:
+def _initial_offsets(checkpoint: Address, topics: Collection[str] | None = None) -> KafkaOffsets:
     """Where the stream began. Spark writes a zero byte first, for its version 2.1 (``KafkaSourceInitialOffsetWriter.scala``)."""
     path = checkpoint / "sources" / "0" / "0"
     lines = _lines(path, 2)
     if lines[0] != "\0v1":
         raise _corrupt(path, f"it has format {lines[0]!r}; this version of Tidegate reads v1")
-    try:
-        return {int(partition): int(offset) for partition, offset in _json(path, lines[1])[topic].items()}
-    except (KeyError, AttributeError, TypeError, ValueError):
-        raise _corrupt(path, f"it does not hold offsets of topic {topic!r}") from None
+    return _kafka_offsets(path, _json(path, lines[1]), topics)
+
+
+def _kafka_offsets(path: Address, entry: Mapping[str, Any], topics: Collection[str] | None) -> KafkaOffsets:
+    with suppress(AttributeError, TypeError, ValueError):
+        offsets = {
+            topic: {int(partition): int(offset) for partition, offset in partitions.items()}
+            for topic, partitions in entry.items()
+        }
+        if topics is None or not offsets.keys().isdisjoint(topics):
+            return offsets
+    raise _corrupt(path, f"it does not hold offsets of topic {', '.join(map(repr, topics or ()))}")
+
+
+def _kafka_ranges(firsts: KafkaOffsets, ends: KafkaOffsets) -> KafkaRanges:
+    """The offsets between two positions. A partition that was added meanwhile is read from its beginning."""
+    ranges: KafkaRanges = {}
+    for topic, partitions in ends.items():
+        begins = firsts.get(topic, {})
+        cuts = {partition: (begins.get(partition, 0), end) for partition, end in partitions.items()}
+        ranges[topic] = {partition: (first, end) for partition, (first, end) in cuts.items() if first < end}
+    return {topic: cuts for topic, cuts in ranges.items() if cuts}
 
 
 def batch_files(
@@ -332,18 +356,14 @@ def readable_source_files(checkpoint: Address) -> list[ListedFile]:
     return files
 
 
-def offsets_read(checkpoint: Address, topic: str) -> dict[int, tuple[int, int]]:
-    """The messages that a checkpoint of a Kafka source has committed, as far as its files can be read.
-
-    Partition to the first offset and the offset after the last one.
-    """
-    first: dict[int, int] = {}
+def offsets_read(checkpoint: Address) -> KafkaRanges:
+    """The messages that a checkpoint of a Kafka source has committed, as far as its files can be read."""
+    firsts: KafkaOffsets = {}
     with suppress(CheckpointCorruptError):
-        first = _initial_offsets(checkpoint, topic)
+        firsts = _initial_offsets(checkpoint)
     for batch in reversed((checkpoint / "commits").numbers()):
         with suppress(CheckpointCorruptError):
-            ends = planned_batch(checkpoint, batch).kafka_offsets(topic)
-            return {partition: (first.get(partition, 0), end) for partition, end in ends.items()}
+            return _kafka_ranges(firsts, planned_batch(checkpoint, batch).kafka_offsets())
     return {}
 
 

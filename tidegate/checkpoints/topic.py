@@ -1,17 +1,17 @@
-"""Records which topic a checkpoint version reads, by Kafka's topic id and cluster id.
+"""Records which topics a checkpoint version reads, by Kafka's topic ids and cluster id.
 
 A topic that is deleted and created again has the same name and begins at offset 0 again, so offsets of the old topic mean
-nothing in the new one. A checkpoint version belongs to one topic: a job records it before the first read, and it never
+nothing in the new one. A checkpoint version belongs to its topics: a job records each before the first read, and it never
 changes. To read the new topic, a person raises ``checkpoint_version``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Annotated
 
-from msgspec import Meta
+from msgspec import UNSET, Meta, UnsetType
 
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.checkpoints.checkpoint import REPAIR
@@ -25,7 +25,7 @@ _Id = Annotated[str, Meta(pattern=r"\A[A-Za-z0-9_-]{0,64}\Z")]
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointTopic:
-    """The topic of a checkpoint version."""
+    """A topic of a checkpoint version."""
 
     topic: str
     """Its name."""
@@ -40,6 +40,8 @@ class CheckpointTopic:
     """The messages that ``start`` skipped: partition to first and last offset."""
     recorded_at: str = field(default="", compare=False)
     """The instant, in UTC, as ISO 8601; empty before it is recorded."""
+    others: tuple[CheckpointTopic, ...] | UnsetType = field(default=UNSET, compare=False)
+    """In the file, where the first topic is outside: the others of the version."""
 
     @property
     def begins(self) -> dict[int, int]:
@@ -51,23 +53,24 @@ TOPIC: Note[CheckpointTopic, Place] = Note(
     name="topic",
     file="v{version}.topic.json",
     content=CheckpointTopic,
-    says="the topic that the version reads, by Kafka's ids of topic and cluster, and where it began",
-    absent="no run of the version has read the topic",
-    written="a run of the flow, once, before the version first reads the topic",
+    says="the topics that the version reads, by Kafka's ids of topic and cluster, and where it began",
+    absent="no run of the version has read a topic",
+    written="a run of the flow, before the version first reads a topic, once for each",
     repair=REPAIR,
 )
 
 
-def recorded(place: Place) -> CheckpointTopic | None:
-    """The topic of a checkpoint version; None when no job has recorded it yet.
+def recorded(place: Place) -> dict[str, CheckpointTopic]:
+    """The topics of a checkpoint version by name, as far as jobs have recorded them.
 
     Raises:
         DamagedFileError: The file does not have the content of a topic.
     """
-    return TOPIC.read(place)
+    first = TOPIC.read(place)
+    return {} if first is None else {each.topic: each for each in (first, *(first.others or ()))}
 
 
-def check(place: Place, topic: str, *, topic_id: str, cluster_id: str, cluster: object) -> None:
+def check(place: Place, topic: str, *, topic_id: str, cluster_id: str, cluster: object) -> CheckpointTopic:
     """Compare the broker's topic with the one that a checkpoint version reads. Changes nothing, needs no JVM.
 
     Args:
@@ -75,36 +78,32 @@ def check(place: Place, topic: str, *, topic_id: str, cluster_id: str, cluster: 
         topic_id: The broker's id of the topic; empty when it has none.
         cluster_id: The broker's id of its cluster; empty when it has none.
 
+    Returns:
+        The topic as recorded, or as a job would record it now.
+
     Raises:
         OtherClusterError: The broker belongs to another cluster.
         TopicReplacedError: The topic was deleted and created again.
         DamagedFileError: The recorded topic cannot be read.
     """
-    expected = recorded(place)
+    expected = recorded(place).get(topic)
     if expected is None:
-        return
+        return CheckpointTopic(topic=topic, topic_id=topic_id, cluster_id=cluster_id)
     if expected.cluster_id and cluster_id and expected.cluster_id != cluster_id:
         raise OtherClusterError(
             place.flow, place.version, topic, cluster=cluster, expected=expected.cluster_id, actual=cluster_id
         )
     if expected.topic_id and topic_id and expected.topic_id != topic_id:
         raise TopicReplacedError(place.flow, place.version, topic, expected=expected.topic_id, actual=topic_id)
+    return expected
 
 
-def of_version(place: Place, topic: str, *, topic_id: str, cluster_id: str) -> CheckpointTopic:
-    """The topic of a checkpoint version: as recorded, or as a job would record it now.
-
-    Raises:
-        DamagedFileError: A recorded topic cannot be read.
-    """
-    existing = recorded(place)
-    return existing or CheckpointTopic(topic=topic, topic_id=topic_id, cluster_id=cluster_id)
-
-
-def record(place: Place, topic: CheckpointTopic) -> None:
-    """Record a version's topic, once, before the version first reads it. The caller holds the checkpoint's lease."""
-    if not TOPIC.exists(place):
-        TOPIC.write(place, replace(topic, recorded_at=now()))
+def record(place: Place, topics: Sequence[CheckpointTopic]) -> None:
+    """Record topics of a version, each once, before the version first reads it. The caller holds the checkpoint's lease."""
+    known = recorded(place)
+    if new := [replace(each, recorded_at=now()) for each in topics if each.topic not in known]:
+        first, *others = *known.values(), *new
+        TOPIC.write(place, replace(first, others=tuple(others) or UNSET))
 
 
 def next_offsets(place: Place, topic: CheckpointTopic) -> dict[int, int]:
@@ -118,9 +117,10 @@ def next_offsets(place: Place, topic: CheckpointTopic) -> dict[int, int]:
     highest: dict[int, int] = {}
     notes = {version: recorded(place.of_version(version)) for version in range(1, place.version + 1)}
     same = {
-        version: other
-        for version, other in notes.items()
-        if other is not None and (other.topic_id, other.cluster_id) == (topic.topic_id, topic.cluster_id)
+        version: known
+        for version, topics in notes.items()
+        if (known := topics.get(topic.topic)) is not None
+        and (known.topic_id, known.cluster_id) == (topic.topic_id, topic.cluster_id)
     }
     begun = (other.begins for other in same.values())
     committed = (offsets for version, offsets in _committed(place, topic.topic) if version in same)
@@ -138,6 +138,6 @@ def _committed(place: Place, topic: str) -> Iterator[tuple[int, dict[int, int]]]
         try:
             last = progress.read(each.checkpoint).last_committed
             if last is not None:
-                yield each.version, progress.planned_batch(each.checkpoint, last).kafka_offsets(topic)
+                yield each.version, progress.planned_batch(each.checkpoint, last).kafka_offsets().get(topic, {})
         except CheckpointCorruptError:
             continue

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,8 @@ from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import store
 from tidegate.probes import delta_history, delta_table, files, kafka
 from tidegate.reports.impact import acceptance
+from tidegate.sources.topics import measure as topics
+from tidegate.sources.topics import unread
 from tidegate.spec import FileSource, KafkaSource
 from tidegate.status import changed_files
 
@@ -120,33 +123,31 @@ def _quarantined(quarantine: Address) -> set[FileId]:
 
 def _of_messages(cluster: Cluster, layout: Layout, resolved: ResolvedFlow, source: KafkaSource) -> Loss | None:
     """The offsets that were read, that bronze has lost, and that the topic does not have any more."""
-    flow = resolved.flow
-    bounds = kafka.offset_bounds(cluster, source.topic, isolation=source.isolation)
-    gone: dict[int, tuple[int, int]] = {}
-    for place in checkpoint.of_flow(resolved.place(layout)):
-        for partition, (first, end) in progress.offsets_read(place.checkpoint, source.topic).items():
+    flow, lost, offsets = resolved.flow, 0, list[str]()
+    read = [progress.offsets_read(place.checkpoint) for place in checkpoint.of_flow(resolved.place(layout))]
+    for name in source.topics:
+        bounds = kafka.offset_bounds(cluster, name, isolation=source.isolation)
+        gone: dict[int, tuple[int, int]] = {}
+        for partition, (first, end) in itertools.chain.from_iterable(each.get(name, {}).items() for each in read):
             begin = bounds.get(partition, (end, end))[0]
             known_first, known_end = gone.get(partition, (first, first))
             gone[partition] = (min(first, known_first), max(known_end, min(end, begin)))
-    gone = {partition: (first, end) for partition, (first, end) in gone.items() if first < end}
-    number = sum(end - first for first, end in gone.values())
-    if not number:
+        gone = {partition: (first, end) for partition, (first, end) in sorted(gone.items()) if first < end}
+        # Compaction and transactions leave offsets without a message, so that this is the largest possible number.
+        number = sum(end - first for first, end in gone.values())
+        if not number:
+            continue
+        distinct = f"count(DISTINCT concat({hidden.PARTITION}, '/', {hidden.OFFSET}))"
+        of_topic = f"{hidden.TOPIC} = '{name}' AND ({unread.ranges_condition(gone)})"
+        sql = f"SELECT {distinct} AS stored FROM delta_table WHERE {of_topic}"
+        stored = _rows(layout.table(flow.target.name), sql, {hidden.PARTITION, hidden.OFFSET})
+        number -= sum(int(row["stored"]) for row in stored)
+        if number > 0:
+            lost += number
+            offsets.append(f"the offsets {topics.format_offsets(gone)}, which topic {name} no longer has")
+    if not lost:
         return None
-    within = " OR ".join(
-        f"({hidden.PARTITION} = {partition} AND {hidden.OFFSET} >= {first} AND {hidden.OFFSET} < {end})"
-        for partition, (first, end) in gone.items()
-    )
-    # Compaction and transactions leave offsets without a message, so that this is the largest possible number.
-    distinct = f"count(DISTINCT concat({hidden.PARTITION}, '/', {hidden.OFFSET}))"
-    sql = f"SELECT {distinct} AS stored FROM delta_table WHERE {hidden.TOPIC} = '{source.topic}' AND ({within})"
-    number -= sum(
-        int(row["stored"]) for row in _rows(layout.table(flow.target.name), sql, {hidden.PARTITION, hidden.OFFSET})
-    )
-    if number <= 0:
-        return None
-    ranges = " ".join(f"{partition}:{first}-{end - 1}" for partition, (first, end) in sorted(gone.items()))
-    what = f"at most {count(number, 'message')} of the offsets {ranges}, which topic {source.topic} no longer has"
-    return Loss(flow=flow.name, number=number, what=what)
+    return Loss(flow=flow.name, number=lost, what=f"at most {count(lost, 'message')} of {' and of '.join(offsets)}")
 
 
 def _of_changes(layout: Layout, resolved: ResolvedFlow) -> Loss | None:

@@ -33,11 +33,27 @@ T = TypeVar("T")
 class Topic:
     """The state of a topic."""
 
+    name: str
     topic_id: str
     """Kafka's id of the topic, which changes when it is deleted and created again. Empty if the broker has no topic ids."""
     cluster_id: str
     bounds: dict[int, tuple[int, int]]
     """Partition to its first available offset, and its end: the offset at which a reader stops."""
+
+    @property
+    def ids(self) -> dict[str, str]:
+        """Its id and that of its cluster, as arguments."""
+        return {"topic_id": self.topic_id, "cluster_id": self.cluster_id}
+
+    @property
+    def begins(self) -> dict[int, int]:
+        """Partition to its first available offset."""
+        return {partition: begin for partition, (begin, _) in self.bounds.items()}
+
+    @property
+    def ends(self) -> dict[int, int]:
+        """Partition to its end."""
+        return {partition: end for partition, (_, end) in self.bounds.items()}
 
 
 def end_offsets(cluster: Cluster, topic: str, timeout: float = 5.0) -> dict[int, int]:
@@ -50,7 +66,7 @@ def end_offsets(cluster: Cluster, topic: str, timeout: float = 5.0) -> dict[int,
         NotDeliveredError: The topic does not exist.
         SourceUnavailableError: No broker answers in time. Transient.
     """
-    return {partition: end for partition, (_, end) in offset_bounds(cluster, topic, timeout).items()}
+    return describe(cluster, topic, timeout).ends
 
 
 def offset_bounds(
@@ -90,7 +106,7 @@ def describe(cluster: Cluster, topic: str, timeout: float = 5.0, isolation: str 
         if _id_or_none(client, topic, deadline) != id_before:
             raise deleted(cluster, topic)
         cluster_id = str(client.answer(described, deadline).cluster_id or "")
-        return Topic(topic_id=id_before, cluster_id=cluster_id, bounds=bounds)
+        return Topic(name=topic, topic_id=id_before, cluster_id=cluster_id, bounds=bounds)
 
     return _with_client(cluster, topic, timeout, request)
 

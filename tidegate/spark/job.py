@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
     from tidegate.checkpoints.pending_jobs import PendingBackfill, PendingPiece
-    from tidegate.checkpoints.progress import PlannedBatch
+    from tidegate.checkpoints.progress import KafkaRanges, PlannedBatch
     from tidegate.checkpoints.refusal import Action, BatchDecision
     from tidegate.environment.clusters import Cluster, Clusters
     from tidegate.environment.registry import RegistryServer
@@ -218,8 +218,8 @@ class Work(ABC):
         """The files of a batch of a landing folder: path to modification time in milliseconds since 1970."""
         return {}
 
-    def planned_offsets(self, job: Job, batch_id: int) -> dict[int, tuple[int, int]]:
-        """The messages of a batch of a topic: partition to the first offset and the offset after the last one."""
+    def planned_offsets(self, job: Job, batch_id: int) -> KafkaRanges:
+        """The messages of a batch of topics."""
         return {}
 
     def target(self, job: Job) -> Address:

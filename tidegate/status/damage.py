@@ -157,7 +157,7 @@ def _read_checkpoint(resolved: ResolvedFlow, folder: Address) -> progress.Progre
         if isinstance(flow.source, FileSource):
             progress.source_files(folder, up_to=offsets.log_offset)
         elif isinstance(flow.source, KafkaSource):
-            offsets.kafka_offsets(flow.source.topic)
+            offsets.kafka_offsets(flow.source.topics)
         elif flow.state is not None:
             offsets.delta_positions(len(flow.feeds) + 1)
         elif flow.kind.follows_feed:

@@ -243,7 +243,8 @@ def _topics(pipeline: Pipeline) -> Iterator[tuple[str, str]]:
     for flow in pipeline.flows:
         for end in (flow.source, flow.target):
             if isinstance(end, (KafkaSource, KafkaSink)):
-                yield end.cluster, end.topic
+                topics = end.topics if isinstance(end, KafkaSource) else (end.topic,)
+                yield from ((end.cluster, each) for each in topics)
 
 
 def _registry(deployment: _Deployment) -> str | _Unused:

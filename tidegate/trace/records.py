@@ -90,7 +90,7 @@ def find(lineage: Lineage, record: Record) -> list[Step]:
 def _reads(lineage: Lineage, flow: ResolvedFlow, record: Record) -> bool:
     source = flow.flow.source
     if isinstance(source, KafkaSource):
-        return source.topic == record.topic
+        return record.topic in source.topics
     return (
         isinstance(source, FileSource)
         and record.path is not None

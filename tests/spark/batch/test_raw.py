@@ -340,7 +340,7 @@ def test_messages_of_a_recreated_topic_are_new_although_their_offsets_are_the_sa
     def record_topic(version: int, topic_id: str) -> None:
         recorded = topic.CheckpointTopic(topic="clicks", topic_id=topic_id, cluster_id="")
         place = Place(flow(CLICKS).place.layout, "orders", "clicks", version, 0)
-        topic.record(place, recorded)
+        topic.record(place, [recorded])
 
     def written_and_already_read(messages: list[tuple[Any, ...]], batch_id: int = 0, **more: int) -> tuple[int, int]:
         job = flow(CLICKS, **more)

@@ -54,24 +54,29 @@ def make_job(spark: SparkSession, broker: Broker, source: KafkaSource, tmp_path:
 
 def id_of_topic(job: Job) -> str:
     """Kafka's id of the topic, which the checkpoint version is bound to from now on."""
-    return reader(job).bind()[0].topic_id
+    ((known, _),) = reader(job).bind()
+    return known.topic_id
+
+
+def starting_offsets(job: Job) -> str:
+    return reader(job)._starting_offsets(reader(job).bind(), job.target)
 
 
 def test_each_partition_starts_after_the_highest_offset_in_bronze(
     make_job: Callable[[int], Job], source: KafkaSource
 ) -> None:
     job, topic = make_job(2), source.topic
-    assert reader(job)._starting_offsets(job.target) == "earliest"
+    assert starting_offsets(job) == "earliest"
     topic_id = id_of_topic(job)
     orders.write_table(job.target, COLUMNS, ("another", topic_id, 1, 99), (topic, "another", 3, 99))
-    assert reader(job)._starting_offsets(job.target) == "earliest", "bronze has no message of this topic"
+    assert starting_offsets(job) == "earliest", "bronze has no message of this topic"
     rows = [(topic, topic_id, partition, offset) for partition, offset in ((0, 7), (0, 3), (2, 0))]
     orders.write_table(job.target, COLUMNS, *rows)
-    assert json.loads(reader(job)._starting_offsets(job.target)) == {topic: {"0": 8, "1": -2, "2": 1, "3": -2}}
+    assert json.loads(starting_offsets(job)) == {topic: {"0": 8, "1": -2, "2": 1, "3": -2}}
     checkpoint.record_refresh_origin(job.place, checkpoint.Origin(mode="full_refresh"))
-    assert reader(job)._starting_offsets(job.target) != "earliest"
+    assert starting_offsets(job) != "earliest"
     checkpoint.record_refresh_origin(job.place, checkpoint.Origin(mode="reingest"))
-    assert reader(job)._starting_offsets(job.target) == "earliest"
+    assert starting_offsets(job) == "earliest"
 
 
 def test_offsets_of_an_older_checkpoint_count_where_bronze_has_no_messages(
@@ -80,7 +85,7 @@ def test_offsets_of_an_older_checkpoint_count_where_bronze_has_no_messages(
     job, topic = make_job(2), source.topic
     orders.write_table(job.target, COLUMNS, (topic, id_of_topic(make_job(1)), 0, 7))
     Checkpoint(make_job(1).place.checkpoint).run(0, {topic: {"0": 9, "1": 0}})
-    starts = json.loads(reader(job)._starting_offsets(job.target))
+    starts = json.loads(starting_offsets(job))
     assert starts == {topic: {"0": 9, "1": 0, "2": -2, "3": -2}}
 
 
@@ -88,13 +93,12 @@ def test_a_topic_that_was_created_again_is_read_by_the_next_version_from_its_beg
     make_job: Callable[[int], Job], source: KafkaSource, broker: Broker
 ) -> None:
     job, topic = make_job(1), source.topic
-    reader(job)._starting_offsets(job.target)
-    recorded = topics_of_checkpoints.recorded(job.place)
-    assert recorded is not None
+    starting_offsets(job)
+    recorded = topics_of_checkpoints.recorded(job.place)[topic]
     orders.write_table(job.target, COLUMNS, (topic, recorded.topic_id, 0, 4))
     topics.recreate(broker, topic, 4)
     for step in (
-        lambda: reader(job)._starting_offsets(job.target),
+        lambda: starting_offsets(job),
         lambda: reader(job).check_same_topic(recorded),
     ):
         with pytest.raises(TopicReplacedError, match="Set checkpoint_version=2"):
@@ -102,9 +106,9 @@ def test_a_topic_that_was_created_again_is_read_by_the_next_version_from_its_beg
 
     job = make_job(2)
 
-    assert reader(job)._starting_offsets(job.target) == "earliest", "bronze has only messages of the old topic"
-    before, recorded = recorded, topics_of_checkpoints.recorded(job.place)
-    assert recorded is not None and recorded.topic_id != before.topic_id
+    assert starting_offsets(job) == "earliest", "bronze has only messages of the old topic"
+    before, recorded = recorded, topics_of_checkpoints.recorded(job.place)[topic]
+    assert recorded.topic_id != before.topic_id
     reader(job).check_same_topic(recorded)
 
 
@@ -118,12 +122,12 @@ def test_a_partition_starts_after_deleted_messages_only_if_the_gap_was_accepted(
     for mode in ("full_refresh", "reingest"):
         checkpoint.record_refresh_origin(job.place, checkpoint.Origin(mode=mode))
         with pytest.raises(GapError, match=r"accept-gap orders clicks 0:4-5 "):
-            reader(job)._starting_offsets(job.target)
+            starting_offsets(job)
     gap.accept(FlowPlace(job.place.layout, "orders", "clicks"), topic, topic_id, {0: (4, 5)}, by="ada", reason="tests")
-    assert reader(job)._starting_offsets(job.target) == "earliest"
+    assert starting_offsets(job) == "earliest"
     checkpoint.record_refresh_origin(job.place, checkpoint.Origin(mode="full_refresh"))
 
-    starts = json.loads(reader(job)._starting_offsets(job.target))
+    starts = json.loads(starting_offsets(job))
 
     assert starts == {topic: {"0": 6, "1": 10, "2": -2, "3": -2}}
 
@@ -140,9 +144,11 @@ def test_the_number_of_messages_in_a_batch_is_bounded_by_the_declared_bytes(
     job = make_job(1)
 
     def max_offsets(starts: dict[int, int], **declared: Any) -> int:
-        return dataclasses.replace(reader(job), source=dataclasses.replace(source, **declared)).max_offsets_per_batch(
-            starts
-        )
+        limited = dataclasses.replace(reader(job), source=dataclasses.replace(source, **declared))
+        return limited.max_offsets_per_batch({source.topic: starts})
+
+    def next_messages() -> dict[int, int]:
+        return reader(job)._next_messages(reader(job).bind())[source.topic]
 
     assert samples.message_bytes(broker.cluster, source.topic, {3: 10}) == 2028
     assert max_offsets({3: 10}, max_bytes_per_trigger="1m") == 2**20 // 2028
@@ -150,6 +156,6 @@ def test_the_number_of_messages_in_a_batch_is_bounded_by_the_declared_bytes(
     assert max_offsets({3: 10}, max_bytes_per_trigger="1g", max_offsets_per_trigger=7) == 7
     assert max_offsets({0: 0}, max_bytes_per_trigger="1m") == 2**20 // len('{"id": 0}')
     assert max_offsets({}, max_bytes_per_trigger="1m") == 1024, "without messages and rows the size is a constant"
-    assert reader(job)._next_messages() == {0: 0, 1: 0, 2: 0, 3: 0}
+    assert next_messages() == {0: 0, 1: 0, 2: 0, 3: 0}
     Checkpoint(job.place.checkpoint).run(0, {source.topic: {"0": 10, "1": 4, "2": 10}})
-    assert reader(job)._next_messages() == {1: 4, 3: 0}
+    assert next_messages() == {1: 4, 3: 0}

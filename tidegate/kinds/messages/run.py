@@ -29,8 +29,8 @@ if TYPE_CHECKING:
 
 def _read_stream(job: Job) -> DataFrame:
     stream = topic_messages.reader_of(job).stream(job.spark, job.target)
-    if decision := start.record_decision(job.place):
-        job.run.report.notes.append(decision.summary())
+    if decisions := start.record_decisions(job.place):
+        job.run.report.notes += [each.summary() for each in decisions]
         ledger.record_gaps(job.place)
     return stream
 
@@ -46,26 +46,31 @@ def _parts(job: Job, window: Window | None, earlier: Sequence[PendingPiece]) -> 
     assert window is not None
     reader = topic_messages.reader_of(job)
     source, cluster = reader.source, reader.cluster
-    ranges = kafka.offsets_within(cluster, source.topic, window.since, window.until, isolation=source.isolation)
-    for piece in earlier:
-        for partition, (_, done) in piece.offsets.items():
-            begin, end = ranges.get(int(partition), (0, 0))
-            ranges[int(partition)] = (min(max(begin, done), end), end)
-    total = sum(end - begin for begin, end in ranges.values())
-    firsts = {partition: begin for partition, (begin, end) in ranges.items() if begin < end}
-    pieces = -(-total // reader.max_offsets_per_batch(firsts)) if total else 0
-    for nth in range(pieces):
-        cuts = {
-            str(partition): [begin + (end - begin) * nth // pieces, begin + (end - begin) * (nth + 1) // pieces]
-            for partition, (begin, end) in ranges.items()
-        }
-        yield {"offsets": {partition: cut for partition, cut in cuts.items() if cut[1] > cut[0]}}
+    for name in source.topics:
+        ranges = kafka.offsets_within(cluster, name, window.since, window.until, isolation=source.isolation)
+        for piece in earlier:
+            for partition, (_, done) in piece.offsets.items() if _topic_of(job, piece) == name else ():
+                begin, end = ranges.get(int(partition), (0, 0))
+                ranges[int(partition)] = (min(max(begin, done), end), end)
+        total = sum(end - begin for begin, end in ranges.values())
+        firsts = {partition: begin for partition, (begin, end) in ranges.items() if begin < end}
+        pieces = -(-total // reader.max_offsets_per_batch({name: firsts})) if total else 0
+        for nth in range(pieces):
+            cuts = {
+                str(partition): [begin + (end - begin) * nth // pieces, begin + (end - begin) * (nth + 1) // pieces]
+                for partition, (begin, end) in ranges.items()
+            }
+            yield {"topic": name, "offsets": {each: cut for each, cut in cuts.items() if cut[1] > cut[0]}}
+
+
+def _topic_of(job: Job, piece: PendingPiece) -> str:
+    return piece.topic or topic_messages.reader_of(job).source.topics[0]
 
 
 def _read_piece(job: Job, piece: PendingPiece) -> DataFrame:
     """The piece's messages with a timestamp in the window, with the connector's columns. A timestamp out of range is in no window."""
     window = Window(**piece.window)
-    rows = topic_messages.read(job, _ranges(piece.offsets)).good
+    rows = topic_messages.read(job, {_topic_of(job, piece): _ranges(piece.offsets)}).good
     first, end_time = (F.lit(moment).cast("timestamp") for moment in (window.start, window.end))
     return rows.where((F.col("timestamp") >= first) & (F.col("timestamp") < end_time))
 
@@ -82,67 +87,64 @@ def _ranges(offsets: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, int]]:
 
 
 def _sides(job: Job, pins: Pinned) -> Sides:
-    """The messages that the topic still has, up to the pinned offsets. Those of an accepted gap, or before a start, are on neither side."""
+    """The messages that the topics still have, up to the pinned offsets. Neither side has those of an accepted gap, or before a start."""
     reader = topic_messages.reader_of(job)
     source, cluster = reader.source, reader.cluster
-    current = kafka.describe(cluster, source.topic, topic_reader.PROBE_SECONDS, source.isolation)
-    ends = _read_offsets(job, pins, current.topic_id)
     starts = [each for each in overrides.history(job.place) if each.act == "start"]
-    offsets: dict[int, tuple[int, int]] = {}
-    skipped = F.lit(False)
-    for partition, (begin, end) in current.bounds.items():
-        for first, last in gap.ranges_of(starts, current.topic_id, partition):
-            skipped |= (F.col(hidden.PARTITION) == partition) & F.col(hidden.OFFSET).between(first, last)
-            begin = last + 1 if first <= begin <= last else begin
-        if begin < min(end, ends.get(partition, 0)):
-            offsets[partition] = (begin, min(end, ends[partition]))
+    present = [kafka.describe(cluster, each, topic_reader.PROBE_SECONDS, source.isolation) for each in source.topics]
+    offsets: progress.KafkaRanges = {}
+    skipped, within, later = F.lit(False), F.lit(False), F.lit(False)
+    for current in present:
+        ends = _read_offsets(pins, current)
+        of_topic = (F.col(hidden.TOPIC) == current.name) & (F.coalesce(hidden.TOPIC_ID, F.lit("")) == current.topic_id)
+        for partition, (begin, end) in current.bounds.items():
+            of_partition = of_topic & (F.col(hidden.PARTITION) == partition)
+            for first, last in gap.ranges_of(starts, current.topic_id, partition):
+                skipped |= of_partition & F.col(hidden.OFFSET).between(first, last)
+                begin = last + 1 if first <= begin <= last else begin
+            if begin < (read := min(end, ends.get(partition, 0))):
+                offsets.setdefault(current.name, {})[partition] = (begin, read)
+                within |= of_partition & F.col(hidden.OFFSET).between(begin, read - 1)
+        for partition, end in ends.items():
+            later |= of_topic & (F.col(hidden.PARTITION) == partition) & (F.col(hidden.OFFSET) >= end)
     table = tables.read(job.spark, job.live, pins.version)
-    within = F.lit(False)
-    later = F.lit(False)
-    for partition, (begin, end) in offsets.items():
-        within |= (F.col(hidden.PARTITION) == partition) & F.col(hidden.OFFSET).between(begin, end - 1)
-    for partition, end in ends.items():
-        later |= (F.col(hidden.PARTITION) == partition) & (F.col(hidden.OFFSET) >= end)
-    of_topic = (F.col(hidden.TOPIC) == source.topic) & (F.coalesce(hidden.TOPIC_ID, F.lit("")) == current.topic_id)
-    place = (
-        F.when(of_topic & skipped, "skipped")
-        .when(of_topic & within, "compared")
-        .when(of_topic & later, "later")
-        .otherwise("gone")
-    )
+    place = F.when(skipped, "skipped").when(within, "compared").when(later, "later").otherwise("gone")
     placed = table.withColumn("_place", place)
     rows_by_place = {row["_place"]: row["count"] for row in placed.groupBy("_place").count().collect()}
     actual = placed.where("_place = 'compared'").drop("_place")
     expected = actual.limit(0)
     if offsets:
-        expected = message_rows(topic_messages.read(job, offsets).good, current.topic_id).where(~skipped)
+        ids = {current.name: current.topic_id for current in present}
+        expected = message_rows(topic_messages.read(job, offsets).good, ids).where(~skipped)
     not_compared = {
         "of messages that the topic no longer has": rows_by_place.get("gone", 0),
         "of messages after the position of the stream": rows_by_place.get("later", 0),
     }
     if starts:
         not_compared["of messages that a start skipped and a later run read"] = rows_by_place.get("skipped", 0)
-    if kafka.is_compacted(cluster, source.topic, topic_reader.PROBE_SECONDS):
-        compacted = actual.join(expected, hidden.ROW_ID, "left_anti").count()
-        not_compared["of messages that compaction may have removed"] = compacted
-        actual = actual.join(expected.select(hidden.ROW_ID), hidden.ROW_ID, "left_semi")
+    compacted = [each for each in source.topics if kafka.is_compacted(cluster, each, topic_reader.PROBE_SECONDS)]
+    if compacted:
+        removed = actual.where(F.col(hidden.TOPIC).isin(compacted)).join(expected, hidden.ROW_ID, "left_anti")
+        not_compared["of messages that compaction may have removed"] = removed.count()
+        actual = actual.join(removed.select(hidden.ROW_ID), hidden.ROW_ID, "left_anti")
+    compared = [f"offsets {format_offsets(offsets.get(each, {})) or 'none'} of topic {each}" for each in source.topics]
     return Sides(
         expected=expected,
         actual=actual,
         keys=(hidden.ROW_ID,),
-        source=f"offsets {format_offsets(offsets) or 'none'} of topic {source.topic}",
+        source=", ".join(compared),
         ignored=(hidden.INGESTED_AT, hidden.BATCH_ID),
         not_compared=not_compared,
     )
 
 
-def _read_offsets(job: Job, pins: Pinned, topic_id: str) -> dict[int, int]:
+def _read_offsets(pins: Pinned, current: kafka.Topic) -> dict[int, int]:
     """The offset that follows those that the pinned batches had read, by partition of the present topic."""
-    name, ends = topic_messages.reader_of(job).source.topic, dict[int, int]()
+    ends: dict[int, int] = {}
     for place, batch in pins.batches.items():
-        recorded = topic.recorded(place)
-        if recorded is not None and recorded.topic_id == topic_id:
-            read = progress.planned_batch(place.checkpoint, batch).kafka_offsets(name)
+        known = topic.recorded(place).get(current.name)
+        if known is not None and known.topic_id == current.topic_id:
+            read = progress.planned_batch(place.checkpoint, batch).kafka_offsets().get(current.name, {})
             ends = {each: max(read.get(each, 0), ends.get(each, 0)) for each in read.keys() | ends.keys()}
     return ends
 

@@ -16,6 +16,8 @@ from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.lake import tables, writes
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from tidegate.spark.job import Job
 
 
@@ -29,18 +31,18 @@ def split_messages(job: Job, batch: DataFrame, batch_id: int, decision: Decision
     if job.work.of_entries:
         return _returned_messages(job, batch, batch_id)
     recorded = topic.recorded(job.place)
-    topic_id = recorded.topic_id if recorded is not None else ""
+    ids = {name: known.topic_id for name, known in recorded.items()}
     messages = topic_messages.check(job, batch, lambda: job.work.planned_offsets(job, batch_id))
     if messages.read == 0:
         return None
-    if recorded is not None:
-        topic_messages.reader_of(job).check_same_topic(recorded)
-    rows = _of_batch(job, message_rows(messages.good, topic_id), batch_id)
-    unread = _unread_messages(job, rows, recorded)
+    for known in recorded.values():
+        topic_messages.reader_of(job).check_same_topic(known)
+    rows = _of_batch(job, message_rows(messages.good, ids), batch_id)
+    unread = _unread_messages(job, rows)
     count = messages.stored if unread is rows else unread.count()
     refused, rules = None, dict[str, int]()
     if messages.refused is not None:
-        refused = _unread_refused(job, _refused_messages(messages.refused, topic_id), batch_id)
+        refused = _unread_refused(job, _refused_messages(messages.refused, ids), batch_id)
         rules = _by_rule(refused)
     already_read = messages.read - count - sum(rules.values())
     if decision.quarantined:
@@ -80,9 +82,9 @@ def _of_batch(job: Job, rows: DataFrame, batch_id: int) -> DataFrame:
     return rows.select("*", planned.alias(hidden.INGESTED_AT), F.lit(batch_id).cast("bigint").alias(hidden.BATCH_ID))
 
 
-def _refused_messages(refused: DataFrame, topic_id: str) -> DataFrame:
+def _refused_messages(refused: DataFrame, ids: Mapping[str, str]) -> DataFrame:
     """Messages with a timestamp out of range, as `tidegate.spark.batch.quarantine.REFUSED` rows."""
-    row_id = _message_id(topic_id).alias(hidden.ROW_ID)
+    row_id = _message_id(ids).alias(hidden.ROW_ID)
     return refused.select(row_id, F.lit("message").alias("level"), "rules", "record", "source")
 
 
@@ -90,41 +92,47 @@ def _by_rule(refused: DataFrame) -> dict[str, int]:
     return {row["rule"]: row["count"] for row in refused.groupBy(F.col("rules")[0].alias("rule")).count().collect()}
 
 
-def message_rows(messages: DataFrame, topic_id: str) -> DataFrame:
-    """Messages, with the connector's columns, as rows of bronze without those about their batch."""
-    known_id = F.lit(topic_id or None).cast("string")
+def message_rows(messages: DataFrame, ids: Mapping[str, str]) -> DataFrame:
+    """Messages, with the connector's columns, as rows of bronze without those about their batch.
+
+    Args:
+        ids: Kafka's ids of the topics, by name; empty where the broker has none.
+    """
     return messages.select(
-        _message_id(topic_id).alias(hidden.ROW_ID),
+        _message_id(ids).alias(hidden.ROW_ID),
         "key",
         "value",
         "headers",
         F.col("topic").alias(hidden.TOPIC),
-        known_id.alias(hidden.TOPIC_ID),
+        _topic_id(ids).alias(hidden.TOPIC_ID),
         F.col("partition").alias(hidden.PARTITION),
         F.col("offset").alias(hidden.OFFSET),
         F.col("timestamp").alias(hidden.TIMESTAMP),
     )
 
 
-def _message_id(topic_id: str) -> Column:
+def _message_id(ids: Mapping[str, str]) -> Column:
     # `concat_ws` leaves out the topic id where the broker provides none.
-    return F.concat_ws("/", "topic", F.lit(topic_id or None).cast("string"), "partition", "offset")
+    return F.concat_ws("/", "topic", _topic_id(ids), "partition", "offset")
 
 
-def _unread_messages(job: Job, rows: DataFrame, recorded: topic.CheckpointTopic | None) -> DataFrame:
-    """Without the messages of this topic that bronze has from an earlier checkpoint version or refresh."""
+def _topic_id(ids: Mapping[str, str]) -> Column:
+    known = [F.when(F.col("topic") == name, F.lit(each)) for name, each in ids.items() if each]
+    return F.coalesce(*known, F.lit(None).cast("string"))
+
+
+def _unread_messages(job: Job, rows: DataFrame) -> DataFrame:
+    """Without the messages of these topics that bronze has from an earlier checkpoint version or refresh."""
     if job.work.is_first_read(job) or not tables.exists(job.target):
         return rows
-    bounds = rows.agg(F.min(hidden.OFFSET), F.max(hidden.OFFSET), F.first(hidden.TOPIC)).first()
-    assert bounds is not None
-    existing = tables.read(rows.sparkSession, job.target).where(
-        F.col(hidden.OFFSET).between(bounds[0], bounds[1]) & (F.col(hidden.TOPIC) == bounds[2])
-    )
-    if recorded is not None:
-        existing = existing.where(F.coalesce(hidden.TOPIC_ID, F.lit("")) == recorded.topic_id)
-    unread = rows.join(
-        existing.select(hidden.PARTITION, hidden.OFFSET), [hidden.PARTITION, hidden.OFFSET], "left_anti"
-    ).persist()
+    read_before = F.lit(False)
+    bounds = rows.groupBy(hidden.TOPIC, hidden.TOPIC_ID).agg(F.min(hidden.OFFSET), F.max(hidden.OFFSET)).collect()
+    for name, topic_id, first, last in bounds:
+        of_topic = (F.col(hidden.TOPIC) == name) & F.col(hidden.TOPIC_ID).eqNullSafe(topic_id)
+        read_before |= of_topic & F.col(hidden.OFFSET).between(first, last)
+    coordinates = [hidden.TOPIC, hidden.PARTITION, hidden.OFFSET]
+    existing = tables.read(rows.sparkSession, job.target).where(read_before).select(*coordinates)
+    unread = rows.join(existing, coordinates, "left_anti").persist()
     job.persisted.append(unread)
     return unread.select(*rows.columns)
 

@@ -84,6 +84,11 @@ class KafkaSource:
         """Whether it deletes data after a time, read or not, by a setting of its own."""
         return True
 
+    @property
+    def topics(self) -> tuple[str, ...]:
+        """The names of its topics."""
+        return (self.topic,)
+
     def identity(self) -> dict[str, Any]:
         """The fields that the checkpoint's sidecar stores."""
         cluster = {} if self.cluster == "default" else {"cluster": self.cluster}

@@ -19,7 +19,7 @@ from tidegate.probes import kafka
 from tidegate.sources.topics import EARLIEST, LATEST
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterable, Mapping
 
     from tidegate.environment.clusters import Cluster
     from tidegate.lake.place import Place
@@ -64,7 +64,7 @@ def opening(
         SourceError: The declared start is not in the topic, or in the future, or no broker answers.
         CheckpointIncompatibleError: The version began with another start.
     """
-    recorded = topic.recorded(place)
+    recorded = topic.recorded(place).get(described.name)
     if recorded is not None and recorded.start != source.start:
         raise CheckpointIncompatibleError(
             place.flow,
@@ -87,16 +87,16 @@ def opening(
 
 def _offsets(cluster: Cluster, source: KafkaSource, described: kafka.Topic) -> dict[int, int]:
     if source.start == LATEST:
-        return {partition: end for partition, (_, end) in described.bounds.items()}
+        return described.ends
     moment = source.start_time
     if moment is None:
         return _declared_offsets(source, described)
     if moment > datetime.now(UTC):
         raise SourceError(
-            f"topic {source.topic}: its start {source.start} is in the future. What arrives before that would be read nevertheless.",
+            f"topic {described.name}: its start {source.start} is in the future. What arrives before that would be read nevertheless.",
             Edit("set start to a time in the past, or to 'latest'", "declaration"),
         )
-    first = kafka.offsets_at(cluster, source.topic, moment, _SECONDS, source.isolation)
+    first = kafka.offsets_at(cluster, described.name, moment, _SECONDS, source.isolation)
     # A message that came after the question about the bounds is not skipped. A partition that begins with its first message is left
     # out: what the broker deleted before that may be younger than the time, and is a gap.
     return {
@@ -110,49 +110,59 @@ def _declared_offsets(source: KafkaSource, described: kafka.Topic) -> dict[int, 
     for partition, offset in source.start_offsets.items():
         if partition not in described.bounds:
             raise SourceError(
-                f"topic {source.topic} has no partition {partition}, which start={source.start!r} names: it has "
+                f"topic {described.name} has no partition {partition}, which start={source.start!r} names: it has "
                 f"{count(len(described.bounds), 'partition')}, from 0 on.",
                 Edit("name partitions that the topic has", "declaration"),
             )
         begin, end = described.bounds[partition]
         if not begin <= offset <= end:
             raise SourceError(
-                f"topic {source.topic}, partition {partition}: start={source.start!r} names offset {offset}, and the partition has "
+                f"topic {described.name}, partition {partition}: start={source.start!r} names offset {offset}, and the partition has "
                 f"messages from offset {begin} on and ends at {end}.",
                 Edit(f"name an offset from {begin} to {end}", "declaration"),
             )
     return source.start_offsets
 
 
-def record(place: Place, source: KafkaSource, checkpoint_topic: topic.CheckpointTopic, begins: Opening | None) -> None:
-    """Record the topic of a version and where it begins, once. The caller holds the checkpoint's lease."""
-    if begins is not None:
-        checkpoint_topic = replace(
-            checkpoint_topic,
-            start=source.start,
-            starts={str(partition): offset for partition, offset in sorted(begins.offsets.items())} or None,
-            skipped={str(partition): [first, last] for partition, (first, last) in sorted(begins.skipped.items())}
-            or None,
-        )
-    elif checkpoint.reads_again(place):
-        checkpoint_topic = replace(checkpoint_topic, start=source.start)
-    topic.record(place, checkpoint_topic)
+def record(place: Place, source: KafkaSource, begun: Iterable[tuple[topic.CheckpointTopic, Opening | None]]) -> None:
+    """Record topics of a version, and where each begins, once. The caller holds the checkpoint's lease."""
+    again = checkpoint.reads_again(place)
+    topic.record(place, [_beginning(known, source, begins, again) for known, begins in begun])
 
 
-def record_decision(place: Place) -> Override | None:
-    """Record the start of a version as a decision about the flow; None if it began with the first message, or has its decision."""
-    recorded = topic.recorded(place)
-    if recorded is None or not recorded.starts:
-        return None
-    if any(each.act == "start" and each.version == place.version for each in overrides.history(place)):
-        return None
-    decision = Override(
-        act="start",
-        by=BY,
-        reason=f"start={recorded.start!r}",
-        topic=recorded.topic,
-        topic_id=recorded.topic_id,
-        offsets=recorded.skipped,
-        version=place.version,
+def _beginning(
+    known: topic.CheckpointTopic, source: KafkaSource, begins: Opening | None, again: bool
+) -> topic.CheckpointTopic:
+    if begins is None:
+        return replace(known, start=source.start) if again else known
+    return replace(
+        known,
+        start=source.start,
+        starts={str(partition): offset for partition, offset in sorted(begins.offsets.items())} or None,
+        skipped={str(partition): [first, last] for partition, (first, last) in sorted(begins.skipped.items())} or None,
     )
-    return overrides.record(place, decision)
+
+
+def record_decisions(place: Place) -> list[Override]:
+    """Record the start of each topic of a version as a decision about the flow, unless it began with the first message.
+
+    Returns:
+        Those that were not recorded yet.
+    """
+    decided = {each.topic for each in overrides.history(place) if each.act == "start" and each.version == place.version}
+    return [
+        overrides.record(
+            place,
+            Override(
+                act="start",
+                by=BY,
+                reason=f"start={known.start!r}",
+                topic=known.topic,
+                topic_id=known.topic_id,
+                offsets=known.skipped,
+                version=place.version,
+            ),
+        )
+        for known in topic.recorded(place).values()
+        if known.starts and known.topic not in decided
+    ]

@@ -30,8 +30,8 @@ from tidegate.times import dates
 if TYPE_CHECKING:
     from tidegate.spark.job import Job
 
-Ranges = Mapping[int, tuple[int, int]]
-"""Partition to the first offset and the offset after the last one."""
+Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
+"""By topic: partition to the first offset and the offset after the last one."""
 COLUMNS = ("key", "value", "headers", "topic", "partition", "offset", "timestamp")
 """Those of the connector that bronze stores."""
 _READ = (
@@ -71,7 +71,7 @@ class Messages:
 
 
 def reader_of(job: Job) -> TopicReader:
-    """The topic of a flow that reads one, as its checkpoint reads it."""
+    """The topics of a flow that reads some, as its checkpoint reads them."""
     assert isinstance(job.flow.source, KafkaSource)
     return TopicReader(job.place, job.flow.source, job.cluster, job.live)
 
@@ -82,15 +82,16 @@ def read(job: Job, ranges: Ranges) -> Messages:
     Raises:
         TidegateError: As `check`.
     """
-    reader = reader_of(job)
-    source = reader.source
-    begin, end = ({str(partition): cut[side] for partition, cut in ranges.items()} for side in (0, 1))
+    begin, end = (
+        {name: {str(partition): cut[side] for partition, cut in cuts.items()} for name, cuts in ranges.items()}
+        for side in (0, 1)
+    )
     rows = (
         job.spark.read.format("kafka")
-        .options(**reader.options(job.spark))
-        .option("assign", json.dumps({source.topic: list(ranges)}))
-        .option("startingOffsets", json.dumps({source.topic: begin}))
-        .option("endingOffsets", json.dumps({source.topic: end}))
+        .options(**reader_of(job).options(job.spark))
+        .option("assign", json.dumps({name: list(cuts) for name, cuts in ranges.items()}))
+        .option("startingOffsets", json.dumps(begin))
+        .option("endingOffsets", json.dumps(end))
         .load()
     )
     return check(job, rows, lambda: ranges)
@@ -127,7 +128,7 @@ def check(job: Job, rows: DataFrame, ranges: Callable[[], Ranges]) -> Messages:
         why = failures.condition_of(error)
     rows.unpersist()
     again = _read_singly(job, session, ranges())
-    offsets = format_offsets(ranges())
+    offsets = " ".join(format_offsets(cuts) for cuts in ranges().values())
     job.run.report.notes.append(
         f"offsets {offsets} were read again message by message, since Spark's connector failed: {why}"
     )
@@ -136,11 +137,11 @@ def check(job: Job, rows: DataFrame, ranges: Callable[[], Ranges]) -> Messages:
 
 def _read_singly(job: Job, session: Any, ranges: Ranges) -> Messages:
     reader = reader_of(job)
-    cluster, topic, isolation = reader.cluster, reader.source.topic, reader.source.isolation
+    cluster, isolation = reader.cluster, reader.source.isolation
     listed = local.from_rows(
         session,
-        [(partition, first, end) for partition, (first, end) in sorted(ranges.items())],
-        "partition int, first bigint, end bigint",
+        [(name, each, first, end) for name, cuts in ranges.items() for each, (first, end) in sorted(cuts.items())],
+        "topic string, partition int, first bigint, end bigint",
     )
 
     def read_partitions(listings: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -148,7 +149,7 @@ def _read_singly(job: Job, session: Any, ranges: Ranges) -> Messages:
             for each in listing.to_pylist():
                 yield from arrow_batches(
                     messages.read_range(
-                        cluster, topic, each["partition"], each["first"], each["end"], isolation=isolation
+                        cluster, each["topic"], each["partition"], each["first"], each["end"], isolation=isolation
                     )
                 )
 

@@ -20,6 +20,7 @@ from tidegate.store import Address
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tidegate.checkpoints.progress import KafkaRanges
     from tidegate.checkpoints.refusal import Action, BatchDecision
     from tidegate.lake.place import Place
     from tidegate.spark.batch.split import Split
@@ -69,9 +70,9 @@ class Stream(BatchWork):
             if not Path(file.path).name.startswith("_")
         }
 
-    def planned_offsets(self, job: Job, batch_id: int) -> dict[int, tuple[int, int]]:
+    def planned_offsets(self, job: Job, batch_id: int) -> KafkaRanges:
         """From Spark's offset log."""
-        return progress.batch_offsets(job.place.checkpoint, batch_id, cast("KafkaSource", job.flow.source).topic)
+        return progress.batch_offsets(job.place.checkpoint, batch_id, cast("KafkaSource", job.flow.source).topics)
 
     def is_first_read(self, job: Job) -> bool:
         """In the flow's first checkpoint: Spark's source log lists no file and no message twice."""

@@ -1,0 +1,157 @@
+"""What a flow has not read of its topics, and whether the broker still has it. Needs no JVM.
+
+Offsets are only valid for one topic id: a topic that is deleted and created again starts at 0. See
+`tidegate.checkpoints.topic`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tidegate import hidden
+from tidegate.advice import Either, OutsideAct, new_version
+from tidegate.checkpoints import checkpoint, gap, topic
+from tidegate.errors import GapError, OffsetsExpiredError
+from tidegate.ops import query, store
+from tidegate.probes import kafka
+from tidegate.sources.topics import start
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from tidegate.checkpoints.overrides import Override
+    from tidegate.checkpoints.progress import PlannedBatch
+    from tidegate.environment.clusters import Cluster
+    from tidegate.lake.place import Place
+    from tidegate.spec import KafkaSource
+    from tidegate.store import Address
+
+
+@dataclass(frozen=True, kw_only=True)
+class Unread:
+    """What a flow has not read of a topic."""
+
+    topic: kafka.Topic
+    positions: Mapping[int, int]
+    """The committed ones."""
+    ranges: dict[int, tuple[int, int]]
+    """Partition to the offset that is read next, and its end."""
+    begins: start.Opening | None
+    """Where a first run begins."""
+
+
+def of_flow(
+    cluster: Cluster, source: KafkaSource, target: Address, place: Place, committed: PlannedBatch | None
+) -> list[Unread]:
+    """What a flow has not read of its topics.
+
+    Raises:
+        TidegateError: As for the backlog.
+    """
+    committed_offsets = {} if committed is None else committed.kafka_offsets(source.topics)
+    return [_unread_of(cluster, source, name, target, place, committed_offsets.get(name)) for name in source.topics]
+
+
+def _unread_of(
+    cluster: Cluster, source: KafkaSource, name: str, target: Address, place: Place, committed: Mapping[int, int] | None
+) -> Unread:
+    current = kafka.describe(cluster, name, isolation=source.isolation)
+    checkpoint_topic = topic.check(place, name, cluster=cluster, **current.ids)
+    read = topic.next_offsets(place, checkpoint_topic) if committed is None else committed
+    begins = start.opening(cluster, source, current, place, lambda: read)
+    read = read if begins is None else begins.after(read)
+    # A new checkpoint version continues after the older ones; a reingest reads all messages that the topic still has.
+    positions = {} if committed is None and checkpoint.reads_again(place) else read
+    check_not_truncated(current, read)
+    check_gap(place, checkpoint_topic, current, read, target)
+    # A partition that is not in the checkpoint is new and read from its beginning. A partition with an accepted gap continues
+    # at its first offset.
+    ranges = {
+        partition: (min(max(positions.get(partition, begin), begin), end), end)
+        for partition, (begin, end) in sorted(current.bounds.items())
+    }
+    return Unread(topic=current, positions=positions, ranges=ranges, begins=begins)
+
+
+def check_gap(
+    place: Place, known: topic.CheckpointTopic, current: kafka.Topic, read: Mapping[int, int], target: Address
+) -> None:
+    """Check that the topic still has all unread messages, except for accepted gaps.
+
+    Args:
+        read: Partition to the offset that is read next.
+        target: The flow's table. Messages in it were read, even if their batch is not committed in the checkpoint yet.
+
+    Raises:
+        GapError: Messages are missing; the error lists their offsets.
+    """
+    if lost := unaccepted_gap(known, current, read, target, gap.accepted(place)):
+        raise GapError(place.pipeline, place.flow, known.topic, lost)
+
+
+def unaccepted_gap(
+    known: topic.CheckpointTopic,
+    current: kafka.Topic,
+    read: Mapping[int, int],
+    target: Address,
+    accepted: Sequence[Override] = (),
+) -> gap.Offsets:
+    """Unread offsets that the topic no longer has and that are in no accepted gap; arguments as for `check_gap`."""
+    if not gap.missing(read, current.begins, accepted, known.topic_id):
+        return {}
+    in_table = next_offsets_in_table(target, known)
+    next_offsets = {partition: max(offset, in_table.get(partition, 0)) for partition, offset in read.items()}
+    return gap.missing(next_offsets, current.begins, accepted, known.topic_id)
+
+
+def next_offsets_in_table(target: Address, checkpoint_topic: topic.CheckpointTopic) -> dict[int, int]:
+    """Partition to the offset after the highest one of a topic in a bronze table."""
+    if hidden.TOPIC_ID not in query.columns(target):
+        return {}
+    sql = f"SELECT {hidden.PARTITION}, max({hidden.OFFSET}) + 1 AS next_offset FROM delta_table"
+    rows = store.select(target, f"{sql} WHERE {topic_condition(checkpoint_topic)} GROUP BY {hidden.PARTITION}")
+    return {int(row[hidden.PARTITION]): int(row["next_offset"]) for row in rows}
+
+
+def topic_condition(checkpoint_topic: topic.CheckpointTopic) -> str:
+    """SQL condition for the rows of a bronze table that come from a topic. The id is NULL where the broker has none."""
+    return f"{hidden.TOPIC} = '{checkpoint_topic.topic}' AND coalesce({hidden.TOPIC_ID}, '') = '{checkpoint_topic.topic_id}'"
+
+
+def check_not_truncated(current: kafka.Topic, read: Mapping[int, int]) -> None:
+    """Check that no partition ends before the offset that is read next.
+
+    Args:
+        read: Partition to the offset that is read next.
+
+    Raises:
+        OffsetsExpiredError: A partition ends before that, or does not exist any more.
+    """
+    ends = current.ends
+    for partition, offset in read.items():
+        end = ends.get(partition)
+        if end is not None and offset <= end:
+            continue
+        why = "it no longer has that partition" if end is None else f"it ends at {end}"
+        raise OffsetsExpiredError(
+            f"topic {current.name}, partition {partition}: the checkpoint continues at offset {offset}, but {why}: "
+            "the broker lost messages, or it has no topic ids and the topic was created again.",
+            Either(
+                new_version(
+                    says="if it was created again, raise checkpoint_version: the topic is then read from its start"
+                ),
+                OutsideAct(
+                    "if the broker lost messages, create the topic again: otherwise its next messages get offsets "
+                    "that count as already read"
+                ),
+            ),
+        )
+
+
+def ranges_condition(ranges: Mapping[int, tuple[int, int]]) -> str:
+    """SQL condition for the rows of ranges: partition to the first offset and the offset after the last one."""
+    return " OR ".join(
+        f"({hidden.PARTITION} = {partition} AND {hidden.OFFSET} >= {begin} AND {hidden.OFFSET} < {end})"
+        for partition, (begin, end) in ranges.items()
+    )
