@@ -93,7 +93,7 @@ RAISED: dict[str, TidegateError] = {
         statistics_fingerprint="s",
     ),
     "GapError": errors.GapError("shop", "bronze", "clicks", {1: (3, 7), 0: (10, 14)}),
-    "TopicReplacedError": errors.TopicReplacedError("bronze", 1, "clicks", expected="A", actual="B"),
+    "TopicReplacedError": errors.TopicReplacedError("bronze", 1, "clicks", cluster="host:1", expected="A", actual="B"),
     "OtherClusterError": errors.OtherClusterError("bronze", 1, "clicks", cluster="h:1", expected="A", actual="B"),
     "LedgerImbalanceError": errors.LedgerImbalanceError("silver", 3, {"read": 1}, "one row has no disposition"),
     "LeaseHeldError": errors.LeaseHeldError("table:silver.flights", "attempt a1"),

@@ -51,7 +51,7 @@ def plans_of_topic(*offsets: int, partition: int = 0) -> tuple[PlannedLag, ...]:
     """One plan per hour, the last one an hour ago, with these first offsets of the topic."""
     count = len(offsets)
     return tuple(
-        PlannedLag(at=ago(count - n), behind=1, rows=1, first_offsets={partition: offset})
+        PlannedLag(at=ago(count - n), behind=1, rows=1, first_offsets={str(partition): offset})
         for n, offset in enumerate(offsets)
     )
 
@@ -237,8 +237,8 @@ CASES: list[tuple[str, dict[str, Any], dict[str, Any], str]] = [
     ),
     (
         "expiring",
-        {"plans": plans_of_topic(0, 10, 20), "backlog": waiting(first_offsets={0: 30}, unread={0: 59})},
-        {"plans": plans_of_topic(0, 10, 20), "backlog": waiting(first_offsets={0: 30}, unread={0: 60})},
+        {"plans": plans_of_topic(0, 10, 20), "backlog": waiting(first_offsets={"0": 30}, unread={"0": 59})},
+        {"plans": plans_of_topic(0, 10, 20), "backlog": waiting(first_offsets={"0": 30}, unread={"0": 60})},
         "the topic will delete unread messages in ~2 h 54 min, sooner than 3 h",
     ),
     (

@@ -47,7 +47,7 @@ def test_a_version_keeps_the_topic_that_was_recorded_first(layout: Layout) -> No
     check(layout, "A")
     check(layout, "")
     with pytest.raises(
-        TopicReplacedError, match=r"topic clicks was deleted .* id A, .* id B\. .*Set checkpoint_version=2"
+        TopicReplacedError, match=r"topic clicks of host:1 was deleted .* id A, .* id B\. .*Set checkpoint_version=2"
     ):
         check(layout, "B")
     with pytest.raises(
@@ -108,5 +108,5 @@ def test_each_topic_of_a_version_is_recorded_once_and_continued_where_it_was_rea
     assert topic.next_offsets(place(layout, 2), known("A")) == {0: 10}
     assert topic.next_offsets(place(layout, 2), known("V", "views")) == {0: 3, 1: 4}
     assert topic.next_offsets(place(layout, 2), known("X", "later")) == {}
-    with pytest.raises(TopicReplacedError, match=r"topic views was deleted"):
+    with pytest.raises(TopicReplacedError, match=r"topic views of host:1 was deleted"):
         topic.check(first, "views", topic_id="W", cluster_id="C", cluster="host:1")

@@ -130,27 +130,24 @@ def test_no_row_is_written_if_the_topic_is_recreated_while_its_messages_are_read
     assert orders.table(clicks.job().live) == []
 
 
-@pytest.mark.parametrize(("version", "refresh"), [(1, 1), pytest.param(2, 0, marks=pytest.mark.nightly)])
-def test_after_a_gap_of_deleted_messages_is_accepted_the_other_messages_are_read(
-    clicks: Clicks, version: int, refresh: int
-) -> None:
+def test_after_a_gap_of_deleted_messages_is_accepted_the_other_messages_are_read(clicks: Clicks) -> None:
     topics.send(clicks.broker, clicks.topic, range(10))
     clicks.run()
     topics.send(clicks.broker, clicks.topic, range(10, 20))
     topics.delete_before(clicks.broker, clicks.topic, 15)
     for step in (clicks.run, clicks.measure):
         with pytest.raises(GapError, match="offsets 0:10-14"):
-            step(version)
-    clicks.accept_gap(version, 10, 14)
+            step()
+    clicks.accept_gap(1, 10, 14)
 
-    report = clicks.run(version)
+    report = clicks.run()
 
-    assert (report.refresh, counts(report)) == (refresh, (5, 5, 0))
+    assert (report.refresh, counts(report)) == (1, (5, 5, 0))
     assert clicks.ids() == [*range(10), *range(15, 20)]
-    assert clicks.measure(version).has_work is False
+    assert clicks.measure().has_work is False
     topics.send(clicks.broker, clicks.topic, [20])
-    again = clicks.run(version)
-    assert (again.refresh, counts(again)) == (refresh, (1, 1, 0)), "no further refresh is started"
+    again = clicks.run()
+    assert (again.refresh, counts(again)) == (1, (1, 1, 0)), "no further refresh is started"
     lines = store.select(
         clicks.job().place.of_pipeline.ops("ledger"),
         "SELECT kind, read FROM delta_table ORDER BY 1, 2",
@@ -279,9 +276,8 @@ def test_a_half_written_batch_whose_topic_was_deleted_does_not_stop_the_next_ver
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGSTOP])
 def test_a_broker_that_stops_during_a_run_is_an_error_within_a_minute(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: signal.Signals
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The only test that measures time, because a minute is documented. About 25 s of it are timeouts.
     original, stopped_at = micro_batch.record_batch, list[float]()
@@ -294,7 +290,7 @@ def test_a_broker_that_stops_during_a_run_is_an_error_within_a_minute(
         def stop_broker(*args: Any) -> None:
             original(*args)
             if not stopped_at:
-                os.kill(pid, how)
+                os.kill(pid, signal.SIGSTOP)
                 stopped_at.append(time.monotonic())
 
         monkeypatch.setattr(micro_batch, "record_batch", stop_broker)

@@ -30,11 +30,21 @@ def test_each_format_has_a_default_glob() -> None:
         (replace(FILES, max_files_per_trigger=1), False),
         (TOPIC, True),
         (replace(TOPIC, topic="other"), True),
+        (replace(TOPIC, topic=("other", "more")), True),
     ],
 )
 def test_the_fingerprint_of_a_flow_depends_on_its_sources_identity_only(changed: Any, in_identity: bool) -> None:
     same = fingerprint(replace(BRONZE, source=changed).remembered()) == fingerprint(BRONZE.remembered())
     assert same is not in_identity
+
+
+def test_names_may_be_added_to_a_topic_within_a_version() -> None:
+    assert isinstance(TOPIC.topic, str)
+    several = replace(TOPIC, topic=(TOPIC.topic, "more"))
+    assert several.identity() == TOPIC.identity() == replace(TOPIC, topic=(TOPIC.topic,)).identity()
+    assert (several.topics, several.prefix("more"), TOPIC.prefix(TOPIC.topic)) == ((TOPIC.topic, "more"), "more/", "")
+    assert several.named == f"topics {TOPIC.topic!r}, 'more', cluster default of Kafka"
+    assert several.summary() == f"topics {TOPIC.topic}, more" and TOPIC.summary() == f"topic {TOPIC.topic}"
 
 
 def test_a_flow_that_reads_snapshots_follows_them_with_or_without_a_transform() -> None:

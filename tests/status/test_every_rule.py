@@ -263,8 +263,8 @@ def expiring(project: Project) -> Steps:
     for hours, first in ((3, 0), (2, 10), (1, 20)):
         planned(project, (hours, 1), first_offsets={"0": first})
     bronze = Reading.of(project.environment, resolved(HOURLY).flow("bronze"), NOW).measure()
-    for unread in ({0: 59}, {}):
-        backlog = dataclasses.replace(bronze.backlog, first_offsets={0: 30}, unread=unread)
+    for unread in ({"0": 59}, {}):
+        backlog = dataclasses.replace(bronze.backlog, first_offsets={"0": 30}, unread=unread)
         yield Step("bronze", reading=bronze.given(backlog=backlog))
 
 

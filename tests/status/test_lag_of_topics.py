@@ -20,11 +20,13 @@ from tidegate.checkpoints import lease, overrides
 from tidegate.checkpoints import topic as checkpoint_topic
 from tidegate.checkpoints.topic import TOPIC
 from tidegate.errors import (
+    CheckpointIncompatibleError,
     GapError,
     LeaseHeldError,
     OffsetsExpiredError,
     OtherClusterError,
     RequestError,
+    SourceError,
     SourceUnavailableError,
     TopicReplacedError,
 )
@@ -34,7 +36,7 @@ from tidegate.probes import kafka
 from tidegate.runtime.jars import class_path
 from tidegate.spec import AfterTables, Flow, KafkaSource, Pipeline
 from tidegate.spec.limits import Thresholds
-from tidegate.status import evaluation, lag, lost_messages, plan
+from tidegate.status import evaluation, lag, lost_messages, plan, source
 from tidegate.status.reading import Reading
 
 
@@ -153,9 +155,11 @@ class Clicks:
     def measure(self, version: int = 1) -> Reading:
         return lag.measure(self.environment, resolved(self.pipeline(version)).flows[0])
 
-    def accept_gap(self, offsets: dict[int, tuple[int, int]], reason: str = "they were tests") -> overrides.Override:
+    def accept_gap(
+        self, offsets: dict[int, tuple[int, int]], reason: str = "they were tests", prefix: str = ""
+    ) -> overrides.Override:
         return lost_messages.accept_gap(
-            self.environment, resolved(self.pipeline()).flows[0], offsets, by="ada", reason=reason
+            self.environment, resolved(self.pipeline()).flows[0], offsets, by="ada", reason=reason, prefix=prefix
         )
 
 
@@ -293,14 +297,14 @@ def test_a_plan_warns_before_the_topic_deletes_unread_messages(
         current = clicks.measure()
         assert warning not in current.reason, "no rate can be computed from fewer than two deletions"
         plans.record(PipelinePlace(layout, "clicks"), {"bronze": current.planned_lag})
-    assert [plan.first_offsets for plan in plans.read(FlowPlace(layout, "clicks", "bronze"))] == [{0: 2}, {0: 4}]
+    assert [plan.first_offsets for plan in plans.read(FlowPlace(layout, "clicks", "bronze"))] == [{"0": 2}, {"0": 4}]
     topics.delete_before(broker, topic, 6)
 
     current = clicks.measure()
 
     assert warning in current.reason
     backlog = current.backlog
-    assert (backlog.first_offsets, backlog.unread) == ({0: 6}, {0: 10})
+    assert (backlog.first_offsets, backlog.unread) == ({"0": 6}, {"0": 10})
     alerts = {alert.rule: alert.message for alert in evaluate(Thresholds(), current).alerts}
     assert alerts["expiring"].startswith(warning)
     without_warning = replace(clicks.flow, thresholds=Thresholds(expiry_runs=None))
@@ -378,3 +382,51 @@ def test_the_alert_opens_before_retention_deletes_unread_messages_and_afterwards
     clicks.accept_gap({0: (15, 19)})
     assert opened() == {}, "what is left is new"
     assert clicks.measure().backlog.ahead == "offsets 0:20-24"
+
+
+@pytest.mark.jvm
+@pytest.mark.kafka
+def test_the_lag_of_several_topics_is_by_topic_and_one_that_does_not_exist_is_waited_for_until_it_was_read(
+    clicks: Clicks, broker: Broker, topic: str
+) -> None:
+    second, third = f"{topic}.b", f"{topic}.c"
+    names = (topic, second, third)
+    clicks.flow = replace(clicks.flow, source=KafkaSource(topic=names, schema="id INT"))
+    broker.create_topic(second, 1)
+    topics.send(broker, second, range(4))
+    topics.send(broker, topic, [10])
+
+    current = clicks.measure()
+
+    assert current.reason == (
+        f"up to 1 new message in topic {topic}; up to 4 new messages in topic {second}; "
+        f"topic {third} of Kafka does not exist yet"
+    )
+    backlog = current.backlog
+    assert (backlog.behind, backlog.position) == (5, f"{topic} 0:10; {second} {source.NOTHING_READ}")
+    assert backlog.ahead == f"{topic} offsets 0:10-10; {second} offsets 0:0-3"
+    assert backlog.first_offsets == {f"{topic}/0": 0, f"{second}/0": 0}
+    assert backlog.unread == {f"{topic}/0": 10, f"{second}/0": 0}
+    clicks.flow = replace(clicks.flow, source=KafkaSource(topic=names, schema="id INT", missing="refuse"))
+    with pytest.raises(SourceError, match=rf"topic {third} of .*\(cluster default\) does not exist, and missing="):
+        clicks.measure()
+
+    clicks.flow = replace(clicks.flow, source=KafkaSource(topic=(topic, second), schema="id INT"))
+    clicks.project.checkpoint("bronze", dag="clicks").run(1, {topic: {"0": 11}, second: {"0": 2}})
+    clicks.note(second)
+    topics.delete_before(broker, second, 3)
+    with pytest.raises(GapError, match=rf"accept-gap clicks bronze {second}/0:2-2 ") as lost:
+        clicks.measure()
+    assert (lost.value.topic, lost.value.lost) == (second, {"0": [2, 2]})
+    for wrong in ("", f"{topic}/"):
+        with pytest.raises(RequestError, match=rf"missing and not accepted: {second}/0:2-2"):
+            clicks.accept_gap({0: (2, 2)}, prefix=wrong)
+    clicks.accept_gap({0: (2, 2)}, prefix=f"{second}/")
+    assert clicks.measure().backlog.ahead == f"{second} offsets 0:3-3"
+    clicks.flow = replace(clicks.flow, source=KafkaSource(topic=topic, schema="id INT"))
+    with pytest.raises(CheckpointIncompatibleError, match=rf"topic: '{second}' -> 'not declared'"):
+        clicks.measure()
+    clicks.flow = replace(clicks.flow, source=KafkaSource(topic=(topic, second), schema="id INT"))
+    topics.recreate(broker, second)
+    with pytest.raises(TopicReplacedError, match=rf"topic {second} of .*\(cluster default\) was deleted and created"):
+        clicks.measure()

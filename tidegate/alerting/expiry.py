@@ -23,8 +23,8 @@ _INTERVAL_SECONDS = 8 * 3600.0
 
 def time_to_expiry(
     plans: Sequence[PlannedLag],
-    first_offsets: Mapping[int, int],
-    unread: Mapping[int, int],
+    first_offsets: Mapping[str, int],
+    unread: Mapping[str, int],
     now: datetime,
     unread_until: datetime | None = None,
 ) -> timedelta | None:
@@ -59,7 +59,7 @@ def _since(plans: Sequence[PlannedLag], now: datetime) -> Sequence[PlannedLag]:
 
 
 def _of_partition(
-    plans: Sequence[PlannedLag], partition: int, begin: int, behind: int, now: datetime
+    plans: Sequence[PlannedLag], partition: str, begin: int, behind: int, now: datetime
 ) -> timedelta | None:
     since, first, jumps = now, begin, 0
     for plan in reversed(plans):

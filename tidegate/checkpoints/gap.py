@@ -22,39 +22,46 @@ if TYPE_CHECKING:
 Offsets = dict[int, tuple[int, int]]
 """By partition: the first offset and the last."""
 
-_NAMED = re.compile(r"(\d{1,9}):(\d{1,18})-(\d{1,18})")
+_NAMED = re.compile(r"((?:[A-Za-z0-9._-]+/)?)(\d{1,9}):(\d{1,18})-(\d{1,18})")
 
 
-def parse(texts: Iterable[str]) -> Offsets:
-    """Parse offsets as people write them: ``0:10-14`` is partition, first and last offset.
+def parse(texts: Iterable[str]) -> tuple[str, Offsets]:
+    """Parse offsets as people write them: ``0:10-14`` is partition, first and last offset; ``orders/0:10-14`` with the topic.
+
+    Returns:
+        What is before the partitions, as `KafkaSource.prefix`, and the offsets.
 
     Raises:
-        RequestError: A text has another form, or a partition occurs twice.
+        RequestError: A text has another form, a partition occurs twice, or there are several topics.
     """
-    offsets: Offsets = {}
+    prefixes, offsets = set[str](), Offsets()
     for text in texts:
         match = _NAMED.fullmatch(text)
-        if match is None or int(match[2]) > int(match[3]) or int(match[1]) in offsets:
+        if match is None or int(match[3]) > int(match[4]) or int(match[2]) in offsets or prefixes - {match[1]}:
             raise RequestError(
                 f"{text!r} is not a range of offsets",
-                Edit("write partition:first-last, as in 0:10-14, each partition once", "request"),
+                Edit(
+                    "write partition:first-last, as in 0:10-14, or orders/0:10-14 of one topic of several, each partition once",
+                    "request",
+                ),
             )
-        offsets[int(match[1])] = (int(match[2]), int(match[3]))
-    return offsets
+        prefixes.add(match[1])
+        offsets[int(match[2])] = (int(match[3]), int(match[4]))
+    return "".join(prefixes), offsets
 
 
-def format_offsets(offsets: Mapping[int, tuple[int, int]]) -> str:
+def format_offsets(offsets: Mapping[int, tuple[int, int]], prefix: str = "") -> str:
     """The reverse of `parse`: ``0:10-14 1:3-7``."""
-    return " ".join(f"{partition}:{first}-{last}" for partition, (first, last) in sorted(offsets.items()))
+    return " ".join(f"{prefix}{partition}:{first}-{last}" for partition, (first, last) in sorted(offsets.items()))
 
 
-def accepted(place: FlowPlace) -> list[Override]:
-    """The accepted gaps of a flow, oldest first.
+def accepted(place: FlowPlace, topic: str) -> list[Override]:
+    """The accepted gaps of a flow in a topic, oldest first.
 
     Raises:
         CheckpointCorruptError: The file of overrides cannot be parsed.
     """
-    return [each for each in overrides.history(place) if each.act == "gap"]
+    return [each for each in overrides.history(place) if each.act == "gap" and each.topic == topic]
 
 
 def missing(

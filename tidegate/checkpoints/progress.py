@@ -238,15 +238,16 @@ def batch_offsets(checkpoint: Address, batch_id: int, topics: Collection[str]) -
     """
     ends = planned_batch(checkpoint, batch_id).kafka_offsets(topics)
     firsts = (
-        _initial_offsets(checkpoint, topics)
+        initial_offsets(checkpoint, topics)
         if batch_id == 0
         else planned_batch(checkpoint, batch_id - 1).kafka_offsets(topics)
     )
     return _kafka_ranges(firsts, ends)
 
 
-def _initial_offsets(checkpoint: Address, topics: Collection[str] | None = None) -> KafkaOffsets:
-    """Where the stream began. Spark writes a zero byte first, for its version 2.1 (``KafkaSourceInitialOffsetWriter.scala``)."""
+def initial_offsets(checkpoint: Address, topics: Collection[str] | None = None) -> KafkaOffsets:
+    """Where the stream of a Kafka source began. Spark writes a zero byte first, for its version 2.1."""
+    # ``KafkaSourceInitialOffsetWriter.scala``
     path = checkpoint / "sources" / "0" / "0"
     lines = _lines(path, 2)
     if lines[0] != "\0v1":
@@ -360,7 +361,7 @@ def offsets_read(checkpoint: Address) -> KafkaRanges:
     """The messages that a checkpoint of a Kafka source has committed, as far as its files can be read."""
     firsts: KafkaOffsets = {}
     with suppress(CheckpointCorruptError):
-        firsts = _initial_offsets(checkpoint)
+        firsts = initial_offsets(checkpoint)
     for batch in reversed((checkpoint / "commits").numbers()):
         with suppress(CheckpointCorruptError):
             return _kafka_ranges(firsts, planned_batch(checkpoint, batch).kafka_offsets())

@@ -13,10 +13,16 @@ from typing import Annotated
 
 from msgspec import UNSET, Meta, UnsetType
 
+from tidegate.advice import new_version
 from tidegate.checkpoints import checkpoint, progress
 from tidegate.checkpoints.checkpoint import REPAIR
 from tidegate.checkpoints.note import Note
-from tidegate.errors import CheckpointCorruptError, OtherClusterError, TopicReplacedError
+from tidegate.errors import (
+    CheckpointCorruptError,
+    CheckpointIncompatibleError,
+    OtherClusterError,
+    TopicReplacedError,
+)
 from tidegate.lake.place import Place
 from tidegate.reports.report import now
 
@@ -70,6 +76,21 @@ def recorded(place: Place) -> dict[str, CheckpointTopic]:
     return {} if first is None else {each.topic: each for each in (first, *(first.others or ()))}
 
 
+def recorded_of(place: Place, declared: Sequence[str]) -> dict[str, CheckpointTopic]:
+    """As `recorded`. Each must still be declared: what is unread of another would be left out.
+
+    Raises:
+        CheckpointIncompatibleError: One is not.
+        DamagedFileError: The recorded topics cannot be read.
+    """
+    topics = recorded(place)
+    if left_out := sorted(topics.keys() - set(declared)):
+        again = new_version(place.version, "set {} in the declaration: a new version reads only the declared topics")
+        changed = {"topic": (", ".join(left_out), "not declared")}
+        raise CheckpointIncompatibleError(place.flow, place.version, changed, again=again)
+    return topics
+
+
 def check(place: Place, topic: str, *, topic_id: str, cluster_id: str, cluster: object) -> CheckpointTopic:
     """Compare the broker's topic with the one that a checkpoint version reads. Changes nothing, needs no JVM.
 
@@ -94,7 +115,9 @@ def check(place: Place, topic: str, *, topic_id: str, cluster_id: str, cluster: 
             place.flow, place.version, topic, cluster=cluster, expected=expected.cluster_id, actual=cluster_id
         )
     if expected.topic_id and topic_id and expected.topic_id != topic_id:
-        raise TopicReplacedError(place.flow, place.version, topic, expected=expected.topic_id, actual=topic_id)
+        raise TopicReplacedError(
+            place.flow, place.version, topic, cluster=cluster, expected=expected.topic_id, actual=topic_id
+        )
     return expected
 
 

@@ -60,7 +60,9 @@ def accept_gap(
     flow: OneFlow,
     offsets: Annotated[
         list[str],
-        typer.Argument(metavar="OFFSETS...", help="The lost offsets, partition:first-last, as in 0:10-14."),
+        typer.Argument(
+            metavar="OFFSETS...", help="The lost offsets, partition:first-last, as in 0:10-14 or orders/0:10-14."
+        ),
     ],
     reason: Reason,
 ) -> None:
@@ -72,8 +74,9 @@ def accept_gap(
     environment = project.read()
     resolved = project.resolve(environment, name)
     (only,) = project.choose(resolved.pipeline, [flow])
+    prefix, lost = gap.parse(offsets)
     decision = lost_messages.accept_gap(
-        environment, resolved.flow(only.name), gap.parse(offsets), by=project.current_user(), reason=reason
+        environment, resolved.flow(only.name), lost, by=project.current_user(), reason=reason, prefix=prefix
     )
     console.echo(f"{name}/{flow}: {decision.summary()}")
 

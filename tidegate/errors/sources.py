@@ -87,10 +87,13 @@ class GapError(OffsetsExpiredError):
         flow: The flow's name.
         topic: The topic's name.
         lost: Partition to the first and the last deleted offset.
+        prefix: What is before each partition in the command: the topic, if the flow reads several.
     """
 
-    def __init__(self, pipeline: str, flow: str, topic: str, lost: dict[int, tuple[int, int]]) -> None:
-        offsets = " ".join(f"{partition}:{first}-{last}" for partition, (first, last) in sorted(lost.items()))
+    def __init__(
+        self, pipeline: str, flow: str, topic: str, lost: dict[int, tuple[int, int]], *, prefix: str = ""
+    ) -> None:
+        offsets = " ".join(f"{prefix}{partition}:{first}-{last}" for partition, (first, last) in sorted(lost.items()))
         super().__init__(
             f"topic {topic} has lost messages that flow {flow!r} reads next: offsets {offsets} (partition:first-last) were "
             "deleted at the broker before they were read.",
@@ -113,14 +116,15 @@ class TopicReplacedError(SourceError):
         flow: The flow's name.
         version: The checkpoint version that reads the old topic.
         topic: The topic's name.
+        cluster: Its cluster.
         expected: Kafka's id of the topic that the checkpoint reads.
         actual: The id of the topic that exists now.
     """
 
-    def __init__(self, flow: str, version: int, topic: str, *, expected: str, actual: str) -> None:
+    def __init__(self, flow: str, version: int, topic: str, *, cluster: object, expected: str, actual: str) -> None:
         super().__init__(
-            f"topic {topic} was deleted and created again: checkpoint v{version} of flow {flow!r} reads the topic with id {expected}, "
-            f"the broker has one with id {actual}. Messages of the old topic that were not read are lost.",
+            f"topic {topic} of {cluster} was deleted and created again: checkpoint v{version} of flow {flow!r} reads the topic with id "
+            f"{expected}, the broker has one with id {actual}. Messages of the old topic that were not read are lost.",
             Then(
                 new_version(
                     version,

@@ -33,8 +33,8 @@ class PlannedLag:
     """Number of files, messages or table versions; None when the source or the checkpoint could not be read."""
     rows: int | None = None
     """None if unknown."""
-    first_offsets: Mapping[int, int] = field(default_factory=dict)
-    """Only for a topic: partition to its first offset."""
+    first_offsets: Mapping[str, int] = field(default_factory=dict)
+    """Only for topics: partition, of several ``<topic>/<partition>``, to its first offset."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -126,6 +126,8 @@ def _of_messages(cluster: Cluster, layout: Layout, resolved: ResolvedFlow, sourc
     flow, lost, offsets = resolved.flow, 0, list[str]()
     read = [progress.offsets_read(place.checkpoint) for place in checkpoint.of_flow(resolved.place(layout))]
     for name in source.topics:
+        if source.prefix(name) and not any(name in each for each in read):
+            continue
         bounds = kafka.offset_bounds(cluster, name, isolation=source.isolation)
         gone: dict[int, tuple[int, int]] = {}
         for partition, (first, end) in itertools.chain.from_iterable(each.get(name, {}).items() for each in read):

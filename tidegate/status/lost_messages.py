@@ -20,13 +20,14 @@ if TYPE_CHECKING:
 
 
 def accept_gap(
-    environment: Environment, resolved: ResolvedFlow, offsets: gap.Offsets, *, by: str, reason: str
+    environment: Environment, resolved: ResolvedFlow, offsets: gap.Offsets, *, by: str, reason: str, prefix: str = ""
 ) -> Override:
     """Accept a gap under the flow's lease: records the decision, then a ledger line.
 
     Args:
         resolved: A flow that reads a topic.
-        offsets: The lost offsets that are accepted; must be exactly those that are missing and not accepted yet.
+        offsets: The lost offsets of a topic that are accepted; must be exactly those that are missing and not accepted yet.
+        prefix: As `KafkaSource.prefix`.
 
     Raises:
         RequestError: The flow reads no topic, nothing is missing, other offsets are missing than those given, or the reason
@@ -44,27 +45,28 @@ def accept_gap(
     resource = lease.checkpoint_resource(pipeline.name, flow.name)
     with lease.hold(layout, (resource,), what=f"accept-gap of {pipeline.name}/{flow.name}, by {by}"):
         checkpoint.check_compatible(layout, resolved)
-        missing = _missing_offsets(environment, resolved)
-        if missing != offsets:
+        topic, missing = _missing_offsets(environment, resolved)
+        if (flow.source.prefix(topic), missing) != (prefix if missing else "", offsets):
             state = (
-                f"missing and not accepted: {gap.format_offsets(missing)}"
+                f"missing and not accepted: {gap.format_offsets(missing, flow.source.prefix(topic))}"
                 if missing
                 else "no unread messages of the topic are missing"
             )
             raise RequestError(
-                f"{gap.format_offsets(offsets)} cannot be accepted as a gap: {state}",
+                f"{gap.format_offsets(offsets, prefix)} cannot be accepted as a gap: {state}",
                 Edit("accept the offsets that are missing, as the error of the run names them", "request"),
             )
-        topic_id = kafka.topic_id(environment.cluster(flow.source.cluster), flow.source.topic)
+        topic_id = kafka.topic_id(environment.cluster(flow.source.cluster), topic)
         place = resolved.place(layout)
-        decision = gap.accept(place, flow.source.topic, topic_id, missing, by=by, reason=reason)
+        decision = gap.accept(place, topic, topic_id, missing, by=by, reason=reason)
         ledger.record_gaps(place)
     return decision
 
 
-def _missing_offsets(environment: Environment, resolved: ResolvedFlow) -> gap.Offsets:
+def _missing_offsets(environment: Environment, resolved: ResolvedFlow) -> tuple[str, gap.Offsets]:
+    """The first topic that has lost messages, and which."""
     try:
         lag.measure(environment, resolved)
     except GapError as error:
-        return {int(partition): (first, last) for partition, (first, last) in error.lost.items()}
-    return {}
+        return error.topic, {int(partition): (first, last) for partition, (first, last) in error.lost.items()}
+    return "", {}

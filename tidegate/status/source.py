@@ -76,10 +76,10 @@ class Backlog(Extent):
     """Files in the landing folder that are hidden, do not fit the glob, or are too old."""
     skipped: str = ""
     """Describes the ignored files that were probably meant to be read; empty if there are none."""
-    first_offsets: Mapping[int, int] = field(default_factory=dict)
-    """For a topic: partition to the first offset that the broker still has."""
-    unread: Mapping[int, int] = field(default_factory=dict)
-    """For a topic: partition to the offset that is read next, for partitions with unread messages."""
+    first_offsets: Mapping[str, int] = field(default_factory=dict)
+    """For topics: partition, of several ``<topic>/<partition>``, to the first offset that the broker still has."""
+    unread: Mapping[str, int] = field(default_factory=dict)
+    """For topics: partition to the offset that is read next, for partitions with unread messages."""
     unread_until_ms: int | None = None
     """Up to when retention keeps all that is unread: of a topic (`tidegate.probes.retention.unread_until`), or of a table
     (`tidegate.probes.delta.kept_until_ms`)."""
@@ -95,6 +95,30 @@ class Backlog(Extent):
             bytes_exact=self.size_exact,
             behind=self.behind,
         )
+
+
+def together(parts: Mapping[str, Backlog]) -> Backlog:
+    """One backlog of several tables or topics, by name; its numbers are sums."""
+    every = list(parts.values())
+    if len(every) == 1:
+        return every[0]
+    since = [each.unread_since_ms for each in every if each.unread_since_ms is not None]
+    until = [each.unread_until_ms for each in every if each.unread_until_ms is not None]
+    return Backlog(
+        what="; ".join(each.what for each in [each for each in every if each.has_data] or every),
+        behind=sum(each.behind for each in every),
+        rows=total_or_none([each.rows for each in every]),
+        size=total_or_none([each.size for each in every]),
+        rows_exact=all(each.rows_exact for each in every),
+        size_exact=all(each.size_exact for each in every),
+        position="; ".join(f"{name} {each.position}" for name, each in parts.items()),
+        has_data=any(each.has_data for each in every),
+        ahead="; ".join(f"{name} {each.ahead}" for name, each in parts.items() if each.ahead),
+        first_offsets={key: offset for each in every for key, offset in each.first_offsets.items()},
+        unread={key: offset for each in every for key, offset in each.unread.items()},
+        unread_since_ms=min(since, default=None),
+        unread_until_ms=min(until, default=None),
+    )
 
 
 def absent(what: str) -> Backlog:

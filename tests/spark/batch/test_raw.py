@@ -283,8 +283,8 @@ def test_what_says_more_about_the_machine_or_the_reader_than_about_a_file_refuse
         split(job, land(job, "raise.json", '{"id": 3}\n'), land(job, "raise_again.json", '{"id": 4}\n'))
 
 
-def message(offset: int, partition: int = 0, value: bytes = b"{}") -> tuple[Any, ...]:
-    return (b"k", value, [("h", b"1")], "clicks", partition, offset, SENT)
+def message(offset: int, partition: int = 0, value: bytes = b"{}", topic: str = "clicks") -> tuple[Any, ...]:
+    return (b"k", value, [("h", b"1")], topic, partition, offset, SENT)
 
 
 def split_messages(job: Job, *messages: tuple[Any, ...], batch_id: int = 0) -> Split | None:
@@ -332,15 +332,14 @@ def test_a_later_checkpoint_skips_messages_that_are_in_bronze(flow: Callable[...
     assert sorted(ids) == [f"clicks/{position}" for position in ("0/5", "0/6", "0/7", "1/5", "1/6", "1/7")]
 
 
-def test_messages_of_a_recreated_topic_are_new_although_their_offsets_are_the_same(
+def test_messages_of_a_recreated_topic_and_of_another_one_are_new_although_their_offsets_are_the_same(
     flow: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(topic_reader.TopicReader, "check_same_topic", lambda *_: None)
 
-    def record_topic(version: int, topic_id: str) -> None:
-        recorded = topic.CheckpointTopic(topic="clicks", topic_id=topic_id, cluster_id="")
+    def record_topics(version: int, **ids: str) -> None:
         place = Place(flow(CLICKS).place.layout, "orders", "clicks", version, 0)
-        topic.record(place, [recorded])
+        topic.record(place, [topic.CheckpointTopic(topic=name, topic_id=ids[name], cluster_id="") for name in ids])
 
     def written_and_already_read(messages: list[tuple[Any, ...]], batch_id: int = 0, **more: int) -> tuple[int, int]:
         job = flow(CLICKS, **more)
@@ -349,13 +348,16 @@ def test_messages_of_a_recreated_topic_are_new_although_their_offsets_are_the_sa
         result.write(transaction(job, batch_id))
         return result.prepared.written, result.prepared.already_read
 
-    record_topic(1, "A")
+    record_topics(1, clicks="A")
     assert written_and_already_read([message(5)]) == (1, 0)
     assert written_and_already_read([message(5), message(6)], refresh=1) == (1, 1)
-    record_topic(2, "B")
+    record_topics(2, clicks="B", views="V")
+    views = [message(offset, topic="views") for offset in (5, 6)]
 
-    assert written_and_already_read([message(5), message(6)], version=2) == (2, 0)
+    assert written_and_already_read([message(5), message(6), views[0]], version=2) == (3, 0)
 
-    assert written_and_already_read([message(5), message(6)], version=2, refresh=1) == (0, 2)
+    assert written_and_already_read([message(5), message(6), *views], version=2, refresh=1) == (1, 3)
     rows = {row["_row_id"]: row["_topic_id"] for row in table(flow(CLICKS).target)}
-    assert rows == {"clicks/A/0/5": "A", "clicks/A/0/6": "A", "clicks/B/0/5": "B", "clicks/B/0/6": "B"}
+    assert rows == {
+        f"{name}/{id}/0/{at}": id for name, id in (("clicks", "A"), ("clicks", "B"), ("views", "V")) for at in (5, 6)
+    }

@@ -65,7 +65,7 @@ def starting_offsets(job: Job) -> str:
 def test_each_partition_starts_after_the_highest_offset_in_bronze(
     make_job: Callable[[int], Job], source: KafkaSource
 ) -> None:
-    job, topic = make_job(2), source.topic
+    job, topic = make_job(2), source.topics[0]
     assert starting_offsets(job) == "earliest"
     topic_id = id_of_topic(job)
     orders.write_table(job.target, COLUMNS, ("another", topic_id, 1, 99), (topic, "another", 3, 99))
@@ -82,7 +82,7 @@ def test_each_partition_starts_after_the_highest_offset_in_bronze(
 def test_offsets_of_an_older_checkpoint_count_where_bronze_has_no_messages(
     make_job: Callable[[int], Job], source: KafkaSource
 ) -> None:
-    job, topic = make_job(2), source.topic
+    job, topic = make_job(2), source.topics[0]
     orders.write_table(job.target, COLUMNS, (topic, id_of_topic(make_job(1)), 0, 7))
     Checkpoint(make_job(1).place.checkpoint).run(0, {topic: {"0": 9, "1": 0}})
     starts = json.loads(starting_offsets(job))
@@ -92,7 +92,7 @@ def test_offsets_of_an_older_checkpoint_count_where_bronze_has_no_messages(
 def test_a_topic_that_was_created_again_is_read_by_the_next_version_from_its_beginning(
     make_job: Callable[[int], Job], source: KafkaSource, broker: Broker
 ) -> None:
-    job, topic = make_job(1), source.topic
+    job, topic = make_job(1), source.topics[0]
     starting_offsets(job)
     recorded = topics_of_checkpoints.recorded(job.place)[topic]
     orders.write_table(job.target, COLUMNS, (topic, recorded.topic_id, 0, 4))
@@ -115,7 +115,7 @@ def test_a_topic_that_was_created_again_is_read_by_the_next_version_from_its_beg
 def test_a_partition_starts_after_deleted_messages_only_if_the_gap_was_accepted(
     make_job: Callable[[int], Job], source: KafkaSource, broker: Broker
 ) -> None:
-    job, topic = make_job(2), source.topic
+    job, topic = make_job(2), source.topics[0]
     topic_id = id_of_topic(job)
     orders.write_table(job.target, COLUMNS, (topic, topic_id, 0, 3), (topic, topic_id, 1, 9))
     topics.delete_before(broker, topic, 6)
@@ -139,23 +139,23 @@ def test_the_number_of_messages_in_a_batch_is_bounded_by_the_declared_bytes(
 
     producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
     for _ in range(30):
-        producer.produce(source.topic, b"v" * 2000, b"k" * 20, 3, headers=[("four", b"1234")])
+        producer.produce(source.topics[0], b"v" * 2000, b"k" * 20, 3, headers=[("four", b"1234")])
     assert producer.flush() == 0
     job = make_job(1)
 
     def max_offsets(starts: dict[int, int], **declared: Any) -> int:
         limited = dataclasses.replace(reader(job), source=dataclasses.replace(source, **declared))
-        return limited.max_offsets_per_batch({source.topic: starts})
+        return limited.max_offsets_per_batch({source.topics[0]: starts})
 
     def next_messages() -> dict[int, int]:
-        return reader(job)._next_messages(reader(job).bind())[source.topic]
+        return reader(job)._next_messages(reader(job).bind())[source.topics[0]]
 
-    assert samples.message_bytes(broker.cluster, source.topic, {3: 10}) == 2028
+    assert samples.message_bytes(broker.cluster, source.topics[0], {3: 10}) == 2028
     assert max_offsets({3: 10}, max_bytes_per_trigger="1m") == 2**20 // 2028
     assert max_offsets({3: 10}, max_bytes_per_trigger="1k") == 1, "at least one message, however large"
     assert max_offsets({3: 10}, max_bytes_per_trigger="1g", max_offsets_per_trigger=7) == 7
     assert max_offsets({0: 0}, max_bytes_per_trigger="1m") == 2**20 // len('{"id": 0}')
     assert max_offsets({}, max_bytes_per_trigger="1m") == 1024, "without messages and rows the size is a constant"
     assert next_messages() == {0: 0, 1: 0, 2: 0, 3: 0}
-    Checkpoint(job.place.checkpoint).run(0, {source.topic: {"0": 10, "1": 4, "2": 10}})
+    Checkpoint(job.place.checkpoint).run(0, {source.topics[0]: {"0": 10, "1": 4, "2": 10}})
     assert next_messages() == {1: 4, 3: 0}

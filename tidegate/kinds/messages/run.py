@@ -12,7 +12,7 @@ from tidegate.checkpoints import gap, overrides, progress, topic
 from tidegate.kinds.messages.split import message_rows, split_messages
 from tidegate.ops import ledger
 from tidegate.probes import kafka
-from tidegate.sources.topics import start
+from tidegate.sources.topics import start, unread
 from tidegate.sources.topics.measure import format_offsets
 from tidegate.spark.batch import topic_messages
 from tidegate.spark.intake import topic_reader
@@ -46,7 +46,7 @@ def _parts(job: Job, window: Window | None, earlier: Sequence[PendingPiece]) -> 
     assert window is not None
     reader = topic_messages.reader_of(job)
     source, cluster = reader.source, reader.cluster
-    for name in source.topics:
+    for name in (each.name for each in unread.present(cluster, source, topic_reader.PROBE_SECONDS)):
         ranges = kafka.offsets_within(cluster, name, window.since, window.until, isolation=source.isolation)
         for piece in earlier:
             for partition, (_, done) in piece.offsets.items() if _topic_of(job, piece) == name else ():
@@ -91,7 +91,7 @@ def _sides(job: Job, pins: Pinned) -> Sides:
     reader = topic_messages.reader_of(job)
     source, cluster = reader.source, reader.cluster
     starts = [each for each in overrides.history(job.place) if each.act == "start"]
-    present = [kafka.describe(cluster, each, topic_reader.PROBE_SECONDS, source.isolation) for each in source.topics]
+    present = unread.present(cluster, source, topic_reader.PROBE_SECONDS)
     offsets: progress.KafkaRanges = {}
     skipped, within, later = F.lit(False), F.lit(False), F.lit(False)
     for current in present:
@@ -99,7 +99,8 @@ def _sides(job: Job, pins: Pinned) -> Sides:
         of_topic = (F.col(hidden.TOPIC) == current.name) & (F.coalesce(hidden.TOPIC_ID, F.lit("")) == current.topic_id)
         for partition, (begin, end) in current.bounds.items():
             of_partition = of_topic & (F.col(hidden.PARTITION) == partition)
-            for first, last in gap.ranges_of(starts, current.topic_id, partition):
+            of_start = [each for each in starts if each.topic == current.name]
+            for first, last in gap.ranges_of(of_start, current.topic_id, partition):
                 skipped |= of_partition & F.col(hidden.OFFSET).between(first, last)
                 begin = last + 1 if first <= begin <= last else begin
             if begin < (read := min(end, ends.get(partition, 0))):
@@ -122,12 +123,13 @@ def _sides(job: Job, pins: Pinned) -> Sides:
     }
     if starts:
         not_compared["of messages that a start skipped and a later run read"] = rows_by_place.get("skipped", 0)
-    compacted = [each for each in source.topics if kafka.is_compacted(cluster, each, topic_reader.PROBE_SECONDS)]
+    names = [current.name for current in present]
+    compacted = [each for each in names if kafka.is_compacted(cluster, each, topic_reader.PROBE_SECONDS)]
     if compacted:
         removed = actual.where(F.col(hidden.TOPIC).isin(compacted)).join(expected, hidden.ROW_ID, "left_anti")
         not_compared["of messages that compaction may have removed"] = removed.count()
         actual = actual.join(removed.select(hidden.ROW_ID), hidden.ROW_ID, "left_anti")
-    compared = [f"offsets {format_offsets(offsets.get(each, {})) or 'none'} of topic {each}" for each in source.topics]
+    compared = [f"offsets {format_offsets(offsets.get(each, {})) or 'none'} of topic {each}" for each in names]
     return Sides(
         expected=expected,
         actual=actual,

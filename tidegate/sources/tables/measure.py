@@ -12,7 +12,7 @@ from tidegate.errors import OffsetsExpiredError
 from tidegate.formatting import count
 from tidegate.lake.layout import Layout
 from tidegate.probes import delta, delta_log
-from tidegate.status.source import NOTHING_READ, Backlog, Extent, MeasuredSource, absent, total_or_none
+from tidegate.status.source import NOTHING_READ, Backlog, Extent, MeasuredSource, absent, together, total_or_none
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -135,23 +135,7 @@ def _together(feeds: Sequence[ChangeFeed], backlogs: Sequence[Backlog]) -> Backl
     for feed, backlog in zip(feeds, backlogs, strict=True):
         known = by_table.get(feed.table)
         by_table[feed.table] = backlog if known is None else max(known, backlog, key=lambda each: each.behind)
-    of_tables = list(by_table.values())
-    shown = [each for each in of_tables if each.has_data] or of_tables
-    since = [each.unread_since_ms for each in of_tables if each.unread_since_ms is not None]
-    until = [each.unread_until_ms for each in of_tables if each.unread_until_ms is not None]
-    return Backlog(
-        what="; ".join(each.what for each in shown),
-        behind=sum(each.behind for each in of_tables),
-        rows=total_or_none([each.rows for each in of_tables]),
-        size=total_or_none([each.size for each in of_tables]),
-        rows_exact=all(each.rows_exact for each in of_tables),
-        size_exact=all(each.size_exact for each in of_tables),
-        position="; ".join(f"{table} {each.position}" for table, each in by_table.items()),
-        has_data=any(each.has_data for each in of_tables),
-        ahead="; ".join(f"{table} {each.ahead}" for table, each in by_table.items() if each.ahead),
-        unread_since_ms=min(since, default=None),
-        unread_until_ms=min(until, default=None),
-    )
+    return together(by_table)
 
 
 def _check_first_load(

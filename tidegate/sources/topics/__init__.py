@@ -1,9 +1,9 @@
-"""The declaration of a topic."""
+"""The declaration of topics."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Literal, get_args
@@ -20,6 +20,7 @@ from tidegate.spec.sinks import TOPIC, check_cluster
 
 ValueFormat = Literal["json", "avro"]
 Isolation = Literal["read_committed", "read_uncommitted"]
+Missing = Literal["wait", "refuse"]
 _PART = re.compile(r"key|key(\.[^\s.'?\[\]]+)+|header\.[^\n'\\]+|topic|partition|offset|timestamp")
 EARLIEST, LATEST = "earliest", "latest"
 _OFFSETS = re.compile(r"\d{1,9}:\d{1,18}( \d{1,9}:\d{1,18})*")
@@ -27,9 +28,11 @@ _OFFSETS = re.compile(r"\d{1,9}:\d{1,18}( \d{1,9}:\d{1,18})*")
 
 @dataclass(frozen=True, kw_only=True)
 class KafkaSource:
-    """A topic of JSON or Avro values. Offsets live in the checkpoint alone; no consumer group is committed."""
+    """A topic of JSON or Avro values, or several. Offsets live in the checkpoint alone; no consumer group is committed."""
 
-    topic: str
+    topic: str | tuple[str, ...]
+    """Its name, or the names of several of the same cluster, whose values have the same schema. Names may be added at the end later.
+    Another first name, or one less that was read, needs a new ``checkpoint_version``."""
     schema: str
     """The fields of one value as DDL, parsed by name in silver."""
     cluster: str = "default"
@@ -51,6 +54,9 @@ class KafkaSource:
     """Where the first run of a checkpoint version begins: ``earliest``, ``latest``, a time as in ``2026-11-01T00:00:00Z`` (the
     first message at or after it in each partition), or offsets as in ``0:15 1:3`` (partition and offset; other partitions begin
     with their first message). What was read before is not read twice. Later runs continue, so another start needs a new version."""
+    missing: Missing = "wait"
+    """What is done while a topic does not exist that was never read: ``wait`` for it and read the others, or ``refuse`` the run. One that
+    appears is read from its first message. One that was read and disappears is an error."""
     max_offsets_per_trigger: int = 500_000
     """Maximum number of messages per micro-batch, over all partitions."""
     max_bytes_per_trigger: str = "256m"
@@ -63,12 +69,16 @@ class KafkaSource:
     """The days or hours of the messages, and when one is complete. Messages are read as they arrive nevertheless."""
 
     def __post_init__(self) -> None:
-        if not fits(TOPIC, self.topic) or self.topic in (".", ".."):
-            raise FieldError("KafkaSource", "topic", self.topic, "letters, digits, '.', '_' and '-', at most 249")
+        names = self.topics if isinstance(self.topics, tuple) else ()
+        valid = all(fits(TOPIC, each) and each not in (".", "..") for each in names)
+        if not names or not valid or len(set(names)) < len(names):
+            allowed = "letters, digits, '.', '_' and '-', at most 249; or a tuple of such names, each once"
+            raise FieldError("KafkaSource", "topic", self.topic, allowed)
         check_cluster("KafkaSource", self.cluster)
         check_schema(self, self.schema)
         check_choice(self, "format", self.format, get_args(ValueFormat))
         check_choice(self, "isolation", self.isolation, get_args(Isolation))
+        check_choice(self, "missing", self.missing, get_args(Missing))
         check_contract(self, self.contract, self.schema)
         check_formats(self, self.formats, self.schema, self.format)
         check_changes(type(self).__name__, self.changes, self.schema, self.format)
@@ -87,12 +97,17 @@ class KafkaSource:
     @property
     def topics(self) -> tuple[str, ...]:
         """The names of its topics."""
-        return (self.topic,)
+        return (self.topic,) if isinstance(self.topic, str) else self.topic
+
+    def prefix(self, topic: str) -> str:
+        """What is before a partition of a topic in texts: ``orders/`` if there are several topics."""
+        return f"{topic}/" if len(self.topics) > 1 else ""
 
     def identity(self) -> dict[str, Any]:
         """The fields that the checkpoint's sidecar stores."""
         cluster = {} if self.cluster == "default" else {"cluster": self.cluster}
-        return {"kind": "kafka", "topic": self.topic, **cluster}
+        # The others are recorded beside the checkpoint once they exist, so that names may be added.
+        return {"kind": "kafka", "topic": self.topics[0], **cluster}
 
     @property
     def start_offsets(self) -> dict[int, int]:
@@ -116,18 +131,22 @@ class KafkaSource:
             valid = False
         else:
             valid = moment is None or moment.tzinfo is not None
-        repeated = fits(_OFFSETS, self.start) and len(self.start_offsets) < self.start.count(":")
-        if not valid or repeated:
+        of_one = fits(_OFFSETS, self.start)
+        repeated = of_one and len(self.start_offsets) < self.start.count(":")
+        if not valid or repeated or (of_one and len(self.topics) > 1):
             allowed = (
-                "earliest, latest, a time with its zone as in '2026-11-01T00:00:00Z', or offsets as in '0:15 1:3', "
+                "earliest, latest, a time with its zone as in '2026-11-01T00:00:00Z', or of one topic offsets as in '0:15 1:3', "
                 "each partition once"
             )
             raise FieldError("KafkaSource", "start", self.start, allowed)
 
     @property
     def named(self) -> str:
-        """The topic with its cluster, for messages."""
-        return f"topic {self.topic!r}, cluster {self.cluster} of Kafka"
+        """The topics with their cluster, for messages."""
+        return f"{self._topics_with(repr)}, cluster {self.cluster} of Kafka"
+
+    def _topics_with(self, written: Callable[[str], str]) -> str:
+        return f"topic{'s'[: len(self.topics) - 1]} {', '.join(map(written, self.topics))}"
 
     def _check_metadata(self) -> None:
         if not isinstance(self.metadata, Mapping) or not all(fits(_PART, part) for part in self.metadata.values()):
@@ -153,9 +172,9 @@ class KafkaSource:
 
     def summary(self) -> str:
         """For pages."""
-        return f"topic {self.topic}" + (f" of cluster {self.cluster}" if self.cluster != "default" else "")
+        return self._topics_with(str) + (f" of cluster {self.cluster}" if self.cluster != "default" else "")
 
     def describe(self) -> str:
         """For the documentation of DAGs, as Markdown, with the limit of a batch."""
         begins = "" if self.start == EARLIEST else f" from `{self.start}` on"
-        return f"topic `{self.topic}`{begins}, at most {count(self.max_offsets_per_trigger, 'offset')} a batch"
+        return f"{self._topics_with('`{}`'.format)}{begins}, at most {count(self.max_offsets_per_trigger, 'offset')} a batch"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 from zoneinfo import ZoneInfo
@@ -18,7 +19,7 @@ from tidegate.sources.topics import unread
 from tidegate.spec import Flow, KafkaSource, Pipeline
 from tidegate.status import freshness, topic_intervals
 from tidegate.status.completeness import Completeness
-from tidegate.status.source import NOTHING_READ, Backlog, Extent, MeasuredSource, not_delivered
+from tidegate.status.source import NOTHING_READ, Backlog, Extent, MeasuredSource, not_delivered, together
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -49,10 +50,11 @@ def _backlog(reading: CheckpointReading) -> Backlog:
     source, target = _source(reading.resolved.flow), reading.layout.table(reading.target)
     cluster = reading.clusters(source.cluster)
     try:
-        (part,) = unread.of_flow(cluster, source, target, reading.place, reading.committed)
+        parts, absent = unread.of_flow(cluster, source, target, reading.place, reading.committed)
     except NotDeliveredError as missing:
         return not_delivered(missing, reading.place, target)
-    return _of_topic(cluster, source, target, part)
+    backlog = together({part.topic.name: _of_topic(cluster, source, target, part) for part in parts})
+    return replace(backlog, what="; ".join([backlog.what, *(f"{each.what} does not exist yet" for each in absent)]))
 
 
 def _of_topic(cluster: Cluster, source: KafkaSource, target: Address, part: unread.Unread) -> Backlog:
@@ -76,34 +78,42 @@ def _of_topic(cluster: Cluster, source: KafkaSource, target: Address, part: unre
         # The first run records where the flow begins, also if nothing is left to read: with latest it would never begin.
         has_data=pending > 0 or begins is not None,
         ahead=f"offsets {format_offsets(ranges)}" if pending else "",
-        first_offsets=part.topic.begins,
-        unread=firsts,
+        first_offsets={f"{source.prefix(name)}{partition}": begin for partition, begin in part.topic.begins.items()},
+        unread={f"{source.prefix(name)}{partition}": first for partition, first in firsts.items()},
         unread_until_ms=None if until is None else round(until.timestamp() * 1000),
     )
 
 
-def format_offsets(ranges: Mapping[int, tuple[int, int]]) -> str:
+def format_offsets(ranges: Mapping[int, tuple[int, int]], prefix: str = "") -> str:
     """``0:15-19 1:10-14``: first and last offset of each partition with messages.
 
     Args:
         ranges: Partition to the first offset and the offset after the last one.
+        prefix: As `KafkaSource.prefix`.
     """
-    return " ".join(f"{partition}:{begin}-{end - 1}" for partition, (begin, end) in ranges.items() if end > begin)
+    return " ".join(
+        f"{prefix}{partition}:{begin}-{end - 1}" for partition, (begin, end) in ranges.items() if end > begin
+    )
 
 
 def _extent(environment: Environment, pipeline: Pipeline, flow: Flow, request: RunRequest) -> Extent:
     layout, source, window = Layout.of(environment), _source(flow), request.window
     cluster, bronze = environment.cluster(source.cluster), layout.table(flow.target.name)
-    recorded = topic.recorded(Place(layout, pipeline.name, flow.name, flow.checkpoint_version, 0)).get(source.topic)
-    if window is None:
-        ranges = kafka.offset_bounds(cluster, source.topic, isolation=source.isolation)
-    else:
-        ranges = kafka.offsets_within(cluster, source.topic, window.since, window.until, isolation=source.isolation)
-    offsets = sum(end - begin for begin, end in ranges.values())
-    # Compaction and transactions leave offsets without a message, which never arrive in bronze.
-    missing = max(0, offsets - _ingested_messages(bronze, source.topic, ranges, recorded))
+    recorded = topic.recorded(Place(layout, pipeline.name, flow.name, flow.checkpoint_version, 0))
+    parts, offsets = list[str](), 0
+    for current in unread.present(cluster, source):
+        name, ranges = current.name, current.bounds
+        if window is not None:
+            ranges = kafka.offsets_within(cluster, name, window.since, window.until, isolation=source.isolation)
+        within = sum(end - begin for begin, end in ranges.values())
+        # Compaction and transactions leave offsets without a message, which never arrive in bronze.
+        missing = max(0, within - _ingested_messages(bronze, name, ranges, recorded.get(name)))
+        parts.append(
+            f"offsets {format_offsets(ranges) or 'none'} of {name}, at most {missing:,} of which are not in bronze"
+        )
+        offsets += within
     return Extent(
-        what=f"offsets {format_offsets(ranges) or 'none'} of {source.topic}, at most {missing:,} of which are not in bronze",
+        what="; ".join(parts),
         rows=offsets,
         size=round(offsets * (delta.row_bytes(bronze) or BYTES_PER_MESSAGE)),
         rows_exact=not offsets,
@@ -151,7 +161,7 @@ def _completeness(
     # What does not answer, or has a time that cannot be right, may be of any interval.
     never, latest = datetime.fromtimestamp(0, UTC), now + freshness.SKEW
     moments: list[datetime] = []
-    for part in unread.of_flow(cluster, source, table, current, committed):
+    for part in unread.of_flow(cluster, source, table, current, committed)[0]:
         starts = {partition: begin for partition, (begin, _) in part.ranges.items()}
         answers = samples.next_timestamps(cluster, part.topic.name, starts)
         moments += [moment for each in starts if (moment := answers.get(each, never)) is not None]

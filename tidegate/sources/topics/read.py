@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 def _records(feed: DataFrame, source: KafkaSource, lookup: Lookup | None) -> Records:
-    at = F.struct(F.col(hidden.TIMESTAMP), F.col(hidden.PARTITION), F.col(hidden.OFFSET))
+    at = F.struct(*map(F.col, (hidden.TIMESTAMP, hidden.PARTITION, hidden.OFFSET, hidden.TOPIC)))
     coordinates = F.struct(
         F.col(hidden.TOPIC).alias("topic"),
         F.col(hidden.PARTITION).alias("partition"),

@@ -64,7 +64,8 @@ def opening(
         SourceError: The declared start is not in the topic, or in the future, or no broker answers.
         CheckpointIncompatibleError: The version began with another start.
     """
-    recorded = topic.recorded(place).get(described.name)
+    of_version = topic.recorded(place)
+    recorded = of_version.get(described.name)
     if recorded is not None and recorded.start != source.start:
         raise CheckpointIncompatibleError(
             place.flow,
@@ -72,7 +73,8 @@ def opening(
             {"start": (recorded.start, source.start)},
             again=new_version(place.version, "set {} in the declaration: a new version begins at the new start"),
         )
-    if source.start == EARLIEST or recorded is not None or checkpoint.reads_again(place):
+    # A topic that appears later is read from its first message.
+    if source.start == EARLIEST or of_version or checkpoint.reads_again(place):
         return None
     if progress.read(place.checkpoint).last_planned is not None:
         return None
@@ -126,15 +128,15 @@ def _declared_offsets(source: KafkaSource, described: kafka.Topic) -> dict[int, 
 
 def record(place: Place, source: KafkaSource, begun: Iterable[tuple[topic.CheckpointTopic, Opening | None]]) -> None:
     """Record topics of a version, and where each begins, once. The caller holds the checkpoint's lease."""
-    again = checkpoint.reads_again(place)
-    topic.record(place, [_beginning(known, source, begins, again) for known, begins in begun])
+    has_no_start = source.start != EARLIEST and (checkpoint.reads_again(place) or bool(topic.recorded(place)))
+    topic.record(place, [_beginning(known, source, begins, has_no_start) for known, begins in begun])
 
 
 def _beginning(
-    known: topic.CheckpointTopic, source: KafkaSource, begins: Opening | None, again: bool
+    known: topic.CheckpointTopic, source: KafkaSource, begins: Opening | None, has_no_start: bool
 ) -> topic.CheckpointTopic:
     if begins is None:
-        return replace(known, start=source.start) if again else known
+        return replace(known, start=source.start) if has_no_start else known
     return replace(
         known,
         start=source.start,

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate import hidden
-from tidegate.advice import Either, OutsideAct, new_version
+from tidegate.advice import Edit, Either, OutsideAct, new_version
 from tidegate.checkpoints import checkpoint, gap, topic
-from tidegate.errors import GapError, OffsetsExpiredError
+from tidegate.errors import GapError, NotDeliveredError, OffsetsExpiredError, SourceError
 from tidegate.ops import query, store
 from tidegate.probes import kafka
 from tidegate.sources.topics import start
@@ -28,6 +28,10 @@ if TYPE_CHECKING:
     from tidegate.store import Address
 
 
+BoundTopic = tuple[topic.CheckpointTopic, kafka.Topic]
+"""A topic as recorded beside the checkpoint, or as a job would record it now, and as it is."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Unread:
     """What a flow has not read of a topic."""
@@ -41,30 +45,95 @@ class Unread:
     """Where a first run begins."""
 
 
+def _described(
+    cluster: Cluster, source: KafkaSource, timeout: float
+) -> tuple[list[kafka.Topic], dict[str, NotDeliveredError]]:
+    """The topics that exist, and the errors of the others by name."""
+    topics, absent = list[kafka.Topic](), dict[str, NotDeliveredError]()
+    for name in source.topics:
+        try:
+            topics.append(kafka.describe(cluster, name, timeout, source.isolation))
+        except NotDeliveredError as error:
+            absent[name] = error
+    return topics, absent
+
+
+def present(cluster: Cluster, source: KafkaSource, timeout: float = 5.0) -> list[kafka.Topic]:
+    """The topics of a flow that exist, at least one. Raises NotDeliveredError and SourceUnavailableError."""
+    topics, absent = _described(cluster, source, timeout)
+    if not topics:
+        raise absent[source.topics[0]]
+    return topics
+
+
+def existing(
+    cluster: Cluster, source: KafkaSource, place: Place, timeout: float = 5.0
+) -> tuple[list[BoundTopic], list[NotDeliveredError]]:
+    """The topics of a flow that exist, and the errors of those that the flow waits for.
+
+    Raises:
+        NotDeliveredError: None of them exists.
+        OtherClusterError: The broker belongs to another cluster than the one that the checkpoint reads.
+        TopicReplacedError: A topic was deleted and created again.
+        CheckpointIncompatibleError: A topic is not declared any more.
+        SourceError: A topic does not exist that was read, or for which the flow does not wait; or no broker answers.
+    """
+    recorded = topic.recorded_of(place, source.topics)
+    topics, absent = _described(cluster, source, timeout)
+    bound = [(topic.check(place, each.name, cluster=cluster, **each.ids), each) for each in topics]
+    for name in absent:
+        if source.missing == "refuse" or (name in recorded and source.prefix(name)):
+            raise _absent(cluster, place, name, was_read=name in recorded)
+    if not bound:
+        raise absent[source.topics[0]]
+    return bound, list(absent.values())
+
+
+def _absent(cluster: Cluster, place: Place, name: str, *, was_read: bool) -> SourceError:
+    if not was_read:
+        return SourceError(
+            f"topic {name} of {cluster} does not exist, and missing='refuse' waits for none",
+            Either(OutsideAct("create it"), Edit("correct the declaration's topic", "declaration")),
+        )
+    return SourceError(
+        f"topic {name} of {cluster} does not exist any more: flow {place.flow!r} has read it. What was unread in it is lost; "
+        "nothing of the other topics is read meanwhile, and nothing of them is lost.",
+        new_version(
+            place.version,
+            "set {} in the declaration, without the topic if it does not come back: the others are read on",
+        ),
+    )
+
+
 def of_flow(
     cluster: Cluster, source: KafkaSource, target: Address, place: Place, committed: PlannedBatch | None
-) -> list[Unread]:
-    """What a flow has not read of its topics.
+) -> tuple[list[Unread], list[NotDeliveredError]]:
+    """What a flow has not read of its topics, and the errors of those that it waits for.
 
     Raises:
         TidegateError: As for the backlog.
     """
-    committed_offsets = {} if committed is None else committed.kafka_offsets(source.topics)
-    return [_unread_of(cluster, source, name, target, place, committed_offsets.get(name)) for name in source.topics]
+    read = {} if committed is None else committed.kafka_offsets(source.topics)
+    bound, absent = existing(cluster, source, place)
+    return [_unread_of(cluster, source, each, target, place, read.get(each[1].name)) for each in bound], absent
 
 
 def _unread_of(
-    cluster: Cluster, source: KafkaSource, name: str, target: Address, place: Place, committed: Mapping[int, int] | None
+    cluster: Cluster,
+    source: KafkaSource,
+    bound: BoundTopic,
+    target: Address,
+    place: Place,
+    committed: Mapping[int, int] | None,
 ) -> Unread:
-    current = kafka.describe(cluster, name, isolation=source.isolation)
-    checkpoint_topic = topic.check(place, name, cluster=cluster, **current.ids)
+    checkpoint_topic, current = bound
     read = topic.next_offsets(place, checkpoint_topic) if committed is None else committed
     begins = start.opening(cluster, source, current, place, lambda: read)
     read = read if begins is None else begins.after(read)
     # A new checkpoint version continues after the older ones; a reingest reads all messages that the topic still has.
     positions = {} if committed is None and checkpoint.reads_again(place) else read
     check_not_truncated(current, read)
-    check_gap(place, checkpoint_topic, current, read, target)
+    check_gap(place, source, checkpoint_topic, current, read, target)
     # A partition that is not in the checkpoint is new and read from its beginning. A partition with an accepted gap continues
     # at its first offset.
     ranges = {
@@ -75,7 +144,12 @@ def _unread_of(
 
 
 def check_gap(
-    place: Place, known: topic.CheckpointTopic, current: kafka.Topic, read: Mapping[int, int], target: Address
+    place: Place,
+    source: KafkaSource,
+    known: topic.CheckpointTopic,
+    current: kafka.Topic,
+    read: Mapping[int, int],
+    target: Address,
 ) -> None:
     """Check that the topic still has all unread messages, except for accepted gaps.
 
@@ -86,8 +160,8 @@ def check_gap(
     Raises:
         GapError: Messages are missing; the error lists their offsets.
     """
-    if lost := unaccepted_gap(known, current, read, target, gap.accepted(place)):
-        raise GapError(place.pipeline, place.flow, known.topic, lost)
+    if lost := unaccepted_gap(known, current, read, target, gap.accepted(place, known.topic)):
+        raise GapError(place.pipeline, place.flow, known.topic, lost, prefix=source.prefix(known.topic))
 
 
 def unaccepted_gap(

@@ -128,7 +128,8 @@ def check(job: Job, rows: DataFrame, ranges: Callable[[], Ranges]) -> Messages:
         why = failures.condition_of(error)
     rows.unpersist()
     again = _read_singly(job, session, ranges())
-    offsets = " ".join(format_offsets(cuts) for cuts in ranges().values())
+    prefix = reader_of(job).source.prefix
+    offsets = " ".join(format_offsets(cuts, prefix(name)) for name, cuts in sorted(ranges().items()))
     job.run.report.notes.append(
         f"offsets {offsets} were read again message by message, since Spark's connector failed: {why}"
     )

@@ -12,6 +12,7 @@ from tidegate.errors import TopicReplacedError
 from tidegate.probes import delta, kafka, samples
 from tidegate.sources.topics import measure as topics
 from tidegate.sources.topics import start, unread
+from tidegate.sources.topics.unread import BoundTopic
 from tidegate.spec import KafkaSource
 from tidegate.spec.checks import in_bytes
 
@@ -40,8 +41,6 @@ BROKER_TIMEOUTS = {
 
 PROBE_SECONDS = 10.0
 """Timeout for questions to the broker."""
-BoundTopic = tuple[topic.CheckpointTopic, kafka.Topic]
-"""A topic as recorded beside the checkpoint, and as it is now."""
 
 
 @dataclass(frozen=True)
@@ -116,21 +115,19 @@ class TopicReader:
 
         Both are recorded before the version reads its first message. The caller must hold the flow's lease.
 
+        Returns:
+            Those that exist.
+
         Raises:
-            OtherClusterError: The broker belongs to another cluster than the one that the checkpoint reads.
-            TopicReplacedError: A topic was deleted and created again.
             CheckpointIncompatibleError: The version began with another start.
-            SourceError: A topic does not exist or lacks the declared start, or no broker answers.
+            SourceError: As `unread.existing`, or a topic lacks the declared start.
         """
-        bound: list[BoundTopic] = []
-        begins: list[start.Opening | None] = []
-        for name in self.source.topics:
-            current = kafka.describe(self.cluster, name, PROBE_SECONDS, self.source.isolation)
-            known = topic.check(self.place, name, cluster=self.cluster, **current.ids)
+        bound, _ = unread.existing(self.cluster, self.source, self.place, PROBE_SECONDS)
+        begun: list[tuple[topic.CheckpointTopic, start.Opening | None]] = []
+        for known, current in bound:
             read = functools.partial(self._read_before, known, self.bronze)
-            begins.append(start.opening(self.cluster, self.source, current, self.place, read))
-            bound.append((known, current))
-        start.record(self.place, self.source, [(known, each) for (known, _), each in zip(bound, begins, strict=True)])
+            begun.append((known, start.opening(self.cluster, self.source, current, self.place, read)))
+        start.record(self.place, self.source, begun)
         return bound
 
     def _read_before(self, checkpoint_topic: topic.CheckpointTopic, target: Address) -> dict[int, int]:
@@ -150,12 +147,15 @@ class TopicReader:
         name, expected = checkpoint_topic.topic, checkpoint_topic.topic_id
         actual = kafka.topic_id(self.cluster, name, PROBE_SECONDS)
         if expected and actual != expected:
-            raise TopicReplacedError(self.place.flow, self.place.version, name, expected=expected, actual=actual)
+            raise TopicReplacedError(
+                self.place.flow, self.place.version, name, cluster=self.cluster, expected=expected, actual=actual
+            )
 
     def needs_refresh_for_gap(self) -> bool:
         """Whether the next messages of the checkpoint were deleted and the gap was accepted.
 
-        Only a new refresh of the checkpoint can start after such a gap.
+        Only a new refresh of the checkpoint can start after such a gap, or begin a topic that has appeared and has no offset 0 any more:
+        Spark reads a topic that is new to a checkpoint from offset 0 on.
 
         Raises:
             GapError: Messages were deleted, and not all of the gap was accepted.
@@ -165,16 +165,22 @@ class TopicReader:
         # Spark stores its starting offsets before it plans its first batch.
         if state.last_planned is None and not (self.place.checkpoint / "sources" / "0" / "0").exists():
             return False
-        committed: KafkaOffsets = {}
-        if state.last_committed is not None:
-            batch = progress.planned_batch(self.place.checkpoint, state.last_committed)
-            committed = batch.kafka_offsets(self.source.topics)
-        gaps = False
+        batch = state.last_planned if state.last_committed is None else state.last_committed
+        offsets = (
+            progress.initial_offsets(self.place.checkpoint)
+            if batch is None
+            else progress.planned_batch(self.place.checkpoint, batch).kafka_offsets(self.source.topics)
+        )
+        committed: KafkaOffsets = {} if state.last_committed is None else offsets
+        needed = False
         for known, current in self.bind():
-            read = committed[current.name] if current.name in committed else topic.next_offsets(self.place, known)
-            unread.check_gap(self.place, known, current, read, self.bronze)
-            gaps |= bool(unread.unaccepted_gap(known, current, read, self.bronze))
-        return gaps
+            name = current.name
+            read = committed[name] if name in committed else topic.next_offsets(self.place, known)
+            unread.check_gap(self.place, self.source, known, current, read, self.bronze)
+            needed |= bool(unread.unaccepted_gap(known, current, read, self.bronze))
+            has_appeared = name not in offsets and not checkpoint.reads_again(self.place)
+            needed |= has_appeared and any(current.begins.values())
+        return needed
 
     def _starting_offsets(self, bound: Sequence[BoundTopic], target: Address) -> str:
         """Where a new checkpoint starts: after the last message of this topic in bronze or in an older checkpoint.
@@ -188,7 +194,7 @@ class TopicReader:
         for known, current in bound:
             read = self._read_before(known, target)
             unread.check_not_truncated(current, read)
-            unread.check_gap(self.place, known, current, read, target)
+            unread.check_gap(self.place, self.source, known, current, read, target)
             starts[current.name] = {
                 str(partition): max(read[partition], begin) if partition in read else -2
                 for partition, begin in sorted(current.begins.items())
