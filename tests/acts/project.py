@@ -88,16 +88,16 @@ ABOVE = {"silver": "bronze", "gold": "silver", "sink": "silver", "rows": "bronze
 
 
 @contextmanager
-def loaded(folder: Path) -> Iterator[Any]:
-    """Let this process import the pipeline, which is written to a folder; gives the module of its transforms."""
-    for package, text in (("pipelines", DECLARATION), ("spark_jobs", JOB)):
+def loaded(folder: Path, name: str = "acts", declaration: str = DECLARATION, job: str = JOB) -> Iterator[Any]:
+    """Let this process import the pipeline, or another one, which is written to a folder; gives the module of its transforms."""
+    for package, text in (("pipelines", declaration), ("spark_jobs", job)):
         (folder / package).mkdir(parents=True)
-        (folder / package / "acts.py").write_text(text)
+        (folder / package / f"{name}.py").write_text(text)
         importlib.import_module(package).__path__.append(str(folder / package))
     importlib.invalidate_caches()
     try:
-        yield importlib.import_module("spark_jobs.acts")
+        yield importlib.import_module(f"spark_jobs.{name}")
     finally:
         for package in ("pipelines", "spark_jobs"):
             importlib.import_module(package).__path__.remove(str(folder / package))
-            sys.modules.pop(f"{package}.acts", None)
+            sys.modules.pop(f"{package}.{name}", None)

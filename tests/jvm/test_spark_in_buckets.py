@@ -22,6 +22,8 @@ from tidegate.store.s3 import S3Server
 pytestmark = pytest.mark.jvm
 
 SCRIPT = Path(__file__).with_name("spark_writer.py")
+APPENDS = 30
+"""Of each Spark."""
 PROJECT = Path(__file__).parents[2]
 
 
@@ -76,7 +78,7 @@ def test_two_sparks_and_delta_rs_lose_no_commit_of_each_other(s3_server: S3Proce
         options = S3Server(variables).delta_options
         rows = pyarrow.schema([("writer", pyarrow.string()), ("number", pyarrow.int32())])
         deltalake.DeltaTable.create(f"{lake}/shared", rows, storage_options=options)
-        sparks = [_start(variables, name, "50", "append") for name in ("one", "two")]
+        sparks = [_start(variables, name, str(APPENDS), "append") for name in ("one", "two")]
         written = 0
         while any(process.poll() is None for process in sparks):
             table = pyarrow.table({"writer": ["delta-rs"], "number": [written]}, schema=rows)
@@ -85,8 +87,8 @@ def test_two_sparks_and_delta_rs_lose_no_commit_of_each_other(s3_server: S3Proce
             # delta-rs commits in milliseconds: without a pause, Spark finds each version taken, and reads ever more of them.
             time.sleep(1)
         for process in sparks:
-            assert _result(process)["appended"] == 50
-    expected = {(name, number) for name in ("one", "two") for number in range(50)}
+            assert _result(process)["appended"] == APPENDS
+    expected = {(name, number) for name in ("one", "two") for number in range(APPENDS)}
     expected |= {("delta-rs", number) for number in range(written)}
     assert written > 20
     assert proxy.refused == []
