@@ -21,6 +21,7 @@ from tidegate.environment import Environment
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import query
+from tidegate.store import Address
 
 PICTURES = Path(__file__).parent / "pictures"
 PIPELINE, FLOW = "taps", "silver"
@@ -114,7 +115,7 @@ def pictures(measured: Measured) -> dict[str, str]:
     }
 
 
-def _rows(path: Path) -> list[dict[str, Any]]:
+def _rows(path: Address) -> list[dict[str, Any]]:
     return query.query(path, query.columns(path), "FROM delta_table")
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 import tempfile
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -18,7 +19,7 @@ from tidegate.lake.place import PipelinePlace
 from tidegate.pages.site import export
 
 PICTURES = Path(__file__).parent / "pictures"
-SCREENSHOTS = (
+SCREENSHOTS: tuple[tuple[str, str, Literal["light", "dark"], int | None], ...] = (
     ("report-pipeline", "index.html", "light", 760),
     ("report-batch-light", "silver/v1-0-batch-129.html", "light", None),
     ("report-batch-dark", "silver/v1-0-batch-129.html", "dark", None),
@@ -34,10 +35,11 @@ def take() -> None:
         kinds = (samples.bronze, samples.batch, samples.gold)
         samples.fill(layout, *(kind(number) for number in range(130) for kind in kinds))
         samples.fill(layout, samples.bronze(130), samples.batch(130, outcome="refused"))
-        pages = export(layout, samples.flights(), Path(PipelinePlace(layout, "flights").docs)).parent
+        pages = export(layout, samples.flights(), PipelinePlace(layout, "flights").docs).parent
         with launched() as browser:
             for name, page, scheme, height in SCREENSHOTS:
-                with visit(browser, (pages / page).as_uri(), scheme=scheme, width=1120, height=height or 900) as tab:  # type: ignore[arg-type]
+                address = Path(str(pages / page)).as_uri()
+                with visit(browser, address, scheme=scheme, width=1120, height=height or 900) as tab:
                     tab.page.screenshot(path=PICTURES / f"{name}.png", full_page=height is None)
 
 
