@@ -106,10 +106,13 @@ def unchanged_process(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
     """The session of this process; applications that tests start use the settings of users."""
-    from tidegate.testing.session import session
+    from tidegate.testing.session import ONE_TASK, session
 
+    if request.config.getoption("markexpr") == "nightly":
+        # At night the rows of a shuffle are in several tasks, as in a job.
+        ONE_TASK.clear()
     with pytest.MonkeyPatch.context() as patch:
         _unset_settings(patch)
         started = session()

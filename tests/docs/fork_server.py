@@ -44,8 +44,6 @@ sys.exit(int(code) if code else "the fork server has ended")
 """
 _JVM = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 """With these variables PySpark connects to a JVM, as under spark-submit."""
-_FEW_ROWS = {"spark.sql.shuffle.partitions": "1", "spark.databricks.delta.snapshotPartitions": "1"}
-"""Settings of the session while the server runs: a task costs more than the rows of a guide."""
 _PACKAGES = ("tidegate.cli", "tidegate.spark", "tidegate.planning", "tidegate.status", "tidegate.trace")
 _LIBRARIES = ("deltalake", "duckdb", "pandas", "pyarrow.dataset", "great_expectations", "jinja2")
 
@@ -63,8 +61,6 @@ class ForkServer:
         """The folder of `tidegate`, to be the first of a shell's `PATH`."""
         gateway: Any = spark.sparkContext._gateway
         self._gateway = gateway
-        self._spark = spark
-        self._settings = {name: str(spark.conf.get(name)) for name in _FEW_ROWS}
         address = folder / "socket"
         self.commands.mkdir()
         for program in ("tidegate", "spark-submit"):
@@ -87,11 +83,9 @@ class ForkServer:
             )
 
     def stop(self) -> None:
-        """End the server with all that it has forked; the session is again as it was, and the JVM calls this process."""
+        """End the server with all that it has forked; the JVM calls this process again."""
         end_group(self._process.pid, grace=0)
         self._process.communicate()
-        for name, value in self._settings.items():
-            self._spark.conf.set(name, value)
         if self._gateway.__dict__.get("_callback_server") is not None:
             from py4j.java_gateway import JavaObject
 
@@ -188,7 +182,7 @@ def _use_the_running_jvm() -> None:
     from pyspark.sql import SparkSession
 
     from tidegate.spark.driver import session
-    from tidegate.testing.session import SMALL_DATA_CONF
+    from tidegate.testing.session import ONE_TASK, SMALL_DATA_CONF
 
     def running_context(context: Any, _: Any) -> Any:
         names = context._jvm
@@ -198,7 +192,7 @@ def _use_the_running_jvm() -> None:
 
     SparkContext._initialize_context = running_context  # type: ignore[method-assign,assignment]
     SparkSession.stop = lambda self: None  # type: ignore[method-assign]
-    session.SETTINGS |= SMALL_DATA_CONF | _FEW_ROWS
+    session.SETTINGS |= SMALL_DATA_CONF | ONE_TASK
 
 
 def _start_applications_with(submit: Path) -> None:

@@ -18,7 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 SMALL_DATA_CONF = {
-    "spark.sql.shuffle.partitions": "2",
     "spark.sql.codegen.wholeStage": "false",
     "spark.sql.codegen.factoryMode": "NO_CODEGEN",
     "spark.buffer.pageSize": "1m",
@@ -29,6 +28,8 @@ SMALL_DATA_CONF = {
 Each aggregation and each broadcast allocates a page or a block first, by default 32 and 4 MB: in a JVM that runs tests for minutes,
 the collections of the full heap took a tenth of the processor time, with smaller ones half of that.
 """
+ONE_TASK = {"spark.sql.shuffle.partitions": "1", "spark.databricks.delta.snapshotPartitions": "1"}
+"""For few rows, a task costs more than its rows: with two in place of one, tests of flows took a tenth to a quarter more processor time."""
 _COMPILE_HOT = " ".join(
     f"-XX:Tier4{name}Threshold={count}"
     for name, count in {"Invocation": 20_000, "MinInvocation": 2_400, "Compile": 60_000, "BackEdge": 160_000}.items()
@@ -56,7 +57,7 @@ def session() -> SparkSession:
     # One JVM runs tests for many minutes: what they repeat often is worth to be compiled well.
     options = conf["spark.driver.extraJavaOptions"].replace(ONLY_C1, _COMPILE_HOT)
     conf["spark.driver.extraJavaOptions"] = f"{options} {heap}"
-    settings = {"spark.sql.warehouse.dir": str(folder), **conf, **SMALL_DATA_CONF}
+    settings = {"spark.sql.warehouse.dir": str(folder), **conf, **SMALL_DATA_CONF, **ONE_TASK}
     started = build_session(environment, "tidegate testing", settings)
     use_system_calls(started)
     return started

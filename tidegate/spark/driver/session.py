@@ -136,6 +136,9 @@ REASONED_SETTINGS: tuple[tuple[str, str, str], ...] = (
 
 SETTINGS: dict[str, str] = {name: value for name, value, _ in REASONED_SETTINGS}
 
+_OVERRIDES: dict[str, str] = {}
+"""Of the session of this process."""
+
 NAMES = (
     "functions",
     "org.apache.spark.sql.functions",
@@ -189,8 +192,9 @@ def build_session(environment: Environment, app_name: str, extra: dict[str, str]
     Args:
         environment: Has the master and the driver's memory.
         app_name: Shown by Spark's history server.
-        extra: Settings that override `SETTINGS`.
+        extra: Settings that override `SETTINGS`, also in later calls of this process, which use the same session.
     """
+    _OVERRIDES.update(extra or {})
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder = SparkSession.builder.appName(app_name)
     settings = dict(SETTINGS)
@@ -198,7 +202,7 @@ def build_session(environment: Environment, app_name: str, extra: dict[str, str]
         from tidegate.requests.launch import submit_conf
 
         settings |= {"spark.master": environment.master, **submit_conf(environment, small=False)}
-    for name, value in (settings | (extra or {})).items():
+    for name, value in (settings | _OVERRIDES).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
     # Below FATAL, Spark logs the text of errors, which quotes data; the failure of a flow is written to the lake instead.
