@@ -68,6 +68,7 @@ def test_an_unused_checkpoint_has_no_planned_and_no_committed_batch(at: Address)
     assert progress.read(at / "none") == progress.Progress(last_planned=None, last_committed=None)
     assert progress.read(at).pending_batch is None
     assert progress.newest_log_batch(at) == -1
+    assert progress.settled(at) is None
 
 
 def test_batches_are_ordered_numerically_and_the_uncommitted_one_is_pending(at: Address) -> None:
@@ -77,8 +78,11 @@ def test_batches_are_ordered_numerically_and_the_uncommitted_one_is_pending(at: 
         commit(at, batch)
     assert progress.read(at) == progress.Progress(last_planned=10, last_committed=9)
     assert progress.read(at).pending_batch == 10
+    assert progress.settled(at) is None
     commit(at, 10)
     assert progress.read(at).pending_batch is None
+    settled = progress.settled(at)
+    assert settled is not None and settled.batch_id == 10
 
 
 def test_positions_of_each_kind_of_source_are_parsed(at: Address) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 from collections.abc import Callable
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from tests import places
 from tests.spark import job as orders
+from tests.spark.queries import expect_idle
 from tests.with_fields import with_fields
 from tidegate.checkpoints import checkpoint, progress, refusal, rewrite
 from tidegate.checkpoints.checkpoint import SIDECAR
@@ -117,6 +119,8 @@ def test_an_increment_reads_new_files_once_in_bounded_batches_under_the_leases_o
     assert (line.batch_id, line.files_listed) == (2, 1)
     (line,) = run(spark, tmp_path, orders.SILVER).run.report.batches
     assert (line.batch_id, line.read, line.written) == (1, 1, 1)
+    for each in (bronze, orders.SILVER):
+        expect_idle(functools.partial(run, spark, tmp_path, each), each.name)
 
 
 @pytest.mark.nightly
@@ -162,7 +166,7 @@ def test_an_error_after_a_refresh_names_the_new_checkpoint(spark: SparkSession, 
     run(spark, tmp_path, orders.BRONZE)
     run(spark, tmp_path, orders.SILVER)
 
-    def fail(_: Job) -> Any:
+    def fail(*_: Job) -> Any:
         raise ValueError("Incomplete log file")
 
     job = job_of_request(spark, tmp_path, orders.SILVER, mode="full_refresh")
@@ -235,11 +239,13 @@ def test_a_new_version_of_a_table_without_keys_is_built_in_staging_and_bronze_is
     job = orders.job_of(spark, tmp_path, log, version=2)
     write_batch(job, job.live, 0, "orders/silver/v1/0")
 
-    assert flow._prepare(job).target == job.place.staging
+    assert flow._prepare(job)[0].target == job.place.staging
 
     bronze = orders.job_of(spark, tmp_path, in_version_two(orders.BRONZE), version=2)
     write_batch(bronze, bronze.live, 0, "orders/bronze/v1/0")
-    assert flow._prepare(bronze).target == bronze.live, "bronze is written directly, because it skips what it has read"
+    assert flow._prepare(bronze)[0].target == bronze.live, (
+        "bronze is written directly, because it skips what it has read"
+    )
 
 
 @pytest.mark.parametrize("own", [False, True], ids=["never wrote it", "wrote it too"])
@@ -289,7 +295,7 @@ def test_staging_replaces_a_target_that_exists_and_not_one_that_was_removed(
         flow._prepare(job)
 
     write_batch(job, job.live, 0, "orders/silver/v1/0")
-    assert flow._prepare(job).target == job.place.staging
+    assert flow._prepare(job)[0].target == job.place.staging
 
 
 @pytest.mark.parametrize("where", ["live", "quarantine"])
@@ -335,7 +341,7 @@ def test_a_committed_swap_is_recorded_before_anything_else(spark: SparkSession, 
     writes.append(rows, job.place.staging, orders.transaction(job, 1))
     writes.replace_table(rows, job.live, writes.Transaction(app_id=job.app_id, batch_id=1, prepared=prepared))
 
-    job = flow._prepare(job)
+    job, _ = flow._prepare(job)
 
     assert [line.kind for line in job.run.report.batches] == ["swap"]
     assert (job.target == job.live, job.place.staging.exists()) == (True, False)

@@ -14,6 +14,7 @@ import pytest
 
 from tests.deployment import Deployment
 from tests.slices import of_week
+from tests.spark.queries import expect_idle
 from tidegate.project import registry, resolution
 from tidegate.reports.report import FlowReport
 from tidegate.requests.request import RunRequest, fresh_id
@@ -146,7 +147,8 @@ def test_only_complete_snapshots_are_compared_and_late_ones_change_nothing(price
 
     prices.land_whole(2, {99: 1})
     assert prices.plan()["bronze"].has_work
-    assert prices.run().state == "idle"
+    expect_idle(prices.run, "silver", "gold")
+    expect_idle(prices.run, "bronze", "silver", "gold")
     prices.expect(second)
     prices.land_whole(4, {**second, 40: 13}, "again")
     assert prices.run().batches[0].upserted == 1

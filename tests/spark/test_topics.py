@@ -18,6 +18,7 @@ from devstack.broker import Broker
 from tests import places, topics
 from tests.resolved import resolved_flow
 from tests.spark import job as orders
+from tests.spark.queries import expect_idle
 from tidegate.environment import Environment
 from tidegate.errors import GapError, SourceUnavailableError, TopicReplacedError, UnexpectedError
 from tidegate.ops import store
@@ -108,6 +109,7 @@ def test_every_message_of_a_recreated_topic_is_read_after_the_version_is_raised(
     assert counts(clicks.run(2)) == (sent, sent, 0)
 
     assert clicks.ids() == [*range(10), *range(100, 100 + sent)]
+    expect_idle(lambda: clicks.run(2), "clicks")
     assert clicks.measure(2).has_work is False
     assert counts(clicks.run(2, mode="reingest")) == (sent, 0, sent)
     topics.send(clicks.broker, clicks.topic, [999])

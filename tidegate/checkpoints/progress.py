@@ -179,6 +179,18 @@ def read(checkpoint: Address) -> Progress:
     return Progress(last_planned=planned, last_committed=committed)
 
 
+def settled(checkpoint: Address) -> PlannedBatch | None:
+    """The last batch, if it is committed; None for a checkpoint without a batch, or with one that is planned and not committed.
+
+    Raises:
+        CheckpointCorruptError: As `read`.
+    """
+    state = read(checkpoint)
+    if state.last_committed is None or state.pending_batch is not None:
+        return None
+    return planned_batch(checkpoint, state.last_committed)
+
+
 def commit_format(checkpoint: Address) -> int | None:
     """The format of the newest commit: from 2 on it names the files of state that belong to it; None without a commit.
 

@@ -51,9 +51,9 @@ def run_flow(
         return
     name = job.flow.name
     with leased_flow(job.spark, job.resolved, job.run, work=f"flow {name!r}"):
-        job = _prepare(job, before)
+        job, reading = _prepare(job, before)
         try:
-            _drain(job)
+            _drain(job, reading)
         except NotDeliveredError as missing:
             undelivered = not_delivered(missing, job.place, job.live)
             job.run.report.notes.append(undelivered.what)
@@ -69,8 +69,12 @@ def run_flow(
         rewrite.clear(job.place)
 
 
-def _prepare(job: Job, before: Callable[[Job], Job] | None = None) -> Job:
-    """Check the tables against the checkpoint, record the declaration, choose the target and settle what a crash has interrupted."""
+def _prepare(job: Job, before: Callable[[Job], Job] | None = None) -> tuple[Job, Job]:
+    """Check the tables against the checkpoint, record the declaration, choose the target and settle what a crash has interrupted.
+
+    Returns:
+        The job, and the same in the reading in which its tables were proven.
+    """
     reading = job.reading()
     checkpoint.check_compatible(reading.place.layout, job.resolved)
     if before is not None:
@@ -106,7 +110,7 @@ def _prepare(job: Job, before: Callable[[Job], Job] | None = None) -> Job:
     last = -1 if state.last_planned is None else state.last_planned
     check_not_ahead(job, last_batches(reading), last)
     _finish_interrupted(job, reading)
-    return job
+    return job, reading
 
 
 def _swap_in(job: Job) -> Job:
@@ -154,7 +158,7 @@ def refresh_once(job: Job) -> Job:
             _record_written(job, job.place)
         else:
             # Its split is decided and partly written: only its own checkpoint can complete it.
-            _drain(job)
+            _drain(job, job.reading())
     place = job.place.next_refresh
     origin = checkpoint.Origin(
         mode=request.mode,
@@ -271,7 +275,11 @@ def _check_old_versions_finished(job: Job) -> None:
             )
 
 
-def _drain(job: Job) -> None:
+def _drain(job: Job, reading: Job) -> None:
+    """Run the query until its source is drained; start none if it would have no batch."""
+    stream = job.kind.read_stream(job, reading)
+    if stream is None:
+        return
     raised: list[Exception] = []
     """What a batch raised. Spark passes on only the text of an exception."""
 
@@ -282,7 +290,6 @@ def _drain(job: Job) -> None:
             raised.append(error)
             raise
 
-    stream = job.kind.read_stream(job)
     with record_progress(job.spark, job.place, job.run, job.app_id):
         query = job.kind.start(
             job,

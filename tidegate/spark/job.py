@@ -259,8 +259,9 @@ def _no_rows(_job: Job, spark: SparkSession, _entries: Entries) -> DataFrame:
 class Kind:
     """The code of one kind of flow. `read_stream` and `split` are all that an increment needs."""
 
-    read_stream: Callable[[Job], DataFrame]
-    """The source as a stream with bounded micro-batches."""
+    read_stream: Callable[[Job, Job], DataFrame | None]
+    """The source as a stream with bounded micro-batches; None if a query would have no batch: the last one is committed, and
+    nothing came since. The second job is in a reading that began under the flow's leases (`Job.reading`)."""
     split: Callable[[Job, DataFrame, int, Decision], Split | None]
     """Steps 1 and 2 for the rows of a batch, with its number and what earlier attempts wrote; None for an empty batch. What
     is in quarantine is not judged again. An error that it raises refuses the batch: nothing was written."""

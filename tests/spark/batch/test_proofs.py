@@ -20,7 +20,7 @@ from tidegate.checkpoints import history
 from tidegate.checkpoints.history import HISTORY, LAST_WRITTEN, LastWritten
 from tidegate.errors import LedgerImbalanceError, TableInDoubtError, TableUnreadableError, WriteConflictError
 from tidegate.probes import delta, delta_history
-from tidegate.spark import flow
+from tidegate.spark import flow, kind
 from tidegate.spark.batch import checks, proofs
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.batch.work import Stream
@@ -158,11 +158,13 @@ def test_what_is_decided_before_a_write_is_one_reading_and_reads_nothing_twice(
         (table / "_delta_log" / f"{BATCHES - 1:020d}.crc").put(json.dumps(transactions).encode())
     job = dataclasses.replace(job, kind=load_kind(SILVER))
     buckets.requests.clear()
-    prepared = flow._prepare(job)
+    prepared, reading = flow._prepare(job)
+    assert kind.has_read_tables(reading), "by what it was prepared with"
     assert len(set(buckets.requests)) == len(buckets.requests) <= 22, buckets.requests
     assert {method for method, _ in buckets.requests} == {"LIST", "GET"}
 
     run(project, BRONZE, BATCHES)
+    assert not kind.has_read_tables(prepared.reading())
     project.checkpoint("silver").plan(BATCHES, delta_offset(BATCHES + 1))
     buckets.requests.clear()
     reading = prepared.reading()

@@ -1,12 +1,17 @@
-"""Micro-batches of files keep both bounds, count and bytes."""
+"""Micro-batches of files keep both bounds, count and bytes; without a file that is in no committed batch there is none."""
 
 from __future__ import annotations
 
 import random
+from pathlib import Path
 
 import pytest
 
-from tidegate.spark.intake.file_stream import trigger_option
+from tests.spark_files import Checkpoint
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import Place
+from tidegate.spark.intake.file_stream import _bound, trigger_option
+from tidegate.spec import FileSource
 
 pytestmark = pytest.mark.slow
 
@@ -40,3 +45,22 @@ def test_generated_backlogs_keep_both_bounds_and_one_large_file_does_not_make_al
     assert options == {"maxFilesPerTrigger", "maxBytesPerTrigger"}
     option, value = trigger_option([1] * 500 + [10_000] + [1] * 500, 50, 100)
     assert max(len(batch) for batch in batches([1] * 500, option, value)) > 20
+
+
+def test_a_query_has_no_batch_if_each_listed_file_is_in_a_committed_one(tmp_path: Path) -> None:
+    place = Place(Layout.local(tmp_path / "lake", tmp_path / "landing"), "orders", "bronze", 1, 0)
+    source, made = FileSource(path="orders", format="csv", schema="id INT"), Checkpoint(place.checkpoint)
+    bound, landed = ("maxFilesPerTrigger", source.max_files_per_trigger), tmp_path / "landing" / "orders" / "a.csv"
+    landed.parent.mkdir(parents=True)
+    assert _bound(place, source) is None, "none landed yet"
+    landed.write_text("id\n1\n")
+    assert _bound(place, source) == bound
+    made.list_files(0, {str(landed): 1})
+    landed.unlink()
+    assert _bound(place, source) == bound, "the stream has listed it, and a crash came before its batch was planned"
+    made.plan(0, {"logOffset": 0})
+    assert _bound(place, source) == bound
+    made.commit(0)
+    assert _bound(place, source) is None
+    made.list_files(1, {"/moved/b.csv": 1})
+    assert _bound(place, source) == bound

@@ -21,6 +21,7 @@ from tests.old_timestamps import INSTANTS
 from tests.postgres import Postgres, postgres
 from tests.spark import job as orders
 from tests.spark.kinds.outbox import Outbox
+from tests.spark.queries import expect_idle
 from tidegate.changes import Change
 from tidegate.errors import SinkError, SinkUnavailableError, SpecError, UnexpectedError
 from tidegate.kinds.sinks import function_sink
@@ -78,6 +79,7 @@ def test_a_function_gets_the_changes_of_a_batch_in_their_order_and_again_after_a
     ]
     assert again[1].row is None and len({each.id for each in again}) == 2
     assert outbox.ledger() == [("send", 0, 1, 1, 2), ("send", 1, 2, 2, 4)]
+    expect_idle(outbox.run, "latest")
 
 
 def test_an_id_is_of_one_change_also_if_the_lake_was_put_back_and_another_has_its_version(

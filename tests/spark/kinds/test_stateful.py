@@ -15,6 +15,7 @@ from tests.fault_points import fault
 from tests.slices import of_week
 from tests.spark.kinds.large_state import BOUND_MB, CARDS
 from tests.spark.kinds.payments import DECISIONS, FIRSTS, TOTALS, WINDOWS, Payments, Row, sums, windows
+from tests.spark.queries import expect_idle
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.errors import (
     LateRowsDroppedError,
@@ -108,6 +109,10 @@ def test_the_clock_closes_the_last_window_by_a_heartbeat(spark: SparkSession, tm
     payments.run()
 
     assert payments.table() == sums(payments.rows, 11) != [], "it overtook no row that was there before it"
+    expect_idle(payments.run, "windows")
+    payments.beat(31)
+    payments.run()
+    assert payments.table() == sums(payments.rows, 21)
 
 
 def test_batches_are_bounded_and_hold_whole_commits(spark: SparkSession, tmp_path: Path) -> None:

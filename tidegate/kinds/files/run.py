@@ -125,7 +125,7 @@ def _source(job: Job) -> FileSource:
 
 
 KIND = Kind(
-    read_stream=lambda job: file_stream.files_stream(job.spark, job.place, _source(job)),
+    read_stream=lambda job, _: file_stream.files_stream(job.spark, job.place, _source(job)),
     needs_refresh=_needs_refresh,
     refreshed_by="accept_move",
     split=raw.split_files,

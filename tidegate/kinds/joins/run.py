@@ -17,6 +17,7 @@ from tidegate.kinds.groups.run import keys_in_window, sides, split_keys
 from tidegate.spark.batch import groups, scopes
 from tidegate.spark.intake import change_feed
 from tidegate.spark.job import Job, Kind
+from tidegate.spark.kind import has_read_tables
 from tidegate.spark.lake import local, tables
 
 if TYPE_CHECKING:
@@ -27,12 +28,14 @@ _NO_KEY_CHANGED = "update_preimage"
 """The change type of keys that another source names: its rows are counted once, not once for every group."""
 
 
-def _read_stream(job: Job) -> DataFrame:
-    """The changes of all sources in one stream, so that Spark logs their positions together.
+def _read_stream(job: Job, reading: Job) -> DataFrame | None:
+    """The changes of all sources in one stream, so that Spark logs their positions together; None if there are no new ones.
 
     Of each change it has the number of the source, and in the struct ``_of_<number>`` the target's keys, or the values of
     ``on`` under the names that they have in the first source.
     """
+    if has_read_tables(reading):
+        return None
     _check_columns(job)
     paths = zip(job.flow.source_tables, job.source_tables, strict=True)
     starts = vector.note_starts(job.place, {table: tables.version(job.spark, path) for table, path in paths})

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tidegate.spark.batch.pinned import Pinned
 
 
-def _read_stream(job: Job) -> DataFrame:
+def _read_stream(job: Job, _reading: Job) -> DataFrame | None:
     stream = topic_messages.reader_of(job).stream(job.spark, job.target)
     if decisions := start.record_decisions(job.place):
         job.run.report.notes += [each.summary() for each in decisions]

@@ -21,7 +21,7 @@ from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.driver import lease
 from tidegate.spark.intake import parse, source_records, whole_commits
 from tidegate.spark.job import Entries, Job, Kind, Sides
-from tidegate.spark.kind import change_feed
+from tidegate.spark.kind import change_feed, has_read_tables
 from tidegate.spark.lake import tables
 from tidegate.status import idle
 from tidegate.store import Address
@@ -206,11 +206,13 @@ def _of_present_rows(
     return compared(expected), compared(actual), {reason: earlier.count()}
 
 
-def _read_stream(job: Job) -> DataFrame:
+def _read_stream(job: Job, reading: Job) -> DataFrame | None:
     if job.flow.watermark is None:
-        return change_feed(job)
+        return change_feed(job, reading)
     # Flows that read the table with its heartbeats need both from the beginning.
     heartbeats.create(job.place)
+    if has_read_tables(reading):
+        return None
     return whole_commits.stream(job.spark, job.place, job.flow.feeds[0])
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tidegate.advice import Command
+from tidegate.checkpoints import progress
 from tidegate.errors import RequestError
 from tidegate.kinds.snapshots.compare import (
     compare,
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from tidegate.checkpoints.pending_jobs import PendingBackfill
+    from tidegate.lake.place import Place
     from tidegate.spark.batch.pinned import Pinned
     from tidegate.times.window import Window
 
@@ -35,14 +37,25 @@ _NO_BATCH = -1
 """The number of a batch that is only derived."""
 
 
-def _read_stream(job: Job) -> DataFrame:
-    """The announcements of snapshots, after that of a new one: each makes a batch, which reads the rows itself."""
+def _read_stream(job: Job, reading: Job) -> DataFrame | None:
+    """The announcements of snapshots, after that of a new one: each makes a batch, which reads the rows itself. None if all were read."""
     candidates = find(job.place.of_pipeline, job.resolved.pipeline, job.flow)
     if candidates.newest is not None:
         announcements.announce(job.place, candidates.newest.name, candidates.files)
+    elif _has_read_announcements(reading.place):
+        return None
     folder = announcements.SNAPSHOTS.folder(job.place)
     folder.make_folder()
     return job.spark.readStream.format("text").option("maxFileAge", "3650000d").load(str(folder))
+
+
+def _has_read_announcements(place: Place) -> bool:
+    last = progress.settled(place.checkpoint)
+    if last is None:
+        return False
+    logged = progress.source_files(place.checkpoint)
+    announced = {announcements.SNAPSHOTS.path(place, each).uri for each in announcements.SNAPSHOTS.numbers(place)}
+    return announced <= {file.path for file in logged} and all(file.log_batch <= last.log_offset for file in logged)
 
 
 def _split(job: Job, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:

@@ -26,6 +26,7 @@ from tidegate.spark.batch import transform_errors
 from tidegate.spark.driver.execution import state_metrics
 from tidegate.spark.driver.failures import value_error
 from tidegate.spark.job import Job, Kind
+from tidegate.spark.kind import has_read_tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -38,8 +39,14 @@ if TYPE_CHECKING:
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
-def _read_stream(job: Job) -> DataFrame:
-    """The results of the transform's operator for the rows of the source."""
+def _read_stream(job: Job, reading: Job) -> DataFrame | None:
+    """The results of the transform's operator for the rows of the source; None if there are neither new rows nor new heartbeats.
+
+    Without them Spark would not evaluate the operator either: it does that for a watermark only in the query that moved it
+    (``MicroBatchExecution.constructNextBatch``).
+    """
+    if has_read_tables(reading):
+        return None
     assert job.transform is not None
     rows = ordered.rows_in_order(job.spark, job.place, job.resolved)
     with _refusals_of_spark(job):

@@ -19,13 +19,17 @@ from tidegate.spec.checks import in_bytes
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from tidegate.checkpoints.progress import ListedFile
     from tidegate.lake.place import Place
 
 _FILE_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
 
 
-def files_stream(spark: SparkSession, place: Place, source: FileSource) -> DataFrame:
-    """The new files of a landing folder, without their content: ``path, length, modificationTime``."""
+def files_stream(spark: SparkSession, place: Place, source: FileSource) -> DataFrame | None:
+    """The new files of a landing folder, without their content: ``path, length, modificationTime``; None if a query would have no batch."""
+    bound = _bound(place, source)
+    if bound is None:
+        return None
     return (
         spark.readStream.format("binaryFile")
         .schema(_FILE_SCHEMA)
@@ -33,19 +37,30 @@ def files_stream(spark: SparkSession, place: Place, source: FileSource) -> DataF
         .option("recursiveFileLookup", "true")
         # After the first batch Spark silently skips files that are older than the newest by more than this (default 7 days).
         .option("maxFileAge", f"{MAX_FILE_AGE_DAYS}d")
-        .option(*_bound(place, source))
+        .option(*bound)
         .load(glob_escaped(str(place.layout.landing(source.path))))
         .select("path", "length", "modificationTime")
     )
 
 
-def _bound(place: Place, source: FileSource) -> tuple[str, int]:
-    """The option that bounds a micro-batch of the files that are pending now."""
-    read_paths = {file.path for file in progress.source_files(place.checkpoint)}
+def _bound(place: Place, source: FileSource) -> tuple[str, int] | None:
+    """The option that bounds a micro-batch of the files that are pending now; None if no batch is planned and no file is pending."""
+    logged = progress.source_files(place.checkpoint)
+    read_paths = {file.path for file in logged}
     landed = files.list_files(place.layout.landing(source.path), source.glob).files
     pending = sorted((file.modified_ms, file.size) for file in landed if file.path not in read_paths)
+    if not pending and _is_settled(place, logged):
+        return None
     most_bytes = in_bytes(source.max_bytes_per_trigger)
     return trigger_option([size for _, size in pending], source.max_files_per_trigger, most_bytes)
+
+
+def _is_settled(place: Place, logged: Sequence[ListedFile]) -> bool:
+    """Whether all files that the stream listed are in committed batches. After a crash it may have listed files for no batch yet."""
+    if not logged:
+        return progress.read(place.checkpoint).last_planned is None
+    last = progress.settled(place.checkpoint)
+    return last is not None and all(file.log_batch <= last.log_offset for file in logged)
 
 
 def trigger_option(sizes: Sequence[int], max_files: int, max_bytes: int) -> tuple[str, int]:
