@@ -229,7 +229,7 @@ def test_after_a_refused_swap_the_corrected_code_derives_the_table_again(spark: 
     assert [row["amount"] for row in orders.table(corrected.live)] == [5, 6]
     assert {row["state"] for row in orders.table(corrected.place.quarantine)} == {"expired"}
     assert rewrite.recorded(FlowPlace(dry.place.layout, "orders", "silver")) is None
-    assert not list((tmp_path / "lake" / "staging" / "orders").iterdir()), "also what was refused is deleted"
+    assert not list((tmp_path / "lake" / "staging" / "orders" / "silver").iterdir()), "also what was refused is deleted"
 
 
 def test_a_new_version_of_a_table_without_keys_is_built_in_staging_and_bronze_is_written_directly(
