@@ -130,6 +130,7 @@ def expect_counted(deployment: Deployment, proxy: S3Proxy, start: int) -> None:
     assert by_spark.total() <= 330, report.requests
 
 
+@pytest.mark.live
 def test_a_run_after_a_killed_driver_leaves_every_row_once(deploy: Deploy, proxy: S3Proxy) -> None:
     deployment = deploy()
     deployment.run_and_kill("after:write_quarantine:silver", flows=["bronze", "silver"])
