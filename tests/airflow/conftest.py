@@ -96,7 +96,7 @@ from tidegate.environment import Environment
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import AttemptPlace, PipelinePlace
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.reports.report import FlowReport, RunReport, now
+from tidegate.reports.report import ErrorReport, FlowReport, RunReport, now
 from tidegate.reports.verdict import Verdict
 
 arguments = dict(zip(sys.argv[-8::2], sys.argv[-7::2]))

@@ -173,8 +173,10 @@ def test_a_red_run_ends_with_the_flows_that_failed_and_the_next_step(
     spark_submit(
         """
 report.flow("silver").state = "refused"
-report.flow("silver").error = {"message": "batch 3 refused.", "transient": False, "exit_code": 65}
-report.error = {"kind": "SpecError", "message": "the suite\\n is wrong", "transient": False, "exit_code": 78}
+report.flow("silver").error = ErrorReport(
+    kind="GateRefusedError", message="batch 3 refused.", transient=False, exit_code=65
+)
+report.error = ErrorReport(kind="SpecError", message="the suite\\n is wrong", transient=False, exit_code=78)
 report.ended_at = now()
 report.write(path)
 sys.exit(78)

@@ -113,7 +113,7 @@ wrote("bronze", 5, 3000 + nth)
 if nth == 1:
     silver = report.flow("silver")
     silver.state = "refused"
-    silver.error = {"kind": "GateRefusedError", "message": "batch 0 refused.", "transient": False}
+    silver.error = ErrorReport(kind="GateRefusedError", message="batch 0 refused.", transient=False, exit_code=65)
     report.flow("gold").state = "skipped"
 else:
     wrote("silver", 5, 3000)
@@ -150,7 +150,7 @@ def test_a_transient_error_is_retried_as_a_new_attempt(
     spark_submit(
         """
 if nth == 1:
-    report.error = {"kind": "LeaseHeldError", "message": "held", "transient": True}
+    report.error = ErrorReport(kind="LeaseHeldError", message="held", transient=True, exit_code=75)
 else:
     wrote("bronze", 1, 6000)
 report.write(path)
@@ -174,7 +174,7 @@ if nth == 1:
     wrote("bronze", 3, 7000)
 silver = report.flow("silver")
 silver.state = "failed"
-silver.error = {"kind": "SourceUnavailableError", "message": "no broker answers.", "transient": True}
+silver.error = ErrorReport(kind="SourceUnavailableError", message="no broker answers.", transient=True, exit_code=75)
 report.flow("gold").state = "skipped"
 report.ended_at = now()
 report.write(path)
@@ -194,7 +194,7 @@ def test_a_terminal_error_of_the_application_is_not_retried(
     runs: Any, dag: Any, landed: Path, spark_submit: Any, tmp_path: Path
 ) -> None:
     spark_submit(
-        'report.error = {"kind": "SpecError", "message": "wrong", "transient": False}; report.write(path); sys.exit(78)'
+        'report.error = ErrorReport(kind="SpecError", message="wrong", transient=False, exit_code=78); report.write(path); sys.exit(78)'
     )
     run = runs.start(dag)
     assert runs.states(run) == {"plan": "success", "run": "failed"} | dict.fromkeys(

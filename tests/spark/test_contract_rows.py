@@ -144,8 +144,8 @@ def test_after_a_wider_type_is_accepted_values_that_are_too_large_are_rescued(or
     orders.deployment.land("a.parquet", content.getvalue(), "orders")
     refused = orders.run().flow("silver").error
     assert refused is not None
-    assert refused["changes"] == ("amount is widened (int -> bigint)",)
-    evolution.answer(PipelinePlace(orders.deployment.layout, "orders"), refused["schema_change_id"], "evolve", "ada")
+    assert refused.attributes["changes"] == ["amount is widened (int -> bigint)"]
+    evolution.answer(PipelinePlace(orders.deployment.layout, "orders"), refused.schema_change_id, "evolve", "ada")
 
     assert orders.run("silver").flow("silver").error is None
 

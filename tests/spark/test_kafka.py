@@ -369,7 +369,7 @@ def test_avro_values_with_a_registered_schema_are_parsed_and_a_new_field_needs_a
         send([{"name": "campaign", "type": ["null", "string"]}], {**event, "event_id": "e2", "campaign": "spring"})
         refused = with_registry.run("clickstream", ("bronze", "silver")).flow("silver")
         assert refused.error is not None and refused.error.schema_change_id is not None
-        assert refused.error.attributes["changes"] == ("new field campaign (string)",)
+        assert refused.error.attributes["changes"] == ["new field campaign (string)"]
         evolution.answer(
             PipelinePlace(with_registry.layout, "clickstream"), refused.error.schema_change_id, "evolve", "ada"
         )

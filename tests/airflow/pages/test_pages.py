@@ -404,7 +404,7 @@ def test_all_values_are_escaped(client: Client, lake: Lake) -> None:
     lake.batch("flights", "silver", 0, read=1, quarantined=1, rules={script: 1})
     lake.verdict("silver", 0, "split", (script,))
     lake.quarantine(1, script)
-    lake.report("manual__1", error={"kind": script, "message": script})
+    lake.report("manual__1", error=ErrorReport(kind=script, message=script, transient=False, exit_code=70))
     viewer = client()
     paths = (
         f"/?q={script}",

@@ -128,8 +128,8 @@ def test_the_answer_quarantine_sends_the_rows_with_the_schema_change_to_quaranti
     orders.land({**row(3), "amount": "much"})
     retyped = orders.run().flow("silver").error
     assert retyped is not None, "another schema change needs an answer of its own"
-    assert retyped["changes"] == ("amount has another type: no value is double",)
-    evolution.answer(PipelinePlace(orders.deployment.layout, "orders"), retyped["schema_change_id"], "evolve", "ada")
+    assert retyped.attributes["changes"] == ["amount has another type: no value is double"]
+    evolution.answer(PipelinePlace(orders.deployment.layout, "orders"), retyped.schema_change_id, "evolve", "ada")
     assert orders.run().flow("silver").error is None
     assert [(r["id"], r["amount"], r["_rescued"]) for r in orders.silver()][-1] == (3, None, '{"amount":"much"}')
 
@@ -255,7 +255,7 @@ def test_rules_can_be_selected_by_name_and_show_only_identifiers_and_declared_na
         assert refused is not None
         assert "Anna" not in json.dumps(refused)
         evolution.answer(
-            PipelinePlace(orders.deployment.layout, "orders"), refused["schema_change_id"], "quarantine", "ada"
+            PipelinePlace(orders.deployment.layout, "orders"), refused.schema_change_id, "quarantine", "ada"
         )
         orders.run()
         rules |= {rule for entry_rules in orders.quarantined() for rule in entry_rules}

@@ -227,7 +227,7 @@ def test_a_message_with_a_null_value_gives_null_fields_and_breaks_no_rule(spark:
     assert [row["_origin"]["source"] for row in rows] == [
         {"topic": "clicks", "partition": 1, "offset": offset} for offset in range(3)
     ]
-    assert tuple(rows[2]["_origin"]["at"].values())[1:] == (1, 2)
+    assert tuple(rows[2]["_origin"]["at"].values())[1:] == (1, 2, "clicks")
 
 
 def test_a_contract_rescues_misfits_and_discards_fields(spark: SparkSession) -> None:
