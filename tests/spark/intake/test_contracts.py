@@ -253,7 +253,7 @@ def test_rules_can_be_selected_by_name_and_show_only_identifiers_and_declared_na
         orders.land(row(number, **names))
         refused = orders.run().flow("silver").error
         assert refused is not None
-        assert "Anna" not in json.dumps(refused)
+        assert "Anna" not in repr(refused)
         evolution.answer(
             PipelinePlace(orders.deployment.layout, "orders"), refused.schema_change_id, "quarantine", "ada"
         )
