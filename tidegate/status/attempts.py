@@ -86,10 +86,9 @@ def report_of(attempt: Address) -> tuple[RunReport | None, str | None]:
 
 def described(error: ErrorReport) -> str:
     """An error in one line. The text of an exception that is not Tidegate's may quote data, so it is left out."""
-    own = hasattr(errors, error.kind)
-    return (
-        f"the last run failed: {' '.join(error.message.split()) if own else f'{error.kind}; its text is in the report'}"
-    )
+    is_own = hasattr(errors, error.kind)
+    text = " ".join(error.message.split()) if is_own else f"{error.kind}; its text is in the report"
+    return f"the last run failed: {text}"
 
 
 def _begin(started_at: datetime | None, name: str, now: datetime) -> tuple[bool, bool, datetime, str]:

@@ -57,9 +57,7 @@ class TopicReader:
         """The messages of the topics: the connector's columns with headers; None if a committed batch ends where each partition ends."""
         bound = self.bind()
         last = progress.settled(self.place.checkpoint)
-        ends = {
-            current.name: {partition: end for partition, (_, end) in current.bounds.items()} for _, current in bound
-        }
+        ends = {current.name: current.ends for _, current in bound}
         if last is not None and last.kafka_offsets(self.source.topics) == ends:
             return None
         starts = self._starting_offsets(bound, target)
