@@ -138,6 +138,7 @@ def _answer(connection: socket.socket, jvm: dict[str, str]) -> NoReturn:
         for number, file in enumerate(files):
             os.dup2(file, number)
             os.close(file)
+        _number_proxies()
         _run(request, jvm)
     for file in files:
         os.close(file)
@@ -145,6 +146,21 @@ def _answer(connection: socket.socket, jvm: dict[str, str]) -> NoReturn:
     with suppress(OSError):  # the one who asks may have been ended
         connection.sendall(str(os.waitstatus_to_exitcode(status) % 256).encode())
     os._exit(0)
+
+
+def _number_proxies() -> None:
+    """Give the Python objects that the JVM calls numbers that no process before had.
+
+    The JVM collects those of an ended process at some later time, and tells the process that is connected then which number it
+    may forget. Each process begins at 0 by itself, so it would forget an object that is in use.
+    """
+    from py4j.java_gateway import PythonProxyPool
+
+    def starts_at_own_number(pool: Any, create: Any = PythonProxyPool.__init__) -> None:
+        create(pool)
+        pool.next_id = os.getpid() << 32
+
+    PythonProxyPool.__init__ = starts_at_own_number  # type: ignore[method-assign]
 
 
 def _run(request: dict[str, Any], jvm: dict[str, str]) -> NoReturn:
