@@ -33,9 +33,9 @@ from demo import flights_feed, recompute
 from tidegate.environment import Environment
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, PipelinePlace, Place
+from tidegate.processes import exit_now
 from tidegate.reports.report import RunReport
 from tidegate.requests.launch import submit_conf, submit_environment
-from tidegate.runtime.process_exit import exit_now
 from tidegate.spark.driver.session import SETTINGS
 from tidegate.store import Address
 

@@ -35,8 +35,8 @@ from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
 from tidegate.ops import store
 from tidegate.probes import kafka
+from tidegate.processes import exit_now
 from tidegate.runtime import jars
-from tidegate.runtime.process_exit import exit_now
 
 PROJECT = Path(__file__).parents[1]
 FLOW = "decisions"

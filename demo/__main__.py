@@ -8,7 +8,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from tidegate.runtime.process_exit import exit_now
+from tidegate.processes import exit_now
 
 EXIT_INTERRUPTED = 130
 EXIT_NOT_SET_UP = 78

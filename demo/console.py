@@ -29,8 +29,8 @@ from devstack.service import Service, stop
 from tidegate.advice import OutsideAct
 from tidegate.environment import Environment
 from tidegate.errors import AirflowUnavailableError, SetupError, TidegateError
+from tidegate.processes import exit_now
 from tidegate.runtime import jars
-from tidegate.runtime.process_exit import exit_now
 
 EXIT_INTERRUPTED = 130
 KAFKA_PORT = 9092

@@ -21,7 +21,7 @@ from tidegate.environment import Environment
 from tidegate.environment.clusters import Cluster
 from tidegate.errors import TidegateError
 from tidegate.probes import kafka
-from tidegate.runtime.process_exit import exit_now
+from tidegate.processes import exit_now
 
 SECONDS_BETWEEN_MESSAGES = 5.0
 SECONDS_BETWEEN_FILES = 120.0

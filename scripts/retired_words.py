@@ -31,7 +31,7 @@ NAMES = {
 WORDS = {
     "anew": "again",
     "drift": "schema_change, statistic",
-    "ending": "process_exit",
+    "ending": "exit",
     "fate": "disposition",
     "fates": "dispositions",
     "mended": "repaired, corrected",

@@ -1,4 +1,4 @@
-"""Ends processes: SIGTERM, a grace period, then SIGKILL.
+"""Ends processes: others by SIGTERM, a grace period, then SIGKILL; this one once its work is done.
 
 A process in a file is identified by process id and start time. The process id alone is not enough, because the system reuses it
 after the process has ended. With the start time, the orphans of a killed parent can be stopped without the risk of stopping an
@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import logging
 import os
+import shutil
 import signal
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING, NoReturn, Self
 
 from tidegate import json_codec
 from tidegate.store import Address
@@ -27,6 +30,8 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.05
 _KILL_SECONDS = 5.0
 """Time for processes to disappear after SIGKILL; normally milliseconds."""
+_FOLDERS: dict[Path, int] = {}
+"""Temporary folders, with the process that made each."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -166,6 +171,41 @@ def living(matches: Callable[[psutil.Process], bool]) -> list[psutil.Process]:
             if matches(process) and process.status() != psutil.STATUS_ZOMBIE:
                 processes.append(process)
     return processes
+
+
+def temporary_folder(prefix: str) -> tuple[Path, Callable[[], None]]:
+    """Create a temporary folder that `exit_now` deletes, and the function that deletes it earlier.
+
+    For what lives as long as an object: `exit_now` calls no finalizer of one.
+    """
+    folder = Path(tempfile.mkdtemp(prefix=prefix))
+    _FOLDERS[folder] = os.getpid()
+
+    def delete() -> None:
+        # A forked process has its own copy of the object.
+        if _FOLDERS.pop(folder, None) == os.getpid():
+            shutil.rmtree(folder, ignore_errors=True)
+
+    return folder, delete
+
+
+def exit_now(code: int) -> NoReturn:
+    """Delete temporary folders, flush logs, stdout and stderr, then end this process with an exit code, without finalizing the interpreter.
+
+    Threads of native libraries (delta-rs, DuckDB, pyarrow, librdkafka) can crash during the finalization of the interpreter:
+    the process would abort after its work was done, with a wrong exit code. The exit code is also wrong after a Ctrl-C during
+    ``exec`` of a string, which the import of a dataclass does: ``python -m`` then dies of SIGINT even if the exception was
+    handled (``run_eval_code_obj`` in CPython's Python/pythonrun.c, ``Py_RunMain`` in Modules/main.c).
+    """
+    for folder, process in _FOLDERS.items():
+        if process == os.getpid():
+            shutil.rmtree(folder, ignore_errors=True)
+    logging.shutdown()
+    for stream in (sys.stdout, sys.stderr):
+        # Where the reader is gone or the disk is full the exit code alone says how the work ended.
+        with contextlib.suppress(OSError):
+            stream.flush()
+    os._exit(code)
 
 
 def _namespace() -> str:

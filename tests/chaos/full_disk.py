@@ -13,8 +13,8 @@ from demo import flights_feed
 from tests.deployment import Deployment
 from tidegate.errors import TidegateError
 from tidegate.lake.place import FlowPlace
+from tidegate.processes import exit_now
 from tidegate.requests.launch import submit_conf
-from tidegate.runtime.process_exit import exit_now
 from tidegate.spark.driver.session import build_session
 from tidegate.testing.session import SMALL_DATA_CONF
 

@@ -21,11 +21,11 @@ from tests.deployment import Deployment
 from tests.refused_calls import Call, RefusedCalls
 from tidegate.cli.run import print_report
 from tidegate.lake.place import AttemptPlace
+from tidegate.processes import exit_now
 from tidegate.reports import run_result
 from tidegate.reports.report import RunReport
 from tidegate.requests import launch
 from tidegate.requests.request import fresh_id
-from tidegate.runtime.process_exit import exit_now
 from tidegate.spark import run_pipeline
 from tidegate.spark.driver.session import build_session
 from tidegate.store import Address

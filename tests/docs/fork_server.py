@@ -160,7 +160,7 @@ def _number_proxies() -> None:
         create(pool)
         pool.next_id = os.getpid() << 32
 
-    PythonProxyPool.__init__ = starts_at_own_number  # type: ignore[method-assign]
+    PythonProxyPool.__init__ = starts_at_own_number
 
 
 def _run(request: dict[str, Any], jvm: dict[str, str]) -> NoReturn:

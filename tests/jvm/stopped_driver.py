@@ -20,9 +20,9 @@ from unittest.mock import patch
 from tests.fault_points import fault
 from tidegate.checkpoints import lease, object_lease
 from tidegate.environment import Environment
+from tidegate.processes import exit_now
 from tidegate.requests.launch import submit_conf
 from tidegate.requests.request import fresh_id
-from tidegate.runtime.process_exit import exit_now
 from tidegate.spark import run_pipeline
 from tidegate.spark.driver.session import build_session
 from tidegate.spark.lake import column_types, writes

@@ -14,7 +14,7 @@ import typer
 from tidegate.cli import lazy
 from tidegate.errors import EX_SOFTWARE, EX_USAGE, StoppedError, TidegateError, UnexpectedError, classify
 from tidegate.errors.error import EX_BROKEN_PIPE
-from tidegate.runtime.process_exit import exit_now
+from tidegate.processes import exit_now
 
 _EX_TYPER_USAGE = 2
 

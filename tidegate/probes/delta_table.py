@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-import tempfile
 import weakref
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -21,6 +19,7 @@ from tidegate.advice import OutsideAct
 from tidegate.errors import TableUnreadableError, TidegateError, WriteConflictError
 from tidegate.errors.classification import raise_machine
 from tidegate.probes import delta_log
+from tidegate.processes import temporary_folder
 from tidegate.store import Address
 
 if TYPE_CHECKING:
@@ -99,7 +98,7 @@ def _copied(address: Address, *, with_rows: bool) -> DeltaTable | None:
     files = delta_log.newest_files(address)
     if not files or _are_many([each.size for each in files]):
         return None
-    folder, table = Path(tempfile.mkdtemp(prefix="tidegate-table-")), None
+    (folder, delete), table = temporary_folder("tidegate-table-"), None
     try:
         _copy([address.at(each) for each in files], folder / "_delta_log")
         table = find(Address.local(folder))
@@ -110,9 +109,9 @@ def _copied(address: Address, *, with_rows: bool) -> DeltaTable | None:
         table = None
     finally:
         if table is None:
-            shutil.rmtree(folder, ignore_errors=True)
+            delete()
     if table is not None:
-        weakref.finalize(table, shutil.rmtree, folder, ignore_errors=True)
+        weakref.finalize(table, delete)
     return table
 
 

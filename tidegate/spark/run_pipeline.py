@@ -9,8 +9,8 @@ import sys
 from tidegate.environment import Environment
 from tidegate.errors import UnexpectedError, classify
 from tidegate.lake.layout import Layout
+from tidegate.processes import exit_now
 from tidegate.requests.request import RunRequest
-from tidegate.runtime.process_exit import exit_now
 
 
 def main(argv: list[str] | None = None) -> int:

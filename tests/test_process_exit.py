@@ -1,4 +1,4 @@
-"""The exit code of a process that is interrupted."""
+"""The end of a process by `exit_now`: its exit code after an interrupt, and its temporary folders."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import pytest
 
 from tests.waiting import TIMEOUT_SECONDS
 
-PROJECT = Path(__file__).parents[2]
+PROJECT = Path(__file__).parents[1]
 COMMAND = """
 import signal, sys
-from tidegate.runtime.process_exit import exit_now
+from tidegate.processes import exit_now
 signal.signal(signal.SIGTERM, signal.default_int_handler)
 try:
     # The import of a dataclass also evaluates a string.
@@ -51,3 +51,27 @@ def test_with_sys_exit_python_dies_of_sigint_instead_of_returning_the_exit_code(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_exit_now_returns_the_exit_code_after_an_interrupt(tmp_path: Path, number: int) -> None:
     assert exit_code(tmp_path, "exit_now", number) == 130
+
+
+LEAVE = """
+import os
+from tidegate.processes import exit_now, temporary_folder
+folder, delete = temporary_folder("kept-")
+other, delete_other = temporary_folder("deleted-")
+if os.fork() == 0:
+    delete()
+    delete_other()
+    exit_now(0)
+os.wait()
+print(folder.exists(), other.exists(), end=" ")
+delete_other()
+print(folder.exists(), other.exists(), end="")
+exit_now(0)
+"""
+
+
+def test_exit_now_deletes_the_temporary_folders_of_its_process_alone(tmp_path: Path) -> None:
+    variables = {**os.environ, "PYTHONPATH": str(PROJECT), "TMPDIR": str(tmp_path)}
+    result = subprocess.run([sys.executable, "-c", LEAVE], env=variables, capture_output=True, text=True, check=True)
+    assert result.stdout == "True True True False"
+    assert not [*tmp_path.iterdir()]
