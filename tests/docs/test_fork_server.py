@@ -10,6 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.docs import fork_server
+from tests.waiting import TIMEOUT_SECONDS
 
 _PROGRAM = """
     import os, sys
@@ -47,5 +48,5 @@ def test_an_object_that_the_jvm_calls_survives_the_collection_of_those_of_the_pr
     with fork_server.running(tmp_path, spark) as server:
         for state in ("kept", "collected"):
             command = [server.commands / "spark-submit", program, state]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+            done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_SECONDS)
             assert done.stdout == "called\n", done.stderr
