@@ -106,18 +106,29 @@ def unchanged_process(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark(request: pytest.FixtureRequest) -> Iterator[SparkSession]:
+def spark() -> Iterator[SparkSession]:
     """The session of this process; applications that tests start use the settings of users."""
-    from tidegate.testing.session import ONE_TASK, session
+    from tidegate.testing.session import session
 
-    if request.config.getoption("markexpr") == "nightly":
-        # At night the rows of a shuffle are in several tasks, as in a job.
-        ONE_TASK.clear()
     with pytest.MonkeyPatch.context() as patch:
         _unset_settings(patch)
         started = session()
     yield started
     started.stop()
+
+
+@pytest.fixture
+def several_tasks(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Rows of a shuffle are in as many tasks as in a small job; in other tests they are in one (`tidegate.testing.session.ONE_TASK`)."""
+    from tidegate.spark.driver import session
+
+    name = "spark.sql.shuffle.partitions"
+    # The runs of a test set the settings of the session again.
+    monkeypatch.setitem(session._OVERRIDES, name, session.SETTINGS[name])
+    before = str(spark.conf.get(name))
+    spark.conf.set(name, session.SETTINGS[name])
+    yield
+    spark.conf.set(name, before)
 
 
 @pytest.fixture(scope="session")

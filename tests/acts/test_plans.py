@@ -15,11 +15,11 @@ from tests.slices import of_week
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos, pytest.mark.nightly, pytest.mark.timeout(3600)]
 
-EXAMPLES = int(os.environ.get("ACTS_EXAMPLES", "250"))
+EXAMPLES = int(os.environ.get("ACTS_EXAMPLES", "120"))
 """How many combinations a night tries."""
 
 
-@pytest.mark.parametrize("kind", of_week(list(ACTS), 6))
+@pytest.mark.parametrize("kind", of_week(list(ACTS), 5))
 def test_after_each_act_on_each_table_a_plan_is_right_or_refuses_by_name(kind: str, prepared: Prepared) -> None:
     for snapshot in SNAPSHOTS:
         for table in TABLES:

@@ -41,7 +41,7 @@ STEPS = (
 
 
 def seeds() -> list[int]:
-    return [int(seed) for seed in os.environ.get("RECOVERY_SEEDS", "").split(",") if seed] or of_week(range(28), 4)
+    return [int(seed) for seed in os.environ.get("RECOVERY_SEEDS", "").split(",") if seed] or of_week(range(28), 3)
 
 
 def plan_of(lake: Lake) -> Recovery:

@@ -16,6 +16,7 @@ from tests.acts.judge import Example
 from tests.acts.lake import SNAPSHOTS, Prepared
 from tests.acts.project import FLOWS
 from tests.fault_points import fault
+from tests.slices import of_week
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos, pytest.mark.nightly, pytest.mark.timeout(900)]
 
@@ -28,7 +29,7 @@ def seeds(*default: int) -> list[int]:
     return [int(seed) for seed in os.environ.get("ACTS_SEEDS", "").split(",") if seed] or list(default)
 
 
-@pytest.mark.parametrize("seed", seeds(*range(12)))
+@pytest.mark.parametrize("seed", seeds(*of_week(range(12), 4)))
 def test_after_acts_a_run_and_the_next_one_are_right_or_refuse_by_name(seed: int, prepared: Prepared) -> None:
     rng = random.Random(seed)
     example = Example(prepared.start(rng.choice(SNAPSHOTS)))
@@ -41,7 +42,7 @@ def test_after_acts_a_run_and_the_next_one_are_right_or_refuse_by_name(seed: int
     example.plan()
 
 
-@pytest.mark.parametrize("seed", seeds(*range(100, 106)))
+@pytest.mark.parametrize("seed", seeds(*of_week(range(100, 106), 2)))
 def test_an_act_in_the_middle_of_a_batch_is_followed_or_noticed(seed: int, prepared: Prepared) -> None:
     rng = random.Random(seed)
     example = Example(prepared.start(rng.choice(SNAPSHOTS)))

@@ -64,7 +64,7 @@ NOT_FOLLOWED = {
 """Classes with a command or an edit that no test follows, and why."""
 
 
-OF_WEEK = {*SAMPLE, *slices.of_week(sorted(CASES), 3)}
+OF_WEEK = {*SAMPLE, *slices.of_week(sorted(CASES), 2)}
 """The cases that run: the sample in `make test`, others at night."""
 
 

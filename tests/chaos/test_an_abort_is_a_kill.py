@@ -18,7 +18,7 @@ OTHER_STEPS = sorted({f"{step}:{flow}" for flow, steps in STEPS.items() for step
 
 
 @pytest.mark.parametrize(
-    "step", [PER_MERGE, *(pytest.param(step, marks=pytest.mark.nightly) for step in of_week(OTHER_STEPS, 2))]
+    "step", [PER_MERGE, *(pytest.param(step, marks=pytest.mark.nightly) for step in of_week(OTHER_STEPS, 1))]
 )
 def test_aborted_and_killed_runs_leave_the_same_lake_and_a_rerun_completes_it(
     step: str, start_state: StartState

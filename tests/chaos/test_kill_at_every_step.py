@@ -1,7 +1,7 @@
 """The driver is aborted at each numbered step of a micro-batch; after a rerun every row is in exactly one place.
 
-The abort is an exception that nothing catches; `tests/chaos/test_an_abort_is_a_kill.py` sends real SIGKILLs, nightly at
-each of these steps.
+The abort is an exception that nothing catches; `tests/chaos/test_an_abort_is_a_kill.py` sends real SIGKILLs, at
+another of these steps each week.
 """
 
 from __future__ import annotations

@@ -14,6 +14,7 @@ import pytest
 
 from tests.cli.project import Project
 from tests.cli.sample_lake import ORDERS, READING, fill
+from tests.slices import of_week
 from tidegate.errors import EX_CONFIG, EX_SOFTWARE
 from tidegate.errors.error import of_tidegate
 from tidegate.spec import Flow
@@ -102,7 +103,14 @@ PER_MERGE = (1, 5, 6)
 
 
 @pytest.mark.parametrize(
-    "seed", [pytest.param(seed, marks=() if seed in PER_MERGE else pytest.mark.nightly) for seed in range(28)]
+    "seed",
+    [
+        *PER_MERGE,
+        *(
+            pytest.param(seed, marks=pytest.mark.nightly)
+            for seed in of_week([seed for seed in range(28) if seed not in PER_MERGE], 9)
+        ),
+    ],
 )
 def test_a_damaged_table_stops_what_stands_on_it_and_every_command_names_it(project: Project, seed: int) -> None:
     rng = random.Random(seed)

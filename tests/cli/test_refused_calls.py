@@ -177,7 +177,7 @@ def test_each_error_of_the_system_has_an_exit_code_and_the_command_ends_right_af
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize("name", of_week(list(COMMANDS), 3))
+@pytest.mark.parametrize("name", of_week(list(COMMANDS), 2))
 def test_every_call_on_every_kind_of_file_may_fail(refusing: Refusing, name: str) -> None:
     """Each call meets one of the errors, so that each error occurs in every command."""
     wanted = undisturbed(refusing, name)

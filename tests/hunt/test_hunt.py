@@ -32,18 +32,6 @@ def seeds(*default: int) -> list[int]:
 
 
 @pytest.mark.nightly
-def test_the_judge_agrees_with_a_short_history_with_a_fault(begin: Begin) -> None:
-    history = begin(4, faults=Faults(share=1.0, attempts=1))
-    for _ in range(3):
-        history.log.append(history.source.add(history.rng))
-
-    history.increment()
-
-    assert len(history.faults.struck) == 1
-    assert history.judge.silver
-
-
-@pytest.mark.nightly
 @pytest.mark.kafka
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", seeds(101))

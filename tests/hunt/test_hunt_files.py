@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.jvm, pytest.mark.gx, pytest.mark.chaos]
 @pytest.mark.nightly
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("seed", seeds(*of_week((2, 3), 1)))
-def test_the_judge_agrees_after_every_run_of_a_history_of_files_with_12_faults(seed: int, begin: Begin) -> None:
+def test_the_judge_agrees_after_every_run_of_a_history_of_files_with_8_faults(seed: int, begin: Begin) -> None:
     history = begin(seed, faults=Faults(share=0.8))
-    while len(history.faults.struck) < 12:
+    while len(history.faults.struck) < 8:
         history.go_on(STEPS)

@@ -51,7 +51,7 @@ def test_sparks_own_checkpoint_files_let_several_drivers_create_an_offset(
 
 
 @pytest.mark.parametrize(
-    ("rounds", "each"), [(2, 10), pytest.param(40, 200, marks=pytest.mark.nightly)], ids=["few", "many"]
+    ("rounds", "each"), [(2, 10), pytest.param(10, 50, marks=pytest.mark.nightly)], ids=["few", "many"]
 )
 @pytest.mark.parametrize(("kind", "implementation"), [("commits", LOG_STORE), ("offsets", CHECKPOINT_FILES)])
 def test_lost_answers_and_conflicts_neither_lose_a_write_nor_let_two_succeed(

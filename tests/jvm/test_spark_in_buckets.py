@@ -15,7 +15,6 @@ import pyarrow
 import pytest
 
 from tests.s3_server import S3Process
-from tests.store.buckets import arrow_files
 from tests.store.proxy import S3Proxy
 from tidegate.store.s3 import S3Server
 
@@ -51,23 +50,6 @@ def _result(process: subprocess.Popen[str]) -> dict[str, int]:
 def _rows(variables: dict[str, str], table: str) -> Counter[tuple[str, int]]:
     opened = deltalake.DeltaTable(table, storage_options=S3Server(variables).delta_options)
     return Counter((row["writer"], row["number"]) for row in opened.to_pyarrow_table().to_pylist())
-
-
-@pytest.mark.nightly
-def test_a_query_copies_a_table_within_a_bucket(s3_server: S3Process) -> None:
-    lake = f"s3://{s3_server.new_bucket()}/lake"
-    with S3Proxy(s3_server.endpoint).serving() as proxy:
-        variables = _variables(s3_server, proxy.endpoint, lake)
-        assert _result(_start(variables, "one", "2", "stream")) == {"appended": 2, "copied": 2}
-    assert proxy.refused == []
-    written = {path.partition("?")[0].partition("/lake/")[2] for method, path in proxy.requests if method == "PUT"}
-    assert {"checkpoint/offsets/0", "checkpoint/commits/0", f"copy/_delta_log/{0:020}.json"} <= written
-    assert [path for path in written if path.endswith(".tmp")] == []
-    with arrow_files(s3_server).open_input_stream(f"{lake.removeprefix('s3://')}/checkpoint/commits/0") as commit:
-        version, _, content = commit.read().decode().partition("\n")
-    assert version == "v2"
-    assert json.loads(content)["stateUniqueIds"]
-    assert _rows(_variables(s3_server, s3_server.endpoint, lake), f"{lake}/copy") == {("one", 0): 1, ("one", 1): 1}
 
 
 @pytest.mark.nightly

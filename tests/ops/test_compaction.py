@@ -47,7 +47,7 @@ def compact(table: Address) -> str:
     return "committed"
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(200, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.nightly)])
 def test_of_two_compactions_of_one_version_one_is_committed(
     table: Address, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:

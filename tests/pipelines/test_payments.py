@@ -142,7 +142,7 @@ def expect_windows(rows: Counter[tuple[Any, ...]], expected: Expected, *, only_c
 def test_fifty_of_a_thousand_histories_equal_one_computation_over_all_rows(payments: Deployment, part: int) -> None:
     rng, aborted = random.Random(part), list[str]()
     seeds = range(50 * part, 50 * (part + 1))
-    for chunk in histories_of_payments.chunks(seeds, 6):
+    for chunk in histories_of_payments.chunks(seeds, 4):
         produce(payments, chunk)
         if rng.random() < 0.8:
             aborted.append(rng.choice(POINTS))

@@ -1,4 +1,4 @@
-"""Dispositions of rows in whole runs: a batch that does not balance is not written, and the tables equal those of DuckDB.
+"""Dispositions of rows in whole runs: a batch that does not balance is not written, and a new column is added to the table.
 
 Each disposition and each error of a transform is tested on small frames in `tests/spark/batch`.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from demo import flights_feed, recompute
+from demo import flights_feed
 from tests.deployment import Deployment
 from tidegate.lake.place import FlowPlace
 
@@ -62,30 +62,6 @@ def test_a_transform_that_drops_rows_fails_the_run_and_nothing_is_written(start_
     assert report.flow("gold").state == "skipped"
     assert not flights.layout.table("silver.flights").exists()
     assert not FlowPlace(flights.layout, "flights", "silver").quarantine.exists()
-
-
-@pytest.mark.nightly
-def test_the_row_of_a_key_with_the_highest_order_is_stored_and_only_its_groups_are_recomputed(
-    start_state: StartState,
-) -> None:
-    flights = start_state(sixty_flights_in_all_tables)
-    newest = [flights_feed._delayed(record, minutes=30) for record in records()[:10]]
-    older = [{**record, "published_on": "2012-12-01T00:00:00Z"} for record in records()[10:20]]
-    flights.land("two.csv", flights_feed.as_csv([*newest, *records()[:10], *older]))
-
-    report = flights.run()
-
-    (batch,) = report.flow("silver").batches
-    assert (batch.read, batch.written, batch.deduplicated, batch.superseded) == (30, 10, 10, 10)
-    expected = recompute.flights(flights.environment.landing)
-    columns = ["flight_id", "dep_delay", "published_on"]
-    assert recompute.differences(expected, "silver", columns, flights.table("silver.flights")) == 0
-    (batch,) = report.flow("gold").batches
-    carriers = {record["carrier"] for record in newest}
-    assert (batch.read, batch.groups, batch.upserted) == (10, len(carriers), len(carriers))
-    assert len(carriers) < flights.table("gold.daily_delay").num_rows
-    columns = ["day", "carrier", "flights", "max_delay"]
-    assert recompute.differences(expected, "gold", columns, flights.table("gold.daily_delay")) == 0
 
 
 @pytest.mark.nightly

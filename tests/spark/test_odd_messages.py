@@ -182,8 +182,8 @@ def test_a_window_leaves_out_messages_out_of_range(
 
 @pytest.mark.parametrize(
     "bad",
-    [{0}, {11}, {5, 6}, set(range(12)), {*range(0, 12, 2)}],
-    ids=["first", "last", "middle", "all", "every second"],
+    [{0, 11}, {5, 6}, set(range(12))],
+    ids=["first and last", "middle", "all"],
 )
 @pytest.mark.nightly
 def test_beside_aborted_transactions_exactly_the_bad_messages_are_refused_in_batches_as_planned(

@@ -204,7 +204,7 @@ def kinds(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kind
 
 
 def seeds() -> list[int]:
-    return [int(seed) for seed in os.environ.get("KIND_SEEDS", "").split(",") if seed] or of_week(range(12), 2)
+    return [int(seed) for seed in os.environ.get("KIND_SEEDS", "").split(",") if seed] or of_week(range(12), 1)
 
 
 @pytest.fixture

@@ -179,7 +179,6 @@ def test_a_refused_snapshot_waits_and_a_full_refresh_compares_the_newest(prices:
     prices.expect({**dict.fromkeys(range(40), 10), 0: 11})
 
     prices.land_whole(4, dict.fromkeys(range(28), 10))
-    assert prices.run(accept=["silver:deleted=11"]).state == "refused"
     assert prices.run(accept=["silver:deleted=12"]).total("deleted") == 12
     prices.expect(dict.fromkeys(range(28), 10))
     judged = prices.run("silver", mode="full_refresh", dry_run=True).impact
@@ -187,15 +186,16 @@ def test_a_refused_snapshot_waits_and_a_full_refresh_compares_the_newest(prices:
     assert (judged.before, judged.deleted, judged.changed) == (28, 0, 0)
     assert prices.run(mode="full_refresh").state == "done"
     prices.expect(dict.fromkeys(range(28), 10))
-    assert prices.run().state == "idle"
+    assert not prices.plan()["silver"].has_work
 
 
+@pytest.mark.usefixtures("several_tasks")
 @pytest.mark.parametrize("seed", of_week(range(8), 1))
 def test_generated_snapshots_and_crashes_leave_the_newest_complete_one(prices: Prices, declare: Any, seed: int) -> None:
     declare(1)
     rng = random.Random(seed)
     compared, expected, waiting = 0, Rows(), dict[int, Rows]()
-    days = list(range(1, 9))
+    days = list(range(1, 6))
     rng.shuffle(days)
     for day in days:
         rows = {key: rng.randrange(3) for key in range(12) if rng.random() < 0.7}

@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.chaos
-@pytest.mark.parametrize("updates", [2000, pytest.param(8000, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("updates", [2000, pytest.param(4000, marks=pytest.mark.nightly)])
 def test_of_updates_by_four_processes_none_is_lost_and_no_stopped_writer_overwrites_a_later_one(
     updates: int, tmp_path: Path
 ) -> None:

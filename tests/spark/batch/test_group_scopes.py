@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.resolved import resolved_flow
+from tests.slices import of_week
 from tests.spark import job as jobs
 from tests.spark.job import GOLD, changes, plan_batch, table, write_table
 from tidegate.errors import LedgerImbalanceError, SpecError
@@ -219,8 +220,14 @@ def test_windows_that_do_not_overlap_contain_their_beginning_and_not_their_end(
     ("seed", "transform", "query"),
     [
         (1, sessions, EXPECTED_SESSIONS),
-        *(pytest.param(seed, sessions, EXPECTED_SESSIONS, marks=pytest.mark.nightly) for seed in range(2, 5)),
-        *(pytest.param(seed, per_window, EXPECTED_WINDOWS, marks=pytest.mark.nightly) for seed in range(1, 4)),
+        *(
+            pytest.param(seed, sessions, EXPECTED_SESSIONS, marks=pytest.mark.nightly)
+            for seed in of_week(range(2, 5), 1)
+        ),
+        *(
+            pytest.param(seed, per_window, EXPECTED_WINDOWS, marks=pytest.mark.nightly)
+            for seed in of_week(range(1, 4), 1)
+        ),
     ],
 )
 def test_the_groups_are_those_of_duckdb_however_the_clicks_are_cut(

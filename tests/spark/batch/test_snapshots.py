@@ -292,7 +292,7 @@ def after(rows: dict[int, int], snapshot: Sequence[Record]) -> tuple[dict[int, i
 
 @pytest.mark.parametrize(
     ("seed", "events"),
-    [(623, 3), *[pytest.param(seed, 12, marks=pytest.mark.nightly) for seed in of_week(range(2, 10), 1)]],
+    [(623, 3), *[pytest.param(seed, 8, marks=pytest.mark.nightly) for seed in of_week(range(2, 10), 1)]],
 )
 def test_the_table_is_what_plain_python_makes_of_the_snapshots_whatever_step_crashes(
     compared: Snapshots, seed: int, events: int

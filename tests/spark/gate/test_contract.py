@@ -299,7 +299,7 @@ def generated(batches: int) -> settings:
 
 
 @pytest.mark.nightly
-@generated(12)
+@generated(6)
 @given(drawn=BATCH, data=st.data())
 def test_split_and_report_agree_on_generated_rows_conditions_and_thresholds(
     spark: SparkSession, lake: Layout, drawn: list[tuple[Any, ...]], data: st.DataObject

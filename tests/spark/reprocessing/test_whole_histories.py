@@ -28,7 +28,7 @@ from tidegate.spec import ChangeFeed, Table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-pytestmark = [pytest.mark.jvm, pytest.mark.nightly]
+pytestmark = [pytest.mark.jvm, pytest.mark.nightly, pytest.mark.usefixtures("several_tasks")]
 
 HISTORY = dataclasses.replace(
     orders.LATEST,
