@@ -53,6 +53,7 @@ HARMLESS = {
     "ops/contents.py: store.store.put": TAGGED,
     "ops/heartbeats.py: address.parent.make_folder": FOLDER,
     "ops/store.py: address.parent.make_folder": FOLDER,
+    "ops/store.py: delta_log.entry(folder, version).put": ONE_MACHINE,
     "pages/site.py: old.delete": PAGES,
     "pages/site.py: page.put": PAGES,
     "pages/site.py: sheet.put": PAGES,

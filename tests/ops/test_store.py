@@ -15,7 +15,7 @@ from deltalake.exceptions import DeltaError
 
 from tests.s3_server import S3Process
 from tests.store.buckets import directly, new_store
-from tests.store.proxy import S3Proxy
+from tests.store.proxy import S3Proxy, ServerFault
 from tidegate.errors import LakeUnwritableError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, Place
@@ -151,19 +151,72 @@ def test_a_refused_write_names_the_table_also_where_delta_rs_names_no_file(folde
         raise full
 
 
-def test_the_next_append_of_a_process_reads_no_entry_again(s3_server: S3Process) -> None:
+def test_an_append_in_a_bucket_reads_each_entry_once(s3_server: S3Process) -> None:
     with S3Proxy(s3_server.endpoint).serving() as proxy:
         bucket = new_store(s3_server, endpoint=proxy.endpoint)
-        table = Address(bucket, "ledger")
+        table, direct = (
+            Address(bucket, "_ops/flights/ledger"),
+            Address(directly(bucket, s3_server), "_ops/flights/ledger"),
+        )
         for number in range(4):
             proxy.requests.clear()
             add(table, number)
-        read = [path for method, path in proxy.requests if method == "GET" and "list-type" not in path]
-        assert not [path for path in read if path.endswith(f"{0:020d}.json")], read
+        sent = [
+            f"{method} {'list' if 'list-type' in path else path.rpartition('.')[2]}" for method, path in proxy.requests
+        ]
+        assert sent == ["GET list", "PUT parquet", "PUT json"]
         # Another process has appended meanwhile.
-        store._left_open.clear()
-        add(table, 4)
-        assert numbers(Address(directly(bucket, s3_server), "ledger")) == [0, 1, 2, 3, 4]
+        lines = query.arrow_table(COLUMNS, [{"number": 4, "text": "a line"}])
+        write_deltalake(direct.uri, lines, mode="append", storage_options=dict(direct.options))
+        proxy.requests.clear()
+        add(table, 5)
+        read = [
+            path.rpartition("/")[2] for method, path in proxy.requests if method == "GET" and path.endswith(".json")
+        ]
+        assert read == [f"{4:020d}.json"]
+        assert numbers(direct) == list(range(6))
+
+
+@pytest.mark.parametrize("transaction", [None, ("flow", 7)])
+def test_an_append_goes_behind_a_commit_that_came_first(
+    s3_server: S3Process, transaction: tuple[str, int] | None
+) -> None:
+    with S3Proxy(s3_server.endpoint).serving() as proxy:
+        bucket = new_store(s3_server, endpoint=proxy.endpoint)
+        table, direct = Address(bucket, "ledger"), Address(directly(bucket, s3_server), "ledger")
+        add(table, 0)
+        add(table, 1)
+        busy = ServerFault("PUT", f"{2:020d}.json", 503, "SlowDown", then=lambda: add(direct, 7, transaction))
+        proxy.fail(busy)
+        add(table, 8 if transaction is None else 7, transaction)
+        assert busy.fired
+        assert numbers(direct) == ([0, 1, 7, 8] if transaction is None else [0, 1, 7])
+        add(table, 9)
+        assert numbers(direct)[-1] == 9
+
+
+def test_an_append_whose_answer_is_lost_is_there_once(s3_server: S3Process) -> None:
+    with S3Proxy(s3_server.endpoint).serving() as proxy:
+        bucket = new_store(s3_server, endpoint=proxy.endpoint)
+        table = Address(bucket, "ledger")
+        add(table, 0)
+        lost = [ServerFault("PUT", f"{1:020d}.json", after=True), ServerFault("PUT", r"ledger/part-", after=True)]
+        for each in lost:
+            proxy.fail(each)
+        add(table, 1)
+        assert all(each.fired for each in lost)
+        assert numbers(Address(directly(bucket, s3_server), "ledger")) == [0, 1]
+
+
+def test_appends_behind_compactions_in_a_bucket_lose_no_line(
+    s3_server: S3Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store, "MAX_OBJECTS", 2)
+    table = Address(new_store(s3_server), "ledger")
+    for number in range(7):
+        add(table, number, ("flow", number))
+        add(table, number, ("flow", number))
+    assert numbers(table) == list(range(7))
 
 
 def test_a_table_that_was_replaced_between_two_appends_is_opened_again(folder: Address) -> None:

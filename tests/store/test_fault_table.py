@@ -78,9 +78,14 @@ def take_lease(layout: Layout) -> None:
         assert object_lease.last(layout, "table:a") is not None
 
 
-def record_line(layout: Layout) -> None:
-    line = LedgerLine(flow="silver", batch_id=0, app_id="orders/silver/v1/0", kind="append", read=1, written=1)
+def record_line(layout: Layout, batch: int = 0) -> None:
+    line = LedgerLine(flow="silver", batch_id=batch, app_id="orders/silver/v1/0", kind="append", read=1, written=1)
     ledger.record(PipelinePlace(layout, "orders"), line, ledger.RunOrigin())
+
+
+def record_lines(layout: Layout) -> None:
+    record_line(layout)
+    record_line(layout, 1)
 
 
 def ledger_lines(layout: Layout) -> int:
@@ -104,6 +109,9 @@ ACTS = {
         "GET", "/leases/", take_lease, lambda at: object_lease.last(at, "table:a"), None, reads=True
     ),
     "commit a line of the ledger": Act("PUT", r"ledger/_delta_log/\d+\.json", record_line, ledger_lines, 1),
+    "commit another line of the ledger": Act(
+        "PUT", rf"ledger/_delta_log/{1:020d}\.json", record_lines, ledger_lines, 2
+    ),
     "write the file of a line": Act("PUT", r"ledger/part-", record_line, ledger_lines, 1),
     "append a line": Act(
         "PUT",

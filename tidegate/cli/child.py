@@ -15,7 +15,7 @@ from tidegate.reports.report import RunReport
 from tidegate.store import Address
 
 POLL_SECONDS = 0.2
-BUCKET_SECONDS = 5.0
+BUCKET_SECONDS = 10.0
 """Seconds between two readings of the report in a bucket: each is a request."""
 GRACE_SECONDS = 4.0
 """Seconds between SIGTERM and SIGKILL, so that the JVM can finish its write."""

@@ -16,6 +16,9 @@ from tidegate.lake import identity
 from tidegate.lake.layout import Layout
 from tidegate.store import Address
 
+MORE_CONTENTS = "more_contents.json"
+"""The name of what is kept of own tables, beside them."""
+
 
 @dataclass(frozen=True)
 class PipelinePlace:
@@ -47,7 +50,7 @@ class PipelinePlace:
     @property
     def more_contents(self) -> Address:
         """Likewise what only a status or alerts have read."""
-        return self.layout.root / "_ops" / self.pipeline / "more_contents.json"
+        return self.ops(MORE_CONTENTS)
 
     @property
     def schemas(self) -> Address:

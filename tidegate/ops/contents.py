@@ -16,7 +16,7 @@ from tidegate import json_codec
 from tidegate.errors import TidegateError
 from tidegate.lake import read_once
 from tidegate.lake.layout import Layout
-from tidegate.lake.place import PipelinePlace
+from tidegate.lake.place import MORE_CONTENTS, PipelinePlace
 from tidegate.probes import delta_table
 from tidegate.store import Content
 from tidegate.store.once import ReadOnceStore
@@ -32,6 +32,15 @@ log = logging.getLogger("tidegate")
 
 _Kept = dict[str, tuple[str, bytes]]
 """Tag and content by the key in the lake."""
+_of_tables: dict[str, dict[str, Content]] = {}
+"""What this process knows of own tables, by the folder that they are in."""
+
+
+def of_tables(folder: Address) -> dict[str, Content]:
+    """What this process knows of the own tables in a folder, by key: what was kept, and what it has read and written itself since."""
+    if folder.uri not in _of_tables:
+        _of_tables[folder.uri] = _kept(folder / MORE_CONTENTS)
+    return _of_tables[folder.uri]
 
 
 def known(environment: Environment, pipeline: str, *, more: bool = False) -> Environment:
@@ -64,7 +73,7 @@ def keep(environment: Environment, pipeline: str) -> None:
     """
     place = PipelinePlace(Layout.of(environment), pipeline)
     if (store := _store(place)) is not None:
-        _keep(place.contents, store, store.contents)
+        _keep(place.contents, store, store.contents, store.known)
 
 
 def keep_more(environment: Environment, resolved: ResolvedPipeline) -> None:
@@ -75,7 +84,11 @@ def keep_more(environment: Environment, resolved: ResolvedPipeline) -> None:
         return
     of_plan = dict(store.contents)
     _know(store, place.more_contents)
+    kept = dict(store.known)
+    store.known = {**kept, **of_tables(place.more_contents.parent)}
     reads = [partial(delta_table.find_small, place.ops(name)) for name in ("ledger", "progress")]
+    # Nobody but the next append reads these.
+    reads += [partial(delta_table.find_log, place.ops(name)) for name in ("verdicts", "attempts")]
     for each in resolved.flows:
         tables = each.place(layout).quarantine, layout.table(each.flow.target.name)
         reads += [partial(delta_table.find_log, table) for table in tables]
@@ -84,21 +97,26 @@ def keep_more(environment: Environment, resolved: ResolvedPipeline) -> None:
         with contextlib.suppress(TidegateError, OSError):
             read()
     more = {key: content for key, content in store.contents.items() if of_plan.get(key) != content}
-    _keep(place.more_contents, store, more)
+    _keep(place.more_contents, store, more, kept)
 
 
 def _know(store: ReadOnceStore, address: Address) -> None:
+    store.known = {**store.known, **_kept(address)}
+
+
+def _kept(address: Address) -> dict[str, Content]:
     with contextlib.suppress(FileNotFoundError, ValueError):
-        kept = json_codec.decode(store.read(address.key).data, _Kept)
-        store.known = {**store.known, **{key: Content(data, tag) for key, (tag, data) in kept.items()}}
+        kept = json_codec.decode(address.read().data, _Kept)
+        return {key: Content(data, tag) for key, (tag, data) in kept.items()}
+    return {}
 
 
-def _keep(address: Address, store: ReadOnceStore, read: Mapping[str, Content]) -> None:
-    if all(key in store.known and store.known[key].tag == content.tag for key, content in read.items()):
+def _keep(address: Address, store: ReadOnceStore, read: Mapping[str, Content], kept: Mapping[str, Content]) -> None:
+    if all(key in kept and kept[key].tag == content.tag for key, content in read.items()):
         return
-    kept: _Kept = {key: (content.tag, content.data) for key, content in read.items()}
+    made: _Kept = {key: (content.tag, content.data) for key, content in read.items()}
     try:
-        store.store.put(address.key, json_codec.encode(kept).encode())
+        store.store.put(address.key, json_codec.encode(made).encode())
     except OSError as error:
         log.warning("what the plan has read could not be kept: %s", error.strerror or type(error).__name__)
 

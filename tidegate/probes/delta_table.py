@@ -13,7 +13,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
-from urllib.parse import unquote
+from urllib.parse import unquote, urlsplit
 
 from tidegate.advice import OutsideAct
 from tidegate.errors import TableUnreadableError, TidegateError, WriteConflictError
@@ -85,6 +85,11 @@ def _find_copied(address: Address, *, with_rows: bool) -> DeltaTable | None:
     name = "rows" if with_rows else "log"
     copy = store.once((address / "_delta_log" / name).key, lambda: _copied(address, with_rows=with_rows))
     return find(address) if copy is None else copy
+
+
+def local_folder(table: DeltaTable) -> Address:
+    """The folder of a table of this machine, as that of a copy."""
+    return Address.local(Path(unquote(urlsplit(table.table_uri).path)))
 
 
 def _copied(address: Address, *, with_rows: bool) -> DeltaTable | None:
