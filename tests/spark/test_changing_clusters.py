@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import subprocess
-from collections.abc import Callable, Iterable, Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +19,7 @@ from tests import topics
 from tests.fault_points import fault
 from tests.secure_broker import PASSWORDS, SecureBroker, secure_broker
 from tests.spark import job as orders
+from tests.spark.kinds.outbox import Outbox
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.environment.clusters import Cluster
 from tidegate.errors import SourceError, SourceUnavailableError
@@ -24,7 +27,7 @@ from tidegate.probes import kafka
 from tidegate.runtime import java
 from tidegate.runtime.jars import class_path
 from tidegate.spark import runs
-from tidegate.spec import KafkaSource
+from tidegate.spec import KafkaSink, KafkaSource
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,19 +38,20 @@ PROJECT = Path(__file__).parents[2]
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka, pytest.mark.nightly]
 
 AFTER_BATCH = "after:record_batch:clicks"
-PER_BATCH = 5
 
 
 @dataclasses.dataclass
 class Clicks:
-    """A flow that reads the topic `clicks` of a cluster in small batches."""
+    """A flow that reads a topic of a cluster in small batches."""
 
     spark: SparkSession
     folder: Path
     cluster: Cluster
+    topic: str = "clicks"
+    per_batch: int = 5
 
     def job(self) -> Any:
-        source = KafkaSource(topic="clicks", schema="id INT", max_offsets_per_trigger=PER_BATCH)
+        source = KafkaSource(topic=self.topic, schema="id INT", max_offsets_per_trigger=self.per_batch)
         job = orders.job_of(self.spark, self.folder, dataclasses.replace(orders.CLICKS, source=source))
         return dataclasses.replace(job, clusters=lambda _: self.cluster)
 
@@ -172,38 +176,113 @@ def test_a_broker_that_is_lost_and_leaders_that_move_in_mid_run_stop_nothing_of_
         assert len(report.batches) > 4, "there were batches after each"
 
 
-def test_a_quota_that_throttles_is_a_transient_error_and_the_run_after_it_goes_on(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    with Broker(tmp_path / "broker", class_path=class_path(PROJECT, "broker")) as broker:
-        broker.create_topic("clicks")
-        send_large(broker, range(20))
-        options = "client.id=tidegate-throttled"
-        clicks = Clicks(spark, tmp_path, Cluster(servers=broker.bootstrap, settings=(("options", options),)))
-        change(broker, "tidegate-throttled", "--add-config", "consumer_byte_rate=5000")
-        with pytest.raises(SourceUnavailableError, match="topic 'clicks', cluster default of Kafka") as raised:
-            clicks.run()
-        assert raised.value.transient
-
-        change(broker, "tidegate-throttled", "--delete-config", "consumer_byte_rate")
-        clicks.run()
-
-        assert clicks.ids() == list(range(20)), "without the quota the same run ends"
+LARGE = range(60)
+"""The ids of the messages of the topic `large`, of 20 kB each: more than one fetch."""
 
 
-def send_large(broker: Broker, ids: Iterable[int]) -> None:
-    """Messages of 20 kB."""
+@pytest.fixture(scope="module")
+def large(secure: SecureBroker) -> str:
+    """The topic."""
     from confluent_kafka import Producer
 
-    producer = Producer({"bootstrap.servers": broker.bootstrap, "log_level": 0})
-    for each in ids:
-        producer.produce("clicks", json.dumps({"id": each, "text": "x" * 20_000}).encode())
+    secure.broker.create_topic("large")
+    producer = Producer({"bootstrap.servers": secure.broker.bootstrap, "log_level": 0})
+    for each in LARGE:
+        producer.produce("large", json.dumps({"id": each, "text": "x" * 20_000}).encode())
     assert producer.flush(TIMEOUT_SECONDS) == 0
+    return "large"
 
 
-def change(broker: Broker, client: str, act: str, quota: str) -> None:
-    """Change a quota of a client by its id, with Kafka's own tool."""
-    tool = [str(java.find().executable), "-XX:TieredStopAtLevel=1", "-cp", class_path(PROJECT, "broker")]
-    tool += ["kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, "--alter", act, quota]
-    command = [*tool, "--entity-type", "clients", "--entity-name", client]
-    subprocess.run(command, check=True, capture_output=True, timeout=TIMEOUT_SECONDS)
+def test_a_quota_that_throttles_is_a_transient_error_and_the_run_after_it_goes_on(
+    spark: SparkSession, tmp_path: Path, secure: SecureBroker, large: str
+) -> None:
+    clicks = Clicks(spark, tmp_path, secure.cluster("PASSWORD", options="client.id=stopped"), large, 40)
+    with (
+        quota(secure.broker, "consumer_byte_rate=5000"),
+        pytest.raises(SourceUnavailableError, match="topic 'large', cluster default of Kafka") as raised,
+    ):
+        clicks.run()
+    assert raised.value.transient
+
+    clicks.run()
+
+    assert clicks.ids() == list(LARGE), "without the quota the same run ends"
+
+
+def test_a_quota_that_slows_reading_and_sending_ends_neither_and_nothing_is_lost(
+    spark: SparkSession, tmp_path: Path, secure: SecureBroker, large: str
+) -> None:
+    cluster = secure.cluster("PASSWORD", options="client.id=slowed")
+    clicks = Clicks(spark, tmp_path / "clicks", cluster, large, 40)
+    secure.broker.create_topic("sent")
+    outbox = SecureOutbox(spark, tmp_path / "outbox", cluster)
+    outbox.change(*({"id": each} for each in range(SENT)))
+    with quota(secure.broker, "consumer_byte_rate=150000,producer_byte_rate=100000"):
+        began = time.monotonic()
+        report = clicks.run()
+        read = time.monotonic()
+        outbox.run()
+        sent = time.monotonic()
+        waited = [throttled_seconds(spark, *metric) for metric in (FETCHES, PRODUCES)]
+
+    assert (report.total("read"), report.total("written"), len(report.batches)) == (60, 60, 2)
+    assert clicks.ids() == list(LARGE)
+    assert (outbox.ledger(), kafka.end_offsets(secure.broker.cluster, "sent")) == (
+        [("send", 0, SENT, SENT, 1)],
+        {0: SENT},
+    )
+    assert min(waited) > 1, f"both clients were throttled: {waited}"
+    assert (read - began > waited[0], sent - read > waited[1]) == (True, True)
+
+
+class SecureOutbox(Outbox):
+    """A table that is sent to the topic `sent` of a cluster."""
+
+    def __init__(self, spark: SparkSession, folder: Path, cluster: Cluster) -> None:
+        self.cluster = cluster
+        super().__init__(spark, folder, KafkaSink("sent"))
+
+    def job(self, kafka: str | None = None, **more: Any) -> Any:
+        return dataclasses.replace(super().job(kafka, **more), clusters=lambda _: self.cluster)
+
+
+@contextmanager
+def quota(broker: Broker, rates: str) -> Iterator[None]:
+    """Limit user `tide`, with Kafka's own tool."""
+
+    def alter(act: str, names: str) -> None:
+        tool = [str(java.find().executable), "-XX:TieredStopAtLevel=1", "-cp", class_path(PROJECT, "broker")]
+        tool += ["kafka.admin.ConfigCommand", "--bootstrap-server", broker.bootstrap, "--alter", act, names]
+        command = [*tool, "--entity-type", "users", "--entity-name", "tide"]
+        subprocess.run(command, check=True, capture_output=True, timeout=TIMEOUT_SECONDS)
+
+    alter("--add-config", rates)
+    try:
+        yield
+    finally:
+        alter("--delete-config", re.sub("=[^,]*", "", rates))
+
+
+SENT = 10_000
+FETCHES = ("kafka.consumer:type=consumer-fetch-manager-metrics", "fetch-throttle-time-max")
+PRODUCES = ("kafka.producer:type=producer-metrics", "produce-throttle-time-max")
+"""The metrics of Kafka's clients that say for how long brokers made them wait, in milliseconds."""
+
+
+def throttled_seconds(spark: SparkSession, metrics: str, name: str) -> float:
+    """The longest wait of the clients with id `slowed` in the JVM of the session, in about the last minute."""
+    jvm: Any = spark._jvm
+
+    def array(kind: Any, *members: Any) -> Any:
+        made = spark._sc._gateway.new_array(kind, len(members))  # type: ignore[union-attr]
+        for position, member in enumerate(members):
+            made[position] = member
+        return made
+
+    # The class of the server is not open to py4j, the interface is.
+    classes = [jvm.java.lang.Class.forName(each) for each in ("javax.management.ObjectName", "java.lang.String")]
+    interface = jvm.java.lang.Class.forName("javax.management.MBeanServer")
+    method = interface.getMethod("getAttribute", array(jvm.java.lang.Class, *classes))
+    server = jvm.java.lang.management.ManagementFactory.getPlatformMBeanServer()
+    of_client = jvm.javax.management.ObjectName(f"{metrics},client-id=slowed")
+    return float(method.invoke(server, array(jvm.java.lang.Object, of_client, name))) / 1000
