@@ -34,6 +34,16 @@ def landed(deployment: Deployment) -> None:
     flights_feed.land(landing / flights_feed.FOLDER, "half.csv.gz", packed[: len(packed) // 2], 0)
 
 
+def landed_later(deployment: Deployment) -> tuple[str, bytes]:
+    """Thirty flights of a day more and a correction of ten: the name of the file in the landing zone, and its content."""
+    name, days = "later.csv", flights_feed.days()
+    corrected = [flights_feed._delayed(record, minutes=9) for record in days[date(2013, 1, 2)][:10]]
+    records = [*days[date(2013, 1, 4)][:30], *corrected]
+    content = flights_feed.as_csv(records)
+    flights_feed.land(deployment.folder / "landing" / flights_feed.FOLDER, name, content, len(records))
+    return f"{flights_feed.FOLDER}/{name}", content
+
+
 def in_bronze(deployment: Deployment) -> None:
     """The sample, ingested to bronze."""
     landed(deployment)

@@ -14,7 +14,7 @@ from tests.store.buckets import new_store
 from tests.store.proxy import S3Proxy
 from tidegate.errors import TableUnreadableError
 from tidegate.ops import query, store
-from tidegate.probes import delta_table
+from tidegate.probes import delta, delta_table
 from tidegate.store import Address
 from tidegate.store.once import ReadOnceStore
 
@@ -59,6 +59,17 @@ def test_a_table_is_read_once_and_then_only_what_is_new(table: Address, proxy: S
     proxy.requests.clear()
     assert numbers(reading(table, first.store)) == [0, 1, 2, 3]
     assert len(proxy.requests) == 2 + 1 + 1
+
+
+def test_the_next_reading_knows_the_id_and_the_files_of_a_table(table: Address, proxy: S3Proxy) -> None:
+    first, expected = reading(table), (delta.table_id(table), delta.snapshot_files(table))
+    assert (delta.table_id(first), delta.snapshot_files(first)) == expected
+    assert isinstance(first.store, ReadOnceStore)
+    again = reading(table, first.store)
+    proxy.requests.clear()
+    assert (delta.table_id(again), delta.snapshot_files(again, 2)) == expected
+    assert len(proxy.requests) == 1, "a listing"
+    assert len(delta.snapshot_files(again, 1)) == 2
 
 
 def test_the_next_reading_sees_a_table_that_was_replaced(table: Address) -> None:

@@ -127,7 +127,7 @@ def only_adds(address: Address, version: int) -> bool:
 
 def table_id(address: Address) -> str:
     """The id that a table got when it was created or replaced. The table must exist."""
-    return str(delta_table.open_table(address).metadata().id)
+    return str(delta_table.open_log(address).metadata().id)
 
 
 def snapshot_files(address: Address, version: int | None = None) -> list[ChangedFile]:
@@ -139,7 +139,7 @@ def snapshot_files(address: Address, version: int | None = None) -> list[Changed
     Raises:
         FileNotFoundError: The log no longer goes back to that version.
     """
-    table = delta_table.open_table(address, version)
+    table = delta_table.open_log(address, version)
     with delta_table.reading_log(address):
         actions = table.get_add_actions(flatten=True)
     names = actions.schema.names

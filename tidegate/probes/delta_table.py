@@ -69,6 +69,13 @@ def find_log(address: Address) -> DeltaTable | None:
     return _find_copied(address, with_rows=False)
 
 
+def open_log(address: Address, version: int | None = None) -> DeltaTable:
+    """As `open_table`, for what the log tells; of an older version it is asked for each time."""
+    is_newest = version is None or version == max(delta_log.versions(address), default=None)
+    table = find_log(address) if is_newest else None
+    return open_table(address, version) if table is None else table
+
+
 def find_small(address: Address) -> DeltaTable | None:
     """As `find`, for the rows of a table that is expected to be small."""
     return _find_copied(address, with_rows=True)

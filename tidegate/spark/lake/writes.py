@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 _APP = "spark.databricks.delta.write.txnAppId"
 _VERSION = "spark.databricks.delta.write.txnVersion"
 _ADAPTIVE = "spark.sql.adaptive.enabled"
+_PARTITIONS = "spark.sql.shuffle.partitions"
 _LARGE_BYTES = 256 * 1024 * 1024
+_SMALL_BYTES = 32 * 1024 * 1024
+"""One partition of input (`tidegate.spark.driver.session`)."""
 _METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
@@ -252,9 +255,12 @@ def _merge_into(address: Address, source: DataFrame, match: str, txn: Transactio
     spark = source.sparkSession
     session: Any = spark._jsparkSession.cloneSession()
     settings = {_APP: txn.app_id, _VERSION: str(txn.batch_id), _METADATA: txn.metadata()}
-    if tables.size(spark, address) > _LARGE_BYTES:
-        # A small run disables adaptive execution (`tidegate.requests.launch`), but this MERGE joins its rows with a large table.
+    # A small run disables adaptive execution (`tidegate.requests.launch`), but its few rows are joined with a table.
+    if (size := tables.size(spark, address)) > _LARGE_BYTES:
         settings[_ADAPTIVE] = "true"
+    elif 0 < size <= _SMALL_BYTES and spark.sparkContext.getConf().get(_ADAPTIVE) == "false":
+        # Each partition of a MERGE becomes a file, which costs its writer and each reader several requests in a bucket.
+        settings[_PARTITIONS] = "1"
     for name, value in settings.items():
         session.conf().set(name, value)
     jvm: Any = spark._jvm

@@ -5,6 +5,8 @@ import java.io.ByteArrayOutputStream;
 import java.io.EOFException;
 import java.io.FileNotFoundException;
 import java.io.IOException;
+import java.util.ArrayList;
+import java.util.List;
 import java.util.Map;
 import java.util.Set;
 import java.util.concurrent.ConcurrentHashMap;
@@ -27,7 +29,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
  *
  * <p>A folder is nothing but the beginning of names: none is created, and that of a log counts as present without a look. A file of a
  * log has one content as long as it is there, so the query that has listed, read or created one asks for it once: Spark asks for the
- * newest ones again and again.
+ * newest ones again and again. One that the listing lacked counts as missing: whoever creates it learns whether another query has.
  */
 public final class ConditionalCheckpointFileManager implements CheckpointFileManager {
   private static final Set<String> LOGS = Set.of("offsets", "commits");
@@ -37,8 +39,12 @@ public final class ConditionalCheckpointFileManager implements CheckpointFileMan
   private final boolean isLog;
   /** Files of logs that this query has read or created. */
   private final Map<Path, byte[]> contents = new ConcurrentHashMap<>();
-  /** Files of logs as they were last listed, with which S3A opens them without a look at what is there. */
-  private final Map<Path, FileStatus> listed = new ConcurrentHashMap<>();
+  /** Files as they were last listed or looked at, with which S3A opens them without another look. */
+  private final Map<Path, FileStatus> statuses = new ConcurrentHashMap<>();
+  /** Files of logs that this query has created. */
+  private final Set<Path> created = ConcurrentHashMap.newKeySet();
+  /** Whether this query has listed its log. */
+  private volatile boolean isListed;
 
   /** Called by Spark, by the setting {@code spark.sql.streaming.checkpointFileManagerClass}. */
   public ConditionalCheckpointFileManager(Path path, Configuration settings) throws IOException {
@@ -60,13 +66,17 @@ public final class ConditionalCheckpointFileManager implements CheckpointFileMan
   private void forget(Path path) {
     Path key = fileSystem.makeQualified(path);
     contents.remove(key);
-    listed.remove(key);
+    statuses.remove(key);
+    created.remove(key);
   }
 
   @Override
   public FSDataInputStream open(Path path) {
     if (!isOfLog(path)) {
-      return unchecked(() -> fileSystem.open(path));
+      // What Spark has just looked for, it opens next. Later it may be another one.
+      Path key = fileSystem.makeQualified(path);
+      FileStatus status = statuses.remove(key);
+      return unchecked(() -> status == null ? fileSystem.open(path) : opened(key, status));
     }
     return unchecked(() -> new FSDataInputStream(new ContentStream(content(path))));
   }
@@ -75,7 +85,7 @@ public final class ConditionalCheckpointFileManager implements CheckpointFileMan
     Path key = fileSystem.makeQualified(path);
     byte[] known = contents.get(key);
     if (known == null) {
-      FileStatus status = listed.get(key);
+      FileStatus status = statuses.get(key);
       try (var input = status == null ? fileSystem.open(path) : opened(key, status)) {
         known = input.readAllBytes();
       }
@@ -94,18 +104,28 @@ public final class ConditionalCheckpointFileManager implements CheckpointFileMan
   public FileStatus[] list(Path path, PathFilter filter) {
     return unchecked(
         () -> {
-          try {
-            FileStatus[] statuses = fileSystem.listStatus(path, filter);
-            for (FileStatus status : statuses) {
-              if (isOfLog(status.getPath())) {
-                listed.put(status.getPath(), status);
-              }
+          List<FileStatus> accepted = new ArrayList<>();
+          boolean isOwnLog = isLog && folder.equals(fileSystem.makeQualified(path));
+          for (FileStatus status : all(path)) {
+            if (isOwnLog && isOfLog(status.getPath())) {
+              statuses.put(status.getPath(), status);
             }
-            return statuses;
-          } catch (FileNotFoundException empty) {
-            return new FileStatus[0];
+            if (filter.accept(status.getPath())) {
+              accepted.add(status);
+            }
           }
+          isListed |= isOwnLog;
+          return accepted.toArray(new FileStatus[0]);
         });
+  }
+
+  /** What a folder has; nothing if there is none. */
+  private FileStatus[] all(Path path) throws IOException {
+    try {
+      return fileSystem.listStatus(path);
+    } catch (FileNotFoundException empty) {
+      return new FileStatus[0];
+    }
   }
 
   @Override
@@ -114,11 +134,25 @@ public final class ConditionalCheckpointFileManager implements CheckpointFileMan
   @Override
   public boolean exists(Path path) {
     Path key = fileSystem.makeQualified(path);
-    if (key.equals(folder) || contents.containsKey(key)) {
+    if (key.equals(folder) || contents.containsKey(key) || created.contains(key)) {
       return true;
     }
-    // A name of a log is never that of a folder, for which S3A would look, too.
-    return unchecked(() -> isOfLog(path) ? fileSystem.isFile(path) : fileSystem.exists(path));
+    if (isOfLog(path) && isListed) {
+      return statuses.containsKey(key);
+    }
+    return unchecked(
+        () -> {
+          try {
+            FileStatus status = fileSystem.getFileStatus(path);
+            if (status.isFile()) {
+              statuses.put(key, status);
+            }
+            // A name of a log is never that of a folder.
+            return status.isFile() || !isOfLog(path);
+          } catch (FileNotFoundException absent) {
+            return false;
+          }
+        });
   }
 
   @Override
@@ -206,10 +240,14 @@ public final class ConditionalCheckpointFileManager implements CheckpointFileMan
     public synchronized void close() throws IOException {
       if (!ended) {
         ended = true;
-        byte[] created = content.toByteArray();
-        ObjectWrites.create(fileSystem, path, created);
-        if (isOfLog(path) && created.length <= KEPT_BYTES) {
-          contents.put(fileSystem.makeQualified(path), created);
+        byte[] bytes = content.toByteArray();
+        ObjectWrites.create(fileSystem, path, bytes);
+        if (isOfLog(path)) {
+          Path key = fileSystem.makeQualified(path);
+          created.add(key);
+          if (bytes.length <= KEPT_BYTES) {
+            contents.put(key, bytes);
+          }
         }
       }
     }
