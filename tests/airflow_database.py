@@ -13,6 +13,15 @@ from devstack import airflow_home
 PROJECT = Path(__file__).parents[1]
 
 
+def migrated_home(project_root: Path) -> None:
+    """Make the Airflow home of a project, as an earlier start leaves it."""
+    home = airflow_home.folder(project_root)
+    home.mkdir(parents=True, mode=0o700)
+    shutil.copyfile(migrated_database(), home / "airflow.db")
+    (home / "migrated.txt").write_text(importlib.metadata.version("apache-airflow-core"))
+    assert airflow_home.is_ready(project_root)
+
+
 def migrated_database() -> Path:
     """The path of the database; copy it before use."""
     migrated = PROJECT / ".cache/tests" / f"airflow-{importlib.metadata.version('apache-airflow')}.db"

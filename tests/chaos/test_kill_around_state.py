@@ -74,20 +74,18 @@ def stored(deployment: Deployment, batch_id: int) -> Stored:
     )
 
 
-@pytest.mark.parametrize(
-    ("step", "batch", "left"),
-    of_week(
-        [
-            ("before:evaluate_batch", 0, Stored(0, target=False, ledger=False, commit=False)),
-            ("storing:evaluate_batch", 0, Stored(1, target=False, ledger=False, commit=False)),
-            ("after:evaluate_batch", 0, Stored(2, target=False, ledger=False, commit=False)),
-            ("after:write_target", 0, Stored(2, target=True, ledger=False, commit=False)),
-            ("after:record_batch", 0, Stored(2, target=True, ledger=True, commit=False)),
-            ("before:evaluate_batch", 1, Stored(2, target=True, ledger=True, commit=True)),
-        ],
-        3,
-    ),
-)
+STORING = ("storing:evaluate_batch", 0, Stored(1, target=False, ledger=False, commit=False))
+"""Only in a process of its own: the state is half stored."""
+POINTS = [
+    ("before:evaluate_batch", 0, Stored(0, target=False, ledger=False, commit=False)),
+    ("after:evaluate_batch", 0, Stored(2, target=False, ledger=False, commit=False)),
+    ("after:write_target", 0, Stored(2, target=True, ledger=False, commit=False)),
+    ("after:record_batch", 0, Stored(2, target=True, ledger=True, commit=False)),
+    ("before:evaluate_batch", 1, Stored(2, target=True, ledger=True, commit=True)),
+]
+
+
+@pytest.mark.parametrize(("step", "batch", "left"), [STORING, *of_week(POINTS, 1)])
 def test_a_rerun_makes_the_state_of_a_killed_batch_and_decides_as_the_stream_would(
     start_state: StartState, broker: Broker, step: str, batch: int, left: Stored
 ) -> None:

@@ -251,7 +251,7 @@ class LeaseMachine(RuleBasedStateMachine):
             self.patches.stop()
 
 
-@pytest.mark.parametrize("examples", [150, pytest.param(1500, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("examples", [150, pytest.param(750, marks=pytest.mark.nightly)])
 def test_only_the_holder_whose_record_is_stored_is_ever_certain(examples: int) -> None:
     run_state_machine_as_test(LeaseMachine, settings=settings(max_examples=examples, stateful_step_count=40))
 

@@ -9,12 +9,13 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from demo import services
+from tests.airflow_database import migrated_home
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.processes import Process
 
@@ -44,6 +45,7 @@ class Demo:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        before = self._reports()
         command = [sys.executable, "-m", "demo", "--folder", str(folder)]
         self.process = subprocess.Popen(
             command,
@@ -54,11 +56,11 @@ class Demo:
             # Tests in the background of a shell ignore SIGINT, and child processes inherit that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # this process has one thread
         )
-        reports = folder / "lake" / "reports"
-        wait_until(
-            lambda: self.process.poll() is not None or any(reports.glob("flights/*/*/report.json")), "Spark starts"
-        )
+        wait_until(lambda: self.process.poll() is not None or bool(self._reports() - before), "Spark starts")
         assert self.process.poll() is None, f"the demo ended by itself:\n{self.process.communicate()[0]}"
+
+    def _reports(self) -> set[Path]:
+        return set((self.folder / "lake" / "reports").glob("flights/*/*/report.json"))
 
     def processes(self) -> set[int]:
         """The processes of the demo's Airflow and Spark, which have the path of its lake in their environment."""
@@ -66,15 +68,39 @@ class Demo:
 
 
 @pytest.fixture
-def demo(tmp_path: Path) -> Iterator[Demo]:
-    started = Demo(tmp_path / "demo")
-    assert started.processes(), "the processes of the run are found"
-    yield started
-    started.process.kill()
-    started.process.wait()
+def begin(tmp_path: Path) -> Iterator[Callable[[], Demo]]:
+    """A function that starts the demo, always in the same folder."""
+    folder, demos = tmp_path / "demo", list[Demo]()
+    for name in services.PIPELINES:
+        migrated_home(folder / name)
+
+    def start() -> Demo:
+        demos.append(Demo(folder))
+        assert demos[-1].processes(), "the processes of the run are found"
+        return demos[-1]
+
+    yield start
+    for demo in demos:
+        demo.process.kill()
+        demo.process.wait()
 
 
-def test_ctrl_c_prints_one_line_and_leaves_no_process_behind(demo: Demo) -> None:
+def test_after_a_sigkill_spark_ends_and_the_next_demo_starts_from_the_beginning_and_ctrl_c_leaves_no_process_behind(
+    begin: Callable[[], Demo],
+) -> None:
+    demo = begin()
+    demo.process.kill()
+    demo.process.wait()
+    wait_until(lambda: not demo.processes(), "Airflow and Spark end")
+    orphan = Process.read(demo.folder / "broker" / "broker.pid")
+    assert orphan is not None and orphan.alive, "the broker is still running"
+    left = [demo.folder / "lake" / "left", demo.folder / "landing" / "flights" / "left.csv"]
+    for path in left:
+        path.touch()
+
+    demo = begin()
+    assert not orphan.alive
+    assert [path for path in left if path.exists()] == []
     demo.process.send_signal(signal.SIGINT)
     output, _ = demo.process.communicate(timeout=TIMEOUT_SECONDS)
     assert demo.process.returncode == 130
@@ -82,15 +108,3 @@ def test_ctrl_c_prints_one_line_and_leaves_no_process_behind(demo: Demo) -> None
     assert "Traceback" not in output
     assert not demo.processes()
     assert not (demo.folder / "broker" / "broker.pid").exists()
-
-
-def test_after_a_sigkill_spark_ends_too_and_the_next_demo_starts_from_the_beginning(demo: Demo) -> None:
-    demo.process.kill()
-    demo.process.wait()
-    wait_until(lambda: not demo.processes(), "Airflow and Spark end")
-    orphan = Process.read(demo.folder / "broker" / "broker.pid")
-    assert orphan is not None and orphan.alive, "the broker is still running"
-    with services.set_up(PROJECT, demo.folder) as fresh:
-        assert not orphan.alive
-        assert not fresh.layout.root.exists()
-        assert not (fresh.environment.landing / "flights").exists()

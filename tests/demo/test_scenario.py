@@ -5,17 +5,15 @@ The full length, as `make demo` runs it, runs nightly; for each merge, one incre
 
 from __future__ import annotations
 
-import importlib.metadata
 import re
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from devstack import airflow_home
-from tests.airflow_database import migrated_database
+from demo import services
+from tests.airflow_database import migrated_home
 from tests.canaries import contains_any, files_containing, tables_containing
 from tests.docs.guides import missing_line, readme_block
 from tidegate.lake.layout import Layout
@@ -27,13 +25,10 @@ PROJECT = Path(__file__).parents[2]
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """The folder of a demo, with the Airflow home of an earlier one."""
+    """The folder of a demo, with the Airflow homes of an earlier one."""
     folder = tmp_path / "demo"
-    home = airflow_home.folder(folder)
-    home.mkdir(parents=True, mode=0o700)
-    shutil.copyfile(migrated_database(), home / "airflow.db")
-    (home / "migrated.txt").write_text(importlib.metadata.version("apache-airflow-core"))
-    assert airflow_home.is_ready(folder)
+    for name in services.PIPELINES:
+        migrated_home(folder / name)
     return folder
 
 

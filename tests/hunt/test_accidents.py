@@ -88,10 +88,10 @@ def raise_version(history: History, flow: str) -> None:
     history.project.write(history.code, history.version)
 
 
-@pytest.mark.parametrize(("deleted", "below"), [("bronze", "silver"), ("silver", "gold")], ids=["bronze", "silver"])
-def test_a_table_that_was_deleted_by_hand_is_named_and_new_versions_derive_it_again(
-    deleted: str, below: str, begin: Begin
+def test_a_table_that_was_deleted_by_hand_is_named_and_new_versions_derive_it_and_what_is_below_it_again(
+    begin: Begin,
 ) -> None:
+    deleted, below = "silver", "gold"
     history = begin(3)
     two_increments(history)
     shutil.rmtree(table(history, deleted))
