@@ -13,6 +13,7 @@ from deltalake import DeltaTable
 
 from devstack.broker import Broker
 from tests import topics
+from tests.fault_points import aborted
 from tests.resolved import resolved_flow
 from tests.spark import job as orders
 from tests.spark.reprocessing.test_verify import counts as verified_counts
@@ -20,6 +21,7 @@ from tests.spark.reprocessing.test_verify import verified
 from tests.spark.test_odd_messages import ANY_TIME, FINE
 from tests.spark.test_topics import Clicks, counts
 from tests.waiting import TIMEOUT_SECONDS, wait_until
+from tidegate.checkpoints import progress
 from tidegate.errors import (
     GapError,
     NotDeliveredError,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka, pytest.mark.nightly]
 
+AFTER_BATCH = "after:record_batch:clicks"
 Stored = dict[tuple[str, int, int], tuple[bytes | None, bytes | None, list[tuple[str, bytes]] | None, int]]
 """Topic, partition and offset to key, value, headers and milliseconds."""
 
@@ -117,6 +120,15 @@ class Shop(Clicks):
             return False
 
         wait_until(is_gone, f"{name} is deleted")
+
+
+def add_partition(broker: Broker, name: str) -> None:
+    """Give a topic of one partition another one."""
+    from confluent_kafka.admin import AdminClient, NewPartitions
+
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap, "log_level": 0})
+    admin.create_partitions([NewPartitions(name, 2)])[name].result(TIMEOUT_SECONDS)
+    wait_until(lambda: len(kafka.describe(broker.cluster, name).bounds) == 2, f"{name} has another partition")
 
 
 @pytest.fixture
@@ -226,3 +238,42 @@ def test_a_start_holds_for_the_topics_of_the_first_run(shop: Shop, broker: Broke
     shop.send(1, 3)
     assert counts(shop.run()) == (6, 6, 0), "one that appears is read from its first message"
     assert set(shop.bronze()) == {(c, 0, offset) for offset in range(5)} | {(shop.names[1], 0, 3)}
+
+
+def test_what_appears_without_its_first_messages_is_read_after_a_whole_reingest_and_within_one(
+    shop: Shop, broker: Broker, spark: SparkSession
+) -> None:
+    a, b = shop.names
+    shop.limits = {"max_offsets_per_trigger": 6}
+    shop.send(0, *range(10))
+    shop.send(1, *range(7))
+    shop.run()
+    report = shop.run(mode="reingest")
+    assert (counts(report), report.refresh) == ((17, 0, 17), 1)
+
+    c = shop.declare("c")
+    broker.create_topic(c, 1)
+    shop.send(2, *range(6))
+    topics.delete_before(broker, c, 2)
+    add_partition(broker, b)
+    shop.send(1, *range(5), partition=1)
+    topics.delete_before(broker, b, 1, partition=1)
+    assert shop.measure().backlog.ahead == f"{b} offsets 1:1-4; {c} offsets 0:2-5"
+    report = shop.run()
+    assert (counts(report), report.refresh) == ((8, 8, 0), 2), "it goes on after what was read"
+    assert (shop.bronze(), shop.measure().has_work) == (shop.sent(), False)
+
+    with aborted(AFTER_BATCH, shop.folder / "lake", spark, batch=1):
+        shop.run(mode="reingest")
+    position = progress.read(shop.job().place.checkpoint).last_committed
+    assert position == 0, "it has read a part again"
+    before = shop.bronze()
+    topics.delete_before(broker, a, 8)
+    d = shop.declare("d")
+    broker.create_topic(d, 1)
+    shop.send(3, *range(4))
+    topics.delete_before(broker, d, 3)
+    report = shop.run()
+    assert (counts(report), report.refresh) == ((18, 1, 17), 4), "it begins again, as the rest would not be read again"
+    assert shop.bronze() == before | shop.sent()
+    assert shop.measure().has_work is False

@@ -186,20 +186,19 @@ def renew_damaged(job: Job) -> Job:
 
 
 def _refresh_if_needed(job: Job, reading: Job) -> Job:
-    """Start a new refresh if the checkpoint would next read messages of an accepted gap, or files of a folder that was moved.
+    """Start a new refresh if the checkpoint would next read messages that are deleted, or files of a folder that was moved.
 
     Spark's logs are not edited: the new checkpoint starts after the gap, at the topic's first offset, or lists all files again.
     """
-    if not job.kind.needs_refresh(reading):
+    origin = job.kind.renewed_by(reading)
+    if origin is None:
         return job
     _finish_of_checkpoint(job)
     # Of a batch that only quarantine has, the messages that are left are read again by the new refresh.
     if _is_in_target(job, job.place):
         _record_written(job, job.place)
     place = job.place.next_refresh
-    checkpoint.record_refresh_origin(
-        place, checkpoint.Origin(mode=job.kind.refreshed_by, run_key=job.run.request.run_key)
-    )
+    checkpoint.record_refresh_origin(place, origin)
     return job.refreshed(place)
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
+    from tidegate.checkpoints.checkpoint import Origin
     from tidegate.checkpoints.pending_jobs import PendingBackfill, PendingPiece
     from tidegate.checkpoints.progress import KafkaRanges, PlannedBatch
     from tidegate.checkpoints.refusal import Action, BatchDecision
@@ -277,10 +278,8 @@ class Kind:
     completed_by_target: bool = False
     """Whether another checkpoint completes a batch that the target has, with its ledger line alone: the old one would read its source
     again, which may no longer have it, or its state. A batch that only quarantine has is read again."""
-    needs_refresh: Callable[[Job], bool] = lambda _: False
-    """Whether the checkpoint cannot go on, and only a new refresh of it can."""
-    refreshed_by: str = ""
-    """The mode that the origin of such a refresh has: what a person has accepted."""
+    renewed_by: Callable[[Job], Origin | None] = lambda _: None
+    """What opens the next refresh where the checkpoint cannot go on, and only a new refresh of it can; None where it can."""
     drained: Callable[[Job], None] = lambda _: None
     """Called at the end of an increment, when the stream has read everything and the live table has it."""
     parts: Callable[[Job, Window | None, Sequence[PendingPiece]], Iterator[Mapping[str, Any]]] = _missing

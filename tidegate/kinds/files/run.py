@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 
 from tidegate import hidden
 from tidegate.checkpoints import landing_folder, progress
+from tidegate.checkpoints.checkpoint import Origin
 from tidegate.formatting import count
 from tidegate.lake import file_id
 from tidegate.lake.file_id import FileId
@@ -115,8 +116,10 @@ def _listed(job: Job, pins: Pinned) -> set[str]:
     return listed
 
 
-def _needs_refresh(job: Job) -> bool:
-    return landing_folder.is_moved(job.place, _source(job))
+def _renewed_by(job: Job) -> Origin | None:
+    """A moved folder, which a person has accepted."""
+    is_moved = landing_folder.is_moved(job.place, _source(job))
+    return Origin(mode="accept_move", run_key=job.run.request.run_key) if is_moved else None
 
 
 def _source(job: Job) -> FileSource:
@@ -126,8 +129,7 @@ def _source(job: Job) -> FileSource:
 
 KIND = Kind(
     read_stream=lambda job, _: file_stream.files_stream(job.spark, job.place, _source(job)),
-    needs_refresh=_needs_refresh,
-    refreshed_by="accept_move",
+    renewed_by=_renewed_by,
     split=raw.split_files,
     parts=_parts,
     # The batch opens the files.

@@ -9,6 +9,7 @@ from pyspark.sql import functions as F
 
 from tidegate import hidden
 from tidegate.checkpoints import gap, overrides, progress, topic
+from tidegate.checkpoints.checkpoint import ORIGIN, Origin
 from tidegate.kinds.messages.split import message_rows, split_messages
 from tidegate.ops import ledger
 from tidegate.probes import kafka
@@ -35,10 +36,16 @@ def _read_stream(job: Job, _reading: Job) -> DataFrame | None:
     return stream
 
 
-def _needs_refresh(job: Job) -> bool:
-    """If the next messages were deleted and a person accepted the gap: a new checkpoint starts after it."""
+def _renewed_by(job: Job) -> Origin | None:
+    """If the next messages were deleted: the accepted gap, after which a new checkpoint starts, or what made this one read again."""
     ledger.record_gaps(job.place)
-    return topic_messages.reader_of(job).needs_refresh_for_gap()
+    reader = topic_messages.reader_of(job)
+    if not reader.needs_refresh():
+        return None
+    opened = ORIGIN.read(job.place)
+    if opened is not None and (opened.recovers or reader.is_reading_again()):
+        return opened
+    return Origin(mode="accept_gap", run_key=job.run.request.run_key)
 
 
 def _parts(job: Job, window: Window | None, earlier: Sequence[PendingPiece]) -> Iterator[Mapping[str, Any]]:
@@ -155,8 +162,7 @@ KIND = Kind(
     read_stream=_read_stream,
     split=split_messages,
     completed_by_target=True,
-    needs_refresh=_needs_refresh,
-    refreshed_by="accept_gap",
+    renewed_by=_renewed_by,
     parts=_parts,
     read_piece=_read_piece,
     read_entries=_read_entries,

@@ -7,7 +7,7 @@ import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tidegate.checkpoints import checkpoint, progress, topic
+from tidegate.checkpoints import checkpoint, gap, progress, topic
 from tidegate.errors import TopicReplacedError
 from tidegate.probes import delta, kafka, samples
 from tidegate.sources.topics import measure as topics
@@ -155,11 +155,11 @@ class TopicReader:
                 self.place.flow, self.place.version, name, cluster=self.cluster, expected=expected, actual=actual
             )
 
-    def needs_refresh_for_gap(self) -> bool:
-        """Whether the next messages of the checkpoint were deleted and the gap was accepted.
+    def needs_refresh(self) -> bool:
+        """Whether the next messages of the checkpoint were deleted, and the gap was accepted if they are in no other checkpoint.
 
-        Only a new refresh of the checkpoint can start after such a gap, or begin a topic that has appeared and has no offset 0 any more:
-        Spark reads a topic that is new to a checkpoint from offset 0 on.
+        Only a new refresh of the checkpoint can start after them, or begin a topic or a partition that has appeared and has no offset 0
+        any more: Spark reads one that is new to a checkpoint from offset 0 on.
 
         Raises:
             GapError: Messages were deleted, and not all of the gap was accepted.
@@ -169,22 +169,44 @@ class TopicReader:
         # Spark stores its starting offsets before it plans its first batch.
         if state.last_planned is None and not (self.place.checkpoint / "sources" / "0" / "0").exists():
             return False
-        batch = state.last_planned if state.last_committed is None else state.last_committed
-        offsets = (
-            progress.initial_offsets(self.place.checkpoint)
-            if batch is None
-            else progress.planned_batch(self.place.checkpoint, batch).kafka_offsets(self.source.topics)
-        )
-        committed: KafkaOffsets = {} if state.last_committed is None else offsets
+        committed, next_offsets = state.last_committed is not None, self._next_offsets(state.last_committed)
+        planned = next_offsets
+        if not committed and state.last_planned is not None:
+            planned = progress.planned_batch(self.place.checkpoint, state.last_planned).kafka_offsets(
+                self.source.topics
+            )
         needed = False
         for known, current in self.bind():
-            name = current.name
-            read = committed[name] if name in committed else topic.next_offsets(self.place, known)
+            name, begins = current.name, current.begins
+            own = next_offsets.get(name, {})
+            read = own if committed and name in next_offsets else topic.next_offsets(self.place, known)
             unread.check_gap(self.place, self.source, known, current, read, self.bronze)
             needed |= bool(unread.unaccepted_gap(known, current, read, self.bronze))
-            has_appeared = name not in offsets and not checkpoint.reads_again(self.place)
-            needed |= has_appeared and any(current.begins.values())
+            needed |= any(begin and partition not in planned.get(name, {}) for partition, begin in begins.items())
+            # Bronze has what a checkpoint that reads again has not reached.
+            needed |= bool(gap.missing(own, begins)) and checkpoint.reads_again(self.place)
         return needed
+
+    def is_reading_again(self) -> bool:
+        """Whether the checkpoint was opened to read the whole source again, and has not reached what was read before.
+
+        Raises:
+            SourceError: As in `bind`.
+        """
+        if not checkpoint.reads_again(self.place):
+            return False
+        own = self._next_offsets(progress.read(self.place.checkpoint).last_committed)
+        return any(
+            own.get(current.name, {}).get(partition, 0) < offset
+            for known, current in self.bind()
+            for partition, offset in self._read_before(known, self.bronze).items()
+        )
+
+    def _next_offsets(self, committed: int | None) -> KafkaOffsets:
+        """The offset that the checkpoint reads next in each partition, by topic, after a committed batch; None: where its stream began."""
+        if committed is None:
+            return progress.initial_offsets(self.place.checkpoint)
+        return progress.planned_batch(self.place.checkpoint, committed).kafka_offsets(self.source.topics)
 
     def _starting_offsets(self, bound: Sequence[BoundTopic], target: Address) -> str:
         """Where a new checkpoint starts: after the last message of this topic in bronze or in an older checkpoint.
