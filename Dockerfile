@@ -6,7 +6,7 @@ RUN apt-get update \
     && apt-get install --yes --no-install-recommends openjdk-17-jre-headless procps tini \
     && rm -rf /var/lib/apt/lists/* \
     && useradd --uid 50000 --gid 0 --create-home airflow \
-    && install --directory --owner airflow --group 0 /opt/tidegate /opt/airflow /lake /landing
+    && install --directory --owner airflow --group 0 /opt/tidegate /opt/airflow /certificates /spark-events
 
 USER airflow
 WORKDIR /opt/tidegate

@@ -10,7 +10,7 @@ from typing import Any
 
 from devstack.broker import Broker
 from devstack.broker_files import Listeners
-from tests.certificates import Authority
+from devstack.certificates import Authority
 from tests.token_server import TokenServer
 from tests.waiting import TIMEOUT_SECONDS
 from tidegate.environment.clusters import Cluster

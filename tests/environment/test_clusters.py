@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.certificates import Authority
+from devstack.certificates import Authority
 from tidegate.environment import Environment
 from tidegate.environment.clusters import MORE_OPTIONS, OPTIONS, SECRETS, Cluster
 from tidegate.environment.settings import SETTINGS

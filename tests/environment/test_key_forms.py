@@ -19,7 +19,7 @@ from cryptography.hazmat.primitives.serialization import (
     PrivateFormat,
 )
 
-from tests.certificates import Authority
+from devstack.certificates import Authority
 from tests.waiting import TIMEOUT_SECONDS
 from tidegate.environment.clusters import Cluster
 from tidegate.environment.key_forms import unreadable

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import Authority
+from devstack.certificates import Authority
 from tidegate.environment import Environment
 from tidegate.environment.clusters import DEFAULT
 from tidegate.environment.registry import RegistryServer

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import Authority
+from devstack.certificates import Authority
 from tests.waiting import TIMEOUT_SECONDS
 from tidegate.environment.clusters import Cluster
 from tidegate.errors import SourceError, SourceUnavailableError

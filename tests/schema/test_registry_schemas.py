@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.certificates import Authority
+from devstack.certificates import Authority
 from tests.schema_registry import SchemaRegistry
 from tidegate.environment.registry import RegistryServer
 from tidegate.errors import SetupError, SourceError, SourceUnavailableError

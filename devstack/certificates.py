@@ -1,8 +1,12 @@
-"""Certificates for tests, and the authorities that sign them."""
+"""Certificates for brokers and clients, and the authorities that sign them.
+
+python -m devstack.certificates FOLDER NAME…    an authority, and a certificate for each host name, once
+"""
 
 from __future__ import annotations
 
 import datetime
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -66,3 +70,16 @@ class Authority:
         if not authority:
             builder = builder.add_extension(x509.SubjectAlternativeName([x509.DNSName(host)]), critical=False)
         return builder.sign(self.key, hashes.SHA256())
+
+
+def main(folder: Path, hosts: list[str]) -> None:
+    """Create ``authority.pem`` and a certificate for each host; a folder that has them stays as it is."""
+    if (folder / "authority.pem").exists():
+        return
+    authority = Authority(folder, "authority")
+    for host in hosts:
+        authority.issue(host, host=host, days=825)
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]), sys.argv[2:])
