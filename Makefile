@@ -33,7 +33,7 @@ status: setup-python ## Print which parts of `make up` run, their addresses, and
 test: setup ## Run all tests except those of the next four targets; print the slowest twenty and the time of each tier.
 	@$(BIN)/pytest $(PARALLEL) -m "not live and not nightly and not packages" --durations=20
 
-test-live: setup ## Run the demo, a live Airflow with its scheduler, and a killed driver over a bucket, and check what they leave.
+test-live: setup ## Run the first steps of the README, the demo, a live Airflow with its scheduler, and killed drivers, and check what they leave.
 	@$(BIN)/pytest $(PARALLEL) -m "live and not nightly" --durations=20
 
 # Bytecode is on, so that pytest does not rewrite the assertions of all test files at each start.

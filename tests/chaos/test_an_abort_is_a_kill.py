@@ -13,12 +13,16 @@ from tests.slices import of_week
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
 
 PER_MERGE = "after:write_target:silver"
-"""The one step tested with every merge; `tests/chaos/test_two_drivers.py` kills a driver at another step."""
+"""The one step tested with every merge, by `make test-live`; `tests/chaos/test_two_drivers.py` kills a driver at another step."""
 OTHER_STEPS = sorted({f"{step}:{flow}" for flow, steps in STEPS.items() for step in steps} - {PER_MERGE})
 
 
 @pytest.mark.parametrize(
-    "step", [PER_MERGE, *(pytest.param(step, marks=pytest.mark.nightly) for step in of_week(OTHER_STEPS, 1))]
+    "step",
+    [
+        pytest.param(PER_MERGE, marks=pytest.mark.live),
+        *(pytest.param(step, marks=pytest.mark.nightly) for step in of_week(OTHER_STEPS, 1)),
+    ],
 )
 def test_aborted_and_killed_runs_leave_the_same_lake_and_a_rerun_completes_it(
     step: str, start_state: StartState

@@ -10,6 +10,7 @@ from tests.docs.guides import GuideRunner, readme_block
 
 
 @pytest.mark.jvm
+@pytest.mark.live
 def test_the_first_steps_print_what_the_readme_shows(tmp_path: Path) -> None:
     _, *commands = (line.partition("#")[0].strip() for line in readme_block(". .venv/bin/activate"))
     assert commands[:2] == ["tidegate new orders", "tidegate run orders"]

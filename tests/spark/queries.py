@@ -16,11 +16,10 @@ if TYPE_CHECKING:
 
 
 @contextmanager
-def watched(*, tries: bool = False) -> Iterator[list[str]]:
+def _watched() -> Iterator[list[str]]:
     """Fails if a query had no batch although the last batch of its checkpoint was committed.
 
-    Args:
-        tries: Whether the query of a flow that starts none is started after all, to see that it has no batch.
+    The query of a flow that starts none is started after all, to see that it has no batch.
 
     Yields:
         The names of flows that started no query, one for each run.
@@ -43,14 +42,13 @@ def watched(*, tries: bool = False) -> Iterator[list[str]]:
             assert settled is None or has_batch, f"{job.flow.name}: the query had no batch"
             return
         idle.append(job.flow.name)
-        if tries:
-            with (
-                patch.object(progress, "settled", lambda _: None),
-                patch.object(file_stream, "_is_settled", lambda *_: False),
-            ):
-                drain(job, reading)
-            assert started, f"{job.flow.name}: the query did not start"
-            assert progress.read(checkpoint) == before, f"{job.flow.name}: the query had a batch"
+        with (
+            patch.object(progress, "settled", lambda _: None),
+            patch.object(file_stream, "_is_settled", lambda *_: False),
+        ):
+            drain(job, reading)
+        assert started, f"{job.flow.name}: the query did not start"
+        assert progress.read(checkpoint) == before, f"{job.flow.name}: the query had a batch"
 
     with patch.object(flow, "_drain", drained), patch.object(flow, "record_progress", recorded):
         yield idle
@@ -58,6 +56,6 @@ def watched(*, tries: bool = False) -> Iterator[list[str]]:
 
 def expect_idle(run: Callable[[], object], *flows: str) -> None:
     """Check that a run starts no query for these flows, and that each of them would have had no batch."""
-    with watched(tries=True) as idle:
+    with _watched() as idle:
         run()
     assert idle == list(flows)

@@ -168,6 +168,19 @@ def test_the_job_has_the_current_refresh_and_the_imported_transform(orders: Orde
 
 
 @pytest.mark.jvm
+def test_a_run_that_is_not_small_shuffles_by_the_size_of_its_input(orders: Orders, spark: Any) -> None:
+    request = dataclasses.replace(orders.deployment.request("orders"), size=200 * 1024**2)
+    application = _Application(orders.deployment.environment, request, "a1")
+    name = "spark.sql.shuffle.partitions"
+    before = spark.conf.get(name)
+    try:
+        assert application._session().conf.get(name) == "8", "one per 32 MiB, in whole waves of two cores"
+        assert "shuffle partitions: 8" in application.report.notes
+    finally:
+        spark.conf.set(name, before)
+
+
+@pytest.mark.jvm
 def test_a_flow_with_an_incompatible_declaration_fails_and_its_downstream_flows_are_skipped(
     orders: Orders, spark: Any
 ) -> None:

@@ -73,23 +73,10 @@ def contents(orders: Orders) -> dict[str, Any]:
     }
 
 
-SAMPLE = (1,)
-"""The cases that are not nightly."""
-
-
-@pytest.mark.parametrize(
-    "cases",
-    [
-        pytest.param(tuple(CASES[number] for number in SAMPLE), id="some"),
-        pytest.param(
-            tuple(case for number, case in enumerate(CASES) if number not in SAMPLE),
-            id="others",
-            marks=[pytest.mark.nightly, pytest.mark.timeout(900)],
-        ),
-    ],
-)
+@pytest.mark.nightly
+@pytest.mark.timeout(900)
 def test_a_damaged_lake_is_recovered_in_the_order_of_its_graph(
-    cases: tuple[Case, ...], orders: Orders, declare: Declare, spark: Any, tmp_path: Path
+    orders: Orders, declare: Declare, spark: Any, tmp_path: Path
 ) -> None:
     declare()
     layout, older, newer = orders.deployment.layout, tmp_path / "older", tmp_path / "newer"
@@ -99,7 +86,7 @@ def test_a_damaged_lake_is_recovered_in_the_order_of_its_graph(
         shutil.copytree(Path(layout.root), copy)
     whole = contents(orders)
     assert planned(orders).lines() == []
-    for case in cases:
+    for case in CASES:
         what = [(act.__name__, part) for act, part in case.acts]
         for act, part in case.acts:
             act(layout, older, part)

@@ -116,6 +116,7 @@ def test_items_that_the_newest_version_lacks_leave_and_a_delete_by_the_key_of_th
     assert scopes.without_tombstones(gold, keys_of_groups).count() == 1, "a backfill's feed has no other column"
 
 
+@pytest.mark.nightly
 def test_items_outside_of_the_declared_days_leave_their_scope_and_may_empty_it(latest: Open) -> None:
     from pyspark.sql import functions as F
 

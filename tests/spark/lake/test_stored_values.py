@@ -154,6 +154,7 @@ KEYS = {
 """Types of keys, and their values as texts that Spark casts."""
 
 
+@pytest.mark.nightly
 def test_the_id_of_a_change_leads_to_its_key_and_back(spark: SparkSession, folder: Address) -> None:
     for kind, texts in KEYS.items():
         path = folder / kind

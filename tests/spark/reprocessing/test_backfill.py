@@ -313,6 +313,7 @@ def fail(*_: Any, **__: Any) -> None:
     raise ConnectionError("simulated crash")
 
 
+@pytest.mark.nightly
 def test_an_interrupted_backfill_is_finished_if_it_has_written_and_deleted_otherwise(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

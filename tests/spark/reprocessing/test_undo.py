@@ -420,7 +420,7 @@ def test_a_replay_is_undone_and_later_and_late_rows_are_compared_with_the_order_
     "step",
     [
         pytest.param("write_quarantine", marks=pytest.mark.nightly),
-        "write_target",
+        pytest.param("write_target", marks=pytest.mark.nightly),
         pytest.param("record_batch", marks=pytest.mark.nightly),
     ],
 )

@@ -160,6 +160,7 @@ def by_hand(job: Job) -> DeltaTable:
     return DeltaTable(str(job.live))
 
 
+@pytest.mark.nightly
 def test_rows_that_someone_changed_are_named_by_key_and_column(place: Path) -> None:
     table = by_hand(silver(place))
     table.delete("id = 2")
