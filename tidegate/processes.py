@@ -197,7 +197,8 @@ def exit_now(code: int) -> NoReturn:
     ``exec`` of a string, which the import of a dataclass does: ``python -m`` then dies of SIGINT even if the exception was
     handled (``run_eval_code_obj`` in CPython's Python/pythonrun.c, ``Py_RunMain`` in Modules/main.c).
     """
-    for folder, process in _FOLDERS.items():
+    # Other threads may still create and delete some.
+    for folder, process in list(_FOLDERS.items()):
         if process == os.getpid():
             shutil.rmtree(folder, ignore_errors=True)
     logging.shutdown()
