@@ -42,13 +42,13 @@ PROJECT = Path(__file__).parents[1]
 
 _SOURCE = PROJECT / "tests/source"
 SHARED_WORKERS = {
-    "one live Airflow": (
-        "tests/live/test_guides.py",
-        "tests/live/test_intervals.py",
-        "tests/live/test_task_states.py",
-        "tests/live/test_up_and_down.py",
+    "one live Airflow": ("tests/live/test_task_states.py", "tests/live/test_up_and_down.py"),
+    "another live Airflow": (
+        "tests/live/test_no_values.py",
+        "tests/live/test_restarts.py",
+        "tests/live/test_topic.py",
     ),
-    "another live Airflow": ("tests/live/test_backfills.py", "tests/live/test_no_values.py"),
+    "one prepared lake": ("tests/acts/test_plans.py", "tests/acts/test_recoveries.py", "tests/acts/test_runs.py"),
     "the parsed source": (
         "tests/docs/test_reference.py",
         "tests/scripts/test_typed_advice.py",

@@ -13,11 +13,17 @@ from tests.acts.lake import Prepared
 from tests.deployment import Deployment
 
 
-@pytest.fixture(scope="module")
-def prepared(spark: Any, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Prepared]:
-    """The lake after each of its increments."""
+@pytest.fixture(scope="session")
+def _made(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
     folder = tmp_path_factory.mktemp("acts")
-    with project.loaded(folder / "code") as job:
-        made = Prepared(Deployment.make(folder / "deployment", Path(__file__).parents[2]), job.SENT, folder / "copies")
-        made.prepare()
-        yield made
+    return Prepared(Deployment.make(folder / "deployment", Path(__file__).parents[2]), [], folder / "copies")
+
+
+@pytest.fixture(scope="module")
+def prepared(spark: Any, _made: Prepared) -> Iterator[Prepared]:
+    """The lake after each of its increments, which run once per worker; the pipeline can be imported in each module that has it."""
+    with project.loaded(_made.copies.with_name("code")) as job:
+        _made.sent = job.SENT
+        if not _made.worlds:
+            _made.prepare()
+        yield _made

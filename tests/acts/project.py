@@ -91,7 +91,7 @@ ABOVE = {"silver": "bronze", "gold": "silver", "sink": "silver", "rows": "bronze
 def loaded(folder: Path, name: str = "acts", declaration: str = DECLARATION, job: str = JOB) -> Iterator[Any]:
     """Let this process import the pipeline, or another one, which is written to a folder; gives the module of its transforms."""
     for package, text in (("pipelines", declaration), ("spark_jobs", job)):
-        (folder / package).mkdir(parents=True)
+        (folder / package).mkdir(parents=True, exist_ok=True)
         (folder / package / f"{name}.py").write_text(text)
         importlib.import_module(package).__path__.append(str(folder / package))
     importlib.invalidate_caches()

@@ -96,7 +96,9 @@ def one_of_each(calls: Sequence[Call]) -> list[Call]:
     return [each[number % len(each)] for number, each in enumerate(kinds.values())]
 
 
-def refuse_one_of_each(driver: Driver, flows: Sequence[str], of: Callable[[str], bool]) -> None:
+def refuse_one_of_each(
+    driver: Driver, flows: Sequence[str], of: Callable[[str], bool], *, increments: int = INCREMENTS
+) -> None:
     """Refuse one call on each kind of file in a run each; after some of these runs, one without a refusal makes everything right.
 
     Of more than `MOST_CALLS` kinds, a share that changes with the week of the newest commit.
@@ -105,9 +107,10 @@ def refuse_one_of_each(driver: Driver, flows: Sequence[str], of: Callable[[str],
         driver: With an empty lake.
         flows: The flows that run.
         of: Whether files of a kind are refused.
+        increments: Runs before, from which it learns the kinds of files.
     """
     calls: set[Call] = set()
-    for _ in range(INCREMENTS):
+    for _ in range(increments):
         answer = driver.run(flows=flows)
         assert (answer.code, answer.wrong) == (0, []), answer.out
         calls |= set(answer.calls)
@@ -127,7 +130,7 @@ def refuse_one_of_each(driver: Driver, flows: Sequence[str], of: Callable[[str],
             unchecked.clear()
     print(len(chosen), "of", len(kinds), "kinds of calls,", refused.total(), "refused:", dict(refused))
     assert not wrong, f"{len(wrong)} problems\n" + "\n\n".join(wrong)
-    assert refused.total() > len(chosen) / 2 > 5
+    assert refused.total() > len(chosen) / 2 > MOST_CALLS / 3
 
 
 def problems(driver: Driver, call: Call, error: str, answer: Answer) -> Iterator[str]:

@@ -23,4 +23,5 @@ def test_a_call_on_any_other_file_may_fail(tmp_path: Path) -> None:
                     ("lake/tables", "lake/_ops", "lake/quarantine", "lake/late", "lake/checkpoints", "lake/heartbeats")
                 )
             ),
+            increments=3,
         )

@@ -68,40 +68,6 @@ pipeline = Pipeline(
 )
 '''
 
-READINGS = """'A pipeline of files that are parts of days, and one that waits for whole days.'
-
-from tidegate.spec import AfterTables, ChangeFeed, FileSource, Flow, Intervals, Pipeline, Table
-
-READINGS = Pipeline(
-    name="readings",
-    schedule=None,
-    flows=(
-        Flow(
-            name="bronze",
-            source=FileSource(
-                path="readings",
-                format="json",
-                schema="id STRING, value INT, at DATE",
-                intervals=Intervals("dt=%Y-%m-%d", marker="dt=%Y-%m-%d/_SUCCESS"),
-            ),
-            target=Table("bronze.readings"),
-        ),
-    ),
-)
-DAILY = Pipeline(
-    name="daily",
-    schedule=AfterTables("bronze.readings", intervals=True),
-    flows=(
-        Flow(
-            name="silver",
-            source=ChangeFeed("bronze.readings"),
-            target=Table("silver.readings", keys=("id",), sequence_by=("at",)),
-        ),
-    ),
-)
-pipeline = {name}
-"""
-
 CANARY = "canary4711"
 CANARY_FIELD = "Canaria Smith"
 PEOPLE_RECORDS = [
@@ -153,18 +119,6 @@ def declare_people(folder: Path) -> None:
     (folder / "pipelines/people.py").write_text(PEOPLE)
     text = (ROOT / "dags/flights.py").read_text()
     (folder / "dags/people.py").write_text(text.replace("flights", "people"))
-
-
-def declare_readings(folder: Path) -> Path:
-    """Add the pipelines `readings` and `daily`, which waits for whole days of the other; returns the folder of a day with a file."""
-    day = folder / ".data/landing/readings/dt=2026-01-05"
-    day.mkdir(parents=True)
-    (day / "part-1.json").write_text('{"id": "a", "value": 1, "at": "2026-01-05"}\n')
-    dag = (ROOT / "dags/flights.py").read_text()
-    for name in ("readings", "daily"):
-        (folder / f"pipelines/{name}.py").write_text(READINGS.format(name=name.upper()))
-        (folder / f"dags/{name}.py").write_text(dag.replace("flights", name))
-    return day
 
 
 def transform_dest(folder: Path, before: str, after: str) -> None:
