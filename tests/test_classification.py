@@ -232,8 +232,9 @@ def test_the_platform_lists_folders_in_one_way() -> None:
     files = {
         str(path.relative_to(root)) for path in (root / "tidegate").rglob("*.py") if listing.search(path.read_text())
     }
-    # The cache of jars and archives, shell completion: nothing that decides what a run does.
+    # The cache of jars and archives, shell completion, the code for executors: nothing that decides what a run does.
     assert files == {
         "tidegate/cli/project.py", "tidegate/runtime/archive.py", "tidegate/runtime/archive_build.py",
-        "tidegate/runtime/bytecode.py", "tidegate/runtime/repository.py", "tidegate/runtime/training.py",
+        "tidegate/runtime/bytecode.py", "tidegate/runtime/project_archive.py", "tidegate/runtime/repository.py",
+            "tidegate/runtime/training.py",
     }  # fmt: skip

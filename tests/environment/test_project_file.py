@@ -52,6 +52,7 @@ GIVEN = {
     "spark.executor_memory": "3g",
     "spark.executor_cores": "2",
     "spark.dynamic": "true",
+    "spark.executor_python": "/opt/executors/bin/python",
     "spark.pod_template": "/etc/pods.yaml",
     "spark.history": "http://spark:18080",
     "job.python": ".venv-job/bin/python",

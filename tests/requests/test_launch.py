@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -28,11 +29,47 @@ def test_spark_on_this_machine_listens_on_loopback(master: str) -> None:
 
 
 @pytest.mark.parametrize("master", ["yarn", "spark://master:7077", "k8s://https://cluster:6443"])
-def test_executors_of_other_machines_can_reach_the_driver_and_have_its_jars(master: str) -> None:
+def test_executors_of_other_machines_can_reach_the_driver_and_get_its_jars_and_its_code(master: str) -> None:
     conf = submit_conf(HERE, small=False, master=master)
     assert {"spark.driver.host", "spark.driver.bindAddress"} & set(conf) == set()
-    assert conf["spark.executor.extraClassPath"] == conf["spark.driver.extraClassPath"]
+    assert conf["spark.jars"].split(",") == conf["spark.driver.extraClassPath"].split(os.pathsep)
+    assert conf["spark.executorEnv.PYTHONPATH"] == "tidegate-project"
+    assert "spark.executor.extraClassPath" not in conf, "the cache may be elsewhere on their machine"
     assert "SPARK_LOCAL_IP" not in submit_environment(HERE, master=master)
+
+
+def test_executors_of_a_cluster_may_have_another_python_than_the_driver() -> None:
+    set_there = Environment.read({**HERE.variables(), "TIDEGATE_EXECUTOR_PYTHON": "/opt/executors/bin/python"})
+    for master, python in (("spark://master:7077", "/opt/executors/bin/python"), ("local[2]", sys.executable)):
+        conf = submit_conf(set_there, small=False, master=master)
+        assert (conf["spark.pyspark.python"], conf["spark.pyspark.driver.python"]) == (python, sys.executable)
+
+
+def test_executors_get_the_names_of_sources_of_credentials_and_no_secret(monkeypatch: pytest.MonkeyPatch) -> None:
+    set_here = {
+        "AWS_ACCESS_KEY_ID": "canary",
+        "AWS_SECRET_ACCESS_KEY": "canary",
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN": "canary",
+        "AWS_PROFILE": "etl",
+        "AWS_SHARED_CREDENTIALS_FILE": "/run/keys",
+        "AWS_ENDPOINT_URL_S3": "https://storage:9000",
+    }
+    for name, value in set_here.items():
+        monkeypatch.setenv(name, value)
+    cluster = {"TIDEGATE_PROJECT": str(HERE.project), "TIDEGATE_LAKE": "s3://bucket/lake", "TIDEGATE_MASTER": "yarn"}
+    for source in ("profile", "environment"):
+        conf = submit_conf(Environment.read({**cluster, "TIDEGATE_S3_CREDENTIALS": source}), small=True)
+        given = {name.removeprefix("spark.executorEnv."): conf[name] for name in conf if "executorEnv" in name}
+        named = {"AWS_PROFILE": "etl", "AWS_SHARED_CREDENTIALS_FILE": "/run/keys"} if source == "profile" else {}
+        assert given == {
+            "PYTHONPATH": "tidegate-project",
+            "TIDEGATE_S3_CREDENTIALS": source,
+            "AWS_ENDPOINT_URL_S3": "https://storage:9000",
+            "AWS_REGION": "us-east-1",
+            **named,
+        }
+        assert "canary" not in str(conf)
+        assert len(set(conf["spark.jars"].split(","))) > len(conf["spark.driver.extraClassPath"].split(os.pathsep))
 
 
 def test_only_large_runs_keep_generated_code_in_methods_that_the_jvm_compiles() -> None:

@@ -17,11 +17,12 @@ from tests.spark.orders import Declare, Orders, row
 from tests.with_fields import with_fields
 from tidegate.checkpoints import checkpoint, overrides, refusal
 from tidegate.checkpoints.overrides import OVERRIDES
-from tidegate.errors import LakeUnwritableError, MachineError, RequestError, SpecError
+from tidegate.errors import LakeUnwritableError, MachineError, MachineUnavailableError, RequestError, SpecError
 from tidegate.errors.refusals import ContractRefusal
 from tidegate.lake.place import AttemptPlace, FlowPlace, Place
 from tidegate.project import registry, resolution
 from tidegate.reports.report import FlowReport, RunReport
+from tidegate.runtime.project_archive import ProjectArchive
 from tidegate.spark.application import _Application, run_application
 
 
@@ -165,6 +166,18 @@ def test_the_job_has_the_current_refresh_and_the_imported_transform(orders: Orde
     assert (job.source_table, job.target) == (layout.table("bronze.orders"), layout.table("silver.orders"))
     assert (job.place.refresh, report.refresh) == (3, 3)
     assert job.transform is not None and job.transform.__name__ == "clean"
+
+
+def test_a_transform_that_is_not_the_one_of_the_executors_is_not_applied(orders: Orders) -> None:
+    environment = orders.deployment.environment
+    job = _Application(environment, orders.deployment.request("orders"), "a1")
+    job._check_code("silver")
+    job.project_archive = ProjectArchive.read(environment.project).sha256
+    job._check_code("silver")
+    (environment.project / "spark_jobs").mkdir()
+    (environment.project / "spark_jobs" / "orders.py").write_text("FACTOR = 3\n")
+    with pytest.raises(MachineUnavailableError, match="flow 'silver': the code of the project has changed"):
+        job._check_code("silver")
 
 
 @pytest.mark.jvm

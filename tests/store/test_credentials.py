@@ -49,6 +49,23 @@ def test_each_source_gives_obstore_and_delta_rs_the_same_keys_and_s3a_its_class(
     assert [each for each, settings in classes.items() if name in settings.values()] == [source]
 
 
+@pytest.mark.parametrize("source", SOURCES)
+def test_another_process_gets_the_names_of_a_source_and_no_secret(
+    source: str, endpoint: TokenEndpoint, tmp_path: Path
+) -> None:
+    given = variables(source, endpoint, tmp_path) | {"AWS_CONTAINER_AUTHORIZATION_TOKEN": ""}
+    server = S3Server(given)
+    handed_on = server.handed_on
+    assert not [text for text in endpoint.texts() if text in str(handed_on)]
+    assert handed_on["TIDEGATE_S3_CREDENTIALS"] == source
+    if source == "environment":
+        assert not set(handed_on) & set(endpoint.variables(source, tmp_path))
+        return
+    elsewhere = S3Server({"HOME": str(tmp_path / "nowhere"), **handed_on})
+    assert elsewhere == server
+    assert endpoint.keys[elsewhere.credentials.get().access_key].identity == source
+
+
 def test_the_source_is_the_first_that_is_configured_unless_one_is_named(
     endpoint: TokenEndpoint, tmp_path: Path
 ) -> None:

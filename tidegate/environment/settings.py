@@ -139,6 +139,13 @@ def _count(name: str, text: str, folder: Path | None) -> str:
     return text
 
 
+def _line(name: str, text: str, folder: Path | None) -> str:
+    del folder
+    if not text.isprintable() or text != text.strip():
+        raise SetupError(f"{name}={text!r} is no program", Edit("set one such as /opt/jobs/bin/python", "setting"))
+    return text
+
+
 def _path_of_file(name: str, text: str, folder: Path | None) -> str:
     del name
     return text if folder is None or "://" in text else str((folder / text).absolute())
@@ -242,7 +249,7 @@ def _of_registries(
 def _of_spark(
     variable: str, meaning: str, parse: Callable[[str, str, Path | None], str], without: str = "Spark's default"
 ) -> Setting:
-    """What a pipeline may declare by a field of the same name in its `Resources`."""
+    """What an application requests: most of it may be declared by a pipeline, by a field of the same name in its `Resources`."""
     key = f"spark.{variable.removeprefix('TIDEGATE_').lower()}"
     return Setting(variable=variable, meaning=meaning, key=key, field="resource_settings", without=without, parse=parse)
 
@@ -376,6 +383,7 @@ SETTINGS = (
         _choice("true", "false"),
         "`false`",
     ),
+    _of_spark("TIDEGATE_EXECUTOR_PYTHON", "Python of executors, as their machines name it", _line, "`job.python`"),
     _of_spark("TIDEGATE_POD_TEMPLATE", "file with the template of Kubernetes' pods", _path_of_file, "none"),
     Setting(
         variable="TIDEGATE_SPARK_HISTORY",

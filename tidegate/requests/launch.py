@@ -1,9 +1,10 @@
 """Starts a job: the settings that must be known before the JVM starts, and the command. Imports no Spark.
 
 The jars are on the driver's class path: those of the lock, in the cache of this user, which gets those that it lacks before
-the first job. If there is a class data archive for exactly this class path and JVM, it is used; the JVM silently ignores one
-that does not match. C1-only compilation halves the duration of a small run but is slower for runs of more than about a minute,
-so it depends on the backlog; it always gets a code cache that is large enough for it.
+the first job. Executors of a cluster get them from the driver, with the code (`tidegate.runtime.project_archive`). If there is a
+class data archive for exactly this class path and JVM, it is used; the JVM silently ignores one that does not match. C1-only compilation
+halves the duration of a small run but is slower for runs of more than about a minute, so it depends on the backlog; it always gets a code
+cache that is large enough for it.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from tidegate.errors import SetupError
 from tidegate.requests.request import RunRequest
 from tidegate.requests.resources import Allocation, allocation
 from tidegate.runtime import archive, jars, java, job_environment, repository, s3a
+from tidegate.runtime.project_archive import FOLDER
 from tidegate.store.location import BucketFolder
 from tidegate.store.s3 import S3Server
 
@@ -80,22 +82,30 @@ def submit_conf(
     class_path = jars.class_path(environment.project, "spark")
     conf = {
         "spark.driver.extraClassPath": class_path,
+        "spark.pyspark.driver.python": str(environment.job_python),
+        "spark.pyspark.python": str(environment.job_python),
         **(resources or allocation(environment, None, master=master)).conf,
         "spark.ui.enabled": "false",
-        "spark.pyspark.python": str(environment.job_python),
         # Hadoop has its own umask, which could create files that more users may read than this process's umask allows.
         "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",
     }
     if _on_this_machine(master):
         conf |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
-    if master.startswith("local"):
-        conf["spark.python.daemon.module"] = "tidegate.spark.worker_daemon"
-    if not master.startswith("local"):
-        conf["spark.executor.extraClassPath"] = class_path
+    # Not on the class path, for which the class data archive is valid; Spark gives them to each executor.
+    added: list[Path] = []
     conf |= _STATIC if small else _COMPILED
     if server := _server(environment):
         lake = isinstance(environment.lake_at, BucketFolder)
-        conf |= s3a.conf(environment.project, server, checkpoints=lake)
+        conf |= s3a.conf(server, checkpoints=lake)
+        added = [*jars.files(environment.project, "s3"), jars.OWN_JAR]
+    if master.startswith("local"):
+        conf["spark.python.daemon.module"] = "tidegate.spark.worker_daemon"
+    else:
+        added = [*jars.files(environment.project, "spark"), *added]
+        handed_on = {"PYTHONPATH": FOLDER, **(server.handed_on if server else {})}
+        conf |= {f"spark.executorEnv.{name}": value for name, value in handed_on.items()}
+    if added:
+        conf["spark.jars"] = ",".join(map(str, added))
     if options:
         conf["spark.driver.extraJavaOptions"] = " ".join(options)
     return conf

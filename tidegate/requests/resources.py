@@ -17,10 +17,11 @@ _KEYS = {
     "executor_memory": ("spark.executor.memory",),
     "executor_cores": ("spark.executor.cores",),
     "dynamic": ("spark.dynamicAllocation.enabled",),
+    "executor_python": ("spark.pyspark.python",),
     "pod_template": ("spark.kubernetes.driver.podTemplateFile", "spark.kubernetes.executor.podTemplateFile"),
 }
-"""Spark's keys of each field of `Resources`; the settings have the same names after ``spark.``."""
-_ON_CLUSTERS = ("spark.executor.", "spark.dynamicAllocation.", "spark.locality.")
+"""Spark's keys of each field of `Resources`, and of the environment alone; the settings have the same names after ``spark.``."""
+_ON_CLUSTERS = ("spark.executor.", "spark.dynamicAllocation.", "spark.locality.", "spark.pyspark.")
 
 
 @dataclass(frozen=True, kw_only=True)

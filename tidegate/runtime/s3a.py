@@ -5,9 +5,6 @@ They are known before the JVM starts, because Delta reads those of its log store
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from tidegate.runtime import jars
 from tidegate.store.s3 import S3Server
 
 LOG_STORE = "io.tidegate.s3.ConditionalLogStore"
@@ -25,18 +22,12 @@ _CHECKPOINTS = {
 }
 
 
-def conf(project_root: Path, server: S3Server, *, checkpoints: bool) -> dict[str, str]:
+def conf(server: S3Server, *, checkpoints: bool) -> dict[str, str]:
     """Settings for ``spark-submit``, without credentials.
 
-    The jars are in ``spark.jars`` and not on the class path: the class data archive stays valid, and every executor gets them.
-
     Args:
-        project_root: The project, which has the jars.
         server: The server of the buckets.
         checkpoints: Checkpoints are in a bucket, too.
-
-    Raises:
-        SetupError: A jar is missing.
     """
     hadoop = {
         **server.hadoop_settings,
@@ -46,7 +37,6 @@ def conf(project_root: Path, server: S3Server, *, checkpoints: bool) -> dict[str
         "fs.s3a.audit.execution.interceptors": SENT_REQUESTS,
     }
     return {
-        "spark.jars": ",".join(map(str, [*jars.files(project_root, "s3"), jars.OWN_JAR])),
         **{f"spark.hadoop.{name}": value for name, value in hadoop.items()},
         **{f"spark.delta.logStore.{scheme}.impl": LOG_STORE for scheme in ("s3", "s3a")},
         **(_CHECKPOINTS if checkpoints else {}),

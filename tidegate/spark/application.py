@@ -13,11 +13,13 @@ import time
 import traceback
 from typing import TYPE_CHECKING
 
+from tidegate.advice import OutsideAct
 from tidegate.checkpoints import checkpoint, overrides
 from tidegate.environment import Environment
 from tidegate.errors import (
     CheckpointCorruptError,
     GapError,
+    MachineUnavailableError,
     OffsetsExpiredError,
     RefusedError,
     RewriteRefusedError,
@@ -78,6 +80,8 @@ class _Application:
         self.loading_error: Exception | None = None
         self.switched_off: dict[str, Override] = {}
         self.blocked: dict[str, TidegateError] = {}
+        self.project_archive: str | None = None
+        """The hash of the code that executors of a cluster have."""
         self.contents: dict[str, Content] = {}
         """What was read in a bucket, for all flows: an object with the same tag is not read again."""
 
@@ -114,7 +118,12 @@ class _Application:
             return
         loading = self._load_suites(flows)
         with _Timer(self.report, "session"):
-            spark = self._session()
+            try:
+                spark = self._session()
+            except Exception as error:
+                from tidegate.spark.driver.failures import of_executors
+
+                raise of_executors(error, "the session") from error
         if loading is not None:
             with _Timer(self.report, "gx_wait"):
                 loading.join()
@@ -248,7 +257,7 @@ class _Application:
         )
 
     def _session(self) -> SparkSession:
-        from tidegate.spark.driver.session import build_session, cores_of, shuffle_partitions
+        from tidegate.spark.driver.session import build_session, cores_of, give_project, shuffle_partitions
 
         spark = build_session(self.environment, f"tidegate {self.request.dag_id}")
         if not self.request.small:
@@ -258,6 +267,9 @@ class _Application:
         if self.sent is not None:
             self.sent.of_session(spark)
         self.report.application = spark.sparkContext.applicationId
+        self.project_archive = give_project(spark, self.environment.project)
+        if self.project_archive is not None:
+            self.report.notes.append(f"project archive: {self.project_archive[:12]}")
         flags = spark.sparkContext.getConf().get("spark.driver.extraJavaOptions") or ""
         self.report.notes.append(f"AppCDS archive: {'used' if 'SharedArchiveFile' in flags else 'none'}")
         self.report.notes.append(f"compilation: {'C1 only' if 'TieredStopAtLevel=1' in flags else 'tiered'}")
@@ -319,7 +331,10 @@ class _Application:
         except (RefusedError, RewriteRefusedError) as refusal:
             flow_report.state, flow_report.error = "refused", ErrorReport.of(refusal)
         except Exception as error:
-            flow_report.state, flow_report.error = "failed", ErrorReport.of(error)
+            from tidegate.spark.driver.failures import of_executors
+
+            flow_report.state = "failed"
+            flow_report.error = ErrorReport.of(of_executors(error, f"flow {flow.name!r}"))
             log.error("%s: %s", flow.name, flow_report.error.message)
             self._write_failure(flow.name, error)
         log.info(
@@ -370,6 +385,7 @@ class _Application:
             from tidegate.spark.functions import import_function
 
             transform = import_function(flow.transform, "transform")
+            self._check_code(flow.name)
         if RUNS[self.request.mode].judges and flow.gate is not None:
             from tidegate.spark.gate import LakeContext, SuiteGate
 
@@ -387,6 +403,18 @@ class _Application:
             contents=self.contents,
             registry_of=self.environment.schema_registry,
         )
+
+    def _check_code(self, flow: str) -> None:
+        """Refuse to run a transform that is not the one that the executors have."""
+        if self.project_archive is None:
+            return
+        from tidegate.runtime.project_archive import ProjectArchive
+
+        if ProjectArchive.read(self.environment.project).sha256 != self.project_archive:
+            raise MachineUnavailableError(
+                f"flow {flow!r}: the code of the project has changed since the run gave it to the executors; nothing was written",
+                OutsideAct("run again"),
+            )
 
 
 class _Timer:

@@ -86,6 +86,12 @@ class CredentialSource:
         """The class by which S3A reads this source, and no other. A driver gets the keys of a connection as variables."""
         return f"{_SDK}.{S3A_CLASSES.get(self.name, S3A_CLASSES['environment'])}CredentialsProvider"
 
+    @property
+    def handed_on(self) -> dict[str, str]:
+        """The variables that name the source to a process on another machine: without those that have a secret."""
+        named = {name: self._variables.get(name) for name in _HANDED_ON.get(self.name, ())}
+        return {VARIABLE: self.name, **{name: value for name, value in named.items() if value}}
+
     def get(self) -> Credentials:
         """The credentials, fetched again if they are about to end.
 
@@ -278,6 +284,23 @@ SOURCES = tuple(S3A_CLASSES)
 """Those that a process has by itself."""
 
 
+_HANDED_ON = {
+    "web-identity": (
+        "AWS_WEB_IDENTITY_TOKEN_FILE",
+        "AWS_ROLE_ARN",
+        "AWS_ROLE_SESSION_NAME",
+        "AWS_ENDPOINT_URL_STS",
+        "AWS_ENDPOINT_URL",
+    ),
+    "profile": ("AWS_PROFILE", "AWS_SHARED_CREDENTIALS_FILE", "AWS_CONFIG_FILE"),
+    "container": (
+        "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+        "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI",
+        "AWS_CONTAINER_AUTHORIZATION_TOKEN_FILE",
+    ),
+    "instance": ("AWS_EC2_METADATA_SERVICE_ENDPOINT", "AWS_EC2_METADATA_SERVICE_ENDPOINT_MODE"),
+}
+"""Variables of each source that are settings of Spark for executors, which others can read: names, paths and addresses, no secrets."""
 _OTHER_WAYS = ("role_arn", "sso_session", "sso_account_id", "sso_start_url", "credential_process")
 """Properties by which a profile gets its keys elsewhere, also if it has some."""
 

@@ -94,6 +94,15 @@ class S3Server:
             return client, credentials
 
     @property
+    def handed_on(self) -> dict[str, str]:
+        """The variables from which executors know server and source of credentials. None is a secret: they get those from the source."""
+        return {
+            "AWS_ENDPOINT_URL_S3": self.endpoint,
+            "AWS_REGION": self.region,
+            **self.credentials.handed_on,
+        }
+
+    @property
     def delta_options(self) -> dict[str, str]:
         """``storage_options`` of delta-rs, which creates each commit under a condition."""
         credentials = self.credentials.get()

@@ -77,6 +77,8 @@ _OF_MACHINE = frozenset(
     if isinstance(each, type) and issubclass(each, (OSError, ImportError, MemoryError))
 )
 """Python exceptions that say something about the machine, not about the row in whose evaluation they were raised."""
+_OTHER_PYTHON = "[PYTHON_VERSION_MISMATCH]"
+"""The same, of an executor's Python."""
 _CAUSES = 20
 _JVM_SECONDS = 5.0
 """Timeout for the question whether the JVM is there."""
@@ -103,6 +105,10 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
                 "then run again: what was committed stays"
             ),
         )
+    from tidegate.spark.driver import executors
+
+    if (lacking := executors.lacking(_with_causes(error), what)) is not None:
+        return lacking
     text = str(error)
     condition = condition_of(error)
     within = (
@@ -189,6 +195,18 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
     )
 
 
+def of_executors(error: Exception, what: str) -> Exception:
+    """The error for what an executor of a cluster lacks, in place of any exception that has no meaning without it; else the exception.
+
+    A cluster may end the application before a flow calls Spark.
+    """
+    from tidegate.spark.driver import executors
+
+    if isinstance(error, TidegateError) and not isinstance(error, UnexpectedError):
+        return error
+    return executors.lacking(_with_causes(error), what) or error
+
+
 def _jvm_answers() -> bool:
     gateway = SparkContext._gateway
     if gateway is None:
@@ -243,8 +261,9 @@ def value_error(error: BaseException) -> str | None:
     if condition is None or condition.startswith("DELTA_"):
         return None
     if condition == "PYTHON_EXCEPTION":
-        name = python_type((error.getMessageParameters() or {}).get("traceback", ""))
-        return None if name in _OF_MACHINE else name
+        trace = (error.getMessageParameters() or {}).get("traceback", "")
+        name = python_type(trace)
+        return None if name in _OF_MACHINE or _OTHER_PYTHON in trace else name
     typed = isinstance(error, (ArithmeticException, DateTimeException, NumberFormatException))
     return condition if typed or state[:2] in _OF_VALUES else None
 

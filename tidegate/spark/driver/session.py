@@ -8,8 +8,10 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pyspark import SparkConf, SparkContext, SparkFiles
 from pyspark.sql import SparkSession
 
 if TYPE_CHECKING:
@@ -202,6 +204,12 @@ def build_session(environment: Environment, app_name: str, extra: dict[str, str]
         from tidegate.requests.launch import submit_conf
 
         settings |= {"spark.master": environment.master, **submit_conf(environment, small=False)}
+    follow_executors = "PYSPARK_GATEWAY_PORT" in os.environ and _is_cluster()
+    if follow_executors:
+        from tidegate.spark.driver import executors
+
+        # Before there is a session, too: executors that cannot be started have all failed in a tenth of a second.
+        executors.follow()
     for name, value in (settings | _OVERRIDES).items():
         builder = builder.config(name, value)
     session = builder.getOrCreate()
@@ -210,8 +218,42 @@ def build_session(environment: Environment, app_name: str, extra: dict[str, str]
     # py4j and PySpark log exceptions with the same texts.
     for name in ("py4j", "SQLQueryContextLogger", "DataFrameQueryContextLogger"):
         logging.getLogger(name).setLevel(logging.CRITICAL)
+    if follow_executors:
+        executors.follow()
     keep_names(session)
     return session
+
+
+def _is_cluster() -> bool:
+    """Whether the master of this process's JVM is not local. If so, Spark's logging is configured."""
+    SparkContext._ensure_initialized()
+    conf: Any = SparkConf()
+    if str(conf.get("spark.master")).startswith("local"):
+        return False
+    # Otherwise the session does it, which removes appenders.
+    conf._jconf.initializeLogIfNecessary(False)
+    return True
+
+
+def give_project(spark: SparkSession, project: Path) -> str | None:
+    """Give the executors of a cluster the project's code (`tidegate.runtime.project_archive`).
+
+    Returns:
+        The hash of the archive; None on a local master.
+
+    Raises:
+        OSError: A file of the project cannot be read, or the archive cannot be written.
+    """
+    context = spark.sparkContext
+    if str(context.master).startswith("local"):
+        return None
+    from tidegate.runtime.project_archive import FOLDER, ProjectArchive
+
+    archive = ProjectArchive.read(project)
+    # Spark serves it from there, and removes the folder at the end.
+    path = archive.write(Path(SparkFiles.getRootDirectory()))
+    context.addArchive(f"{path.as_uri()}#{FOLDER}")
+    return archive.sha256
 
 
 def keep_names(session: SparkSession) -> None:

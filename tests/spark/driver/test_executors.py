@@ -1,0 +1,67 @@
+"""What an executor lacks is an error of its machine, with the text that Spark gives to it; no row is refused for it."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import py4j
+import pyspark
+import pytest
+from pyspark.sql import functions as F
+
+from tests.spark.driver.pythons import of_another_version, without_packages
+from tidegate.errors import SetupError
+from tidegate.spark.driver import executors
+from tidegate.spark.driver.failures import translate, value_error
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.jvm
+
+PROJECT = Path(__file__).parents[3]
+
+
+def missing(folder: Path) -> Path:
+    return folder / "bin" / "python"
+
+
+@pytest.mark.parametrize(
+    ("python", "lacks"),
+    [
+        (of_another_version, f"has Python 3.99, and the driver has Python 3.{sys.version_info.minor}: "),
+        (missing, "cannot run {folder}/bin/python"),
+        (without_packages, "does not have the package of "),
+    ],
+)
+def test_an_executor_that_lacks_something_is_named_with_what_it_lacks(
+    spark: SparkSession, python: Callable[[Path], Path], lacks: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def use(value: int) -> int:
+        import msgspec
+
+        return len(msgspec.__name__) + value
+
+    # The executor of a local session, too, starts the Python that a function names.
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(python(tmp_path / "other")))
+    for package in (pyspark, py4j):
+        folder = Path(str(package.__file__)).parent
+        (tmp_path / folder.name).symlink_to(folder)
+    path = os.pathsep.join(map(str, (tmp_path, PROJECT)))
+    monkeypatch.setitem(spark.sparkContext.environment, "PYTHONPATH", path)
+    # As for the session of a cluster.
+    monkeypatch.setattr(executors, "_followed", None)
+    executors.follow()
+    with pytest.raises(Exception, match=r".") as raised:
+        spark.range(1).select(F.udf(use, "int")("id")).collect()
+    assert value_error(raised.value) is None
+    error = translate(raised.value, what="flow 'silver'", checkpoint="c")
+    assert isinstance(error, SetupError)
+    assert not error.transient
+    executor = re.escape("flow 'silver': the executor on ") + r"[\w.]+ "
+    assert re.match(executor + re.escape(lacks.format(folder=tmp_path / "other")), error.message), error.message

@@ -1,0 +1,127 @@
+"""A real standalone cluster of Spark on loopback, whose executors have what docs/guides/cluster.md lists, and nothing of this project."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import venv
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from importlib import metadata
+from pathlib import Path
+
+import psutil
+
+from devstack.ports import LOOPBACK, free_port, listens
+from tests.waiting import TIMEOUT_SECONDS, wait_until
+from tidegate.processes import end_group
+from tidegate.runtime import java, job_environment
+
+PACKAGES = (
+    *("msgspec", "numpy", "obstore", "pandas", "pendulum", "pyarrow"),
+    *("python-dateutil", "pytz", "six", "typing_extensions", "tzdata"),
+)
+"""Those of docs/guides/cluster.md, with what they need."""
+
+
+@dataclass
+class Cluster:
+    """A master and its workers."""
+
+    folder: Path
+    variables: Mapping[str, str]
+    """The environment of workers, which executors inherit."""
+    master: str = field(default_factory=lambda: f"spark://{LOOPBACK}:{free_port()}")
+    _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def log(self) -> str:
+        """What master and workers say."""
+        return (self.folder / "cluster.log").read_text()
+
+    def start(self, *workers: str) -> None:
+        """Start the master, and workers with one core each, whose folders are below ``work``; wait until they are registered."""
+        port = self.master.rpartition(":")[2]
+        self._start("master.Master", "--port", port)
+        wait_until(lambda: listens(int(port)), "the master listens")
+        for name in workers:
+            folder = str(self.folder / "work" / name)
+            self._start("worker.Worker", self.master, "--cores", "1", "--memory", "1g", "--work-dir", folder)
+        wait_until(lambda: self.log.count("Registering worker") == len(workers), "the workers are registered")
+
+    def _start(self, role: str, *arguments: str) -> None:
+        command = [str(job_environment.spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}"]
+        with (self.folder / "cluster.log").open("ab") as log:
+            self._processes.append(
+                subprocess.Popen(
+                    [*command, *arguments, "--host", LOOPBACK, "--webui-port", "0"],
+                    env=dict(self.variables),
+                    cwd=self.folder,
+                    stdout=log,
+                    stderr=log,
+                    start_new_session=True,
+                )
+            )
+
+    def executors(self) -> list[psutil.Process]:
+        """Those that its workers have started."""
+        with contextlib.suppress(psutil.NoSuchProcess):
+            return [each for worker in self._processes[1:] for each in psutil.Process(worker.pid).children()]
+        return []
+
+    def kill(self, pid: int) -> None:
+        """End a process of the cluster at once, and for good."""
+        (process,) = (each for each in self._processes if each.pid == pid)
+        process.kill()
+        process.wait()
+
+    def stop(self) -> None:
+        """End all processes."""
+        for process in self._processes:
+            end_group(process.pid, grace=TIMEOUT_SECONDS)
+            process.wait()
+
+
+@contextmanager
+def standalone_cluster(folder: Path, **variables: str) -> Iterator[Cluster]:
+    """A master and two workers. On the path of their executors is an old version of the project, which they must not import.
+
+    Args:
+        folder: Of the cluster. Its link ``java`` is the Java of the workers.
+        variables: More of their environment.
+    """
+    old = folder / "old"
+    for name in ("tidegate", "spark_jobs"):
+        (old / name).mkdir(parents=True)
+        (old / name / "__init__.py").write_text("raise SystemError('an old version was imported')\n")
+    home = java.find()
+    # A link, so that a test can remove the workers' Java.
+    (folder / "java").symlink_to(home.variables.get("JAVA_HOME") or home.executable.resolve().parents[1])
+    own = {
+        **home.variables,
+        "PATH": os.environ["PATH"],
+        "JAVA_HOME": str(folder / "java"),
+        "HOME": str(folder / "nowhere"),
+        "PYTHONPATH": str(old),
+        "SPARK_LOCAL_IP": LOOPBACK,
+        "SPARK_DAEMON_MEMORY": "256m",
+    }
+    made = Cluster(folder, {**own, **variables})
+    try:
+        made.start("one", "two")
+        yield made
+    finally:
+        made.stop()
+
+
+def executor_python(folder: Path) -> Path:
+    """The Python of a new environment with `PACKAGES` alone."""
+    venv.create(folder, symlinks=True)
+    site = next((folder / "lib").glob("python*/site-packages"))
+    for name in PACKAGES:
+        installed = metadata.distribution(name)
+        for part in {file.parts[0] for file in installed.files or ()} - {"..", "__pycache__"}:
+            (site / part).symlink_to(str(installed.locate_file(part)))
+    return folder / "bin" / "python"
