@@ -28,9 +28,14 @@ class Authority:
         self.file = folder / f"{name}.pem"
         self.file.write_bytes(self.certificate.public_bytes(serialization.Encoding.PEM))
 
-    def issue(self, name: str, *, host: str = "localhost", days: int = 30, password: str = "") -> Path:
-        """A file with a certificate and its key; with ``<name>.crt`` and ``<name>.key`` beside it. Negative days: expired."""
-        key = ec.generate_private_key(ec.SECP256R1())
+    def issue(
+        self, name: str, *, host: str = "localhost", days: int = 30, password: str = "", own_key: bool = False
+    ) -> Path:
+        """A file with a certificate and its key; with ``<name>.crt`` and ``<name>.key`` beside it. Negative days: expired.
+
+        With the key of the authority, and its name, the certificate is self-signed.
+        """
+        key = self.key if own_key else ec.generate_private_key(ec.SECP256R1())
         certificate = self.certify(key, name, host=host, days=days)
         hidden = serialization.BestAvailableEncryption(password.encode()) if password else serialization.NoEncryption()
         kind = serialization.PrivateFormat.PKCS8

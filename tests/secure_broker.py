@@ -75,10 +75,12 @@ _LISTENERS = {
     "PASSWORD": "SASL_SSL",
     "OPEN": "SASL_PLAINTEXT",
     "TOKEN": "SASL_SSL",
+    "BEARER": "SASL_PLAINTEXT",
     "MUTUAL": "SSL",
     "EXPIRED": "SSL",
     "UNKNOWN": "SSL",
     "ELSEWHERE": "SSL",
+    "ALONE": "SSL",
 }
 
 
@@ -93,6 +95,7 @@ def secure_broker(folder: Path) -> Iterator[SecureBroker]:
         "EXPIRED": authority.issue("expired", days=-1),
         "UNKNOWN": other.issue("unknown"),
         "ELSEWHERE": authority.issue("elsewhere", host="kafka.example.com"),
+        "ALONE": Authority(folder, "alone").issue("alone", own_key=True),
     }
     authority.issue("client", password=KEY_PASSWORD)
     authority.issue("open")
@@ -120,14 +123,15 @@ def secure_broker(folder: Path) -> Iterator[SecureBroker]:
             properties[f"{start}.{mechanism}.sasl.jaas.config"] = f"{login}.scram.ScramLoginModule required;"
     tokens, keys = TokenServer(PASSWORDS), folder / "keys.json"
     tokens.write_keys(keys)
-    start, login = "listener.name.token", "org.apache.kafka.common.security.oauthbearer"
-    properties |= {
-        f"{start}.sasl.enabled.mechanisms": "OAUTHBEARER",
-        f"{start}.oauthbearer.sasl.jaas.config": f"{login}.OAuthBearerLoginModule required;",
-        f"{start}.oauthbearer.sasl.server.callback.handler.class": f"{login}.OAuthBearerValidatorCallbackHandler",
-        f"{start}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
-        f"{start}.oauthbearer.sasl.oauthbearer.expected.audience": "kafka",
-    }
+    login = "org.apache.kafka.common.security.oauthbearer"
+    for start in ("listener.name.token", "listener.name.bearer"):
+        properties |= {
+            f"{start}.sasl.enabled.mechanisms": "OAUTHBEARER",
+            f"{start}.oauthbearer.sasl.jaas.config": f"{login}.OAuthBearerLoginModule required;",
+            f"{start}.oauthbearer.sasl.server.callback.handler.class": f"{login}.OAuthBearerValidatorCallbackHandler",
+            f"{start}.oauthbearer.sasl.oauthbearer.jwks.endpoint.url": keys.as_uri(),
+            f"{start}.oauthbearer.sasl.oauthbearer.expected.audience": "kafka",
+        }
     users = tuple(
         f"{mechanism}=[name={user},password={password}]"
         for mechanism in ("SCRAM-SHA-256", "SCRAM-SHA-512")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import time
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from tidegate.environment.settings import SETTINGS
 from tidegate.errors import SetupError
 
 SCRAM = {"security": "SASL_SSL", "mechanism": "SCRAM-SHA-512", "user": "tide", "password": "env:KAFKA_WORD"}
+IAM = {"security": "SASL_SSL", "mechanism": "AWS_MSK_IAM"}
 
 
 def cluster(**settings: str) -> Cluster:
@@ -68,6 +71,35 @@ def test_a_token_is_asked_for_with_the_clients_secret(monkeypatch: pytest.Monkey
     assert java["sasl.oauthbearer.token.endpoint.url"] == config["sasl.oauthbearer.token.endpoint.url"]
 
 
+def test_clients_of_msk_make_their_tokens_with_credentials_of_aws(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "AKIDEXAMPLE")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "canary-aws")
+    for client in (cluster(**IAM).librdkafka, lambda: cluster(**IAM).java(17)):
+        with pytest.raises(SetupError, match=r"kafka\.events has the mechanism AWS_MSK_IAM, and no region is set"):
+            client()
+    variables = {"TIDEGATE_KAFKA__EVENTS": "a:1", "AWS_DEFAULT_REGION": "eu-west-1"}
+    variables |= {f"TIDEGATE_KAFKA__EVENTS__{name.upper()}": text for name, text in IAM.items()}
+    own = Environment.read(variables).cluster("events")
+    java, config = own.java(17), own.librdkafka()
+    assert java["sasl.mechanism"] == config["sasl.mechanism"] == "OAUTHBEARER"
+    assert java["sasl.jaas.config"].endswith(".oauthbearer.OAuthBearerLoginModule required;")
+    assert (
+        java["sasl.login.callback.handler.class"] == "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler"
+    )
+    token, ends = config["oauth_cb"]("")
+    assert base64.urlsafe_b64decode(token + "==").startswith(
+        b"https://kafka.eu-west-1.amazonaws.com/?Action=kafka-cluster"
+    )
+    assert 890 < ends - time.time() <= 900
+    assert "canary" not in f"{java} {config} {own}"
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    with pytest.raises(SetupError, match="AWS_SECRET_ACCESS_KEY is not set"):
+        own.librdkafka()
+    elsewhere = Environment.read(variables | {"TIDEGATE_S3_CREDENTIALS": "web-identity"}).cluster("events")
+    with pytest.raises(SetupError, match="come from the source 'web-identity', and AWS_WEB_IDENTITY_TOKEN_FILE"):
+        elsewhere.librdkafka()
+
+
 @pytest.mark.parametrize(
     ("settings", "problem"),
     [
@@ -76,6 +108,7 @@ def test_a_token_is_asked_for_with_the_clients_secret(monkeypatch: pytest.Monkey
         ({"security": "SASL_SSL", "mechanism": "PLAIN"}, "has no password and no user"),
         (SCRAM | {"mechanism": "OAUTHBEARER"}, "has no token_url"),
         (SCRAM | {"token_url": "https://x"}, "token_url, which SASL_SSL with SCRAM-SHA-512 does not use"),
+        (SCRAM | {"mechanism": "AWS_MSK_IAM"}, "has password and user, which SASL_SSL with AWS_MSK_IAM does not use"),
         ({"security": "SSL", "certificate": "env:X"}, "has no key"),
         ({"ca": "env:X"}, "ca, which PLAINTEXT does not use"),
         ({"options": "client.rack=a, group.id=b"}, "'group.id' is no option"),

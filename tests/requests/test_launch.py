@@ -11,7 +11,7 @@ import pytest
 
 from tidegate.environment import Environment, references
 from tidegate.errors import SetupError
-from tidegate.requests.launch import command, submit_conf, submit_environment
+from tidegate.requests.launch import command, jar_sets, submit_conf, submit_environment
 from tidegate.requests.request import RunRequest
 from tidegate.spec import Resources
 
@@ -114,6 +114,23 @@ def test_a_job_with_a_bucket_commits_under_conditions_and_without_one_loads_noth
     added = set(conf) - set(submit_conf(HERE, small=True))
     assert {name for name in submit_conf(HERE, small=True) if "s3" in name} == set()
     assert {"spark.jars", "spark.hadoop.fs.s3a.endpoint"} < added
+
+
+@pytest.mark.parametrize("lake", ["/lake", "s3://bucket/lake"])
+def test_a_job_with_a_cluster_of_msk_has_the_signer_of_aws_and_its_region(
+    lake: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("AWS_REGION", raising=False)
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    located = {**os.environ, "TIDEGATE_PROJECT": str(HERE.project), "TIDEGATE_LAKE": lake}
+    iam = {"TIDEGATE_KAFKA__MSK": "b:9098", "TIDEGATE_KAFKA__MSK__SECURITY": "SASL_SSL"}
+    environment = Environment.read(located | iam | {"TIDEGATE_KAFKA__MSK__MECHANISM": "AWS_MSK_IAM"})
+    assert jar_sets(environment) == ("spark", "s3", "msk")
+    conf = submit_conf(environment, small=True)
+    names = [Path(jar).name for jar in conf["spark.jars"].split(",")]
+    assert len(names) == len(set(names)) and {"aws-msk-iam-auth-2.3.2.jar", "auth-2.35.4.jar"} < set(names)
+    assert ("tidegate-s3.jar" in names) == lake.startswith("s3:")
+    assert submit_environment(environment)["AWS_REGION"] == conf["spark.executorEnv.AWS_REGION"] == "eu-west-1"
 
 
 def test_a_job_with_a_bucket_has_its_region_by_the_name_that_java_knows(monkeypatch: pytest.MonkeyPatch) -> None:

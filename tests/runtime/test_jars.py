@@ -140,7 +140,7 @@ def test_the_lock_file_of_the_platform_matches_the_installed_python_packages() -
     assert version("pyspark") == version("pyspark-client")
 
 
-@pytest.mark.parametrize("set_name", ["spark", "s3", "broker"])
+@pytest.mark.parametrize("set_name", ["spark", "s3", "broker", "msk"])
 def test_the_lock_file_of_the_platform_lists_each_jar_once_with_a_complete_checksum(set_name: str) -> None:
     pinned = jars.pinned(PROJECT)[set_name]
     artifacts = [jar.coordinate.rsplit(":", 1)[0] for jar in pinned]

@@ -123,7 +123,8 @@ class Environment:
         if not servers:
             says = f"set {start}servers (TIDEGATE_KAFKA__{name.upper()}), or correct the name in the declaration"
             raise SetupError(f"there is no cluster {name!r} of Kafka in the settings", Edit(says, "setting"))
-        return Cluster(name=name, servers=servers, settings=tuple(own.items()))
+        made = Cluster(name=name, servers=servers, settings=tuple(own.items()))
+        return replace(made, region=self.s3_region, credentials=self.s3_credentials) if made.uses_iam else made
 
     def schema_registry(self, cluster: str) -> RegistryServer | None:
         """The schema registry of a cluster: its own, else that of all clusters; None without one.

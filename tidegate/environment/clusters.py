@@ -14,6 +14,7 @@ from typing import Any
 
 from tidegate.advice import Edit, OutsideAct
 from tidegate.environment import references
+from tidegate.environment.settings import IAM
 from tidegate.errors import SetupError
 
 DEFAULT = "default"
@@ -28,8 +29,12 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-256": "scram.ScramLoginModule",
     "SCRAM-SHA-512": "scram.ScramLoginModule",
     "OAUTHBEARER": "oauthbearer.OAuthBearerLoginModule",
+    IAM: "oauthbearer.OAuthBearerLoginModule",
 }
-_TOKEN_HANDLER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler"
+_TOKEN_HANDLERS = {
+    "OAUTHBEARER": "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginCallbackHandler",
+    IAM: "software.amazon.msk.auth.iam.IAMOAuthBearerLoginCallbackHandler",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +87,14 @@ class Cluster:
     """``host:port``, or several separated by commas."""
     settings: tuple[tuple[str, str], ...] = ()
     """Setting, as after ``kafka.<name>.``, to its text."""
+    region: str = ""
+    credentials: str = ""
+    """With `IAM`: the settings ``s3.region`` and ``s3.credentials``, for clients without a JVM."""
+
+    @property
+    def uses_iam(self) -> bool:
+        """Whether its clients make their tokens themselves, with credentials of AWS."""
+        return dict(self.settings).get("mechanism") == IAM
 
     def __str__(self) -> str:
         """For messages."""
@@ -96,7 +109,7 @@ class Cluster:
                 f"{owner} has {what}",
                 Edit(f"set {owner}.security to SASL_SSL and {owner}.mechanism, or neither", "setting"),
             )
-        needed = {"user", "password"} if mechanism else set()
+        needed = {"user", "password"} if mechanism not in ("", IAM) else set()
         needed |= {"token_url"} if mechanism == "OAUTHBEARER" else set()
         needed |= {"certificate", "key"} if {"certificate", "key", "key_password"} & set(given) else set()
         tuple(parsed_options(given.get("options", "")))
@@ -105,7 +118,7 @@ class Cluster:
                 f"{owner} has no {' and no '.join(missing)}",
                 Edit(f"set {' and '.join(f'{owner}.{each}' for each in missing)}", "setting"),
             )
-        unused = {"user", "password"} if not mechanism else set()
+        unused = {"user", "password"} if mechanism in ("", IAM) else set()
         unused |= {"token_url", "scope"} if mechanism != "OAUTHBEARER" else set()
         unused |= {"ca", "certificate", "key", "key_password"} if not security.endswith("SSL") else set()
         if wrong := sorted(unused & set(given)):
@@ -119,7 +132,8 @@ class Cluster:
         """The configuration of a client of librdkafka, with secrets: not to be shown.
 
         Raises:
-            SetupError: A secret is not where its reference says, or no client of Java could read it.
+            SetupError: A secret is not where its reference says, or no client of Java could read it; or there are no credentials of AWS.
+            MachineUnavailableError: The source of these credentials does not answer.
         """
         given = dict(self.settings)
         self._check_for_java(None)
@@ -134,6 +148,11 @@ class Cluster:
             }
             config |= {"sasl.oauthbearer.scope": given["scope"]} if "scope" in given else {}
             config |= {"https.ca.pem": config["ssl.ca.pem"]} if "ca" in given else {}
+        elif self.uses_iam:
+            from tidegate.environment import iam_token
+
+            call = iam_token.callback(self._checked_region(), self.credentials)
+            config |= {"sasl.mechanism": "OAUTHBEARER", "oauth_cb": call}
         elif "mechanism" in given:
             config |= {"sasl.username": given["user"], "sasl.password": self._secret("password")}
         return config
@@ -145,7 +164,7 @@ class Cluster:
             version: Of the JVM that gets it.
 
         Raises:
-            SetupError: A secret is not where its reference says, or not one that Java's client reads as it is.
+            SetupError: A secret is not where its reference says, or not one that Java's client reads as it is; or `IAM` lacks a region.
         """
         given = dict(self.settings)
         self._check_for_java(version)
@@ -156,14 +175,25 @@ class Cluster:
         config |= {"ssl.keystore.type": "PEM"} if "certificate" in given else {}
         if mechanism := given.get("mechanism"):
             config["sasl.jaas.config"] = self._login(mechanism, given)
-        if mechanism == "OAUTHBEARER":
-            config["sasl.login.callback.handler.class"] = _TOKEN_HANDLER
+        if mechanism in _TOKEN_HANDLERS:
+            config["sasl.login.callback.handler.class"] = _TOKEN_HANDLERS[mechanism]
+        if self.uses_iam:
+            self._checked_region()
+            config["sasl.mechanism"] = "OAUTHBEARER"
         uses_references = any("${" in value for value in config.values())
         return config | (_PROVIDERS if uses_references else {})
 
     def spark(self, java: int) -> dict[str, str]:
         """The options of Spark's source and sink of this cluster. Argument and errors as of `java`."""
         return {f"kafka.{name}": value for name, value in self.java(java).items()}
+
+    def _checked_region(self) -> str:
+        if not self.region:
+            raise SetupError(
+                f"kafka.{self.name} has the mechanism {IAM}, and no region is set",
+                Edit("set s3.region (AWS_REGION) to the region of the cluster", "setting"),
+            )
+        return self.region
 
     def _given(self) -> Iterator[Option]:
         given = dict(self.settings)
@@ -190,10 +220,10 @@ class Cluster:
     def _login(self, mechanism: str, given: Mapping[str, str]) -> str:
         """The login module with its options in quotes, into which Java's client puts the password as it is in its file or variable."""
         names = ("clientId", "clientSecret") if mechanism == "OAUTHBEARER" else ("username", "password")
-        options = {names[0]: given["user"], names[1]: self._reference("password")}
+        options = {names[0]: given["user"], names[1]: self._reference("password")} if mechanism != IAM else {}
         options |= {"scope": given["scope"]} if "scope" in given else {}
-        text = " ".join(f'{name}="{value}"' for name, value in options.items())
-        return f"org.apache.kafka.common.security.{_LOGIN_MODULES[mechanism]} required {text};"
+        text = "".join(f' {name}="{value}"' for name, value in options.items())
+        return f"org.apache.kafka.common.security.{_LOGIN_MODULES[mechanism]} required{text};"
 
     def _check_for_java(self, version: int | None) -> None:
         """Refuse what Java's client would read otherwise than librdkafka, or not at all, in plans as well as in runs."""

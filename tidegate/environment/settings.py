@@ -21,6 +21,8 @@ from tidegate.store.location import Location, parse_location
 FILE = "tidegate.toml"
 CONNECTION = "airflow-connection"
 """The kind of reference that only processes of Airflow resolve."""
+IAM = "AWS_MSK_IAM"
+"""The mechanism of Amazon MSK: OAUTHBEARER, whose tokens a client makes itself with the credentials of its process."""
 _NAME = "<name>"
 _CLUSTER = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
 
@@ -205,7 +207,7 @@ def _plain(name: str, text: str, folder: Path | None) -> str:
 
 _SECRETS = ("env", "file", CONNECTION)
 _SECURITY = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
+_MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", IAM)
 
 
 def _of_cluster(
@@ -437,7 +439,7 @@ SETTINGS = (
     Setting(
         variable="AWS_REGION",
         also="AWS_DEFAULT_REGION",
-        meaning="region of the buckets",
+        meaning=f"region of the buckets, and of clusters of Kafka with {IAM}",
         key="s3.region",
         field="s3_region",
         without="`us-east-1`",
@@ -445,7 +447,7 @@ SETTINGS = (
     ),
     Setting(
         variable="TIDEGATE_S3_CREDENTIALS",
-        meaning="where the credentials of buckets come from, see below",
+        meaning="where the credentials of buckets, and of such clusters, come from, see below",
         key="s3.credentials",
         field="s3_credentials",
         without="the first source that is configured",

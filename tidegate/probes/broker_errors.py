@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
-from tidegate.advice import Edit, Either, OutsideAct
+from tidegate.advice import Advice, Edit, Either, OutsideAct
 from tidegate.errors import SourceError, SourceUnavailableError
 
 if TYPE_CHECKING:
@@ -18,6 +18,8 @@ _ALERT = re.compile(r"alert ([a-z ]+): SSL alert number (\d+)")
 """How OpenSSL names what the other side of a TLS connection refuses."""
 _OF_CERTIFICATE = frozenset({41, 42, 43, 44, 45, 46, 48, 49, 116})
 """Alerts about the certificate of the client (RFC 8446, section 6.2; 41 is of TLS before 1.3)."""
+_IDENTITY = "user and password"
+"""What is refused of a client by its user, its client id or its token."""
 _OF_SETTINGS = frozenset({40, 70, 71, 112})
 """Alerts about versions, ciphers and names: no common one."""
 
@@ -61,7 +63,7 @@ def refusal(error: KafkaError) -> tuple[str, str] | None:
     from confluent_kafka import KafkaError
 
     if error.code() in (KafkaError._AUTHENTICATION, KafkaError.SASL_AUTHENTICATION_FAILED):
-        return "user and password", error.str()
+        return _IDENTITY, error.str()
     if alert := _ALERT.search(error.str()):
         if int(alert[2]) in _OF_CERTIFICATE:
             return "the certificate of the client", alert[1]
@@ -72,9 +74,17 @@ def refusal(error: KafkaError) -> tuple[str, str] | None:
 
 def not_accepted(cluster: Cluster, topic: str, what: str, why: str) -> SourceError:
     """A broker does not accept the client, or the client not the broker. A retry cannot succeed."""
+    advice: Advice = Edit(
+        f"correct the settings kafka.{cluster.name}.…, or what they refer to, then run again", "setting"
+    )
+    if what == _IDENTITY and cluster.uses_iam:
+        what = "the token of AWS"
+        advice = OutsideAct(
+            f"let the identity of this process connect to the cluster of kafka.{cluster.name} (kafka-cluster:Connect in a policy of AWS), "
+            "and check that s3.region (AWS_REGION) is its region, then run again"
+        )
     return SourceError(
-        f"topic {topic!r}: {what} failed at cluster {cluster.name} of Kafka, {cluster.servers}: {why}",
-        Edit(f"correct the settings kafka.{cluster.name}.…, or what they refer to, then run again", "setting"),
+        f"topic {topic!r}: {what} failed at cluster {cluster.name} of Kafka, {cluster.servers}: {why}", advice
     )
 
 

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 from tidegate.environment import Environment, references
-from tidegate.environment.settings import CONNECTION, SETTINGS
+from tidegate.environment.settings import CONNECTION, IAM, SETTINGS
 from tidegate.errors import SetupError
 from tidegate.requests.request import RunRequest
 from tidegate.requests.resources import Allocation, allocation
@@ -51,7 +51,9 @@ _QUICK = (ONLY_C1, "-XX:ReservedCodeCacheSize=240m", "-XX:+UseSerialGC")
 
 def jar_sets(environment: Environment) -> tuple[str, ...]:
     """The sets of jars that the jobs of a deployment need."""
-    return ("spark", "s3") if _has_bucket(environment) else ("spark",)
+    has_iam = _has_iam(environment)
+    buckets = ("s3",) if has_iam or _has_bucket(environment) else ()
+    return ("spark", *buckets, *(("msk",) if has_iam else ()))
 
 
 def prepare(environment: Environment, say: Callable[[str], None] = log.info) -> None:
@@ -98,6 +100,12 @@ def submit_conf(
         lake = isinstance(environment.lake_at, BucketFolder)
         conf |= s3a.conf(server, checkpoints=lake)
         added = [*jars.files(environment.project, "s3"), jars.OWN_JAR]
+    if _has_iam(environment):
+        # AWS' SDK for Java, of which buckets have the modules, signs for the region that this variable names.
+        added = list(
+            dict.fromkeys([*added, *jars.files(environment.project, "s3"), *jars.files(environment.project, "msk")])
+        )
+        conf["spark.executorEnv.AWS_REGION"] = environment.s3_region
     if master.startswith("local"):
         conf["spark.python.daemon.module"] = "tidegate.spark.worker_daemon"
     else:
@@ -121,7 +129,6 @@ def submit_environment(environment: Environment, *, master: str | None = None) -
         MissingJavaError: There is no Java.
     """
     local = {"SPARK_LOCAL_IP": _LOOPBACK} if _on_this_machine(master or environment.master) else {}
-    server = _server(environment)
     # The job imports the project's declarations and transforms from its folder, wherever the platform is installed.
     folders = [str(environment.project), *filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))]
     return {
@@ -131,7 +138,7 @@ def submit_environment(environment: Environment, *, master: str | None = None) -
         **local,
         "PYTHONPATH": os.pathsep.join(dict.fromkeys(folders)),
         # AWS' SDK for Java knows no AWS_DEFAULT_REGION, and without a region asks another STS than AWS_ENDPOINT_URL_STS names.
-        **({"AWS_REGION": server.region} if server is not None else {}),
+        **({"AWS_REGION": region} if (region := _region(environment)) else {}),
         "PYSPARK_PYTHON": str(environment.job_python),
         "PYSPARK_DRIVER_PYTHON": str(environment.job_python),
         # Without it the script's folder is first on sys.path, where a user's `kafka.py` would shadow the library.
@@ -162,6 +169,18 @@ def _server(environment: Environment) -> S3Server | None:
 
 def _has_bucket(environment: Environment) -> bool:
     return any(isinstance(each, BucketFolder) for each in (environment.lake_at, environment.landing_at))
+
+
+def _has_iam(environment: Environment) -> bool:
+    return any(key.endswith(".mechanism") and text == IAM for key, text in environment.kafka_settings)
+
+
+def _region(environment: Environment) -> str:
+    """Of the buckets and of the clusters of Kafka with `IAM`; empty for none."""
+    server = _server(environment)
+    if server is not None:
+        return server.region
+    return environment.s3_region if _has_iam(environment) else ""
 
 
 def _on_this_machine(master: str) -> bool:

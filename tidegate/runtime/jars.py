@@ -63,7 +63,7 @@ class Jar:
 
 
 def pinned(project_root: Path) -> dict[str, tuple[Jar, ...]]:
-    """The sets of ``jars.lock.json``: ``spark``, ``s3`` and ``broker``, each sorted by file name.
+    """The sets of ``jars.lock.json``: ``spark``, ``s3``, ``msk`` and ``broker``, each sorted by file name.
 
     Raises:
         SetupError: The file cannot be parsed.
@@ -93,7 +93,7 @@ def files(project_root: Path, set_name: str) -> list[Path]:
     """The absolute paths of the jars of one set, sorted by name, so that they are the same in every process.
 
     Args:
-        set_name: ``spark``, ``s3`` or ``broker``.
+        set_name: ``spark``, ``s3``, ``msk`` or ``broker``.
 
     Raises:
         SetupError: There is no such set, or one of its jars is missing.

@@ -340,7 +340,7 @@ def _variable(variables: Mapping[str, str], name: str, source: str) -> str:
     value = (variables.get(name) or "").strip()
     if not value:
         raise SetupError(
-            f"credentials of an object store come from the source {source!r}, and {name} is not set",
+            f"credentials of AWS come from the source {source!r}, and {name} is not set",
             Edit(f"set {name}, or set {VARIABLE} to another source", "setting"),
         )
     return value
