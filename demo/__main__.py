@@ -26,7 +26,7 @@ def main() -> int:
     try:
         from rich.console import Console
 
-        from demo.scenario import FULL, SHORT, run_demo
+        from demo.scenario import run_demo
         from tidegate.errors import TidegateError
     except ModuleNotFoundError as missing:
         print(f"The demo needs the package {missing.name}: run `make setup`.", file=sys.stderr)
@@ -35,10 +35,9 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
     project = Path(__file__).resolve().parents[1]
-    arguments = _arguments(project)
-    folder: Path = arguments.folder.absolute()
+    folder: Path = _arguments(project).folder.absolute()
     try:
-        return 0 if run_demo(project, folder, console, SHORT if arguments.short else FULL) else 1
+        return 0 if run_demo(project, folder, console) else 1
     except KeyboardInterrupt:
         console.print("\nStopped, with the broker and Spark. `make demo` starts from the beginning.")
         return EXIT_INTERRUPTED
@@ -60,7 +59,6 @@ def _arguments(project: Path) -> argparse.Namespace:
     parser.add_argument(
         "--folder", type=Path, default=project / ".data" / "demo", help="the folder for all files of the demo"
     )
-    parser.add_argument("--short", action="store_true", help="fewer days and clicks, and one increment instead of two")
     return parser.parse_args()
 
 

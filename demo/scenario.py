@@ -45,47 +45,12 @@ ALERTS = (
 )
 
 
-@dataclass(frozen=True)
-class Length:
-    """The amount of input."""
-
-    flights: str
-    """The period of the flights of wave 1, as text."""
-    first_day: date
-    """The first file of wave 1. The days of the storm and of the wrong weather are between it and the last."""
-    last_day: date
-    clicks: int
-    """Views in wave 1."""
-    later_clicks: int
-    """Views in wave 2."""
-    payments: int
-    """Payments in wave 1."""
-    later_payments: int
-    """Payments in wave 3."""
-    at_once: bool = False
-    """Whether one run of each pipeline processes waves 1 and 2 together."""
-
-
-FULL = Length(
-    "two months",
-    date(2013, 1, 1),
-    date(2013, 2, 28),
-    clicks=18_000,
-    later_clicks=4_000,
-    payments=3_000,
-    later_payments=1_000,
-)
-SHORT = Length(
-    "five days",
-    date(2013, 2, 8),
-    date(2013, 2, 12),
-    clicks=2_000,
-    later_clicks=500,
-    payments=600,
-    later_payments=200,
-    at_once=True,
-)
-"""The same kinds of files and messages, for fewer days, in one increment instead of two."""
+FIRST_DAY, LAST_DAY = date(2013, 1, 1), date(2013, 2, 28)
+"""The flights of wave 1."""
+CLICKS, LATER_CLICKS = 18_000, 4_000
+"""Views in waves 1 and 2."""
+PAYMENTS, LATER_PAYMENTS = 3_000, 1_000
+"""Payments in waves 1 and 3."""
 
 
 @dataclass
@@ -102,17 +67,12 @@ class Scenario:
 
     console: Console
     services: DemoServices
-    length: Length = FULL
     flights: Pipeline = field(default_factory=lambda: registry.load("flights"))
     clickstream: Pipeline = field(default_factory=lambda: registry.load("clickstream"))
     delays: Pipeline = field(default_factory=lambda: registry.load("delays"))
     payments: Pipeline = field(default_factory=lambda: registry.load("payments"))
     passed: bool = True
     """Whether all checks so far have passed."""
-    unread_flights: int = 0
-    """Number of records of earlier waves that were not read yet."""
-    unread_clicks: int = 0
-    unread_payments: int = 0
 
     @property
     def pipelines(self) -> tuple[Pipeline, ...]:
@@ -121,23 +81,16 @@ class Scenario:
 
     def first_wave(self) -> None:
         """Weeks of flights, their weather, half a day of clicks, and three hours of payments."""
-        length = self.length
-        output.heading(
-            self.console, f"Wave 1: {length.flights} of flights, a file a day, half a day of clicks, and payments"
-        )
-        files = flights_feed.wave_one(self.services.environment.landing, length.first_day, length.last_day)
-        messages = clicks_feed.wave_one(length.clicks)
+        output.heading(self.console, "Wave 1: two months of flights, a file a day, half a day of clicks, and payments")
+        files = flights_feed.wave_one(self.services.environment.landing, FIRST_DAY, LAST_DAY)
+        messages = clicks_feed.wave_one(CLICKS)
         clicks_feed.produce(self.services.environment.kafka, messages)
-        weather, airlines = weather_feed.land_first(self.services.environment.landing, length.first_day)
+        weather, airlines = weather_feed.land_first(self.services.environment.landing, FIRST_DAY)
         output.landed_files(self.console, files)
         output.landed_files(self.console, [weather], weather_feed.WEATHER)
         output.landed_files(self.console, [airlines], weather_feed.AIRLINES)
         output.landed_messages(self.console, clicks_feed.counts(messages))
-        payments = self._send_payments(payments_feed.wave_one(length.payments))
-        if length.at_once:
-            self.unread_flights, self.unread_clicks = sum(file.rows for file in files), len(messages)
-            self.unread_payments = payments
-            return
+        payments = self._send_payments(payments_feed.wave_one(PAYMENTS))
         flights, clickstream = self._run(
             {self.flights: sum(file.rows for file in files), self.clickstream: len(messages)}
         )
@@ -152,12 +105,13 @@ class Scenario:
         """The next days, a correction, a late file, and broken files and messages."""
         output.heading(self.console, "Wave 2: the next days, a correction, a late file, and broken ones")
         files = flights_feed.wave_two(self.services.environment.landing)
-        messages = clicks_feed.wave_two(self.length.later_clicks, already=self.length.clicks)
+        messages = clicks_feed.wave_two(LATER_CLICKS, already=CLICKS)
         clicks_feed.produce(self.services.environment.kafka, messages)
         output.landed_files(self.console, files)
         output.landed_messages(self.console, clicks_feed.counts(messages))
-        rows = self.unread_flights + sum(file.rows for file in files)
-        flights, clickstream = self._run({self.flights: rows, self.clickstream: self.unread_clicks + len(messages)})
+        flights, clickstream = self._run(
+            {self.flights: sum(file.rows for file in files), self.clickstream: len(messages)}
+        )
         self._print(flights)
         self._storm("the same day after the correction: every delay is seven minutes longer")
         self._print(clickstream)
@@ -171,11 +125,11 @@ class Scenario:
         )
         correction = weather_feed.land_correction(self.services.environment.landing)
         output.landed_files(self.console, [correction], weather_feed.WEATHER)
-        payments = self._send_payments(payments_feed.wave_two(self.length.later_payments, already=self.length.payments))
+        payments = self._send_payments(payments_feed.wave_two(LATER_PAYMENTS, already=PAYMENTS))
         self._run_second(
             correction.rows,
             "the same day after the correction of the weather",
-            self.unread_payments + payments,
+            payments,
             "alerts by rule, without the late and the reversed payments",
         )
 
@@ -287,12 +241,11 @@ class Scenario:
         output.gold(self.console, self.services.layout, "gold.sessions", SESSIONS, title)
 
 
-def run_demo(project: Path, folder: Path, console: Console, length: Length = FULL) -> bool:
+def run_demo(project: Path, folder: Path, console: Console) -> bool:
     """Start the services, run the demo, and stop the services.
 
     Args:
         folder: The folder for all files of the demo.
-        length: The amount of input.
 
     Returns:
         Whether all checks passed.
@@ -307,7 +260,7 @@ def run_demo(project: Path, folder: Path, console: Console, length: Length = FUL
     with contextlib.ExitStack() as exit_stack:
         with console.status("starting the broker and Airflow"):
             services = exit_stack.enter_context(set_up(project, folder))
-        scenario = Scenario(console, services, length)
+        scenario = Scenario(console, services)
         for step in (
             scenario.first_wave,
             scenario.second_wave,

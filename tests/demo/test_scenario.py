@@ -1,7 +1,4 @@
-"""The complete demo: the real DAGs, a real broker, four waves.
-
-The full length, as `make demo` runs it, runs nightly; for each merge, one increment processes the first two waves.
-"""
+"""The demo as `make demo` runs it: the real DAGs, a real broker, four waves."""
 
 from __future__ import annotations
 
@@ -37,10 +34,9 @@ def folder(tmp_path: Path) -> Path:
 @pytest.mark.kafka
 @pytest.mark.airflow
 @pytest.mark.timeout(1800)
-@pytest.mark.parametrize("options", [("--short",), pytest.param((), marks=pytest.mark.nightly)])
-def test_after_four_waves_all_checks_pass(folder: Path, options: tuple[str, ...]) -> None:
+def test_after_four_waves_all_checks_pass(folder: Path) -> None:
     demo = subprocess.run(
-        [sys.executable, "-m", "demo", "--folder", str(folder), *options],
+        [sys.executable, "-m", "demo", "--folder", str(folder)],
         cwd=PROJECT,
         capture_output=True,
         text=True,
@@ -51,10 +47,10 @@ def test_after_four_waves_all_checks_pass(folder: Path, options: tuple[str, ...]
     assert output.count("no JVM was started") == 4, "in wave 4 all pipelines end in `plan`"
     assert output.count("✔") >= 16
     before, _, after = output.partition("Wave 3")
-    assert ("1048.4" in before) == (not options), "the wrong weather is joined"
+    assert "1048.4" in before, "the wrong weather is joined"
     assert "JetBlue Airways" in after and "1048.4" not in after, "the correction has reached the joined table"
     assert "Traceback" not in output
-    assert options or missing_line(readme_block("Wave 2: "), output) is None
+    assert missing_line(readme_block("Wave 2: "), output) is None
     assert (folder / "lake" / "docs" / "flights" / "index.html").is_file()
     check_no_value_leaves_the_tables(folder)
 
