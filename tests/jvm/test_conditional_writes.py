@@ -50,18 +50,16 @@ def test_sparks_own_checkpoint_files_let_several_drivers_create_an_offset(
     assert max(race.winners.values()) > 1
 
 
-@pytest.mark.parametrize(
-    ("rounds", "each"), [(2, 10), pytest.param(10, 50, marks=pytest.mark.nightly)], ids=["few", "many"]
-)
+@pytest.mark.nightly
 @pytest.mark.parametrize(("kind", "implementation"), [("commits", LOG_STORE), ("offsets", CHECKPOINT_FILES)])
 def test_lost_answers_and_conflicts_neither_lose_a_write_nor_let_two_succeed(
-    kind: str, implementation: str, rounds: int, each: int, writers: Writers, s3_server: S3Process
+    kind: str, implementation: str, writers: Writers, s3_server: S3Process
 ) -> None:
     proxy = S3Proxy(s3_server.endpoint)
     path = r"/\d+(\.json)?$"
     faults = [
         proxy.fail(ServerFault("PUT", path, status=status, code=code, after=after))
-        for _ in range(rounds)
+        for _ in range(10)
         for status, code, after in (
             (0, "", True),
             (500, "InternalError", True),
@@ -70,10 +68,10 @@ def test_lost_answers_and_conflicts_neither_lose_a_write_nor_let_two_succeed(
         )
     ]
     with proxy.serving():
-        race = writers.race(kind, implementation, s3_server, proxy.endpoint, processes=1, threads=3, each=each)
+        race = writers.race(kind, implementation, s3_server, proxy.endpoint, processes=1, threads=3, each=50)
     assert all(fault.fired for fault in faults)
     assert (set(race.winners.values()), race.failed, race.lost, proxy.refused) == ({1}, 0, 0, [])
-    assert len(race.winners) == len(race.present) == (3 * each if kind == "commits" else each)
+    assert len(race.winners) == len(race.present) == (150 if kind == "commits" else 50)
 
 
 @pytest.mark.parametrize(("kind", "other"), [("commits", OTHER_LOG_STORE), ("offsets", SPARKS_CHECKPOINT_FILES)])

@@ -177,6 +177,7 @@ def test_an_error_after_a_refresh_names_the_new_checkpoint(spark: SparkSession, 
     assert raised.value.path == str(Place(job.place.layout, "orders", "silver", 1, 1).checkpoint)
 
 
+@pytest.mark.nightly
 def test_a_new_version_of_a_keyed_table_is_built_in_staging_and_swapped_in(spark: SparkSession, tmp_path: Path) -> None:
     land(tmp_path, "a.json", {"id": 1, "at": 1, "amount": 5}, {"id": None, "at": 1}, {"id": 2, "at": 1, "amount": 6})
     run(spark, tmp_path, orders.BRONZE)

@@ -154,12 +154,8 @@ class Case:
         }
 
 
-def row_cases(*, both: bool) -> list[Case]:
-    """Every variant of every row rule, for all rows or with a row condition (where allowed) and a ``mostly``.
-
-    Args:
-        both: Return each variant in both forms; otherwise the forms alternate.
-    """
+def row_cases() -> list[Case]:
+    """Every variant of every row rule, for all rows and with a row condition (where allowed) and a ``mostly``."""
     cases: list[Case] = []
     variants = [(kind, kwargs) for kind, listed in ROW_KWARGS.items() for kwargs in listed]
     for number, (kind, kwargs) in enumerate(variants):
@@ -167,8 +163,7 @@ def row_cases(*, both: bool) -> list[Case]:
             cases.append(Case(kind, kwargs))
             continue
         some = {} if kind in NO_ROW_CONDITION else {"row_condition": EITHER if number % 4 else NUMBERS_ONLY}
-        pair = [Case(kind, kwargs), Case(kind, {**kwargs, **some, "mostly": 0.6})]
-        cases += pair if both else [pair[number % 2]]
+        cases += Case(kind, kwargs), Case(kind, {**kwargs, **some, "mostly": 0.6})
     return cases
 
 
@@ -234,11 +229,9 @@ def test_every_supported_rule_is_covered() -> None:
     assert set(BATCH_KWARGS) == set(BATCH_RULES)
 
 
-@pytest.mark.parametrize(
-    "both", [False, pytest.param(True, marks=pytest.mark.nightly)], ids=["alternating forms", "both forms"]
-)
-def test_flags_are_the_rows_that_gx_counts_for_every_row_rule(rows: DataFrame, lake: Layout, both: bool) -> None:
-    cases = row_cases(both=both)
+@pytest.mark.nightly
+def test_flags_are_the_rows_that_gx_counts_for_every_row_rule(rows: DataFrame, lake: Layout) -> None:
+    cases = row_cases()
     gate = gate_for(lake, cases)
     flagged = gate.flag(rows).persist()
     verdict = gate.judge(flagged, flow="silver", app_id="x/silver/v1/0", batch_id=0)

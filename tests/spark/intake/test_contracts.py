@@ -69,6 +69,7 @@ def test_an_evolving_contract_adds_columns_and_keeps_the_checkpoint(orders: Orde
     )
 
 
+@pytest.mark.nightly
 def test_a_frozen_contract_refuses_the_batch_until_it_is_answered(orders: Orders, declare: Declare) -> None:
     declare("Contract(mode='freeze')")
     orders.land(row(1))

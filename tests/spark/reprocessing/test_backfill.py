@@ -203,6 +203,7 @@ def test_a_backfill_reads_the_source_version_with_which_it_was_prepared(place: P
     job.release()
 
 
+@pytest.mark.nightly
 def test_a_backfill_applies_the_new_code_to_the_window_only_and_once_per_request(
     place: Path,
 ) -> None:
