@@ -6,6 +6,7 @@ python -m devstack.kafka_users SERVERS CERTIFICATES USER PASSWORD_FILE
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +14,11 @@ _SECONDS = 60.0
 _ITERATIONS = 4096
 
 
-def set_password(servers: str, certificates: Path, user: str, password: str) -> None:
+def set_password(options: Mapping[str, Any], user: str, password: str) -> None:
     """Create the user or change its password.
 
     Args:
-        servers: The listener of the brokers, which asks for a certificate.
-        certificates: A folder with ``authority.pem`` and ``admin.pem``.
+        options: Of a client of librdkafka, as an administrator.
         user: Its name.
         password: The new one.
 
@@ -28,20 +28,24 @@ def set_password(servers: str, certificates: Path, user: str, password: str) -> 
     from confluent_kafka import admin
 
     kinds: Any = admin  # its stubs lack these classes
-    client = admin.AdminClient(
-        {
-            "bootstrap.servers": servers,
-            "security.protocol": "SSL",
-            "ssl.ca.location": str(certificates / "authority.pem"),
-            "ssl.certificate.location": str(certificates / "admin.crt"),
-            "ssl.key.location": str(certificates / "admin.key"),
-        }
-    )
     info = kinds.ScramCredentialInfo(kinds.ScramMechanism.SCRAM_SHA_512, _ITERATIONS)
     change = kinds.UserScramCredentialUpsertion(user, info, password.encode())
+    client = kinds.AdminClient(dict(options))  # it ends with the name, and its requests with it
     changes = client.alter_user_scram_credentials([change], request_timeout=_SECONDS)
     changes[user].result(_SECONDS)
 
 
+def of_administrator(servers: str, certificates: Path) -> dict[str, str]:
+    """Options for the listener of the brokers, which asks for a certificate: ``authority.pem`` and ``admin.*`` of a folder."""
+    return {
+        "bootstrap.servers": servers,
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(certificates / "authority.pem"),
+        "ssl.certificate.location": str(certificates / "admin.crt"),
+        "ssl.key.location": str(certificates / "admin.key"),
+    }
+
+
 if __name__ == "__main__":
-    set_password(sys.argv[1], Path(sys.argv[2]), sys.argv[3], Path(sys.argv[4]).read_text(encoding="utf-8"))
+    own = of_administrator(sys.argv[1], Path(sys.argv[2]))
+    set_password(own, sys.argv[3], Path(sys.argv[4]).read_text(encoding="utf-8"))

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from devstack import kafka_users
 from devstack.broker import Broker
 from devstack.broker_files import Listeners
 from devstack.certificates import Authority
@@ -61,14 +62,7 @@ class SecureBroker:
 
     def change_password(self, user: str, password: str) -> None:
         """Give a user of SCRAM another password, at the broker alone. Connections that are there stay."""
-        from confluent_kafka import admin
-
-        kinds: Any = admin  # its stubs lack these classes
-        client = admin.AdminClient({"bootstrap.servers": self.broker.bootstrap, "log_level": 0})
-        info = kinds.ScramCredentialInfo(kinds.ScramMechanism.SCRAM_SHA_512, 4096)
-        changed = kinds.UserScramCredentialUpsertion(user, info, password.encode())
-        for future in client.alter_user_scram_credentials([changed]).values():
-            future.result(TIMEOUT_SECONDS)
+        kafka_users.set_password({"bootstrap.servers": self.broker.bootstrap, "log_level": 0}, user, password)
 
 
 _LISTENERS = {

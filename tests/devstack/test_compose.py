@@ -237,17 +237,11 @@ def test_the_brokers_run_with_tls_and_the_user_reads_and_writes_and_one_is_kille
         first.enter_context(started(BROKERS[0], tmp_path, free))
         for name in BROKERS[1:]:
             stack.enter_context(started(name, tmp_path, free))
-        mutual = {
-            "bootstrap.servers": servers,
-            "security.protocol": "SSL",
-            "ssl.ca.location": str(tmp_path / "authority.pem"),
-            "ssl.certificate.location": str(tmp_path / "admin.crt"),
-            "ssl.key.location": str(tmp_path / "admin.key"),
-        }
+        mutual = kafka_users.of_administrator(servers, tmp_path)
         wait_until(lambda: has_three_brokers(mutual), "three brokers")
         without = {name: value for name, value in mutual.items() if not name.startswith(("ssl.cert", "ssl.key"))}
         assert not has_three_brokers(without), "the listener of the brokers asks for a certificate"
-        kafka_users.set_password(servers, tmp_path, "tidegate", PASSWORD)
+        kafka_users.set_password(mutual, "tidegate", PASSWORD)
         options = cluster.librdkafka()
         wait_until(lambda: has_three_brokers(options), "the user to be known")
         assert not has_three_brokers({**options, "sasl.password": "wrong"})

@@ -16,6 +16,8 @@ import pytest
 from airflow_client.client.api.backfill_api import BackfillApi
 from airflow_client.client.api.dag_run_api import DagRunApi
 
+from tests.docs import guides
+from tests.live.console import Console
 from tests.live.project import (
     PEOPLE_RECORDS,
     TRANSFORM_IN_LOWER_CASE,
@@ -62,6 +64,15 @@ def live(airflow: Live) -> Live:
     airflow.up()
     _STARTED[:] = [airflow]
     return airflow
+
+
+@pytest.fixture
+def console(tmp_path: Path) -> Iterator[Console]:
+    """A shell in a project in which nothing is running."""
+    folder = tmp_path / "project"
+    console = Console(folder, guides.scaffold(folder))
+    yield console
+    console.remove()
 
 
 @pytest.fixture(scope="session")

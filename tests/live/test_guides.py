@@ -6,9 +6,6 @@ test_up_and_down.py). tests/airflow/test_commands.py checks that Airflow's comma
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from tests.docs import guides
@@ -18,14 +15,6 @@ pytestmark = [
     *(pytest.mark.nightly, pytest.mark.live, pytest.mark.jvm, pytest.mark.kafka, pytest.mark.airflow),
     pytest.mark.timeout(1800),
 ]
-
-
-@pytest.fixture
-def console(tmp_path: Path) -> Iterator[Console]:
-    folder = tmp_path / "project"
-    console = Console(folder, guides.scaffold(folder))
-    yield console
-    console.remove()
 
 
 def test_the_scheduling_guide_works_command_by_command(console: Console) -> None:

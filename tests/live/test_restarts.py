@@ -6,9 +6,7 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
@@ -65,15 +63,6 @@ def test_up_restarts_killed_components_and_down_stops_all(live: Live) -> None:
         unrelated.kill()
         unrelated.wait()
     assert "Nothing ran." in console.shell("make down")
-
-
-@pytest.fixture
-def console(tmp_path: Path) -> Iterator[Console]:
-    """A shell in a project in which nothing is running."""
-    folder = tmp_path / "project"
-    console = Console(folder, guides.scaffold(folder))
-    yield console
-    console.remove()
 
 
 def test_ctrl_c_during_the_start_stops_all_components(console: Console) -> None:

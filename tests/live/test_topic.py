@@ -1,6 +1,6 @@
 """A pipeline that reads a topic by its schedule, with the broker, the feeder and the scheduler of `make up`.
 
-Per merge, the short demo reads the topic in the DAG, without a scheduler.
+Per merge, the demo reads the topic in the DAG, without a scheduler.
 """
 
 from __future__ import annotations

@@ -94,17 +94,14 @@ def submit_conf(
     if _on_this_machine(master):
         conf |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     # Not on the class path, for which the class data archive is valid; Spark gives them to each executor.
-    added: list[Path] = []
+    added = [jar for name in jar_sets(environment)[1:] for jar in jars.files(environment.project, name)]
     conf |= _STATIC if small else _COMPILED
     if server := _server(environment):
         lake = isinstance(environment.lake_at, BucketFolder)
         conf |= s3a.conf(server, checkpoints=lake)
-        added = [*jars.files(environment.project, "s3"), jars.OWN_JAR]
+        added.append(jars.OWN_JAR)
     if _has_iam(environment):
         # AWS' SDK for Java, of which buckets have the modules, signs for the region that this variable names.
-        added = list(
-            dict.fromkeys([*added, *jars.files(environment.project, "s3"), *jars.files(environment.project, "msk")])
-        )
         conf["spark.executorEnv.AWS_REGION"] = environment.s3_region
     if master.startswith("local"):
         conf["spark.python.daemon.module"] = "tidegate.spark.worker_daemon"
