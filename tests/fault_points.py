@@ -123,15 +123,15 @@ def _abort_through_spark(aborts: list[Abort]) -> Iterator[None]:
 
     call, await_termination = ForeachBatchFunction.call, StreamingQuery.awaitTermination
 
-    def patched_call(self: Any, *args: Any) -> None:
+    def patched_call(self: Any, *args: Any, **options: Any) -> None:
         try:
-            call(self, *args)
+            call(self, *args, **options)
         except Abort as abort:
             raise RuntimeError("the batch was aborted") from abort
 
-    def patched_await(self: Any, *args: Any) -> Any:
+    def patched_await(self: Any, *args: Any, **options: Any) -> Any:
         try:
-            return await_termination(self, *args)
+            return await_termination(self, *args, **options)
         except Exception:
             if aborts:
                 raise aborts[0] from None

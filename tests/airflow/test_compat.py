@@ -30,7 +30,7 @@ class Decided(FailureRetryPolicy):
 class Task:
     """An operator that fails."""
 
-    log = SimpleNamespace(error=lambda *_: None)
+    log = SimpleNamespace(error=lambda *_, **__: None)
 
     def __init__(self, failure: TaskFailure, policy: FailureRetryPolicy | None) -> None:
         self.failure, self.policy = failure, policy

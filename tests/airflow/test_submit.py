@@ -232,7 +232,7 @@ def test_killing_the_task_ends_the_application(
     run = RunFlows(label=pipeline.name, task_id="run")
     run._submission = _submission()
 
-    def kill_when_up(*_: object) -> None:
+    def kill_when_up(*_: object, **__: object) -> None:
         if pids.exists() and pids.read_text():
             run.on_kill()
         else:

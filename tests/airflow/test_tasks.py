@@ -210,7 +210,7 @@ def test_a_dry_run_of_an_increment_prints_a_preview_too(
 
 
 def test_an_error_in_the_preview_fails_only_a_dry_run(dag: Any, landed: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: Any) -> None:
+    def broken(*_: Any, **__: Any) -> None:
         raise SyntaxError("in another pipeline")
 
     monkeypatch.setattr("tidegate.airflow.tasks.preview", broken)

@@ -90,7 +90,7 @@ def test_a_signal_ends_the_whole_group_even_processes_that_ignore_sigterm(
 @pytest.fixture
 def late_ctrl_c_is_harmless() -> Iterator[None]:
     """A SIGINT that arrives after the command has ended must not stop the tests."""
-    before = signal.signal(signal.SIGINT, lambda *_: None)
+    before = signal.signal(signal.SIGINT, lambda *_, **__: None)
     yield
     signal.signal(signal.SIGINT, before)
 

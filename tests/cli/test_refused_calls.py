@@ -109,7 +109,7 @@ def refusing(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Refusing]:
         for name, value in calls.variables.items():
             patch.setenv(name, value)
         server = cli._fork_server.__wrapped__()
-        patch.setattr(cli, "_fork_server", lambda *_: server)
+        patch.setattr(cli, "_fork_server", lambda *_, **__: server)
         yield Refusing(project, calls, folder / "copy")
         server.communicate()
 

@@ -154,7 +154,7 @@ def test_a_stopped_demo_prints_one_line_and_exits_with_130(
     # As in a terminal. Tests in the background of a shell ignore SIGINT.
     signal.signal(signal.SIGINT, signal.default_int_handler)
     # The signal arrives at the beginning of the demo.
-    monkeypatch.setattr(scenario, "run_demo", lambda *_: os.kill(os.getpid(), number))
+    monkeypatch.setattr(scenario, "run_demo", lambda *_, **__: os.kill(os.getpid(), number))
     try:
         assert command.main() == 130
     finally:

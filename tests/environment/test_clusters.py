@@ -134,7 +134,7 @@ def test_a_password_that_java_would_read_otherwise_is_refused_and_not_shown(tmp_
 
 @pytest.mark.parametrize("reference", ["airflow-connection:events", "file:/a:b/word", "file:/a$b/word"])
 def test_a_reference_that_only_python_can_follow_is_no_option_of_spark(reference: str, monkeypatch: Any) -> None:
-    monkeypatch.setattr("tidegate.environment.references.exact", lambda *_: "word")
+    monkeypatch.setattr("tidegate.environment.references.exact", lambda *_, **__: "word")
     with pytest.raises(SetupError, match="which Spark's client of Kafka cannot read"):
         cluster(**SCRAM | {"password": reference}).java(17)
 

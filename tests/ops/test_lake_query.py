@@ -200,7 +200,7 @@ def test_a_query_reads_only_tables_and_writes_nothing(layout: Layout, tmp_path: 
 
 
 def test_nothing_is_fetched_from_the_network(layout: Layout, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*_: Any) -> None:
+    def refuse(*_: Any, **__: Any) -> None:
         raise AssertionError("a socket was opened")
 
     monkeypatch.setattr(socket, "socket", refuse)

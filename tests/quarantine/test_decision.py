@@ -210,7 +210,7 @@ def test_a_waived_row_that_a_new_checkpoint_refuses_again_stays_waived(layout: L
 def test_the_next_decision_records_one_that_crashed_before_its_ledger_line(
     layout: Layout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def crash(*_: Any) -> None:
+    def crash(*_: Any, **__: Any) -> None:
         raise OSError("no space left")
 
     with monkeypatch.context() as patched:

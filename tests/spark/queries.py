@@ -28,9 +28,9 @@ def _watched() -> Iterator[list[str]]:
     started: list[str] = []
     idle: list[str] = []
 
-    def recorded(*args: Any) -> Any:
+    def recorded(*args: Any, **options: Any) -> Any:
         started.append("")
-        return record(*args)
+        return record(*args, **options)
 
     def drained(job: Job, reading: Job) -> None:
         checkpoint = job.place.checkpoint
@@ -44,7 +44,7 @@ def _watched() -> Iterator[list[str]]:
         idle.append(job.flow.name)
         with (
             patch.object(progress, "settled", lambda _: None),
-            patch.object(file_stream, "_is_settled", lambda *_: False),
+            patch.object(file_stream, "_is_settled", lambda *_, **__: False),
         ):
             drain(job, reading)
         assert started, f"{job.flow.name}: the query did not start"

@@ -120,7 +120,7 @@ def test_an_unwritable_report_is_a_transient_error_and_hides_no_other_error(
     orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def full(code: int) -> Any:
-        def write(*_: Any) -> None:
+        def write(*_: Any, **__: Any) -> None:
             raise OSError(code, "no")
 
         return write

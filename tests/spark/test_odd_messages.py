@@ -114,7 +114,7 @@ def test_messages_out_of_range_go_to_quarantine_and_the_batch_has_all_others(
 def test_a_batch_that_stopped_after_its_quarantine_is_completed_and_no_later_checkpoint_reads_its_messages_again(
     spark: SparkSession, tmp_path: Path, broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise ConnectionError("the process was killed here")
 
     def kill_before_the_target() -> None:

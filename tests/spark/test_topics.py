@@ -122,9 +122,9 @@ def test_no_row_is_written_if_the_topic_is_recreated_while_its_messages_are_read
     topics.send(clicks.broker, clicks.topic, range(10))
     check_same_topic = topic_reader.TopicReader.check_same_topic
 
-    def recreate_and_check(*args: Any) -> None:
+    def recreate_and_check(*args: Any, **options: Any) -> None:
         topics.recreate(clicks.broker, clicks.topic)
-        check_same_topic(*args)
+        check_same_topic(*args, **options)
 
     monkeypatch.setattr(topic_reader.TopicReader, "check_same_topic", recreate_and_check)
     with pytest.raises(TopicReplacedError):
@@ -177,7 +177,7 @@ def test_a_flow_begins_at_the_end_of_a_topic_and_a_new_version_skips_what_is_unr
     topics.send(clicks.broker, clicks.topic, range(13, 20))
     clicks.limits = {"start": "0:17"}
 
-    def crash(*_: object) -> None:
+    def crash(*_: object, **__: object) -> None:
         raise OSError("the driver is killed after it has recorded where the version begins")
 
     with monkeypatch.context() as broken:
@@ -254,7 +254,7 @@ def test_a_day_of_a_topic_is_complete_when_every_partition_is_read_and_an_idle_o
 def test_a_half_written_batch_whose_topic_was_deleted_does_not_stop_the_next_version(
     clicks: Clicks, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise ConnectionError("the process was killed here")
 
     topics.send(clicks.broker, clicks.topic, range(10))
@@ -289,8 +289,8 @@ def test_a_broker_that_stops_during_a_run_is_an_error_within_a_minute(
         assert broker.pid is not None
         pid = broker.pid
 
-        def stop_broker(*args: Any) -> None:
-            original(*args)
+        def stop_broker(*args: Any, **options: Any) -> None:
+            original(*args, **options)
             if not stopped_at:
                 os.kill(pid, signal.SIGSTOP)
                 stopped_at.append(time.monotonic())

@@ -184,7 +184,7 @@ def test_an_interrupted_swap_is_completed_by_the_next_run(
     declare(monkeypatch, UNLIMITED, silver={"checkpoint_version": 2})
     original = getattr(swap, step)
 
-    def fail(*_: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise ConnectionError("the process was killed here")
 
     monkeypatch.setattr(swap, step, fail)

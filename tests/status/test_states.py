@@ -357,7 +357,7 @@ def visible(html: str) -> str:
 
 def page(template: str, **values: Any) -> str:
     link = SimpleNamespace(
-        style="", pipeline=lambda name: name, flow=lambda *parts: "/".join(map(str, parts)), batch=lambda *_: None
+        style="", pipeline=lambda name: name, flow=lambda *parts: "/".join(map(str, parts)), batch=lambda *_, **__: None
     )
     return visible(render.page(template, link, airflow="", root="", address="", **values))
 

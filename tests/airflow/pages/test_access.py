@@ -86,7 +86,7 @@ def test_every_response_has_the_security_headers(client: Client, lake: Lake) -> 
 def test_an_internal_error_shows_no_details_and_has_the_security_headers(
     client: Client, lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def fail(*_: Any) -> None:
+    def fail(*_: Any, **__: Any) -> None:
         raise RuntimeError("a value of the data")
 
     monkeypatch.setattr("tidegate.airflow.pages.views.Views.overview", fail)

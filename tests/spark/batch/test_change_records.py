@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.crashes import Crash, crash
 from tests.slices import of_week
 from tests.spark.batch.splits import NEW, Open, counts, refused, stored, write
 from tests.spark.job import SILVER, landed, plan_batch, reading, table
@@ -176,15 +177,8 @@ def expected(rows: Sequence[tuple[int, str | None, int, bool] | None]) -> list[t
         return connection.execute(EXPECTED).fetchall()
 
 
-class Crash(BaseException):
-    """Simulates the end of the driver."""
-
-
 def run(job: Job, lines: Sequence[str], cuts: Sequence[int], crashes: Sequence[str]) -> None:
     """Run the lines in batches through all six steps; each batch crashes once before a step, and runs again."""
-
-    def crash(*_: Any) -> None:
-        raise Crash
 
     feed = landed(job.spark, *lines).persist()
     for number, (start, end) in enumerate(zip([0, *cuts], [*cuts, len(lines)], strict=True)):

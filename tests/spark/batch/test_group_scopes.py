@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.crashes import Crash, crash
 from tests.resolved import resolved_flow
 from tests.slices import of_week
 from tests.spark import job as jobs
@@ -115,10 +116,6 @@ def feed(before: Clicks, after: Clicks, version: int) -> list[tuple[Any, ...]]:
     return rows
 
 
-class Crash(BaseException):
-    """Simulates the end of the driver."""
-
-
 Make = Callable[..., "Job"]
 
 
@@ -133,9 +130,6 @@ def gold(spark: SparkSession, tmp_path: Path) -> Make:
 
 def run(job: Job, states: Sequence[Clicks], crash_at: Sequence[str] = ()) -> list[list[int]]:
     """Bring the source into one state after the other, each in one batch; the counts of the ledger lines."""
-
-    def crash(*_: Any) -> None:
-        raise Crash
 
     before: Clicks = {}
     for number, state in enumerate(states):

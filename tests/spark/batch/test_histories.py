@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.crashes import Crash, crash
 from tests.slices import of_week
 from tests.spark import job as jobs
 from tests.spark.batch.splits import NEW, Open, counts, refused, write
@@ -226,15 +227,8 @@ def expected(arrived: Sequence[Record]) -> list[tuple[Any, ...]]:
         return connection.execute(EXPECTED).fetchall()
 
 
-class Crash(BaseException):
-    """Simulates the end of the driver."""
-
-
 def run(job: Job, batches: Sequence[Sequence[Record]], crash_at: Sequence[str] = ()) -> None:
     """Run batches through all six steps; ``crash_at`` names the step before which each one crashes once."""
-
-    def crash(*_: Any) -> None:
-        raise Crash
 
     for number, batch in enumerate(batches):
         plan_batch(job, number)

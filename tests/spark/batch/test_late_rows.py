@@ -12,6 +12,7 @@ from unittest.mock import patch
 
 import pytest
 
+from tests.crashes import Crash, crash_after
 from tests.spark.job import job_of, plan_batch, reading, table
 from tidegate.errors import CheckpointCorruptError, RequestError, SpecError
 from tidegate.lake.place import PipelinePlace
@@ -45,10 +46,6 @@ _FEED = (
     "_row_id string, line string, _header string, _modified_at timestamp, _path string, _line_number bigint, "
     "_ingested_at timestamp, _batch_id bigint, _change_type string, _commit_version bigint"
 )
-
-
-class Crash(BaseException):
-    """Simulates the end of the driver."""
 
 
 def minute(minutes: float) -> datetime:
@@ -190,12 +187,7 @@ def test_a_rerun_after_a_crash_puts_each_row_where_the_first_attempt_did(timed: 
     )
 
     for number, step in enumerate(("write_quarantine", "write_late")):
-        original = getattr(micro_batch, step)
-
-        def crashing(*args: Any, original: Any = original) -> Any:
-            original(*args)
-            raise Crash
-
+        crashing = crash_after(getattr(micro_batch, step))
         at = 100.0 * (number + 1)
         batches = (
             (at, [record(10 + number, at), record(50 + number, at + 4, 9)]),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.crashes import Crash, crash
 from tests.spark.job import (
     LATEST,
     PLANNED_MS,
@@ -38,14 +39,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.jvm
 
 ORDERS = "id int, at int, amount int"
-
-
-class Crash(BaseException):
-    """Simulates the end of the driver."""
-
-
-def crash(*_: Any) -> Any:
-    raise Crash
 
 
 @pytest.fixture

@@ -252,9 +252,9 @@ def test_files_on_which_the_reading_itself_fails_are_quarantined_alone(
     reads: list[int] = []
     read_files = landing.read_files
 
-    def counted(*args: Any) -> landing.FileBatch:
+    def counted(*args: Any, **options: Any) -> landing.FileBatch:
         reads.append(len(args[1]))
-        return read_files(*args)
+        return read_files(*args, **options)
 
     monkeypatch.setattr(landing, "read_files", counted)
     rerun = split(job, *landed, decision=SPLIT_BEFORE)
@@ -335,7 +335,7 @@ def test_a_later_checkpoint_skips_messages_that_are_in_bronze(flow: Callable[...
 def test_messages_of_a_recreated_topic_and_of_another_one_are_new_although_their_offsets_are_the_same(
     flow: Callable[..., Job], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(topic_reader.TopicReader, "check_same_topic", lambda *_: None)
+    monkeypatch.setattr(topic_reader.TopicReader, "check_same_topic", lambda *_, **__: None)
 
     def record_topics(version: int, **ids: str) -> None:
         place = Place(flow(CLICKS).place.layout, "orders", "clicks", version, 0)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.crashes import Crash, crash
 from tests.spark import job as jobs
 from tests.spark.batch.splits import NEW, Open, counts, refused, write
 from tests.spark.job import LATEST, changes, plan_batch, table, transaction, write_table
@@ -180,15 +181,8 @@ def oracle(batches: Sequence[Sequence[tuple[int, Order]]]) -> tuple[list[tuple[A
     return sorted(rows + empty, key=repr), dispositions
 
 
-class Crash(BaseException):
-    """Simulates the end of the driver."""
-
-
 def run(job: Job, batches: Sequence[Sequence[tuple[int, Order]]], crash_at: Sequence[str] = ()) -> list[Counter[str]]:
     """Run batches through all six steps and return their dispositions; ``crash_at`` names the step before which each one crashes."""
-
-    def crash(*_: Any) -> None:
-        raise Crash
 
     for number, batch in enumerate(batches):
         plan_batch(job, number)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.crashes import Crash, crash
 from tests.fault_points import fault
 from tests.slices import of_week
 from tests.spark.job import BRONZE, SILVER, job_of, plan_batch, table, write_table
@@ -246,10 +247,6 @@ STEPS = (
 ENTRIES_ARE_WRITTEN, TABLE_IS_WRITTEN = STEPS[1:3], STEPS[3:]
 
 
-class Crash(BaseException):
-    """Simulates the end of the driver."""
-
-
 def without_zero(rows: DataFrame) -> DataFrame:
     return rows.selectExpr("*", "CASE WHEN amount = 0 THEN 'zero' END AS _filtered")
 
@@ -306,9 +303,6 @@ def test_the_table_is_what_plain_python_makes_of_the_snapshots_whatever_step_cra
 
     def process(at: str | None, **options: Any) -> bool:
         """Whether it crashed at a step."""
-
-        def crash(_job: Any) -> None:
-            raise Crash
 
         try:
             with fault(f"{at}:silver", crash) if at else contextlib.nullcontext():

@@ -132,7 +132,7 @@ def test_a_new_kind_of_flow_is_planned_and_goes_through_the_six_steps(
     ] == [0, 1]
 
 
-def crash(*_: Any) -> None:
+def crash(*_: Any, **__: Any) -> None:
     raise SourceUnavailableError("simulated crash")
 
 

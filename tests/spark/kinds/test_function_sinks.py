@@ -168,7 +168,7 @@ def test_a_function_that_raises_or_leaves_changes_has_not_sent_the_batch(
             list(changes)
 
     vars(functions)["upsert"] = forgiving
-    monkeypatch.setattr(function_sink, "_with_zone", lambda *_: 1 / 0)
+    monkeypatch.setattr(function_sink, "_with_zone", lambda *_, **__: 1 / 0)
     with pytest.raises(UnexpectedError, match="ZeroDivisionError"):
         outbox.run()
     assert (outbox.plan().has_work, outbox.ledger()) == (True, [])

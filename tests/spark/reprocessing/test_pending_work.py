@@ -88,8 +88,8 @@ def test_a_new_version_drops_a_half_written_backfill_records_what_the_table_has_
     def from_commit(job: Job, number: int) -> LedgerLine:
         return LedgerLine(flow="silver", batch_id=number, app_id=job.app_id, kind="backfill")
 
-    monkeypatch.setattr(tables, "version", lambda *_: 7)
-    monkeypatch.setattr(tables, "version_of", lambda *_: 5)
+    monkeypatch.setattr(tables, "version", lambda *_, **__: 7)
+    monkeypatch.setattr(tables, "version_of", lambda *_, **__: 5)
     monkeypatch.setattr(micro_batch, "recorded_in_target", from_commit)
     monkeypatch.setattr(ledger, "record_batch", lambda job, line: recorded.append((job.place.version, line.app_id)))
 
@@ -138,9 +138,9 @@ def test_a_job_is_finished_if_a_table_has_its_number_and_else_dropped(
     name: str, table: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     work, job, done = WORK[name], silver(tmp_path), []
-    monkeypatch.setattr(type(work), "pending", classmethod(lambda *_: work))
-    monkeypatch.setattr(type(work), "finish", lambda *_: done.append("finish"))
-    monkeypatch.setattr(type(work), "drop", lambda *_: done.append("drop"))
+    monkeypatch.setattr(type(work), "pending", classmethod(lambda *_, **__: work))
+    monkeypatch.setattr(type(work), "finish", lambda *_, **__: done.append("finish"))
+    monkeypatch.setattr(type(work), "drop", lambda *_, **__: done.append("drop"))
     own, path = work.app_id(job.place), orders.written(job, table)
     for written in ({}, {own: 2}, {"orders/silver/v1/0": 3}, {own: 3}):
         monkeypatch.setattr(tables, "transactions", lambda _, at, numbers=written: numbers if at == path else {})
@@ -155,7 +155,7 @@ def test_a_job_is_finished_if_a_table_has_its_number_and_else_dropped(
 def test_a_replay_that_has_claimed_nothing_is_forgotten(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     job = silver(tmp_path)
     pending_jobs.CLAIM.write(job.place, PendingReplay(by="ada"))
-    monkeypatch.setattr(tables, "transactions", lambda *_: {job.place.replays_app_id: 7})
+    monkeypatch.setattr(tables, "transactions", lambda *_, **__: {job.place.replays_app_id: 7})
 
     pending_work.settle(job, replay.Replay)
 

@@ -171,7 +171,7 @@ class TestPiecesOfAFlow:
     def test_an_interrupted_piece_is_finished_if_it_has_written_and_deleted_otherwise(
         self, bronze: Job, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def fail(*_: Any) -> None:
+        def fail(*_: Any, **__: Any) -> None:
             raise ConnectionError("simulated crash")
 
         job = self.of(spark, tmp_path, mode="reingest", window=WINDOW)

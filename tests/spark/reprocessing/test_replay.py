@@ -146,7 +146,7 @@ def test_claims_are_bounded_and_numbered_and_do_not_claim_returned_entries_again
     expect_every_order_in_one_place(second)
 
 
-def fail(*_: Any) -> None:
+def fail(*_: Any, **__: Any) -> None:
     raise SourceUnavailableError("simulated crash")
 
 

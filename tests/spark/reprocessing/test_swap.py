@@ -104,7 +104,7 @@ def test_a_swap_that_crashed_after_its_commit_is_recorded_once_and_not_repeated(
     live(spark, tmp_path, orders.SILVER, LIVE)
     job = staged(spark, tmp_path, orders.SILVER, [(1, 11, "a", 1)])
     with monkeypatch.context() as patched:
-        patched.setattr(swap, "finish", lambda *_: (_ for _ in ()).throw(ConnectionError("simulated crash")))
+        patched.setattr(swap, "finish", lambda *_, **__: (_ for _ in ()).throw(ConnectionError("simulated crash")))
         with pytest.raises(ConnectionError):
             swap.swap_in(job)
     assert not PipelinePlace(job.place.layout, "orders").ops("ledger").exists()
@@ -165,7 +165,7 @@ def test_a_swap_that_deletes_too_many_rows_is_refused_and_waits_until_that_numbe
     with pytest.raises(RewriteRefusedError):
         swap.swap_in(again(accept=("silver:deleted=3",)))
     with monkeypatch.context() as patched:
-        patched.setattr(writes, "swap", lambda *_: (_ for _ in ()).throw(ConnectionError("simulated crash")))
+        patched.setattr(writes, "swap", lambda *_, **__: (_ for _ in ()).throw(ConnectionError("simulated crash")))
         with pytest.raises(ConnectionError):
             swap.swap_in(again(accept=("silver:deleted=2",)))
     assert rewrite.refused(FlowPlace(job.place.layout, "orders", "silver")) is None, "it was accepted"
@@ -190,7 +190,7 @@ def test_a_rebuild_of_which_no_batch_makes_a_row_leaves_an_empty_table(
     assert len(orders.table(job.live)) == 3
     again = orders.job_of(spark, tmp_path, job.flow, version=2, work=Staged(), accept=("silver:deleted=3",))
     with monkeypatch.context() as patched, pytest.raises(ConnectionError):
-        patched.setattr(swap, "finish", lambda *_: (_ for _ in ()).throw(ConnectionError("simulated crash")))
+        patched.setattr(swap, "finish", lambda *_, **__: (_ for _ in ()).throw(ConnectionError("simulated crash")))
         swap.swap_in(again)
     after = swap.finish(again)
 
