@@ -35,9 +35,10 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
     project = Path(__file__).resolve().parents[1]
-    folder: Path = _arguments(project).folder.absolute()
+    arguments = _arguments(project)
+    folder: Path = arguments.folder.absolute()
     try:
-        return 0 if run_demo(project, folder, console) else 1
+        return 0 if run_demo(project, folder, console, lake_in_bucket=arguments.lake == "s3") else 1
     except KeyboardInterrupt:
         console.print("\nStopped, with the broker and Spark. `make demo` starts from the beginning.")
         return EXIT_INTERRUPTED
@@ -58,6 +59,12 @@ def _arguments(project: Path) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m demo", description="Three waves of files and messages.")
     parser.add_argument(
         "--folder", type=Path, default=project / ".data" / "demo", help="the folder for all files of the demo"
+    )
+    parser.add_argument(
+        "--lake",
+        choices=("folder", "s3"),
+        default="folder",
+        help="where the lake is: in that folder, or in a bucket of an S3 server, which `make s3-server` builds",
     )
     return parser.parse_args()
 

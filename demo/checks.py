@@ -6,7 +6,6 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from demo import recompute, recompute_payments
@@ -39,9 +38,9 @@ class Check:
     passed: bool
 
 
-def table(path: Path) -> Any:
+def table(address: Address) -> Any:
     """A Delta table's rows as Arrow; None when the table does not exist."""
-    opened = delta_table.find(Address.local(path))
+    opened = delta_table.find(address)
     if opened is None:
         return None
     import pyarrow
@@ -62,7 +61,7 @@ def query(sql: str, **tables: Any) -> list[tuple[Any, ...]]:
 
 def balance(layout: Layout, pipeline: Pipeline) -> Check:
     """Whether every line of the ledger balances: no row without a disposition, and none with two."""
-    lines = table(Path(PipelinePlace(layout, pipeline.name).ops("ledger")))
+    lines = table(PipelinePlace(layout, pipeline.name).ops("ledger"))
     plain = [] if lines is None else lines.to_pylist()
     records = [line_of(LedgerLine, line) for line in plain]
     batches = [record for record in records if record.is_batch]
@@ -77,7 +76,7 @@ def balance(layout: Layout, pipeline: Pipeline) -> Check:
 
 def quarantine_states(layout: Layout, pipeline: Pipeline) -> Check:
     """Whether every quarantine entry has one state, and the numbers per state agree with the ledger."""
-    lines = table(Path(PipelinePlace(layout, pipeline.name).ops("ledger")))
+    lines = table(PipelinePlace(layout, pipeline.name).ops("ledger"))
     plain = [] if lines is None else lines.to_pylist()
     states: Counter[str] = Counter()
     wrong = 0
@@ -121,10 +120,10 @@ def exactly_once(layout: Layout, pipeline: Pipeline, answer: DuckDBPyConnection)
         pipeline: Flights or clickstream: the flows bronze and silver, then those whose tables the answer has by their name.
         answer: From `demo.recompute`.
     """
-    bronze, silver, *others = (table(Path(layout.table(flow.target.name))) for flow in pipeline.flows)
+    bronze, silver, *others = (table(layout.table(flow.target.name)) for flow in pipeline.flows)
     keys = pipeline.flow("silver").target.keys
-    refused = table(Path(FlowPlace(layout, pipeline.name, "silver").quarantine))
-    bad_files = _paths(table(Path(FlowPlace(layout, pipeline.name, "bronze").quarantine)))
+    refused = table(FlowPlace(layout, pipeline.name, "silver").quarantine)
+    bad_files = _paths(table(FlowPlace(layout, pipeline.name, "bronze").quarantine))
     name = pipeline.name
     compared = (
         ("every record is in bronze once", "ids", ("_row_id",), bronze, "true"),
@@ -139,7 +138,7 @@ def exactly_once(layout: Layout, pipeline: Pipeline, answer: DuckDBPyConnection)
 
 def recomputed(layout: Layout, pipeline: Pipeline, answer: DuckDBPyConnection, flows: Iterable[str]) -> list[Check]:
     """Whether the tables of some flows hold exactly the rows of the answer's tables with the names of the flows."""
-    rows = ((flow, table(Path(layout.table(pipeline.flow(flow).target.name)))) for flow in flows)
+    rows = ((flow, table(layout.table(pipeline.flow(flow).target.name))) for flow in flows)
     return _compare(pipeline.name, answer, _equal(answer, rows))
 
 
@@ -153,14 +152,14 @@ def payments(
         messages: All messages of its topic.
         sent: All messages of the topic of the alerts.
     """
-    bronze, silver, decisions, alerts = (table(Path(layout.table(flow.target.name))) for flow in pipeline.flows[:4])
+    bronze, silver, decisions, alerts = (table(layout.table(flow.target.name)) for flow in pipeline.flows[:4])
     if bronze is None:
         return [Check(f"{pipeline.name}: every message is in bronze once", "the table does not exist", passed=False)]
     ingested_at = dict(zip(bronze["_row_id"].to_pylist(), bronze["_ingested_at"].to_pylist(), strict=True))
     expected = recompute_payments.payments(messages, ingested_at)
     answer = recompute_payments.as_tables(expected)
-    refused = table(Path(FlowPlace(layout, pipeline.name, "silver").quarantine))
-    late = table(Path(FlowPlace(layout, pipeline.name, "silver").late))
+    refused = table(FlowPlace(layout, pipeline.name, "silver").quarantine)
+    late = table(FlowPlace(layout, pipeline.name, "silver").late)
     compared = (
         ("every message is in bronze once", "ids", ("_row_id",), bronze, "true"),
         ("the same messages are in quarantine", "quarantined", ("_row_id",), refused, "true"),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -78,7 +77,7 @@ def quarantined(console: Console, layout: Layout, pipeline: Pipeline, report: Ru
     groups: list[tuple[Any, ...]] = []
     for flow in report.flows:
         first = min((batch.batch_id for batch in flow.batches), default=None)
-        rows = table(Path(FlowPlace(layout, pipeline.name, flow.flow).quarantine))
+        rows = table(FlowPlace(layout, pipeline.name, flow.flow).quarantine)
         if rows is None or first is None or not flow.total("quarantined") + flow.total("files_quarantined"):
             continue
         groups += query(
@@ -108,7 +107,7 @@ def gold(console: Console, layout: Layout, name: str, sql: str, title: str) -> N
     """
     import duckdb
 
-    rows = table(Path(layout.table(name)))
+    rows = table(layout.table(name))
     if rows is None:
         return
     with duckdb.connect() as connection:

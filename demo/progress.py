@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 from rich.console import Console
 from rich.progress import BarColumn, Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
@@ -15,21 +14,23 @@ from tidegate.formatting import count
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
 from tidegate.reports.report import FlowReport, RunReport
-from tidegate.store import Address
+from tidegate.store.store import Entry
 
 POLL_SECONDS = 0.25
 _ENDED = ("done", "idle", "refused", "failed", "skipped")
 
 
-def existing_reports(layout: Layout, dag_id: str) -> frozenset[Path]:
-    """The report files of all attempts of a DAG."""
-    return frozenset(Path(PipelinePlace(layout, dag_id).reports).glob("*/*/report.json"))
+def existing_reports(layout: Layout, dag_id: str) -> dict[str, Entry]:
+    """The report files of all attempts of a DAG, by their keys."""
+    entries = PipelinePlace(layout, dag_id).reports.walk()
+    return {entry.key: entry for entry in entries if entry.name == "report.json"}
 
 
-def newest_report(layout: Layout, dag_id: str, earlier: frozenset[Path]) -> RunReport | None:
+def newest_report(layout: Layout, dag_id: str, earlier: Collection[str]) -> RunReport | None:
     """The newest report that is not among the earlier ones."""
-    new = existing_reports(layout, dag_id) - earlier
-    return RunReport.read(Address.local(max(new, key=lambda path: path.stat().st_mtime))) if new else None
+    new = [entry for key, entry in existing_reports(layout, dag_id).items() if key not in earlier]
+    newest = max(new, key=lambda entry: entry.modified_ns, default=None)
+    return None if newest is None else RunReport.read(layout.root.at(newest))
 
 
 @dataclass
@@ -40,8 +41,8 @@ class WatchedRun:
     layout: Layout
     expected: int
     """Number of rows that landed for it, for the length of the bars."""
-    earlier: frozenset[Path]
-    """The reports that existed before it began."""
+    earlier: Collection[str]
+    """The keys of the reports that existed before it began."""
 
     @property
     def report(self) -> RunReport | None:
@@ -66,7 +67,7 @@ def show_progress(console: Console, watched: Sequence[WatchedRun]) -> None:
             )
         while any(each.run.running for each in watched):
             next(each.run for each in watched if each.run.running).wait(POLL_SECONDS)
-            for each in watched:
+            for each in watched if console.is_terminal else ():
                 _update(progress, bars, each)
 
 

@@ -168,18 +168,23 @@ class Scenario:
         """Print the paths of the results and the next commands."""
         output.heading(self.console, f"Done in {seconds:.0f} seconds" if self.passed else "A check failed")
         short_path, layout = self.services.short_path, self.services.layout
-        lake = short_path(Path(layout.root))
         reports = [site.export(layout, each, PipelinePlace(layout, each.name).docs) for each in self.pipelines]
-        paths = (*(("Data quality report", Path(page)) for page in reports), ("Tables", Path(layout.root) / "tables"))
-        for what, path in (*paths, ("Log of Airflow and Spark", self.services.log)):
-            self.console.print(f"{what:<26} {short_path(path)}", highlight=False, soft_wrap=True)
+        paths = (*(("Data quality report", page) for page in reports), ("Tables", layout.root / "tables"))
+        for what, address in paths:
+            self.console.print(f"{what:<26} {self.services.short_address(address)}", highlight=False, soft_wrap=True)
+        self.console.print(
+            f"{'Log of Airflow and Spark':<26} {short_path(self.services.log)}", highlight=False, soft_wrap=True
+        )
         self.console.print("\n[bold]Next[/]")
         landing = short_path(self.services.environment.landing)
+        lake = self.services.short_address(layout.root)
+        status = (
+            f"TIDEGATE_LAKE={lake} TIDEGATE_LANDING={landing} .venv/bin/tidegate status flights",
+            "shows the status of each flow",
+        )
         for command, why in (
-            (
-                f"TIDEGATE_LAKE={lake} TIDEGATE_LANDING={landing} .venv/bin/tidegate status flights",
-                "shows the status of each flow",
-            ),
+            # The demo's S3 server ends with it.
+            *([status] if layout.root.store.is_local else []),
             (".venv/bin/tidegate new NAME", "creates a pipeline that runs without changes"),
             ("make test", "runs all tests"),
         ):
@@ -241,11 +246,12 @@ class Scenario:
         output.gold(self.console, self.services.layout, "gold.sessions", SESSIONS, title)
 
 
-def run_demo(project: Path, folder: Path, console: Console) -> bool:
+def run_demo(project: Path, folder: Path, console: Console, *, lake_in_bucket: bool = False) -> bool:
     """Start the services, run the demo, and stop the services.
 
     Args:
         folder: The folder for all files of the demo.
+        lake_in_bucket: Whether the lake is in a bucket of an S3 server that runs as long as the demo.
 
     Returns:
         Whether all checks passed.
@@ -259,7 +265,7 @@ def run_demo(project: Path, folder: Path, console: Console) -> bool:
     console.print("[dim]A local Spark, a real Kafka broker, the real DAGs of dags/. All files are in one folder.[/]")
     with contextlib.ExitStack() as exit_stack:
         with console.status("starting the broker and Airflow"):
-            services = exit_stack.enter_context(set_up(project, folder))
+            services = exit_stack.enter_context(set_up(project, folder, lake_in_bucket=lake_in_bucket))
         scenario = Scenario(console, services)
         for step in (
             scenario.first_wave,

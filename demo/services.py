@@ -18,16 +18,18 @@ from pathlib import Path
 from demo import flights_feed
 from demo.runs import DagRuns, check_installed
 from demo.topics import create_topics
-from devstack import airflow_home
+from devstack import airflow_home, s3_server
 from devstack.broker import Broker
+from devstack.s3_server import S3Process
 from tidegate.advice import Command, OutsideAct
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
 from tidegate.lake.layout import Layout
 from tidegate.processes import Process
 from tidegate.runtime import jars, java
+from tidegate.store import Address
 
-_REPLACED = ("lake", "landing", "broker", "demo.log")
+_REPLACED = ("lake", "landing", "broker", "s3", "demo.log")
 """Entries of the folder that each demo deletes and creates again. The Airflow home and the marker are kept."""
 PIPELINES = ("flights", "clickstream")
 _MARKER = "made-by-the-demo"
@@ -50,6 +52,10 @@ class DemoServices:
     def log(self) -> Path:
         """The output of Airflow and Spark."""
         return self.folder / "demo.log"
+
+    def short_address(self, address: Address) -> str:
+        """An address for the output: a path as `short_path`, or a URI."""
+        return self.short_path(Path(address)) if address.store.is_local else str(address)
 
     def short_path(self, path: Path) -> str:
         """A path for the output: relative to the working directory, if it is below it."""
@@ -75,11 +81,12 @@ def check_set_up(project: Path) -> None:
 
 
 @contextlib.contextmanager
-def set_up(project: Path, folder: Path) -> Iterator[DemoServices]:
+def set_up(project: Path, folder: Path, *, lake_in_bucket: bool = False) -> Iterator[DemoServices]:
     """Start the broker and the processes that run the DAGs, and stop them at the end.
 
     Args:
         folder: The folder for all files of the demo.
+        lake_in_bucket: Whether the lake is in a bucket of an S3 server, which is started, too. The landing zone stays a folder.
 
     Raises:
         SetupError: Another demo is running, the folder contains files that no demo created, or a service does not start.
@@ -92,18 +99,20 @@ def set_up(project: Path, folder: Path) -> Iterator[DemoServices]:
             flights = threads.submit(flights_feed.days)
             exit_stack.callback(broker.stop)
             broker.start()
+            bucket = exit_stack.enter_context(_bucket(folder / "s3")) if lake_in_bucket else {}
             environment = Environment.read(
                 {
                     **os.environ,
                     "TIDEGATE_PROJECT": str(project),
                     "TIDEGATE_LAKE": str(folder / "lake"),
+                    **bucket,
                     "TIDEGATE_LANDING": str(folder / "landing"),
                     "TIDEGATE_KAFKA": broker.bootstrap,
                 }
             )
             runs = {
                 name: exit_stack.enter_context(
-                    DagRuns(project, variables | environment.variables(), folder / "demo.log")
+                    DagRuns(project, variables | environment.variables() | bucket, folder / "demo.log")
                 )
                 for name, variables in zip(PIPELINES, airflow_variables, strict=True)
             }
@@ -111,6 +120,19 @@ def set_up(project: Path, folder: Path) -> Iterator[DemoServices]:
             create_topics(broker)
             flights.result()
             yield DemoServices(project, folder, environment, Layout.of(environment), runs)
+
+
+@contextlib.contextmanager
+def _bucket(folder: Path) -> Iterator[dict[str, str]]:
+    """Start an S3 server with an empty bucket, and stop it at the end. Yields the variables of a lake in the bucket."""
+    server = S3Process(s3_server.built(), folder)
+    folder.mkdir()
+    server.start()
+    try:
+        lake = f"s3://{server.new_bucket()}/lake"
+        yield {**server.variables, "TIDEGATE_LAKE": lake, "TIDEGATE_S3_CREDENTIALS": "environment"}
+    finally:
+        server.kill()
 
 
 def _airflow(project: Path, folder: Path) -> dict[str, str]:
