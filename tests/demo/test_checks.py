@@ -15,6 +15,8 @@ from deltalake import DeltaTable, write_deltalake
 from demo import checks, recompute, recompute_payments
 from demo.recompute import Message
 from tests.cli.project import append, quarantined
+from tests.s3_server import S3Process
+from tests.store.buckets import new_store
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.project import registry
@@ -40,7 +42,10 @@ MESSAGES = [
 @pytest.fixture
 def lake(tmp_path: Path) -> Layout:
     """A lake with exactly the expected tables, written from the recomputation."""
-    layout = Layout.local(tmp_path, tmp_path)
+    return filled(Layout.local(tmp_path, tmp_path))
+
+
+def filled(layout: Layout) -> Layout:
     answer = recompute.clickstream(MESSAGES)
     for path, of in (
         (layout.table("bronze.clicks"), "ids"),
@@ -55,7 +60,7 @@ def lake(tmp_path: Path) -> Layout:
 
 def put(path: Address, rows: Any) -> None:
     path.parent.make_folder()
-    write_deltalake(str(path), rows, mode="append")
+    write_deltalake(str(path), rows, mode="append", storage_options=dict(path.options))
 
 
 def failed(layout: Layout) -> list[str]:
@@ -64,6 +69,13 @@ def failed(layout: Layout) -> list[str]:
 
 
 def test_a_correct_lake_passes_every_check(lake: Layout) -> None:
+    assert len(checks.exactly_once(lake, CLICKS, recompute.clickstream(MESSAGES))) == 6
+    assert failed(lake) == []
+
+
+def test_a_correct_lake_in_a_bucket_passes_every_check(s3_server: S3Process) -> None:
+    store = Address(new_store(s3_server))
+    lake = filled(Layout(store, store / "landing"))
     assert len(checks.exactly_once(lake, CLICKS, recompute.clickstream(MESSAGES))) == 6
     assert failed(lake) == []
 

@@ -11,7 +11,10 @@ from pathlib import Path
 import pytest
 
 from demo import services
+from devstack import ports
+from tidegate.environment import Environment
 from tidegate.errors import SetupError
+from tidegate.lake.layout import Layout
 
 PROJECT = Path(__file__).parents[2]
 
@@ -68,6 +71,18 @@ def test_a_link_in_place_of_the_lake_is_removed_and_not_followed(tmp_path: Path)
     services._clean(folder)
     assert not (folder / "lake").exists()
     assert (target / "mine").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("s3_server")
+def test_a_lake_in_a_bucket_is_on_a_server_that_ends_with_the_demo(tmp_path: Path) -> None:
+    with services._bucket(tmp_path / "s3") as variables:
+        layout = Layout.of(Environment.read(variables))
+        layout.open()
+        assert layout.check()
+        port = int(variables["AWS_ENDPOINT_URL_S3"].rpartition(":")[2])
+        assert ports.listens(port)
+    assert not ports.listens(port)
 
 
 def test_a_second_demo_at_the_same_time_is_refused(tmp_path: Path) -> None:

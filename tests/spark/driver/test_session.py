@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tidegate.spark.driver.session import cores_of, shuffle_partitions
+from tidegate.spark.driver.session import SETTINGS, cores_of, shuffle_partitions
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +37,12 @@ def test_a_run_shuffles_into_one_partition_per_32_mib_in_whole_waves(
 
 def test_the_cores_of_a_local_master_are_its_own(spark: SparkSession) -> None:
     assert cores_of(spark) == spark.sparkContext.defaultParallelism
+
+
+def test_state_maintenance_has_the_interval_of_the_settings(spark: SparkSession) -> None:
+    conf: Any = spark._jsparkSession.sessionState().conf()
+    assert conf.streamingMaintenanceInterval() == 2_000
+    assert SETTINGS["spark.sql.streaming.stateStore.maintenanceInterval"] == "2s"
 
 
 def test_expressions_of_columns_look_up_no_name_in_the_jvm(
