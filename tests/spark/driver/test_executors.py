@@ -15,9 +15,9 @@ import pytest
 from pyspark.sql import functions as F
 
 from tests.spark.driver.pythons import of_another_version, without_packages
-from tidegate.errors import SetupError
+from tidegate.errors import MissingJavaError, SetupError
 from tidegate.spark.driver import executors
-from tidegate.spark.driver.failures import translate, value_error
+from tidegate.spark.driver.failures import of_executors, translate, value_error
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.jvm
 
 PROJECT = Path(__file__).parents[3]
+REPORTS = """\
+Executor added: app-1/0 on worker-1 (127.0.0.1:7078) with 1 core(s)
+Executor updated: app-1/0 is now FAILED (Error running executor: java.io.IOException: Cannot run program "/opt/java/bin/java" \
+(in directory "/opt/work/app-1/0"): error=2, No such file or directory)
+Application has been killed. Reason: Master removed our application: FAILED
+"""
 
 
 def missing(folder: Path) -> Path:
@@ -65,3 +71,13 @@ def test_an_executor_that_lacks_something_is_named_with_what_it_lacks(
     assert not error.transient
     executor = re.escape("flow 'silver': the executor on ") + r"[\w.]+ "
     assert re.match(executor + re.escape(lacks.format(folder=tmp_path / "other")), error.message), error.message
+
+
+def test_whatever_fails_in_an_application_that_its_master_removed_is_explained_by_the_reports_of_the_master(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(executors, "_followed", (REPORTS, ""))
+    null = 'Cannot invoke "SparkEnv.driverTmpDir()" because the return value of "SparkEnv$.get()" is null'
+    error = of_executors(ValueError(null), "the session")
+    assert isinstance(error, MissingJavaError)
+    assert "the session: the worker on 127.0.0.1 cannot run /opt/java/bin/java" in error.message

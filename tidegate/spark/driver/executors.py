@@ -103,7 +103,8 @@ def lacking(text: str, what: str) -> TidegateError | None:
     if _followed is None:
         return None
     reports, tasks = _followed
-    if _STOPPED.search(text):
+    # Of an application that was removed while its session began, Spark says only that something is null.
+    if _STOPPED.search(text) or _REMOVED in str(reports):
         return _end_of_application(str(reports), what)
     versions, program = _VERSIONS.search(text), _PROGRAM.search(text)
     package = _MODULE.search(text) or _PACKAGE.search(text)
