@@ -36,6 +36,15 @@ def s3a_says(code: str, status: int = 400) -> str:
     )
 
 
+def test_an_answer_that_breaks_off_is_transient() -> None:
+    says = "ConnectionClosedException: Premature end of Content-Length delimited message body (expected: 916; received: 458)"
+    error = cause_in(f"Encountered error while reading file s3://b/lake/x.json\norg.apache.http.{says}", "flow 'a'")
+    assert error is not None and error.transient
+    assert "s3://b/lake/x.json" in error.message
+    nameless = cause_in(f"org.apache.http.{says}", "flow 'a'")
+    assert nameless is not None and nameless.transient
+
+
 @pytest.mark.parametrize(("code", "cause"), OF_SERVERS)
 def test_every_code_has_its_meaning_in_the_texts_of_delta_rs_and_of_s3a(code: str, cause: object) -> None:
     of_delta_rs, of_s3a = classify(OSError(delta_rs_says(code)), "flow 'a'"), cause_in(s3a_says(code), "flow 'a'")

@@ -36,6 +36,8 @@ _UNREACHABLE = re.compile(
     r"ConnectException|UnknownHost|NoRouteToHost|[Tt]imed? ?[Oo]ut|Status Code: (?:429|5\d\d)|Too Many Requests"
     r"|Internal Server Error|Service Unavailable|Bad Gateway"
 )
+_BROKEN_OFF = re.compile(r"ConnectionClosedException: Premature end of \S+ delimited message body")
+"""What Java says of an answer whose content ends too early. S3A asks again for some, not for all."""
 _OF_OBJECT = {"404", "NoSuchKey", "PreconditionFailed", "412", "InvalidRange", "416"}
 """Codes that say something about one object: whether it is there, and as which."""
 _PERMISSIONS = "s3:GetObject, s3:PutObject and s3:DeleteObject on the prefix, s3:ListBucket on the bucket"
@@ -102,6 +104,8 @@ def refusal_in(text: str, within: str = "") -> ObjectStorageRefusal | None:
         if (code or str(status)) in _OF_OBJECT:
             return None
         return ObjectStorageRefusal(uri, "access", "the object store", status, code)
+    if _BROKEN_OFF.search(text):
+        return ObjectStorageRefusal(uri, "read", "the object store", 0, "")
     if request := _OF_DELTA_RS.search(text):
         server, path, answered = request.groups()
         number = re.search(r"\b(\d{3}) [A-Z]", answered or "")

@@ -14,6 +14,7 @@ from tidegate.errors import (
     DeclarationConflictError,
     GateRefusedError,
     LakeUnwritableError,
+    MachineUnavailableError,
     OffsetsExpiredError,
     SourceUnavailableError,
     SpecError,
@@ -43,6 +44,8 @@ MESSAGES: list[tuple[str, type[TidegateError], bool]] = [
     ("org.apache.kafka.common.errors.TimeoutException: Timed out waiting", SourceUnavailableError, True),
     ("org.apache.kafka.common.errors.UnknownTopicOrPartitionException", SourceUnavailableError, True),
     ("java.net.ConnectException: Connection refused", SourceUnavailableError, True),
+    ("[FAILED_READ_FILE.FILE_NOT_EXIST] … s3://b/lake/tables/x/_delta_log/0.json", MachineUnavailableError, True),
+    ("[FAILED_READ_FILE.FILE_NOT_EXIST] … file:/lake/tables/x/_delta_log/0.json", UnexpectedError, False),
     ("[DELTA_SCHEMA_CHANGED_WITH_VERSION] …", DeclarationConflictError, False),
     ("[CAST_INVALID_INPUT] The value 'secret@example.org' of the type", UnexpectedError, False),
 ]

@@ -63,6 +63,7 @@ _NOT_ACCEPTED = re.compile(
 )
 """Exceptions of Kafka after which a retry cannot succeed, and what they say, in which there is nothing of a message or a secret."""
 _FILE_MISSING = re.compile(r"FILE_NOT_EXIST|FileNotFoundException|DELTA_FILE_NOT_FOUND")
+_IN_BUCKET = re.compile(r"\bs3a?://")
 _FILE_REPLACED = re.compile("a file was replaced between two readings of one batch")
 """As `tidegate.spark.intake.landing.CHANGED`, whose module Python workers import."""
 _SCHEMA = re.compile(r"DELTA_SCHEMA_CHANGED|DELTA_STREAMING_.*SCHEMA")
@@ -164,11 +165,17 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
                 OutsideAct("the producer must send the missing data again"),
             ),
         )
+    everything = _with_causes(error)
+    if _FILE_MISSING.search(everything) and _IN_BUCKET.search(everything):
+        return MachineUnavailableError(
+            f"{what}: an object that a listing had is not there ({condition}).",
+            OutsideAct("run again: what was committed stays. If it was deleted, the next run names what is lost"),
+        )
     if _CONFLICT.search(text):
         return WriteConflictError(
             f"{what}: a concurrent commit to the table conflicted with this one ({condition})", OutsideAct("run again")
         )
-    if _FILE_REPLACED.search(_with_causes(error)):
+    if _FILE_REPLACED.search(everything):
         return SourceUnavailableError(
             f"{what}: a landed file was replaced while a batch read it a second time, because Spark had lost a part of it. "
             "Nothing of the batch was written.",
@@ -179,7 +186,7 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
             f"{what}: the source table's schema changed ({condition}).",
             Either(OutsideAct("run again"), new_version(says="if the error remains, raise checkpoint_version")),
         )
-    if not_accepted := _NOT_ACCEPTED.search(_with_causes(error)):
+    if not_accepted := _NOT_ACCEPTED.search(everything):
         says = not_accepted[2] or "no reason is given"
         return SourceError(
             f"{what}: the cluster of Kafka does not accept the user or the connection ({not_accepted[1]}: {says})",
