@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from devstack.broker import Broker
+    from tests.lakes_in_buckets import LakesInBuckets
     from tests.s3_server import S3Process
     from tests.store.identities import IdentityProxy
     from tests.store.proxy import S3Proxy
@@ -106,15 +107,35 @@ def unchanged_process(request: pytest.FixtureRequest) -> Iterator[None]:
 
 
 @pytest.fixture(scope="session")
-def spark() -> Iterator[SparkSession]:
+def lakes(request: pytest.FixtureRequest) -> Iterator[LakesInBuckets | None]:
+    """With ``--lake=s3``, the buckets of the lakes of deployments."""
+    if request.config.getoption("lake") == "folder":
+        yield None
+        return
+    from tests import lakes_in_buckets
+
+    with (
+        pytest.MonkeyPatch.context() as patch,
+        lakes_in_buckets.serving(request.getfixturevalue("s3_server"), patch) as serving,
+    ):
+        yield serving
+
+
+@pytest.fixture(scope="session")
+def spark(lakes: LakesInBuckets | None) -> Iterator[SparkSession]:
     """The session of this process; applications that tests start use the settings of users."""
     from tidegate.testing.session import session
 
     with pytest.MonkeyPatch.context() as patch:
         _unset_settings(patch)
+        if lakes is not None:
+            patch.setenv("TIDEGATE_LAKE", "s3://any/lake")
+            patch.setenv("AWS_ENDPOINT_URL_S3", lakes.proxy.endpoint)
         started = session()
     yield started
     started.stop()
+    if lakes is not None:
+        assert lakes.proxy.refused == []
 
 
 @pytest.fixture
@@ -132,7 +153,9 @@ def several_tasks(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 @pytest.fixture(scope="session")
-def _start_states(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> StartStates:
+def _start_states(
+    tmp_path_factory: pytest.TempPathFactory, spark: SparkSession, lakes: LakesInBuckets | None
+) -> StartStates:
     return StartStates(tmp_path_factory.mktemp("start"), PROJECT, spark)
 
 
@@ -164,7 +187,7 @@ def folder(tmp_path: Path) -> Address:
 
 
 @pytest.fixture
-def deployment(tmp_path: Path, no_settings: None) -> Deployment:
+def deployment(tmp_path: Path, no_settings: None, lakes: LakesInBuckets | None) -> Deployment:
     """A lake and a landing zone of this test, with a copy of the suites that it may edit."""
     return Deployment.make(tmp_path, PROJECT)
 

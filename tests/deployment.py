@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.lakes_in_buckets import lake_folder, lakes_in_buckets
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.environment import Environment
 from tidegate.processes import end_group
@@ -60,12 +61,19 @@ class Deployment(Lake):
             "TIDEGATE_LAKE": str(folder / "lake"),
             "TIDEGATE_LANDING": str(folder / "landing"),
         }
+        if (lakes := lakes_in_buckets()) is not None:
+            own |= lakes.variables(folder)
         return cls(Environment.read({**own, **variables}), source=source)
 
     @property
     def folder(self) -> Path:
         """The folder of the test."""
         return self.environment.project.parent
+
+    @property
+    def lake_folder(self) -> Path:
+        """The folder of the lake's files."""
+        return lake_folder(self.folder)
 
     def land(self, name: str, content: str | bytes, folder: str = "flights") -> Path:
         return super().land(f"{folder}/{name}", content)
@@ -101,7 +109,7 @@ class Deployment(Lake):
         assert spark is not None, "the test needs the fixture `spark`"
         request = request or self.request(name, flows)
         request.write(self.layout)
-        with aborted(at, self.environment.lake, spark, batch=batch):
+        with aborted(at, self.lake_folder, spark, batch=batch):
             self.try_run(request)
 
     def run_and_kill(

@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from tests.deployment import Deployment
+from tests.lakes_in_buckets import lakes_in_buckets
 
+BUCKET = "bucket"
 Build = Callable[[Deployment], None]
 
 
@@ -37,15 +39,27 @@ class StartStates:
             build(Deployment.make(self.path, self._project))
             copy = self._copies / str(len(self._built))
             shutil.copytree(self.path, copy, symlinks=True)
+            if (bucket := self._bucket) is not None:
+                shutil.copytree(bucket, copy / BUCKET, symlinks=True)
             self._built[build] = copy
         else:
             self._clear()
             shutil.copytree(self._built[build], self.path, symlinks=True)
+            if (bucket := self._bucket) is not None:
+                (self.path / BUCKET).rename(bucket)
         self._clear_table_cache()
         return Deployment.of(self.path, self._project)
 
+    @property
+    def _bucket(self) -> Path | None:
+        """The folder of the lake's bucket, if it is in one."""
+        lakes = lakes_in_buckets()
+        return None if lakes is None else lakes.of(self.path).parent
+
     def _clear(self) -> None:
         shutil.rmtree(self.path, ignore_errors=True)
+        if (bucket := self._bucket) is not None:
+            shutil.rmtree(bucket, ignore_errors=True)
         self._clear_table_cache()
 
     def _clear_table_cache(self) -> None:

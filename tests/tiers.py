@@ -49,8 +49,14 @@ def tier_of(nodeid: str, marks: Any) -> str:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option ``--deal``."""
+    """Add the options ``--deal`` and ``--lake``."""
     parser.addoption("--deal", type=int, metavar="SEED", help="distribute the files to the workers in a random order")
+    parser.addoption(
+        "--lake",
+        choices=("folder", "s3"),
+        default="folder",
+        help="where the lakes of deployments are: in their folders, or in buckets of a server (tests/lakes_in_buckets.py)",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -22,6 +22,7 @@ from tidegate.requests.launch import submit_conf
 from tidegate.requests.request import RunRequest, fresh_id
 from tidegate.spark.application import run_application
 from tidegate.spark.driver.session import build_session
+from tidegate.store import Address
 from tidegate.testing.session import SMALL_DATA_CONF
 
 
@@ -40,7 +41,7 @@ def main() -> None:
             threading.Event().wait()
         kill(jvm)
 
-    def kill_while_storing(state: Path, jvm: int) -> None:
+    def kill_while_storing(state: Address, jvm: int) -> None:
         wait_for_a_partition(state)
         Path(marker).write_text(at)
         kill(jvm)
@@ -60,11 +61,15 @@ def kill(jvm: int) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def wait_for_a_partition(state: Path) -> None:
+def wait_for_a_partition(state: Address) -> None:
     """Wait until Spark has stored the changes of one more partition of the state."""
-    before = len(list(state.glob("*/*/*.changelog")))
-    while len(list(state.glob("*/*/*.changelog"))) == before:
+    before = stored_changes(state)
+    while stored_changes(state) == before:
         time.sleep(0.001)
+
+
+def stored_changes(state: Address) -> int:
+    return sum(entry.name.endswith(".changelog") for entry in state.walk())
 
 
 if __name__ == "__main__":

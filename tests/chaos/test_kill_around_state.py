@@ -7,8 +7,8 @@ of the batch before. The pipeline is the declared one, `payments`; its tables ar
 from __future__ import annotations
 
 import dataclasses
+import re
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -66,8 +66,9 @@ def stored(deployment: Deployment, batch_id: int) -> Stored:
     """What a batch of the decisions has left."""
     checkpoint = Place(deployment.layout, "payments", "decisions", 1, 0).checkpoint
     written = delta.transaction_version(deployment.layout.table("silver.decisions"), APP_ID)
+    changes = re.compile(rf"/state/0/(\d+)/{batch_id + 1}(_[^/]*)?\.changelog$")
     return Stored(
-        partitions=len(list(Path(checkpoint).glob(f"state/0/*/{batch_id + 1}.changelog"))),
+        partitions=len({match[1] for entry in checkpoint.walk() if (match := changes.search(entry.key))}),
         target=written is not None and written >= batch_id,
         ledger=(APP_ID, batch_id) in {(line["app_id"], line["batch_id"]) for line in deployment.ledger()},
         commit=(checkpoint / "commits" / str(batch_id)).exists(),

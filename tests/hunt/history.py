@@ -211,7 +211,7 @@ class History:
         if "bronze" in flows:
             self._judge_source()
         if "silver" in flows:
-            self.judge.read_bronze(self.code, *self.earlier, lake=self.deployment.environment.lake)
+            self.judge.read_bronze(self.code, *self.earlier, lake=self.deployment.lake_folder)
         if "gold" in flows:
             self.judge.group()
 
@@ -225,7 +225,7 @@ class History:
         self._check(FLOWS)
 
     def _check(self, flows: Sequence[str]) -> None:
-        differences = self.judge.differences(self.deployment.environment.lake, gold="gold" in flows)
+        differences = self.judge.differences(self.deployment.lake_folder, gold="gold" in flows)
         assert not differences, self.describe(differences)
 
     def describe(self, differences: Sequence[str]) -> str:
@@ -246,7 +246,7 @@ class History:
             planned = request()
             strike = self._planned_strike(planned.mode, strikes=attempt < self.faults.attempts)
             report = None
-            with strike.struck(self.spark, self.deployment.environment.lake):
+            with strike.struck(self.spark, self.deployment.lake_folder):
                 report = self.deployment.try_run(planned)
             if strike.at:
                 self.log.append(f"  {strike.kind} at crossing {strike.crossing}, {strike.at}")

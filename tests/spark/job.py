@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tests.lakes_in_buckets import lakes_in_buckets
 from tests.resolved import resolved_flow
 from tidegate import json_codec
 from tidegate.environment import Environment
@@ -97,7 +98,7 @@ def job_of(
         kafka: The address of the broker.
         request: Fields of its `RunRequest`, for example ``dry_run``.
     """
-    layout = Layout.local(folder / "lake", folder / "landing")
+    layout = Layout.of(environment(folder)) if lakes_in_buckets() else Layout.local(folder / "lake", folder / "landing")
     if suite:
         flow = dataclasses.replace(flow, gate=Gate("orders/" + flow.name))
     pipeline = Pipeline(
@@ -132,7 +133,9 @@ def backfill(number: int = 0, planned_at_ms: int = PLANNED_MS) -> Backfill:
 
 def environment(folder: Path, kafka: str = "") -> Environment:
     """The environment of the jobs in this folder."""
+    lakes = lakes_in_buckets()
     variables = {"TIDEGATE_LAKE": str(folder / "lake"), "TIDEGATE_LANDING": str(folder / "landing")}
+    variables |= {} if lakes is None else lakes.variables(folder)
     return Environment.read(variables | ({"TIDEGATE_KAFKA": kafka} if kafka else {}))
 
 

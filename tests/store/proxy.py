@@ -79,14 +79,19 @@ class S3Proxy:
             self._faults.append(fault)
         return fault
 
+    def forget(self, faults: Iterable[ServerFault]) -> None:
+        """Let no further request meet these faults."""
+        with self._lock:
+            for fault in faults:
+                self._faults.remove(fault)
+
     @contextmanager
     def failing(self, fault: ServerFault) -> Iterator[ServerFault]:
         """Let requests fail until the end of the context."""
         try:
             yield self.fail(fault)
         finally:
-            with self._lock:
-                self._faults.remove(fault)
+            self.forget([fault])
 
     @contextmanager
     def serving(self) -> Iterator[S3Proxy]:

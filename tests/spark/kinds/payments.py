@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from tests import places
 from tests.fault_points import aborted
+from tests.lakes_in_buckets import lake_folder
 from tests.resolved import resolved_flow
 from tests.spark import job as orders
 from tidegate.lake.place import FlowPlace
@@ -192,7 +193,7 @@ class Payments:
         return job
 
     def run_and_crash(self, at: str, batch: int = 0) -> None:
-        with aborted(f"{at}:{self.flow.name}", self.folder / "lake", self.spark, batch=batch):
+        with aborted(f"{at}:{self.flow.name}", lake_folder(self.folder), self.spark, batch=batch):
             self.run()
 
     def plan(self) -> Reading:

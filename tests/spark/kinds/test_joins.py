@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.fault_points import aborted, aborting, fault
+from tests.lakes_in_buckets import lake_folder
 from tests.resolved import resolved_flow
 from tests.slices import of_week
 from tests.spark import job as orders
@@ -123,7 +124,7 @@ class Lake:
 
     def run_and_crash(self, at: str) -> None:
         """A run that crashes at a step, if a batch of it reaches it: one that affects no group writes nothing."""
-        with aborting(lambda act: fault(at, act), self.folder / "lake", self.spark, must_abort=False):
+        with aborting(lambda act: fault(at, act), lake_folder(self.folder), self.spark, must_abort=False):
             self.run()
 
     def table(self) -> set[tuple[Any, ...]]:
@@ -237,7 +238,7 @@ def changes(chance: random.Random) -> Iterator[tuple[str, list[dict[str, Any]], 
 def test_a_batch_that_crashed_reads_the_same_versions_again(lake: Lake) -> None:
     started(lake)
     lake.change("silver.latest", price(1, 11))
-    with aborted("before:write_target:gold", lake.folder / "lake", lake.spark):
+    with aborted("before:write_target:gold", lake_folder(lake.folder), lake.spark):
         lake.run()
     lake.change("silver.latest", price(1, 12))
     lake.change("silver.orders", order(1, 2, 1))
@@ -269,7 +270,7 @@ def test_removed_files_of_a_version_are_read_from_the_newest_and_removed_changes
     started(lake)
     path = lake.job().place.layout.table("silver.latest")
     lake.change("silver.latest", price(1, 11))
-    with aborted("before:write_target:gold", lake.folder / "lake", lake.spark):
+    with aborted("before:write_target:gold", lake_folder(lake.folder), lake.spark):
         lake.run()
     kept: set[str] = set()
     for value in (12, 13):
@@ -302,7 +303,7 @@ def test_a_new_version_reads_the_first_source_again_and_is_swapped_in(lake: Lake
     for file in Path(lake.job().place.layout.table("silver.latest") / "_change_data").glob("*"):
         # As VACUUM would: the new version reads the table as it is, and not its last change again.
         file.unlink()
-    with aborted("after:write_target:gold", lake.folder / "lake", lake.spark):
+    with aborted("after:write_target:gold", lake_folder(lake.folder), lake.spark):
         lake.run()
     assert {row["value"] for row in orders.table(live)} == {10, 20, 0}, "readers see the old version"
     lake.change("silver.latest", price(2, 22))
