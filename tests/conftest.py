@@ -43,11 +43,17 @@ PROJECT = Path(__file__).parents[1]
 
 _SOURCE = PROJECT / "tests/source"
 SHARED_WORKERS = {
-    "one live Airflow": ("tests/live/test_task_states.py", "tests/live/test_up_and_down.py"),
-    "another live Airflow": (
+    "one live Airflow": (
+        "tests/live/test_backfills.py",
+        "tests/live/test_task_states.py",
+        "tests/live/test_up_and_down.py",
+    ),
+    "a steady live Airflow": (
+        "tests/live/test_clicks.py",
+        "tests/live/test_invalid_confs.py",
         "tests/live/test_no_values.py",
-        "tests/live/test_restarts.py",
-        "tests/live/test_topic.py",
+        "tests/live/test_outages.py",
+        "tests/live/test_watch.py",
     ),
     "one prepared lake": ("tests/acts/test_plans.py", "tests/acts/test_recoveries.py", "tests/acts/test_runs.py"),
     "the parsed source": (

@@ -64,9 +64,11 @@ class Live:
     """A user's actions and views, through `make` and through Airflow's API client."""
 
     project: Path
+    refusing: bool = True
+    """Whether silver refuses the first run of flights; see `make_project`."""
 
     def __post_init__(self) -> None:
-        self.console = Console(self.project, make_project(self.project))
+        self.console = Console(self.project, make_project(self.project, refusing=self.refusing))
         self.server = AirflowServer(self.project)
         self.layout = Layout.local(self.project / ".data/lake", self.project / ".data/landing")
         self.first_output = ""

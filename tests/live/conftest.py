@@ -1,7 +1,7 @@
-"""One live Airflow for all tests of this folder, and session fixtures for events that several tests check.
+"""Two live Airflows for the tests of this folder, one at a time, and session fixtures for events that several tests check.
 
 Each fixture depends on the fixtures of the events before it, so any test can be run alone and in any order. The Spark
-applications dominate the run time: all fixtures together run eight.
+applications dominate the run time: all fixtures together run nine.
 """
 
 from __future__ import annotations
@@ -9,12 +9,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from airflow_client.client.api.backfill_api import BackfillApi
 from airflow_client.client.api.dag_run_api import DagRunApi
+from airflow_client.client.exceptions import ConflictException
+from airflow_client.client.models import BackfillPostBody, ReprocessBehavior
 
 from tests.docs import guides
 from tests.live.console import Console
@@ -40,30 +43,47 @@ _STARTED: list[Live] = []
 
 
 def pytest_runtest_teardown(nextitem: pytest.Item | None) -> None:
-    """Stop Airflow before tests of another folder: its processes would take a tenth of a core until the end. `live` starts it again."""
+    """Stop Airflow before tests of another folder: its processes would take a tenth of a core until the end. `up` starts it again."""
     if nextitem is None or _FOLDER not in nextitem.path.parents:
         while _STARTED:
             _STARTED.pop().console.remove()
 
 
+def up(airflow: Live) -> Live:
+    """Start it as docs/guides/scheduling.md says, unless it is running, in place of the other one."""
+    while _STARTED and _STARTED[-1] is not airflow:
+        _STARTED.pop().console.remove()
+    _STARTED[:] = [airflow]
+    airflow.up()
+    return airflow
+
+
 @pytest.fixture(scope="session")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    """Started as docs/guides/scheduling.md says, and stopped at the end. Tests use `live`."""
+    """In which silver refuses the first run of flights. Tests use `live`."""
     airflow = Live(tmp_path_factory.mktemp("live") / "project")
-    _STARTED.append(airflow)
-    try:
-        airflow.up()
-        yield airflow
-    finally:
-        airflow.console.remove()
+    yield airflow
+    airflow.console.remove()
+
+
+@pytest.fixture(scope="session")
+def steady_airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    """In which nothing runs by itself. Tests use `steady`."""
+    airflow = Live(tmp_path_factory.mktemp("steady") / "project", refusing=False)
+    yield airflow
+    airflow.console.remove()
 
 
 @pytest.fixture
 def live(airflow: Live) -> Live:
-    """The live Airflow, started again if the previous test stopped parts of it."""
-    airflow.up()
-    _STARTED[:] = [airflow]
-    return airflow
+    """The live Airflow of the fixtures `refused` and later, started again if the previous test stopped parts of it."""
+    return up(airflow)
+
+
+@pytest.fixture
+def steady(steady_airflow: Live) -> Live:
+    """The other live Airflow, for tests that do not need what `refused` and later fixtures have done."""
+    return up(steady_airflow)
 
 
 @pytest.fixture
@@ -76,9 +96,9 @@ def console(tmp_path: Path) -> Iterator[Console]:
 
 
 @pytest.fixture(scope="session")
-def people_run(airflow: Live) -> str:
+def people_run(steady_airflow: Live) -> str:
     """A manual run for records with canaries; it may still be running."""
-    airflow.up()
+    airflow = up(steady_airflow)
     lines = "".join(f"{json.dumps(record)}\n" for record in PEOPLE_RECORDS)
     file = airflow.layout.landing("people") / "people.json"
     file.put(b"")
@@ -104,7 +124,7 @@ class Refused:
 @pytest.fixture(scope="session")
 def refused(airflow: Live) -> Refused:
     """Silver refused its first batch, because its suite allows another airport only."""
-    airflow.up()
+    up(airflow)
     wait_until(lambda: bool(airflow.runs("flights")), "the schedule's first run")
     run = min(run for run in airflow.runs("flights") if run.startswith("scheduled__"))
     airflow.wait_for_silver(run)
@@ -133,6 +153,7 @@ def idle(airflow: Live, refused: Refused) -> Idle:
 
     When another test has started the parts again, the feeder may have landed a day, which the first run reads.
     """
+    up(airflow)
     run = airflow.trigger()
     states = airflow.end(run)
     if states["bronze"] == "success":
@@ -143,15 +164,17 @@ def idle(airflow: Live, refused: Refused) -> Idle:
 
 
 @pytest.fixture(scope="session")
-def clicks(airflow: Live) -> str:
+def clicks(steady_airflow: Live) -> str:
     """The id of a run of clickstream that read the feeder's messages; then the DAG was paused by the guide's command."""
-    airflow.up()
+    airflow = steady_airflow
+    # Before the start, so that Airflow need not read the file again.
+    schedule_clickstream(airflow.project)
+    up(airflow)
 
     def successful() -> list[str]:
         ended = {run: airflow.states(run, "clickstream") for run in airflow.runs("clickstream")}
         return [run for run, states in ended.items() if {*states.values()} == {"success"}]
 
-    schedule_clickstream(airflow.project)
     wait_until(lambda: bool(airflow.runs("clickstream")), "the schedule makes a run")
     for run in sorted(airflow.runs("clickstream")):
         airflow.end(run, "clickstream")
@@ -164,7 +187,7 @@ def clicks(airflow: Live) -> str:
 @pytest.fixture(scope="session")
 def follower(airflow: Live) -> str:
     """The name of the guide's pipeline that runs after new rows in silver.flights."""
-    airflow.up()
+    up(airflow)
     for command in ("source .airflow/env", "cat > pipelines/punctuality.py", "sed ", "tidegate plan punctuality"):
         airflow.console.follow(command)
     wait_until(lambda: "punctuality" in airflow.dags(), "Airflow has read the new file")
@@ -193,6 +216,7 @@ class Cleared:
 @pytest.fixture(scope="session")
 def cleared(airflow: Live, refused: Refused, idle: Idle, follower: str) -> Cleared:
     """Clearing starts a new application, which is killed and then retried by Airflow."""
+    up(airflow)
     run = refused.run
     allow_origins(airflow.project, AIRPORTS)
     with airflow.silver_paused():
@@ -218,6 +242,7 @@ def cleared(airflow: Live, refused: Refused, idle: Idle, follower: str) -> Clear
 @pytest.fixture(scope="session")
 def following_run(airflow: Live, cleared: Cleared, follower: str) -> str:
     """The id of the follower's only run, which silver's Asset event started."""
+    up(airflow)
     wait_until(lambda: len(airflow.runs(follower)) == 1, "the event of silver starts a run")
     (run,) = airflow.runs(follower)
     airflow.end(run, follower)
@@ -227,11 +252,19 @@ def following_run(airflow: Live, cleared: Cleared, follower: str) -> str:
 
 @dataclass(frozen=True)
 class Backfilled:
-    """A backfill of two days whose rows were written by an older transform."""
+    """A backfill of two days whose rows were written by an older transform. The second interval is refused first."""
 
     runs: list[str]
     """In the order of their intervals."""
     states: list[dict[str, str | None]]
+    """After the first attempts of both."""
+    left_in_lower_case: set[int]
+    beside: dict[str, str | None]
+    """The states of the tasks of a run that was triggered during the backfill."""
+    tries_of_first: tuple[int, int]
+    """Of the first interval's task `run`, before and after the failed interval ran again."""
+    retried: dict[str, str | None]
+    """The states of the second interval, which ran again."""
     ids: list[str]
     in_lower_case: set[int]
     wrong: list[str]
@@ -255,8 +288,16 @@ def create_backfill(airflow: Live, command: str) -> None:
 
 @pytest.fixture(scope="session")
 def backfilled(airflow: Live, following_run: str) -> Backfilled:
-    """The backfill is created by the command that `tidegate plan` prints."""
+    """The backfill is created by the command that `tidegate plan` prints, and what failed of it is repeated by the API."""
+    up(airflow)
     transform_dest(airflow.project, TRANSFORM_IN_LOWER_CASE, TRANSFORM_UNCHANGED)
+    suite = airflow.project / "expectations/flights/silver.json"
+    suite_before = suite.read_text()
+    strict = json.loads(suite_before)
+    query = "SELECT * FROM {batch} WHERE day = DATE '2013-01-02'"
+    rule = {"type": "unexpected_rows_expectation", "kwargs": {"unexpected_rows_query": query}, "severity": "critical"}
+    strict["expectations"].append(rule)
+    suite.write_text(json.dumps(strict))
     plan = airflow.console.shell("tidegate plan flights --mode backfill --from 2013-01-01 --to 2013-01-02")
     (line,) = [line for line in plan.splitlines() if "airflow backfill create" in line]
     create_backfill(airflow, line[line.index("airflow backfill create") :])
@@ -267,7 +308,47 @@ def backfilled(airflow: Live, following_run: str) -> Backfilled:
         return [run.dag_run_id for run in sorted(own, key=lambda run: str(run.logical_date))]
 
     wait_until(lambda: len(backfill_runs()) == 2, "Airflow creates the runs of the backfill")
-    runs = backfill_runs()
+    beside = airflow.trigger()
+    runs, layout = backfill_runs(), airflow.layout
     states = [airflow.end(run) for run in runs]
-    layout = airflow.layout
-    return Backfilled(runs, states, flight_ids(layout), days_in_lower_case(layout), wrong_flights(layout))
+    states_beside = airflow.end(beside)
+    left, tries = days_in_lower_case(layout), airflow.tasks(runs[0])["run"].try_number
+    suite.write_text(suite_before)
+    repeat_failed(airflow)
+    wait_until(
+        lambda: airflow.runs("flights")[runs[1]] in ("queued", "running", "success"), "the second interval starts again"
+    )
+    retried = airflow.end(runs[1])
+    return Backfilled(
+        runs,
+        states,
+        left,
+        states_beside,
+        (tries, airflow.tasks(runs[0])["run"].try_number),
+        retried,
+        flight_ids(layout),
+        days_in_lower_case(layout),
+        wrong_flights(layout),
+    )
+
+
+def repeat_failed(airflow: Live) -> None:
+    """Create a backfill of the first two days of January by the API, which runs only what failed."""
+    body = BackfillPostBody(
+        dag_id="flights",
+        from_date=datetime(2013, 1, 1, tzinfo=UTC),
+        to_date=datetime(2013, 1, 2, tzinfo=UTC),
+        reprocess_behavior=ReprocessBehavior.FAILED,
+        max_active_runs=1,
+        dag_run_conf={},
+    )
+
+    def is_created() -> bool:
+        try:
+            BackfillApi(airflow.client).create_backfill(body)
+        except ConflictException:
+            # Airflow has not yet marked the previous backfill as completed.
+            return False
+        return True
+
+    wait_until(is_created, "Airflow creates the backfill")

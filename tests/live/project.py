@@ -42,6 +42,12 @@ def _wait(transform):
 clean = _wait(clean)
 """
 
+TWO_FLOWS = """
+import dataclasses
+
+pipeline = dataclasses.replace(pipeline, flows=pipeline.flows[:2])
+"""
+
 BROKEN_DAG = "from airflow.sdk import dag\n\nraise ValueError('no such table')\n"
 
 PEOPLE = '''"""A pipeline without a schedule, whose contract refuses undeclared fields."""
@@ -80,8 +86,13 @@ TRANSFORM_UNCHANGED = '        "dest",\n'
 TRANSFORM_IN_LOWER_CASE = '        F.lower("dest").alias("dest"),\n'
 
 
-def make_project(folder: Path) -> dict[str, str]:
-    """Create a project in which silver of the first run of flights is blocked and then refused, and a DAG file is broken.
+def make_project(folder: Path, *, refusing: bool) -> dict[str, str]:
+    """Create a project with a broken DAG file, in which no pipeline but flights has a schedule.
+
+    Args:
+        folder: Of the project.
+        refusing: Whether silver of the first run of flights is blocked and then refused, and its transform is an older one.
+            Otherwise flights has no schedule.
 
     Returns:
         The environment variables of a shell for this project.
@@ -94,12 +105,13 @@ def make_project(folder: Path) -> dict[str, str]:
         dag.write(QUICK_RETRIES)
     (folder / "dags/broken.py").write_text(BROKEN_DAG)
     # Their applications would keep the others waiting; the demo runs these pipelines, and `schedule_clickstream` the first.
-    for name in ("clickstream", "delays", "payments"):
+    for name in ("clickstream", "delays", "payments", *(() if refusing else ("flights",))):
         declaration = folder / f"pipelines/{name}.py"
         declaration.write_text(re.sub(r"schedule=.*,", "schedule=None,", declaration.read_text()))
-    transform_dest(folder, TRANSFORM_UNCHANGED, TRANSFORM_IN_LOWER_CASE)
-    allow_origins(folder, ["CDG"])
-    (folder / "hold").touch()
+    if refusing:
+        transform_dest(folder, TRANSFORM_UNCHANGED, TRANSFORM_IN_LOWER_CASE)
+        allow_origins(folder, ["CDG"])
+        (folder / "hold").touch()
     # The same permissions as the folders that the platform creates.
     for name in (".data", ".data/landing", ".data/landing/flights"):
         (folder / name).mkdir(mode=0o700)
@@ -109,8 +121,9 @@ def make_project(folder: Path) -> dict[str, str]:
 
 
 def schedule_clickstream(folder: Path) -> None:
-    """Give clickstream its schedule again."""
-    shutil.copyfile(ROOT / "pipelines/clickstream.py", folder / "pipelines/clickstream.py")
+    """Give clickstream its schedule again, and only its flows bronze and silver: the demo runs all."""
+    text = (ROOT / "pipelines/clickstream.py").read_text()
+    (folder / "pipelines/clickstream.py").write_text(text + TWO_FLOWS)
 
 
 def declare_people(folder: Path) -> None:

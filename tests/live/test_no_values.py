@@ -57,18 +57,19 @@ def files_containing(home: Path) -> list[Path]:
     return matches
 
 
-def test_canaries_in_values_and_in_field_names_stay_out_of_airflow(live: Live, people_run: str) -> None:
-    states = live.end(people_run, "people")
+def test_canaries_in_values_and_in_field_names_stay_out_of_airflow(steady: Live, people_run: str) -> None:
+    states = steady.end(people_run, "people")
     assert states == {"plan": "success", "run": "success", "bronze": "success", "silver": "failed"}
-    assert files_containing(Path(live.layout.landing("people"))) != [], "the search finds canaries"
+    assert files_containing(Path(steady.layout.landing("people"))) != [], "the search finds canaries"
 
-    wait_until(lambda: len(live.runs("schema_approval")) == 1, "a run of schema_approval")
-    (question,) = DagRunApi(live.client).get_dag_runs("schema_approval").dag_runs
+    wait_until(lambda: len(steady.runs("schema_approval")) == 1, "a run of schema_approval")
+    (question,) = DagRunApi(steady.client).get_dag_runs("schema_approval").dag_runs
     wait_until(
-        lambda: live.states(question.dag_run_id, "schema_approval")["ask"] == "awaiting_input", "it waits for an answer"
+        lambda: steady.states(question.dag_run_id, "schema_approval")["ask"] == "awaiting_input",
+        "it waits for an answer",
     )
     assert set(question.conf or {}) == {"pipeline", "flow", "schema_change_id"}
-    home = live.project / ".airflow"
+    home = steady.project / ".airflow"
     assert "- new field name#" in question_text(home / "airflow.db")
 
     logs = {path.parent.name for path in (home / "logs").rglob("*.log") if "dag_id=people" in str(path)}

@@ -1,4 +1,7 @@
-"""Parts of Airflow that are away for a moment while a run works: its flows end green, or their logs say why they were tried again."""
+"""Parts of Airflow that are away for a moment while a run works: its flows end green, or their logs say why they were tried again.
+
+Also a run that a person ends. The tests of leases cover that two applications never write at the same time.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.live.tables import wrong_flights
+from tests.live.tables import rows, wrong_flights
 from tests.waiting import wait_until
 
 if TYPE_CHECKING:
@@ -77,34 +80,63 @@ def expect_success(live: Live, run: str) -> None:
     assert wrong_flights(live.layout) == []
 
 
-def test_an_api_server_that_is_suspended_while_a_run_works_turns_no_flow_red(live: Live, following_run: str) -> None:
-    live.land(20)
+def test_a_locked_database_and_an_api_server_that_is_suspended_and_then_killed_end_no_component_and_turn_no_flow_red(
+    steady: Live,
+) -> None:
+    before = steady.server.running()
+    with locked(steady):
+        time.sleep(AWAY_SECONDS)
+    assert steady.server.running() == before
+
+    steady.land(20)
     with contextlib.ExitStack() as paused:
-        paused.enter_context(live.silver_paused())
-        run = live.trigger()
-        live.wait_for_silver(run)
-        with suspended(live, "api-server"):
+        paused.enter_context(steady.silver_paused())
+        run = steady.trigger()
+        steady.wait_for_silver(run)
+        with suspended(steady, "api-server"):
             # `run` goes on, and may end, while nobody answers.
             paused.close()
             time.sleep(AWAY_SECONDS)
-    expect_success(live, run)
-
-
-def test_an_api_server_that_is_killed_while_the_tasks_of_flows_start_turns_none_of_them_red(
-    live: Live, following_run: str
-) -> None:
-    live.land(23)
-    run = live.trigger()
-    wait_until(lambda: live.states(run)["run"] == "success", "`run` ends")
-    with killed(live, "api-server"):
+    wait_until(lambda: steady.states(run)["run"] == "success", "`run` ends")
+    # The tasks of the flows start now.
+    with killed(steady, "api-server"):
         pass
-    expect_success(live, run)
+    expect_success(steady, run)
 
 
-def test_a_database_that_is_locked_for_a_while_ends_no_component(live: Live, following_run: str) -> None:
-    before = live.server.running()
-    with locked(live):
-        time.sleep(AWAY_SECONDS)
-    live.land(22)
-    expect_success(live, live.trigger())
-    assert live.server.running() == before
+def test_after_a_killed_worker_and_scheduler_the_next_attempt_completes_the_run_and_no_two_applications_write(
+    steady: Live,
+) -> None:
+    steady.land(5)
+    run = steady.trigger()
+    wait_until(lambda: steady.is_running(run, "bronze"), "bronze runs")
+    before = steady.attempt(run)
+    others = {name: pid for name, pid in steady.server.running().items() if name != "scheduler"}
+    steady.kill(steady.workers())
+    with killed(steady, "scheduler"):
+        pass
+    assert {name: steady.server.running()[name] for name in others} == others, "running components are not restarted"
+    states = steady.end(run)
+    assert steady.attempt(run) != before
+    # The orphaned application may have completed; then the new one had no work, and the tasks sent the events.
+    assert {states["plan"], states["run"]} == {"success"}
+    assert set(states.values()) <= {"success", "skipped"}
+    assert wrong_flights(steady.layout) == []
+
+
+def test_a_run_that_is_marked_failed_stops_spark_and_the_next_run_sends_its_events(steady: Live) -> None:
+    steady.land(15)
+    before = steady.events("bronze.flights")
+    with steady.silver_paused():
+        run = steady.trigger()
+        steady.wait_for_silver(run)
+        steady.fail(run, "run")
+        wait_until(lambda: not steady.applications(), "the worker stops Spark after its next heartbeat")
+    assert steady.end(run)["run"] == "failed"
+    assert steady.events("bronze.flights") == before, "a crash between the commit and the event"
+
+    assert steady.end(steady.trigger()) == ALL_SUCCESS
+    after = steady.events("bronze.flights")
+    assert len(after) == len(before) + 1
+    assert sum(event["rows"] for event in after) == len(rows(steady.layout, "bronze.flights", "_row_id"))
+    assert wrong_flights(steady.layout) == []

@@ -12,9 +12,6 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.live.tables import wrong_flights
-from tests.waiting import wait_until
-
 if TYPE_CHECKING:
     from tests.live.conftest import Cleared, Idle, Refused
     from tests.live_airflow import Live
@@ -87,45 +84,3 @@ def test_clearing_a_run_without_new_data_skips_the_flows_and_sends_no_event(
     live.clear_all(run)
     assert live.end(run) == IDLE
     assert live.events("silver.flights") == events
-
-
-@pytest.mark.nightly
-def test_after_a_killed_worker_and_scheduler_the_next_start_completes_the_run_and_no_two_applications_write(
-    live: Live, following_run: str
-) -> None:
-    live.land(5)
-    run = live.trigger()
-    wait_until(lambda: live.is_running(run, "bronze"), "bronze runs")
-    before = live.attempt(run)
-    others = {name: pid for name, pid in live.server.running().items() if name != "scheduler"}
-    live.kill(live.workers())
-    live.console.kill("scheduler")
-    live.up()
-    assert {name: live.server.running()[name] for name in others} == others, "running components are not restarted"
-    states = live.end(run)
-    assert live.attempt(run) != before
-    # The orphaned application may have completed; then the new one had no work, and the tasks sent the events.
-    assert {states["plan"], states["run"]} == {"success"}
-    assert set(states.values()) <= {"success", "skipped"}
-    assert live.end(live.trigger())["plan"] == "success", "the feeder may have landed another day"
-    assert wrong_flights(live.layout) == []
-
-
-@pytest.mark.nightly
-def test_a_run_that_is_marked_failed_stops_spark_and_the_next_run_sends_its_events(
-    live: Live, following_run: str
-) -> None:
-    rows = live.land(15)
-    events = len(live.events("bronze.flights"))
-    with live.silver_paused():
-        run = live.trigger()
-        live.wait_for_silver(run)
-        live.fail(run, "run")
-        wait_until(lambda: not live.applications(), "the worker stops Spark after its next heartbeat")
-    assert live.end(run)["run"] == "failed"
-    assert len(live.events("bronze.flights")) == events, "a crash between the commit and the event"
-
-    assert live.end(live.trigger()) == ALL_SUCCESS
-    (event,) = live.events("bronze.flights")[events:]
-    assert event["rows"] == rows
-    assert wrong_flights(live.layout) == []

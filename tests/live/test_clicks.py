@@ -25,8 +25,8 @@ pytestmark = [
 ]
 
 
-def test_a_scheduled_run_reads_a_topic(live: Live, clicks: str) -> None:
+def test_a_scheduled_run_reads_a_topic(steady: Live, clicks: str) -> None:
     assert clicks.startswith("scheduled__")
-    (bootstrap,) = re.findall(r"Kafka broker +(127\.0\.0\.1:\d+)", live.first_output)
-    assert wrong_clicks(live.layout, bootstrap) == []
-    assert live.dags()["clickstream"], "the guide's command paused it"
+    (bootstrap,) = re.findall(r"Kafka broker +(127\.0\.0\.1:\d+)", steady.first_output)
+    assert wrong_clicks(steady.layout, bootstrap) == []
+    assert steady.dags()["clickstream"], "the guide's command paused it"

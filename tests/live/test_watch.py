@@ -33,8 +33,8 @@ PARTS = ("api-server", "scheduler", "dag-processor", "triggerer", "feeder", "bro
 KILLED = ("feeder", "api-server", "scheduler", "broker")
 
 
-def test_up_restarts_killed_components_and_down_stops_all(live: Live) -> None:
-    console = live.console
+def test_up_restarts_killed_components_and_down_stops_all(steady: Live) -> None:
+    console = steady.console
     for name in KILLED:
         if console.is_running(name):
             console.kill(name)
@@ -52,7 +52,7 @@ def test_up_restarts_killed_components_and_down_stops_all(live: Live) -> None:
     assert {name: console.leader(name).pid for name in still_running} == still_running, (
         "running components are not restarted"
     )
-    wait_until(live.server.healthy, "all components are healthy")
+    wait_until(steady.server.healthy, "all components are healthy")
 
     unrelated = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"], cwd=guides.ROOT)
     try:
