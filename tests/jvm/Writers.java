@@ -17,7 +17,7 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 
 /**
  * Writers that race for the same names in one folder: {@code Writers commits|offsets <class> <folder> <name> <threads> <count> <settings>}.
- * Prints one line for each write that ended: {@code <number> <writer> acknowledged|failed}.
+ * Prints {@code ready}, waits for a byte, and prints one line for each write that ended: {@code <number> <writer> acknowledged|failed}.
  */
 public final class Writers {
   private static final Queue<String> ENDED = new ConcurrentLinkedQueue<>();
@@ -43,6 +43,8 @@ public final class Writers {
               ? () -> commit((LogStore) implementation.getConstructor(Configuration.class).newInstance(settings), folder, writer, count, settings)
               : () -> create(manager(implementation, folder, settings), folder, writer, count, together));
     }
+    System.out.println("ready");
+    System.in.read();
     var pool = Executors.newFixedThreadPool(threads);
     List<Future<Void>> ends = pool.invokeAll(writers);
     pool.shutdown();
@@ -52,14 +54,17 @@ public final class Writers {
     ENDED.forEach(System.out::println);
   }
 
-  /** Adds commits to a log, each at the first version that is free. */
-  private static Void commit(LogStore store, Path folder, String writer, int count, Configuration settings) {
+  /**
+   * Adds commits to a log, each after the newest version, which a transaction of Delta lists first as well. A writer that continued after
+   * its own last version would stay ahead of the others, and they would never race.
+   */
+  private static Void commit(LogStore store, Path folder, String writer, int count, Configuration settings) throws IOException {
     int version = 0;
-    for (int number = 0; number < count; version++) {
+    for (int number = 0; number < count; ) {
+      version = Math.max(version, newest(store, file(folder, version), settings) + 1);
       String id = writer + "-" + number;
-      Path path = new Path(folder, String.format("%020d.json", version));
       try {
-        store.write(path, List.of(id).iterator(), false, settings);
+        store.write(file(folder, version), List.of(id).iterator(), false, settings);
         ENDED.add(version + " " + id + " acknowledged");
         number++;
       } catch (java.nio.file.FileAlreadyExistsException taken) {
@@ -70,6 +75,25 @@ public final class Writers {
       }
     }
     return null;
+  }
+
+  private static Path file(Path folder, int version) {
+    return new Path(folder, String.format("%020d.json", version));
+  }
+
+  private static int newest(LogStore store, Path from, Configuration settings) throws IOException {
+    int newest = -1;
+    try {
+      for (var files = store.listFrom(from, settings); files.hasNext(); ) {
+        String name = files.next().getPath().getName();
+        if (name.matches("\\d+\\.json")) {
+          newest = Math.max(newest, Integer.parseInt(name.substring(0, name.indexOf('.'))));
+        }
+      }
+    } catch (java.io.FileNotFoundException empty) {
+      // No version has been written.
+    }
+    return newest;
   }
 
   private static CheckpointFileManager manager(Class<?> implementation, Path folder, Configuration settings) throws Exception {

@@ -113,12 +113,20 @@ class Writers:
         started = [
             subprocess.Popen(
                 [*command, f"w{number}", str(threads), str(each), file],
+                stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 text=True,
                 env={**os.environ, **variables},
             )
             for number in range(processes)
         ]
+        # All begin when the last one is ready.
+        for process in started:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        for process in started:
+            assert process.stdin is not None
+            process.stdin.write("\n")
+            process.stdin.flush()
         outputs = [process.communicate()[0] for process in started]
         assert [process.returncode for process in started] == [0] * processes
         return _ended(
