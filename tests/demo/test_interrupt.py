@@ -1,6 +1,6 @@
 """When the demo is stopped during a run, no process remains, and the demo can run again.
 
-`test_runs` tests the same for each part, with processes that start quickly.
+`test_runs` tests the same for each part, with processes that start quickly: each night one of the two ends.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 
 from demo import services
 from tests.airflow_database import migrated_home
+from tests.slices import of_week
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.processes import Process
 
@@ -41,11 +42,10 @@ def processes_about(text: str) -> set[int]:
 
 
 class Demo:
-    """A demo in a process of its own, whose Spark application has started."""
+    """A demo in a process of its own."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        before = self._reports()
         command = [sys.executable, "-m", "demo", "--folder", str(folder)]
         self.process = subprocess.Popen(
             command,
@@ -56,11 +56,27 @@ class Demo:
             # Tests in the background of a shell ignore SIGINT, and child processes inherit that.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # this process has one thread
         )
-        wait_until(lambda: self.process.poll() is not None or bool(self._reports() - before), "Spark starts")
+
+    def wait(self, condition: Callable[[], bool], what: str) -> None:
+        """Wait until something has happened while the demo runs."""
+        wait_until(lambda: self.process.poll() is not None or condition(), what)
         assert self.process.poll() is None, f"the demo ended by itself:\n{self.process.communicate()[0]}"
 
-    def _reports(self) -> set[Path]:
-        return set((self.folder / "lake" / "reports").glob("flights/*/*/report.json"))
+    def wait_for_spark(self) -> None:
+        """Wait until its Spark application has started."""
+        reports = self.folder / "lake" / "reports"
+        self.wait(lambda: any(reports.glob("flights/*/*/report.json")), "Spark starts")
+        assert self.processes(), "the processes of the run are found"
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C, and wait for its end."""
+        self.process.send_signal(signal.SIGINT)
+        output, _ = self.process.communicate(timeout=TIMEOUT_SECONDS)
+        assert self.process.returncode == 130
+        assert "Stopped" in output.strip().splitlines()[-1]
+        assert "Traceback" not in output
+        assert not self.processes()
+        assert not (self.folder / "broker" / "broker.pid").exists()
 
     def processes(self) -> set[int]:
         """The processes of the demo's Airflow and Spark, which have the path of its lake in their environment."""
@@ -76,7 +92,6 @@ def begin(tmp_path: Path) -> Iterator[Callable[[], Demo]]:
 
     def start() -> Demo:
         demos.append(Demo(folder))
-        assert demos[-1].processes(), "the processes of the run are found"
         return demos[-1]
 
     yield start
@@ -85,26 +100,36 @@ def begin(tmp_path: Path) -> Iterator[Callable[[], Demo]]:
         demo.process.wait()
 
 
-def test_after_a_sigkill_spark_ends_and_the_next_demo_starts_from_the_beginning_and_ctrl_c_leaves_no_process_behind(
-    begin: Callable[[], Demo],
-) -> None:
+def end_with_ctrl_c(begin: Callable[[], Demo]) -> None:
+    """No process is left behind."""
     demo = begin()
+    demo.wait_for_spark()
+    demo.interrupt()
+
+
+def end_with_sigkill(begin: Callable[[], Demo]) -> None:
+    """Spark ends, and the next demo starts from the beginning."""
+    demo = begin()
+    demo.wait_for_spark()
     demo.process.kill()
     demo.process.wait()
     wait_until(lambda: not demo.processes(), "Airflow and Spark end")
-    orphan = Process.read(demo.folder / "broker" / "broker.pid")
+    broker = demo.folder / "broker" / "broker.pid"
+    orphan = Process.read(broker)
     assert orphan is not None and orphan.alive, "the broker is still running"
     left = [demo.folder / "lake" / "left", demo.folder / "landing" / "flights" / "left.csv"]
     for path in left:
         path.touch()
 
     demo = begin()
+    demo.wait(lambda: Process.read(broker) not in (None, orphan), "the next broker runs")
     assert not orphan.alive
     assert [path for path in left if path.exists()] == []
-    demo.process.send_signal(signal.SIGINT)
-    output, _ = demo.process.communicate(timeout=TIMEOUT_SECONDS)
-    assert demo.process.returncode == 130
-    assert "Stopped" in output.strip().splitlines()[-1]
-    assert "Traceback" not in output
-    assert not demo.processes()
-    assert not (demo.folder / "broker" / "broker.pid").exists()
+    demo.interrupt()
+
+
+@pytest.mark.parametrize("end", of_week([end_with_sigkill, end_with_ctrl_c], 1))
+def test_a_demo_that_is_stopped_while_spark_runs_leaves_nothing_behind_that_disturbs_the_next(
+    begin: Callable[[], Demo], end: Callable[[Callable[[], Demo]], None]
+) -> None:
+    end(begin)
