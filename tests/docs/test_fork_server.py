@@ -39,6 +39,7 @@ _PROGRAM = """
 """
 
 
+@pytest.mark.nightly
 @pytest.mark.jvm
 def test_an_object_that_the_jvm_calls_survives_the_collection_of_those_of_the_program_before(
     tmp_path: Path, spark: SparkSession

@@ -28,6 +28,7 @@ hour,minute,time_hour,published_on
 """
 
 
+@pytest.mark.live
 @pytest.mark.jvm
 def test_an_increment_of_one_csv_file_loads_what_it_needs(
     deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

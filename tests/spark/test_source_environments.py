@@ -115,6 +115,7 @@ def rows(deployment: Deployment, table: str) -> list[tuple[int, int]]:
     return sorted((row["id"], row["amount"]) for row in deployment.table(table).to_pylist())
 
 
+@pytest.mark.nightly
 def test_a_flow_reads_the_table_of_production_and_writes_its_own(environments: Environments) -> None:
     prod, dev = environments.prod, environments.dev
     environments.land({"id": 1, "amount": 5}, {"id": 2, "amount": 7})

@@ -132,6 +132,7 @@ def test_no_row_is_written_if_the_topic_is_recreated_while_its_messages_are_read
     assert orders.table(clicks.job().live) == []
 
 
+@pytest.mark.nightly
 def test_after_a_gap_of_deleted_messages_is_accepted_the_other_messages_are_read(clicks: Clicks) -> None:
     topics.send(clicks.broker, clicks.topic, range(10))
     clicks.run()

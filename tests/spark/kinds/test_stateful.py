@@ -123,6 +123,7 @@ def test_the_clock_closes_the_last_window_by_a_heartbeat(spark: SparkSession, tm
     assert payments.table() == sums(payments.rows, 21)
 
 
+@pytest.mark.nightly
 def test_batches_are_bounded_and_hold_whole_commits(spark: SparkSession, tmp_path: Path) -> None:
     payments = Payments(spark, tmp_path)
     payments.add(("a", "c1", 1, 1), ("b", "c2", 2, 25))

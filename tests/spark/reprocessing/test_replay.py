@@ -291,6 +291,7 @@ def test_without_a_matching_entry_nothing_is_claimed(place: Path) -> None:
     expect_every_order_in_one_place(job)
 
 
+@pytest.mark.nightly
 def test_a_corrected_file_is_read_again_and_an_unreadable_one_is_returned(spark: Any, tmp_path: Path) -> None:
     land(tmp_path, "good.json", lines(1))
     corrected = land(tmp_path, "corrected.json", "")
