@@ -5,7 +5,7 @@ A slice is a list of test files that takes at most ten minutes on two workers. T
 
     python -m tests.slices              all nightly files
     python -m tests.slices 3            the files of the third slice
-    python -m tests.slices commit       the slice of the day of the newest commit
+    python -m tests.slices commit       the slice of the half day of the newest commit
     python -m tests.slices minutes      the expected duration of each slice
     python -m tests.slices record FILE  take the seconds from the report of a run (pytest --junitxml)
 """
@@ -26,14 +26,15 @@ T = TypeVar("T")
 
 TESTS = Path(__file__).parent
 SECONDS_FILE = TESTS / "nightly_seconds.json"
-COUNT = 7
-"""A week has a day for each."""
+COUNT = 13
+"""A week has a half day for each. The number is odd: a team that commits in the afternoon alone runs all of them in two weeks."""
 WORKERS = 2
 LIMIT_SECONDS = 600
 """Of each slice."""
 UNKNOWN_SECONDS = 60
 """Assumed for a file that has not been measured yet."""
-_DAY = 24 * 60 * 60
+_HALF_DAY = 12 * 60 * 60
+_WEEK = 14 * _HALF_DAY
 
 
 @dataclass
@@ -53,7 +54,7 @@ def balance(
     """Distribute files to the workers of all slices: the longest first, each to the worker that has the least to do.
 
     Measured files come first, whether they still exist or not, so that a new or deleted file moves no other one to
-    another day of the week.
+    another half day.
 
     Args:
         seconds: The measured duration of files.
@@ -78,19 +79,19 @@ def balance(
     return workers
 
 
-def slice_of_day(timestamp: float) -> int:
-    """The slice of the day of a commit.
+def slice_of_half_day(timestamp: float) -> int:
+    """The slice of the half day of a commit.
 
     Args:
         timestamp: Seconds since 1970, UTC.
     """
-    return int(timestamp // _DAY) % COUNT + 1
+    return int(timestamp // _HALF_DAY) % COUNT + 1
 
 
 def of_week(cases: Sequence[T], count: int) -> list[T]:
     """So many cases of a test that has too many for one night: the next ones with each week of the newest commit, then the first again."""
     count = min(count, len(cases))
-    first = _time_of_commit() // _DAY // COUNT * count
+    first = _time_of_commit() // _WEEK * count
     return [cases[(first + number) % len(cases)] for number in range(count)]
 
 
@@ -152,7 +153,7 @@ def main(arguments: Sequence[str]) -> None:
         case []:
             print(*nightly_files(), sep="\n")
         case [which]:
-            chosen = slice_of_day(_time_of_commit()) if which == "commit" else int(which)
+            chosen = slice_of_half_day(_time_of_commit()) if which == "commit" else int(which)
             if not 1 <= chosen <= COUNT:
                 raise SystemExit(f"SLICE is a number from 1 to {COUNT}, or commit, not {which}")
             own = [worker for worker in workers() if worker.slice == chosen]

@@ -1,4 +1,4 @@
-"""The nightly tests are distributed to slices that `.ci/run` can run, one a day."""
+"""The nightly tests are distributed to slices that `.ci/run` can run, one each half day."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tests import slices
-from tests.slices import COUNT, LIMIT_SECONDS, UNKNOWN_SECONDS, WORKERS, balance, slice_of_day
+from tests.slices import COUNT, LIMIT_SECONDS, UNKNOWN_SECONDS, WORKERS, balance, slice_of_half_day
 
 pytestmark = pytest.mark.slow
 
@@ -60,10 +60,11 @@ def test_files_that_share_a_resource_are_in_one_worker(seconds: dict[str, float]
     assert shared["one"] == shared["two"] == shared["three"]
 
 
-def test_the_days_of_a_week_have_all_slices() -> None:
-    first = 1_700_000_000
-    assert {slice_of_day(first + day * 86_400) for day in range(7)} == set(range(1, COUNT + 1))
-    assert slice_of_day(0) == slice_of_day(86_399) == 1
+def test_the_half_days_of_a_week_have_all_slices_and_so_have_the_afternoons_of_two_weeks() -> None:
+    first, all_slices = 1_700_000_000, set(range(1, COUNT + 1))
+    assert {slice_of_half_day(first + half_day * 43_200) for half_day in range(14)} == all_slices
+    assert {slice_of_half_day(first + day * 86_400) for day in range(14)} == all_slices
+    assert slice_of_half_day(0) == slice_of_half_day(43_199) == 1
 
 
 @given(st.lists(st.integers(), min_size=1, max_size=12, unique=True), st.integers(1, 14), st.integers(0, 3000))
@@ -120,12 +121,12 @@ def test_the_command_prints_the_files_of_the_slice_of_the_commit(capsys: pytest.
     slices.main(["commit"])
     printed = capsys.readouterr()
     time = subprocess.run(["git", "log", "-1", "--format=%ct"], cwd=PROJECT, capture_output=True, text=True, check=True)
-    number = slice_of_day(int(time.stdout))
+    number = slice_of_half_day(int(time.stdout))
     assert printed.err == f"slice {number} of {COUNT}\n"
     slices.main([str(number)])
     assert capsys.readouterr().out == printed.out
-    with pytest.raises(SystemExit, match="from 1 to 7"):
-        slices.main(["8"])
+    with pytest.raises(SystemExit, match=f"from 1 to {COUNT}"):
+        slices.main([str(COUNT + 1)])
 
 
 def test_ci_runs_the_slice_of_the_commit() -> None:
