@@ -69,6 +69,7 @@ def test_airflow_accepts_the_commands_that_plan_prints(params: dict[str, Any]) -
             assert RunRequest.check(pipeline, "plan", json.loads(conf)) == request
 
 
+@pytest.mark.nightly
 def test_a_dry_run_of_the_command_that_plan_prints_lists_its_intervals(
     runs: Any, home_with_dags: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -35,6 +35,7 @@ def filled(project: Project) -> Project:
     return project
 
 
+@pytest.mark.nightly
 @pytest.mark.gx
 def test_a_proposal_is_a_valid_suite(filled: Project) -> None:
     result = filled.run("expectations", "propose", "orders", "--flow", "silver")

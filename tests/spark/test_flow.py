@@ -161,6 +161,7 @@ def test_an_error_in_a_batch_is_raised_with_its_type_and_the_next_run_repeats_th
     assert (line.batch_id, line.written) == (0, 1)
 
 
+@pytest.mark.nightly
 def test_an_error_after_a_refresh_names_the_new_checkpoint(spark: SparkSession, tmp_path: Path) -> None:
     land(tmp_path, "a.json", {"id": 1, "at": 1, "amount": 5})
     run(spark, tmp_path, orders.BRONZE)

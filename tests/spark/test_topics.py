@@ -96,6 +96,7 @@ def counts(report: FlowReport) -> tuple[int, int, int]:
     return report.total("read"), report.total("written"), report.total("already_read")
 
 
+@pytest.mark.nightly
 def test_every_message_of_a_recreated_topic_is_read_after_the_version_is_raised(clicks: Clicks) -> None:
     sent = 15
     topics.send(clicks.broker, clicks.topic, range(10))

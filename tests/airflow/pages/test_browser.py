@@ -1,6 +1,6 @@
 """The pages in a real Airflow and a real browser: inside and outside of Airflow's frame, light and dark, by keyboard.
 
-Per merge each aspect is tested on one page in one theme; the other combinations run nightly.
+`make test-live` tests each aspect on one page in one theme; the other combinations run nightly.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from tidegate.project import registry
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, FrameLocator, Page
 
-pytestmark = [pytest.mark.airflow, pytest.mark.browser]
+pytestmark = [pytest.mark.live, pytest.mark.airflow, pytest.mark.browser]
 
 nightly = pytest.mark.nightly
 
