@@ -13,22 +13,13 @@ from airflow.sdk.exceptions import ParamValidationError
 
 from pipelines.flights import pipeline
 from tests.airflow.entry_points import airflow_command
+from tests.airflow.refused_confs import REFUSED_AT_ONCE
 from tidegate.planning.backfill import commands
 from tidegate.requests.request import RunRequest
 
 pytestmark = pytest.mark.airflow
 
 DOCUMENTS = sorted((Path(__file__).parents[2] / "docs/guides").glob("*.md"))
-
-REFUSED: list[dict[str, Any]] = [
-    {"mode": "again"},
-    {"flows": ["platinum"]},
-    {"flows": "silver"},
-    {"from_date": "yesterday"},
-    {"to_date": "2013-01-20; rm"},
-    {"dry_run": "maybe"},
-]
-"""Confs that Airflow itself refuses by the types of the form's fields; no run is created."""
 
 
 def commands_of_guides() -> list[str]:
@@ -89,7 +80,7 @@ def number_of_runs(runs: Any) -> int:
     return int(runs.call_api("GET", "dags/flights/dagRuns?limit=1")["total_entries"])
 
 
-@pytest.mark.parametrize("conf", REFUSED)
+@pytest.mark.parametrize("conf", REFUSED_AT_ONCE)
 def test_an_invalid_conf_is_refused_by_command_and_api_and_creates_no_run(
     runs: Any, home_with_dags: Path, conf: dict[str, Any]
 ) -> None:

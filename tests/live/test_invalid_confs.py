@@ -15,6 +15,7 @@ from airflow_client.client.api.dag_run_api import DagRunApi
 from airflow_client.client.exceptions import ApiException
 from airflow_client.client.models import TriggerDAGRunPostBody
 
+from tests.airflow.refused_confs import REFUSED_AT_ONCE
 from tests.waiting import TIMEOUT_SECONDS
 
 if TYPE_CHECKING:
@@ -32,15 +33,6 @@ pytestmark = [
     pytest.mark.timeout(2400),
 ]
 
-REFUSED_AT_ONCE: list[dict[str, Any]] = [
-    {"mode": "again"},
-    {"flows": ["platinum"]},
-    {"flows": "silver"},
-    {"from_date": "yesterday"},
-    {"to_date": "2013-01-20; rm"},
-    {"dry_run": "maybe"},
-]
-"""Confs that Airflow itself refuses by the types of the form's fields; no run is created."""
 REFUSED_BY_PLAN: list[tuple[dict[str, Any], str]] = [
     ({"since": "2013-01-20"}, "allowed: mode, flows, from_date, to_date, gaps, undo_run, dry_run, accept"),
     ({"mode": "backfill", "from_date": "2013-01-21", "to_date": "2013-01-20"}, "is after"),
