@@ -79,7 +79,11 @@ class S3Process:
         keys = {"ROOT_ACCESS_KEY": self.access_key, "ROOT_SECRET_KEY": self.secret_key}
         with (self.folder / "log").open("ab") as log:
             self._process = subprocess.Popen(
-                [*command, "posix", str(self.folder / "buckets")], env={**os.environ, **keys}, stdout=log, stderr=log
+                # Without O_TMPFILE: with it, an object being replaced has a second name beside it, which listings show.
+                [*command, "posix", "--disableotmp", str(self.folder / "buckets")],
+                env={**os.environ, **keys},
+                stdout=log,
+                stderr=log,
             )
         deadline = time.monotonic() + _START_SECONDS
         while not ports.listens(self._port):
