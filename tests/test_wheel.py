@@ -85,6 +85,33 @@ def test_every_package_of_an_extra_is_named_by_the_error_for_its_absence() -> No
     assert {**packages, "numpy": "job"} == extras.EXTRAS
 
 
+def test_the_ranges_that_are_checked_where_no_installer_compares_them_are_those_of_the_extras() -> None:
+    declared = tomllib.loads((PROJECT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    wanted = [Requirement(each) for extra in declared.values() for each in extra]
+    specifiers = {each.name: {str(part) for part in each.specifier} for each in wanted}
+    for name, (oldest, end) in extras.RANGES.items():
+        assert {f">={oldest}", f"<{end}"} <= specifiers[name], name
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("version", ["3.0.6", "4.0.0"])
+def test_a_dag_of_an_airflow_outside_of_the_range_says_which_one_to_install(version: str, tmp_path: Path) -> None:
+    (tmp_path / "airflow").mkdir()
+    (tmp_path / "airflow/__init__.py").write_text(f"__version__ = '{version}'\n")
+    done = subprocess.run(
+        [sys.executable, "-c", "import tidegate.airflow"],
+        env={"PATH": os.defpath, "PYTHONPATH": f"{tmp_path}:{PROJECT}"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert done.stderr.splitlines()[-1] == (
+        f"tidegate.errors.causes.SetupError: {sys.prefix} has apache-airflow {version}, and this Tidegate works with versions "
+        'from 3.1 on, below 4; install one there with `pip install "apache-airflow>=3.1,<4"`'
+    )
+
+
 @pytest.mark.parametrize(("package", "extra"), extras.EXTRAS.items())
 def test_an_import_without_its_extra_says_what_to_install(
     package: str, extra: str, monkeypatch: pytest.MonkeyPatch

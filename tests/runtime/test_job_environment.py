@@ -91,6 +91,10 @@ def test_spark_of_spark_home_comes_first(environment: Path, tmp_path: Path, monk
         ({}, f"has no Tidegate, and this one has {__version__}"),
         ({"tidegate": "0.0.9", "pyspark": "4.2.0"}, f"has Tidegate 0.0.9, and this one has {__version__}"),
         ({"pyspark": "4.2.0", "pyspark-client": "4.0.1"}, "has pyspark 4.2.0 and pyspark-client 4.0.1"),
+        ({"pyspark": "4.1.9"}, "has pyspark 4.1.9, and this Tidegate works with versions from 4.2 on, below 4.3"),
+        ({"pyspark": "4.3.0"}, "has pyspark 4.3.0"),
+        ({"pyspark": "4.2.0", "delta-spark": "4.3.2"}, "has delta-spark 4.3.2"),
+        ({"pyspark": "4.2.0", "great-expectations": "1.9.0"}, "has great-expectations 1.9.0"),
         ({"tidegate": __version__, "pyspark-client": "4.2.0"}, "Spark's program spark-submit is not in"),
     ],
 )

@@ -108,3 +108,15 @@ def test_every_variable_of_the_platform_is_known() -> None:
     named = {name for path in sources for name in re.findall(r"\bTIDEGATE_[A-Z0-9_]+", path.read_text("utf-8"))}
     declared = {setting.variable.partition("<NAME>")[0] for setting in SETTINGS}
     assert named == {name for name in declared if name.startswith("TIDEGATE_")}
+
+
+def test_an_airflow_outside_of_the_range_is_an_error_with_the_range(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    metadata = tmp_path / "apache_airflow_core-3.0.6.dist-info/METADATA"
+    metadata.parent.mkdir()
+    metadata.write_text("Metadata-Version: 2.1\nName: apache-airflow-core\nVersion: 3.0.6\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    airflow = checked(in_store(MemoryStore()))["Airflow"]
+    assert airflow.state == "failed"
+    assert "has apache-airflow 3.0.6, and this Tidegate works with versions from 3.1 on, below 4" in airflow.detail

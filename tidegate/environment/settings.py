@@ -475,6 +475,7 @@ SETTINGS = (
     ),
 )
 """Every setting, in the order in which they are shown."""
+_ALONE = frozenset(each.key for each in SETTINGS)
 
 
 @dataclass(frozen=True)
@@ -507,8 +508,10 @@ def effective(variables: Mapping[str, str], written: Mapping[str, str]) -> Itera
         variables: The variables of the process.
         written: The texts of the file for the selected environment, by key.
     """
+    # Each DAG reads the settings, and a process has a hundred other variables.
+    given = [*(each for each in variables if each.startswith("TIDEGATE_")), *written]
     for declared in SETTINGS:
-        for name, setting in _each(declared, [*variables, *written]):
+        for name, setting in _each(declared, given):
             variable = next((each for each in (setting.variable, setting.also) if variables.get(each)), "")
             if variable:
                 yield Effective(setting, variables[variable], variable=variable, name=name)
@@ -524,5 +527,4 @@ def _each(declared: Setting, given: list[str]) -> list[tuple[str, Setting]]:
         return [("", declared)]
     names = {declared.key_name(each) or declared.variable_name(each) for each in given} - {None}
     # Where one is declared alone, it has a variable of another name.
-    alone = {each.key for each in SETTINGS}
-    return [(name, own) for name in sorted(filter(None, names)) if (own := declared.of(name)).key not in alone]
+    return [(name, own) for name in sorted(filter(None, names)) if (own := declared.of(name)).key not in _ALONE]

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from tidegate import __version__
 from tidegate.advice import Command, Edit, Either
-from tidegate.errors import SetupError
+from tidegate.errors import SetupError, extras
 from tidegate.runtime import installed
 
 _SECONDS = 60
@@ -70,7 +70,7 @@ class JobEnvironment:
         return program
 
     def check(self) -> None:
-        """Check that the environment has one PySpark, and the Tidegate of this process.
+        """Check that the environment has one PySpark, versions that work with this Tidegate, and the Tidegate of this process.
 
         Raises:
             SetupError: It has not.
@@ -94,6 +94,8 @@ class JobEnvironment:
                     (str(self.python), "-m", "pip", "install", "--force-reinstall", "--no-deps", f"pyspark=={spark}"),
                 ),
             )
+        for name in sorted(self.packages.keys() & extras.RANGES.keys()):
+            extras.expect_range(name, self.packages[name], self.prefix, (str(self.python), "-m", "pip", "install"))
         if self.tidegate != __version__:
             has = f"Tidegate {self.tidegate}" if self.tidegate else "no Tidegate"
             raise SetupError(

@@ -24,8 +24,7 @@ from tidegate.advice import Command, Edit, OutsideAct
 from tidegate.environment import Environment
 from tidegate.environment.clusters import DEFAULT, Cluster
 from tidegate.environment.settings import SETTINGS
-from tidegate.errors import NotDeliveredError, SetupError, TidegateError, classify
-from tidegate.errors.extras import installed_version
+from tidegate.errors import NotDeliveredError, SetupError, TidegateError, classify, extras
 from tidegate.formatting import count
 from tidegate.probes import kafka
 from tidegate.project import resolution
@@ -118,7 +117,7 @@ def _settings(deployment: _Deployment) -> str:
 
 def _packages(deployment: _Deployment) -> str:
     del deployment
-    versions = {name: installed_version(name) for name in ("tidegate", "deltalake", "duckdb")}
+    versions = {name: extras.installed_version(name) for name in ("tidegate", "deltalake", "duckdb")}
     return ", ".join(f"{name} {version}" for name, version in versions.items() if version)
 
 
@@ -138,9 +137,10 @@ def _jobs(deployment: _Deployment) -> str:
 
 def _airflow(deployment: _Deployment) -> str | _Unused:
     del deployment
-    version = installed_version("apache-airflow-core")
+    version = extras.installed_version("apache-airflow-core") or extras.installed_version("apache-airflow")
     if version is None:
         return _Unused("Airflow is not installed in this environment")
+    extras.expect_range("apache-airflow", version, sys.prefix, (sys.executable, "-m", "pip", "install"))
     return f"Airflow {version}"
 
 
