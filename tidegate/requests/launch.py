@@ -95,11 +95,11 @@ def submit_conf(
         conf |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     # Not on the class path, for which the class data archive is valid; Spark gives them to each executor.
     added = [jar for name in jar_sets(environment)[1:] for jar in jars.files(environment.project, name)]
+    added.append(jars.OWN_JAR)
     conf |= _STATIC if small else _COMPILED
     if server := _server(environment):
         lake = isinstance(environment.lake_at, BucketFolder)
         conf |= s3a.conf(server, checkpoints=lake)
-        added.append(jars.OWN_JAR)
     if _has_iam(environment):
         # AWS' SDK for Java, of which buckets have the modules, signs for the region that this variable names.
         conf["spark.executorEnv.AWS_REGION"] = environment.s3_region
@@ -109,8 +109,7 @@ def submit_conf(
         added = [*jars.files(environment.project, "spark"), *added]
         handed_on = {"PYTHONPATH": FOLDER, **(server.handed_on if server else {})}
         conf |= {f"spark.executorEnv.{name}": value for name, value in handed_on.items()}
-    if added:
-        conf["spark.jars"] = ",".join(map(str, added))
+    conf["spark.jars"] = ",".join(map(str, added))
     if options:
         conf["spark.driver.extraJavaOptions"] = " ".join(options)
     return conf

@@ -18,8 +18,8 @@ from tidegate.errors import SetupError
 from tidegate.formatting import count
 from tidegate.runtime import paths
 
-OWN_JAR = Path(__file__).with_name("tidegate-s3.jar")
-"""The log store and the checkpoint files of buckets, from the sources in ``jvm/`` (``python -m devstack.build_jar``)."""
+OWN_JAR = Path(__file__).with_name("tidegate.jar")
+"""The log store and the checkpoint files of buckets, and what appends tell Delta; from ``jvm/`` (``python -m devstack.build_jar``)."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ import pytest
 
 from tests.spark.job import table, write_table
 from tests.waiting import TIMEOUT_SECONDS
-from tidegate.errors import DeclarationConflictError, LedgerImbalanceError, SpecError
+from tidegate.errors import DeclarationConflictError, LedgerImbalanceError, SpecError, WriteConflictError
 from tidegate.spark.lake import tables, writes
 from tidegate.spark.lake.writes import Transaction
 from tidegate.store import Address
@@ -113,6 +113,47 @@ def test_a_rerun_of_a_batch_writes_nothing_and_returns_the_earlier_commit(
 
     assert WRITES[write](frame((3, 30, 0)), path, txn(0)) == written
 
+    assert values(path) == [(1, 10), (2, 20)]
+
+
+def states_computed(spark: SparkSession) -> list[str]:
+    """The jobs until now in which Delta computed the state of a whole table."""
+    jobs = spark.sparkContext._jsc.sc().statusStore().jobsList(None)
+    described = [str(jobs.apply(number).description()) for number in range(jobs.size())]
+    return [each for each in described if "Compute snapshot for version" in each]
+
+
+def test_an_append_computes_the_state_of_the_table_only_if_its_checksum_file_lacks_the_transactions(
+    spark: SparkSession, frame: Frame, path: Address
+) -> None:
+    writes.append(frame((1, 10, 0)), path, txn(0))
+    before = states_computed(spark)
+    writes.append(frame((2, 20, 1)), path, txn(1))
+    assert states_computed(spark) == before
+
+    (path / "_delta_log" / f"{1:020d}.crc").delete()
+    jvm: Any = spark._jvm
+    jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
+    writes.append(frame((3, 30, 2)), path, txn(2))
+    assert len(states_computed(spark)) > len(before), "the jobs have another description"
+    assert tables.transactions(spark, path) == {APP: 2}
+
+
+@pytest.mark.parametrize("write", ["append", "upsert"])
+def test_a_batch_that_another_process_has_committed_since_the_table_was_read_is_not_written(
+    write: str, spark: SparkSession, frame: Frame, path: Address
+) -> None:
+    import deltalake
+    import pyarrow as pa
+
+    writes.append(frame((1, 10, 0)), path, txn(0))
+    tables.read(spark, path).collect()
+    schema = pa.schema([("id", pa.int32()), ("amount", pa.int32()), ("_order", pa.int32())])
+    other = pa.table({"id": [2], "amount": [20], "_order": [1]}, schema)
+    properties = deltalake.CommitProperties(app_transactions=[deltalake.Transaction(APP, 1)])
+    deltalake.write_deltalake(str(path), other, mode="append", commit_properties=properties)
+    with pytest.raises((LedgerImbalanceError, WriteConflictError)):
+        WRITES[write](frame((2, 30, 1)), path, txn(1))
     assert values(path) == [(1, 10), (2, 20)]
 
 

@@ -217,6 +217,10 @@ def replace_table(rows: DataFrame, address: Address, txn: Transaction) -> tables
 
 def _save(rows: DataFrame, address: Address, txn: Transaction, *, mode: str, **options: str) -> tables.Commit:
     column_types.admit(rows, address)
+    if mode == "append":
+        # Delta needs nothing else of the table's state for an append. Other writes compute it anyway, for the files of the table.
+        jvm: Any = rows.sparkSession._jvm
+        jvm.io.tidegate.delta.KnownTransactions.reuse(rows.sparkSession._jsparkSession, address.written_uri)
     lease.expect_certain()
     transaction: dict[str, Any] = {"txnAppId": txn.app_id, "txnVersion": txn.batch_id, "userMetadata": txn.metadata()}
     rows.write.format("delta").mode(mode).options(**transaction, **options).save(address.written_uri)
