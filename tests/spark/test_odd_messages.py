@@ -82,6 +82,7 @@ class Odd(Clicks):
         return [(each["source"]["partition"], each["source"]["offset"]) for each in self.entries()]
 
 
+@pytest.mark.nightly
 def test_messages_out_of_range_go_to_quarantine_and_the_batch_has_all_others(
     spark: SparkSession, tmp_path: Path, broker: Broker, topic: str
 ) -> None:

@@ -172,6 +172,7 @@ def test_a_batch_with_only_bad_files_is_recorded_and_committed(deployment: Deplo
     assert deployment.table("bronze.flights").num_rows == 0
 
 
+@pytest.mark.nightly
 @pytest.mark.jvm
 def test_a_file_that_vanished_between_listing_and_reading_is_recorded(deployment: Deployment, spark: Any) -> None:
     vanished = deployment.land("vanished.csv", "\n".join([HEADER, line(1)]))

@@ -98,6 +98,7 @@ def increment(spark: SparkSession, folder: Path, *flows: Flow) -> list[Job]:
     return [run(spark, folder, flow) for flow in (orders.BRONZE, orders.SILVER, *flows)]
 
 
+@pytest.mark.nightly
 @pytest.mark.jvm
 def test_a_new_kind_of_flow_is_planned_and_goes_through_the_six_steps(
     change_log: Flow, spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
