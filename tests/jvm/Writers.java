@@ -17,10 +17,13 @@ import org.apache.spark.sql.execution.streaming.checkpointing.CheckpointFileMana
 
 /**
  * Writers that race for the same names in one folder: {@code Writers commits|offsets <class> <folder> <name> <threads> <count> <settings>}.
- * Prints {@code ready}, waits for a byte, and prints one line for each write that ended: {@code <number> <writer> acknowledged|failed}.
+ * Prints {@code ready}, waits for a byte, and prints one line for each write that ended: {@code <file> <writer> acknowledged|failed}, where a file is {@code <table>/<version>} or a number.
  */
 public final class Writers {
   private static final Queue<String> ENDED = new ConcurrentLinkedQueue<>();
+
+  /** The commits of all writers to one log, before they go on with the next one: to list a long log takes ever longer. */
+  private static final int PER_LOG = 200;
 
   public static void main(String[] arguments) throws Exception {
     String kind = arguments[0];
@@ -55,22 +58,30 @@ public final class Writers {
   }
 
   /**
-   * Adds commits to a log, each after the newest version, which a transaction of Delta lists first as well. A writer that continued after
-   * its own last version would stay ahead of the others, and they would never race.
+   * Adds commits to the logs of tables, {@code <table>/_delta_log}, one log after the other, each after the newest version, which a
+   * transaction of Delta lists first as well. A writer that continued after its own last version would stay ahead of the others, and they
+   * would never race.
    */
   private static Void commit(LogStore store, Path folder, String writer, int count, Configuration settings) throws IOException {
+    int table = 0;
     int version = 0;
     for (int number = 0; number < count; ) {
-      version = Math.max(version, newest(store, file(folder, version), settings) + 1);
+      Path log = new Path(folder, table + "/_delta_log");
+      version = Math.max(version, newest(store, file(log, version), settings) + 1);
+      if (version == PER_LOG) {
+        table++;
+        version = 0;
+        continue;
+      }
       String id = writer + "-" + number;
       try {
-        store.write(file(folder, version), List.of(id).iterator(), false, settings);
-        ENDED.add(version + " " + id + " acknowledged");
+        store.write(file(log, version), List.of(id).iterator(), false, settings);
+        ENDED.add(table + "/" + version + " " + id + " acknowledged");
         number++;
       } catch (java.nio.file.FileAlreadyExistsException taken) {
         // The next version may be free.
       } catch (IOException failure) {
-        ENDED.add(version + " " + id + " failed");
+        ENDED.add(table + "/" + version + " " + id + " failed");
         number++;
       }
     }

@@ -6,9 +6,9 @@ from itertools import pairwise
 
 import pytest
 
-from tests.jvm.writers import Writers
+from tests.jvm.writers import Race, Writers, fail_in_turn
 from tests.s3_server import S3Process
-from tests.store.proxy import S3Proxy, ServerFault
+from tests.store.proxy import S3Proxy
 
 pytestmark = pytest.mark.jvm
 
@@ -28,7 +28,7 @@ def writers(s3_server: S3Process, tmp_path_factory: pytest.TempPathFactory) -> W
 def test_no_acknowledged_commit_is_lost(writers: Writers, s3_server: S3Process) -> None:
     race = writers.race("commits", LOG_STORE, s3_server, processes=1, threads=4, each=20)
     assert (len(race.acknowledged), race.failed, race.lost) == (80, 0, 0)
-    assert sorted(map(int, race.present)) == list(range(80))
+    assert sorted(race.present) == sorted(files(80))
 
 
 @pytest.mark.nightly
@@ -53,27 +53,16 @@ def test_sparks_own_checkpoint_files_let_several_drivers_create_an_offset(
 
 
 @pytest.mark.nightly
-@pytest.mark.parametrize(("kind", "implementation"), [("commits", LOG_STORE), ("offsets", CHECKPOINT_FILES)])
-def test_lost_answers_and_conflicts_neither_lose_a_write_nor_let_two_succeed(
-    kind: str, implementation: str, writers: Writers, s3_server: S3Process
+def test_faults_of_a_server_neither_lose_an_offset_nor_let_two_drivers_create_it(
+    writers: Writers, s3_server: S3Process
 ) -> None:
     proxy = S3Proxy(s3_server.endpoint)
-    path = r"/\d+(\.json)?$"
-    faults = [
-        proxy.fail(ServerFault("PUT", path, status=status, code=code, after=after))
-        for _ in range(10)
-        for status, code, after in (
-            (0, "", True),
-            (500, "InternalError", True),
-            (503, "SlowDown", False),
-            (409, "ConditionalRequestConflict", False),
-        )
-    ]
+    faults = fail_in_turn(proxy, [rf"/offsets/{number}$" for number in range(0, 50, 2)])
     with proxy.serving():
-        race = writers.race(kind, implementation, s3_server, proxy.endpoint, processes=1, threads=3, each=50)
+        race = writers.race("offsets", CHECKPOINT_FILES, s3_server, proxy.endpoint, processes=1, threads=3, each=50)
     assert all(fault.fired for fault in faults)
     assert (set(race.winners.values()), race.failed, race.lost, proxy.refused) == ({1}, 0, 0, [])
-    assert len(race.winners) == len(race.present) == (150 if kind == "commits" else 50)
+    assert len(race.winners) == len(race.present) == 50
 
 
 @pytest.mark.parametrize(("kind", "other"), [("commits", OTHER_LOG_STORE), ("offsets", SPARKS_CHECKPOINT_FILES)])
@@ -95,11 +84,36 @@ def test_s3a_that_creates_files_without_a_look_is_refused(
 
 
 @pytest.mark.nightly
-def test_300_commits_of_four_processes_are_all_there(writers: Writers, s3_server: S3Process) -> None:
-    race = writers.race("commits", LOG_STORE, s3_server, processes=4, threads=1, each=75)
-    assert (len(race.acknowledged), race.failed, race.lost, len(race.present)) == (300, 0, 0, 300)
-    in_order = [race.present[str(version)].partition("-")[0] for version in range(300)]
-    assert sum(writer != before for before, writer in pairwise(in_order)) > 30, "the processes raced"
+def test_2000_commits_of_four_processes_are_all_there(writers: Writers, s3_server: S3Process) -> None:
+    expect_all_after_a_race(writers.race("commits", LOG_STORE, s3_server, processes=4, threads=1, each=500))
+
+
+@pytest.mark.nightly
+def test_2000_commits_of_four_processes_under_faults_of_the_server_are_all_there(
+    writers: Writers, s3_server: S3Process
+) -> None:
+    proxy = S3Proxy(s3_server.endpoint)
+    aimed = [divmod(number, 200) for number in range(0, 2000, 20)]
+    faults = fail_in_turn(proxy, [rf"/{table}/_delta_log/{version:020}\.json$" for table, version in aimed])
+    with proxy.serving():
+        race = writers.race("commits", LOG_STORE, s3_server, proxy.endpoint, processes=4, threads=1, each=500)
+    assert all(fault.fired for fault in faults)
+    assert proxy.refused == []
+    expect_all_after_a_race(race)
+
+
+def expect_all_after_a_race(race: Race) -> None:
+    """Check that 2,000 commits were acknowledged, that each is there once, and that the writers took turns."""
+    assert (len(race.acknowledged), race.failed, race.lost) == (2000, 0, 0)
+    assert sorted(race.present) == sorted(files(2000))
+    assert len(set(race.present.values())) == 2000
+    in_order = [race.present[name].partition("-")[0] for name in files(2000)]
+    assert sum(writer != before for before, writer in pairwise(in_order)) > 200, "the processes raced"
+
+
+def files(commits: int) -> list[str]:
+    """So many commits to logs of 200 each."""
+    return ["{}/{}".format(*divmod(number, 200)) for number in range(commits)]
 
 
 @pytest.mark.nightly
@@ -110,7 +124,7 @@ def test_deltas_own_log_store_loses_commits_of_several_processes(writers: Writer
 
 
 @pytest.mark.nightly
-def test_of_eight_drivers_one_creates_each_of_150_offsets(writers: Writers, s3_server: S3Process) -> None:
-    race = writers.race("offsets", CHECKPOINT_FILES, s3_server, processes=1, threads=8, each=150)
-    assert (set(race.winners.values()), len(race.winners), race.failed, race.lost) == ({1}, 150, 0, 0)
+def test_of_eight_drivers_one_creates_each_of_500_offsets(writers: Writers, s3_server: S3Process) -> None:
+    race = writers.race("offsets", CHECKPOINT_FILES, s3_server, processes=1, threads=8, each=500)
+    assert (set(race.winners.values()), len(race.winners), race.failed, race.lost) == ({1}, 500, 0, 0)
     assert len({writer for _, writer in race.acknowledged}) > 1, "the drivers raced"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 import os
+import re
 import subprocess
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,12 +17,24 @@ import pytest
 from devstack import build_jar
 from tests.s3_server import S3Process
 from tests.store.buckets import arrow_files
+from tests.store.proxy import S3Proxy, ServerFault
 from tidegate.errors import SetupError
 from tidegate.runtime import jars, java, job_environment
 from tidegate.store.s3 import S3Server
 
 PROJECT = Path(__file__).parents[2]
-FOLDERS = {"commits": "table/_delta_log", "offsets": "checkpoint/offsets"}
+FAULTS: tuple[tuple[int, str, bool], ...] = (
+    (0, "", True),
+    (0, "", False),
+    (500, "InternalError", True),
+    (500, "InternalError", False),
+    (503, "SlowDown", False),
+    (409, "ConditionalRequestConflict", False),
+)
+"""Of a write: the status of the answer, 0 for a reset; its code; whether the write had its effect, so that its acknowledgement is lost."""
+NAME = re.compile(r"/(?:(\d+)/_delta_log/)?(\d+)(?:\.json)?$")
+"""Of a commit of a table, or of an offset."""
+FOLDERS = {"commits": "tables", "offsets": "checkpoint/offsets"}
 
 
 @dataclass(frozen=True)
@@ -28,7 +42,7 @@ class Race:
     """How a race ended."""
 
     acknowledged: tuple[tuple[str, str], ...]
-    """Name of the file, and the writer that was told that it created the file."""
+    """The file, ``<table>/<version>`` or a number, and the writer that was told that it created the file."""
     failed: int
     """Writes that ended with an error: they may have happened."""
     present: dict[str, str]
@@ -43,6 +57,20 @@ class Race:
     def winners(self) -> Counter[str]:
         """How many writers were told that they created a file, by its name."""
         return Counter(name for name, _ in self.acknowledged)
+
+
+def fail_in_turn(proxy: S3Proxy, paths: Iterable[str]) -> list[ServerFault]:
+    """Let the first write of each file meet one of `FAULTS`, the next one each time.
+
+    Args:
+        proxy: Before the server.
+        paths: A regular expression for each file.
+    """
+    faults = zip(paths, itertools.cycle(FAULTS), strict=False)
+    return [
+        proxy.fail(ServerFault("PUT", path, status=status, code=code, after=after))
+        for path, (status, code, after) in faults
+    ]
 
 
 def compiled(folder: Path, name: str) -> list[str]:
@@ -98,7 +126,8 @@ class Writers:
         """Let writers race in a new bucket, and wait for all of them.
 
         Args:
-            kind: ``commits`` to a log of Delta, each writer as fast as it can, or ``offsets`` of a checkpoint, all at the same time.
+            kind: ``commits`` to logs of Delta, 200 to each one, each writer as fast as it can, or ``offsets`` of a checkpoint, all at
+                the same time.
             implementation: The class of the log store or of the checkpoint files.
             server: The server.
             endpoint: The address of something in front of the server.
@@ -141,11 +170,13 @@ def _ended(lines: Sequence[Sequence[str]], present: dict[str, str]) -> Race:
 
 
 def _contents(server: S3Process, bucket: str, folder: str) -> dict[str, str]:
-    """The content of each file of a log, by its number."""
+    """The content of each file of the logs, by its table and version, or of each file of offsets by its number."""
     files = arrow_files(server)
-    entries = files.get_file_info(pyarrow.fs.FileSelector(f"{bucket}/{folder}", allow_not_found=True))
-    return {
-        str(int(info.base_name.removesuffix(".json"))): files.open_input_stream(info.path).read().decode().strip()
-        for info in entries
-        if info.base_name.removesuffix(".json").isdigit()
-    }
+    entries = files.get_file_info(pyarrow.fs.FileSelector(f"{bucket}/{folder}", allow_not_found=True, recursive=True))
+    present = {}
+    for info in entries:
+        if info.is_file and (name := NAME.search(info.path)):
+            table, number = name.groups()
+            content = files.open_input_stream(info.path).read().decode().strip()
+            present[f"{table}/{int(number)}" if table else number] = content
+    return present

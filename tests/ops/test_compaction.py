@@ -47,7 +47,7 @@ def compact(table: Address) -> str:
     return "committed"
 
 
-@pytest.mark.parametrize("rounds", [3, pytest.param(60, marks=pytest.mark.nightly)])
+@pytest.mark.parametrize("rounds", [3, pytest.param(200, marks=pytest.mark.nightly)])
 def test_of_two_compactions_of_one_version_one_is_committed(
     table: Address, rounds: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -64,7 +64,9 @@ def test_of_two_compactions_of_one_version_one_is_committed(
         for number in range(1, rounds + 1):
             append(table, number)
             assert sorted(compactors.map(compact, [table, table])) == ["committed", "conflict"]
-            assert numbers(table) == list(range(number + 1))
+            # A line that is doubled or lost stays so, and to read all of them takes as long as a compaction.
+            if number % 20 == 0 or number == rounds:
+                assert numbers(table) == list(range(number + 1))
 
 
 def test_two_compactions_of_delta_rs_double_each_line(table: Address) -> None:
