@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import tarfile
 import tomllib
 from email.message import Message
 from email.parser import Parser
@@ -19,9 +20,11 @@ import pytest
 from packaging.requirements import Requirement
 
 from tests.cli.test_thin_install import IMPORT as WALK
+from tests.lake.freeze import FROZEN
 from tests.wheel import PROJECT
 from tidegate.errors import SetupError, UnexpectedError, classify, extras
 from tidegate.errors.classification import raise_machine
+from tidegate.lake.layout import LAKE_FORMAT
 from tidegate.runtime import jars
 
 IMPORTED_AS = {
@@ -136,12 +139,16 @@ def test_an_import_of_another_package_is_no_error_of_an_extra() -> None:
 
 
 @pytest.mark.packages
-def test_the_installed_wheel_imports_and_runs_without_any_extra(wheel: Path, tmp_path: Path) -> None:
-    """In an environment of its own, whose packages come from the package cache or the index, in the versions of the lock."""
+@pytest.mark.parametrize("versions", ["those of the lock", "the oldest of each range"])
+def test_the_installed_wheel_imports_and_runs_without_any_extra(wheel: Path, tmp_path: Path, versions: str) -> None:
+    """In an environment of its own, whose packages come from the package cache or the index."""
     uv, python = Path(sys.executable).with_name("uv"), tmp_path / "venv/bin/python"
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "venv"], check=True)
-    lock = PROJECT / "requirements.txt"
-    subprocess.run([uv, "pip", "install", "--quiet", "--python", python, "-c", lock, wheel], check=True)
+    options: list[str | Path] = ["--constraint", PROJECT / "requirements.txt"]
+    if versions == "the oldest of each range":
+        wanted = [each for each in metadata(wheel).get_all("Requires-Dist", []) if Requirement(each).marker is None]
+        options = ["--resolution", "lowest-direct", *wanted]
+    subprocess.run([uv, "pip", "install", "--quiet", "--python", python, *options, wheel], check=True)
     project = tmp_path / "project"
     for package in ("pipelines", "spark_jobs"):
         (project / package).mkdir(parents=True)
@@ -160,6 +167,16 @@ def test_the_installed_wheel_imports_and_runs_without_any_extra(wheel: Path, tmp
     imported, failed = json.loads(run(python, "-c", IMPORTS + WALK))
     assert {name: message for name, message in failed.items() if 'pip install "tidegate[' not in message} == {}
     assert imported > 200
+
+    environment["TIDEGATE_PROJECT"] = str(tmp_path / "shop")
+    (frozen,) = FROZEN.glob(f"{LAKE_FORMAT}-*.tar.xz")
+    with tarfile.open(frozen) as packed:
+        packed.extractall(tmp_path / "shop", filter="data")
+    days = run(python.with_name("tidegate"), "query", "SELECT count(*) AS days FROM gold.orders", "--csv")
+    assert days.splitlines() == ["days", "6"]
+    run(python.with_name("tidegate"), "landing", "moved", "orders", "--accept", "--reason", "It is a copy.")
+    for command in ("status", "ledger orders", "quarantine list orders", "plan orders"):
+        assert "silver" in run(python.with_name("tidegate"), *command.split()), command
 
 
 @pytest.fixture
