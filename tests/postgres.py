@@ -11,11 +11,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from devstack.ports import free_port
-
-SCRIPT = Path(__file__).parents[1] / "scripts" / "postgres.sh"
+from tests import server_programs
 
 
 class Postgres:
@@ -48,16 +45,14 @@ class Postgres:
 
 @contextmanager
 def postgres() -> Iterator[Postgres]:
-    """A running server. Skips the test where `scripts/postgres.sh` can find or install none."""
-    result = subprocess.run([SCRIPT], capture_output=True, text=True, check=False)
-    if result.returncode:
-        pytest.skip(result.stderr.strip())
+    """A running server."""
+    programs = server_programs.folder_of("initdb", "postgresql")
     # The folders of pytest are closed to other users.
     folder = Path(tempfile.mkdtemp(prefix="tidegate-postgres-"))
     try:
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres", "postgres")
-        server = Postgres(Path(result.stdout.strip()), folder)
+        server = Postgres(programs, folder)
         server.start()
         try:
             yield server

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
@@ -20,15 +21,34 @@ import httpx
 
 from devstack.ports import free_port
 from tests import wheel
+from tests.airflow.sealed import sealed
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.processes import end_group
 from tidegate.runtime import jars
 
-OF_AIRFLOW = ("apache-airflow-providers-fab", "psycopg2-binary", "asyncpg")
+OF_AIRFLOW = (
+    *("apache-airflow-providers-fab", "apache-airflow-providers-celery", "psycopg2-binary", "asyncpg"),
+    # 5.7 lacks a name that the provider 3.26 imports, and accepts.
+    "celery<5.7",
+)
 ROLES = {"op": "Op", "viewer": "Viewer"}
 """Each user, whose password is the name, with its role."""
 _COMPONENTS = {"scheduler": ("--skip-serve-logs",), "dag-processor": (), "triggerer": ("--skip-serve-logs",)}
+POLICY = """
+def task_instance_mutation_hook(task_instance):
+    task_instance.queue = "applications" if task_instance.task_id == "run" else "default"
+"""
+"""Airflow's hook by which a deployment sends Spark's applications to workers of their own."""
 _ENDED = ("success", "failed", "skipped", "upstream_failed")
+_OF_WORKER = {
+    "AIRFLOW__CORE__DAGS_FOLDER": "project/dags",
+    "AIRFLOW__LOGGING__BASE_LOG_FOLDER": "logs",
+    "AIRFLOW_HOME": "home",
+    "HOME": "home",
+    "TIDEGATE_CACHE": "cache",
+    "TMPDIR": "tmp",
+}
+"""The variables of a worker with a disk of its own, and where in its folder each is."""
 _OF_TESTS = ("AIRFLOW", "PYTEST", "PYTHON", "TIDEGATE", "VIRTUAL_ENV")
 """How variables begin that a deployment does not have."""
 
@@ -41,8 +61,9 @@ class StockDeployment:
         self.python, self.port = folder / "venv/bin/python", free_port()
         for name in ("home", "tmp", "logs", "cache", "jars", "lake", "landing"):
             (folder / name).mkdir()
-        for jar in jars.files(wheel.PROJECT, "spark"):
+        for jar in (*jars.files(wheel.PROJECT, "spark"), *jars.files(wheel.PROJECT, "s3")):
             (folder / "jars" / jar.name).symlink_to(jar)
+        self.seal = sealed(folder, writable=[folder / name for name in ("lake", "logs", "tmp")])
         passwords = folder / "tmp/passwords.json"
         passwords.write_text(json.dumps({name: name for name in ROLES}))
         others = {name: value for name, value in os.environ.items() if not name.startswith(_OF_TESTS)}
@@ -88,8 +109,8 @@ class StockDeployment:
         self.shell(*install, version, *OF_AIRFLOW)
         frozen = self.shell(uv, "pip", "freeze", "--quiet", "--python", self.python)
         (self.folder / "constraints.txt").write_text(frozen)
-        built = wheel.build(self.folder / "tmp")
-        (self.folder / "requirements.txt").write_text(f"--constraint constraints.txt\n{built}\n")
+        self.wheel = wheel.build(self.folder)
+        (self.folder / "requirements.txt").write_text(f"--constraint constraints.txt\n{self.wheel}\n")
         self.shell(*install, "--requirement", self.folder / "requirements.txt")
         installed = self.shell(uv, "pip", "freeze", "--quiet", "--python", self.python)
         assert set(frozen.splitlines()) < set(installed.splitlines()), "no package of Airflow was changed"
@@ -102,6 +123,8 @@ class StockDeployment:
             text = text.replace(f'"{".data"}/{name}"', f'"{self.folder / name}"')
         settings.write_text(text)
         (self.project / ".data/landing/orders").rename(self.folder / "landing/orders")
+        # As where an image is built: a run finds all that it needs in the cache, which it cannot write.
+        self.shell("tidegate", "setup", "--only-jars", TIDEGATE_PROJECT=str(self.project))
         self.shell("airflow", "db", "migrate")
 
     def shell(self, *words: str | Path, **variables: str) -> str:
@@ -113,11 +136,12 @@ class StockDeployment:
         return done.stdout
 
     @contextmanager
-    def service(self, name: str, *options: str, **variables: str) -> Iterator[None]:
-        """A component of Airflow that runs."""
-        with (self.folder / f"tmp/{name}.log").open("ab") as log:
+    def service(self, name: str, *options: str, seal: Sequence[str] | None = None, **variables: str) -> Iterator[None]:
+        """A component of Airflow that runs. It can write to lake, logs and temporary folders; ``seal`` says otherwise."""
+        written = Path((self.variables | variables)["TMPDIR"]) / f"{name}.log"
+        with written.open("ab") as log:
             process = subprocess.Popen(
-                [self.python, "-m", "airflow", name, *options],
+                [*(self.seal if seal is None else seal), self.python, "-m", "airflow", name, *options],
                 cwd=self.folder,
                 env=self.variables | {"HOME": str(self.home)} | variables,
                 stdout=log,
@@ -126,15 +150,16 @@ class StockDeployment:
             )
         try:
             yield
-            assert process.poll() is None, (self.folder / f"tmp/{name}.log").read_text(errors="replace")[-4000:]
+            assert process.poll() is None, written.read_text(errors="replace")[-4000:]
         finally:
             end_group(process.pid, grace=20)
             process.wait()
 
     @contextmanager
-    def api_server(self, **variables: str) -> Iterator[None]:
+    def api_server(self, seal: Sequence[str] | None = None, **variables: str) -> Iterator[None]:
         """The API server, which answers."""
-        with self.service("api-server", "--host", "127.0.0.1", "--port", str(self.port), "--workers", "1", **variables):
+        options = ("--host", "127.0.0.1", "--port", str(self.port), "--workers", "1")
+        with self.service("api-server", *options, seal=seal, **variables):
 
             def answers() -> bool:
                 try:
@@ -146,14 +171,62 @@ class StockDeployment:
             yield
 
     @contextmanager
-    def airflow(self) -> Iterator[ExitStack]:
-        """All components, with the DAG `orders`; closing the stack ends them earlier."""
+    def airflow(self) -> Iterator[None]:
+        """All components, with the DAG `orders`."""
         with ExitStack() as stack:
             stack.enter_context(self.api_server())
             for name, options in _COMPONENTS.items():
                 stack.enter_context(self.service(name, *options))
             wait_until(lambda: self.get("/api/v2/dags/orders", "op").is_success, "Airflow lists the DAG")
-            yield stack
+            yield
+
+    @contextmanager
+    def celery(self, broker: str, **variables: str) -> Iterator[dict[str, Path]]:
+        """Airflow with two workers, one for Spark's applications. Each sees its own folder alone; nobody sees the local lake.
+
+        Yields:
+            The folder of each worker by its queue. All that it has is there, but for programs.
+        """
+        for python, constraints in (
+            (self.python, self.folder / "constraints.txt"),
+            (self.project / ".venv-job/bin/python", wheel.PROJECT / "requirements.txt"),
+        ):
+            extra = f"tidegate[s3] @ {self.wheel.as_uri()}"
+            self.shell("uv", "pip", "install", "--quiet", "--python", python, "--constraint", constraints, extra)
+        (self.home / "config").mkdir(exist_ok=True)
+        (self.home / "config/airflow_local_settings.py").write_text(POLICY)
+        variables |= {
+            "AIRFLOW__CORE__EXECUTOR": "CeleryExecutor",
+            "AIRFLOW__CELERY__BROKER_URL": broker,
+            "AIRFLOW__CELERY__RESULT_BACKEND": f"db+{self.variables['AIRFLOW__DATABASE__SQL_ALCHEMY_CONN']}",
+            # Celery refuses to run as root, as containers do.
+            "C_FORCE_ROOT": "yes",
+        }
+        workers = {queue: self.folder / "workers" / queue for queue in ("applications", "default")}
+        lake, shared = [self.folder / "lake", self.folder / "landing"], [self.folder / "tmp", self.folder / "logs"]
+        for folder in workers.values():
+            self._lay_out(folder)
+        with ExitStack() as stack:
+            of_airflow = sealed(self.folder, writable=shared, hidden=[*lake, *workers.values()])
+            stack.enter_context(self.api_server(of_airflow, **variables))
+            for name in ("scheduler", "dag-processor"):
+                stack.enter_context(self.service(name, *_COMPONENTS[name], seal=of_airflow, **variables))
+            for queue, folder in workers.items():
+                others = [other for other in workers.values() if other != folder]
+                own = sealed(self.folder, writable=[folder], hidden=[*lake, *shared, *others, self.home])
+                options = ("worker", "--queues", queue, "--concurrency", "1", "--skip-serve-logs", "-H", f"{queue}@%h")
+                of_worker = {name: str(folder / value) for name, value in _OF_WORKER.items()}
+                stack.enter_context(self.service("celery", *options, seal=own, **variables, **of_worker))
+            wait_until(lambda: self.get("/api/v2/dags/orders", "op").is_success, "Airflow lists the DAG")
+            yield workers
+
+    def _lay_out(self, folder: Path) -> None:
+        """All that a worker has but for programs: a copy of the project, a cache, a home."""
+        for name in {value.partition("/")[0] for value in _OF_WORKER.values()} - {"project"}:
+            (folder / name).mkdir(parents=True)
+        ignored = shutil.ignore_patterns(".venv-job", ".data")
+        shutil.copytree(self.project, folder / "project", ignore=ignored)
+        (folder / "project/.venv-job").symlink_to(self.project / ".venv-job")
 
     def token(self, user: str) -> dict[str, str]:
         """The header of a user who is logged in."""

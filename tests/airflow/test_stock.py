@@ -1,11 +1,12 @@
 """Runs, decisions and pages in a stock Airflow on PostgreSQL with the wheel alone (`tests.airflow.stock`).
 
-DAG folder and home are as they were afterwards.
+DAG folder, home and cache are read-only to Airflow and its jobs (`tests.airflow.sealed`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import subprocess
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,11 @@ import pytest
 
 from tests.airflow.stock import ROLES, StockDeployment
 from tests.postgres import postgres
+from tests.redis import redis
+from tests.s3_server import S3Process
+from tidegate.environment import Environment
+from tidegate.lake.layout import Layout
+from tidegate.testing.lake import read
 
 pytestmark = [pytest.mark.packages, pytest.mark.jvm, pytest.mark.airflow, pytest.mark.timeout(2400)]
 
@@ -30,16 +36,25 @@ def deployment(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StockDeploy
 
 
 @pytest.fixture(scope="module")
-def airflow(deployment: StockDeployment) -> Iterator[ExitStack]:
-    """A running Airflow; closed by a test that needs its port."""
-    with deployment.airflow() as running:
-        yield running
+def running() -> Iterator[ExitStack]:
+    """What runs; a test that needs its port closes it."""
+    with ExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def airflow(deployment: StockDeployment, running: ExitStack) -> None:
+    running.enter_context(deployment.airflow())
 
 
 def test_a_dag_run_of_a_thin_airflow_is_green_and_pages_are_open_to_op_and_viewer(
-    deployment: StockDeployment, airflow: ExitStack
+    deployment: StockDeployment, airflow: None
 ) -> None:
     before = deployment.files()
+    for folder, is_writable in (("lake", True), ("shop/dags", False), ("home", False), ("cache", False)):
+        tried = subprocess.run([*deployment.seal, "touch", deployment.folder / folder / "new"], check=False)
+        assert (tried.returncode == 0) == is_writable or not deployment.seal, folder
+        (deployment.folder / folder / "new").unlink(missing_ok=True)
     assert deployment.call("PATCH", "dags/orders", "viewer", {"is_paused": False}).status_code == 403
     assert deployment.call("PATCH", "dags/orders", "op", {"is_paused": False}).status_code == 200
     states = deployment.end(f"dags/orders/dagRuns/{quote(deployment.first_run())}")
@@ -51,7 +66,7 @@ def test_a_dag_run_of_a_thin_airflow_is_green_and_pages_are_open_to_op_and_viewe
 
 
 def test_a_refused_batch_a_replay_and_a_backfill_with_its_preview_are_done_by_op_in_a_thin_airflow(
-    deployment: StockDeployment, airflow: ExitStack
+    deployment: StockDeployment, airflow: None
 ) -> None:
     """After the first run, which has written the sample."""
     before, landing = deployment.files(), deployment.folder / "landing/orders"
@@ -120,17 +135,49 @@ def test_a_refused_batch_a_replay_and_a_backfill_with_its_preview_are_done_by_op
     }
 
 
-def test_pages_are_open_to_op_and_viewer_of_the_fab_manager(deployment: StockDeployment, airflow: ExitStack) -> None:
-    airflow.close()
-    fab = "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"
-    variables = {"AIRFLOW__CORE__AUTH_MANAGER": fab}
+@pytest.fixture(scope="module")
+def fab(deployment: StockDeployment, running: ExitStack) -> Mapping[str, str]:
+    """The variables of an Airflow with the FAB manager, which has the users, too. The other Airflow has ended."""
+    running.close()
+    variables = {"AIRFLOW__CORE__AUTH_MANAGER": "airflow.providers.fab.auth_manager.fab_auth_manager.FabAuthManager"}
     deployment.shell("airflow", "db", "migrate", **variables)
     deployment.shell("airflow", "dags", "reserialize", **variables)
     for name, role in ROLES.items():
         user = ("--username", name, "--password", name, "--role", role, "--firstname", name, "--lastname", name)
         deployment.shell("airflow", "users", "create", *user, "--email", f"{name}@example.org", **variables)
-    with deployment.api_server(**variables):
+    return variables
+
+
+def test_pages_are_open_to_op_and_viewer_of_the_fab_manager(
+    deployment: StockDeployment, fab: Mapping[str, str]
+) -> None:
+    with deployment.api_server(**fab):
         _expect_pages(deployment)
+
+
+def test_two_workers_of_celery_that_share_no_disk_run_a_dag_of_the_fab_manager_on_a_lake_in_a_bucket(
+    deployment: StockDeployment, fab: Mapping[str, str], s3_server: S3Process, tmp_path: Path
+) -> None:
+    bucket = f"s3://{s3_server.new_bucket()}"
+    variables = {**s3_server.variables, "TIDEGATE_LAKE": f"{bucket}/lake", "TIDEGATE_LANDING": f"{bucket}/landing"}
+    layout = Layout.of(Environment.read({**variables, "TIDEGATE_PROJECT": str(deployment.project)}))
+    [sample] = (deployment.folder / "landing/orders").glob("*sample*.csv")
+    (layout.landing("orders") / sample.name).put(sample.read_bytes())
+    with redis(tmp_path) as broker, deployment.celery(broker, **fab, **variables) as workers:
+        assert deployment.call("PATCH", "dags/orders", "op", {"is_paused": False}).status_code == 200
+        refused = deployment.call("POST", "dags/orders/dagRuns", "viewer", {"logical_date": None})
+        assert refused.status_code == 403
+        states = deployment.end(deployment.trigger({}))
+    # Where this test runs alone, Airflow's own first run has read the file already.
+    assert not {"failed", "upstream_failed"} & set(states.values()), states
+    assert {row["order_id"] for row in read(layout.table("silver.orders")).to_pylist()} >= {"A-1", "A-2", "A-3", "A-4"}
+    tasks = {
+        queue: {
+            log.parent.name.removeprefix("task_id=") for log in (folder / "logs/dag_id=orders").rglob("attempt=*.log")
+        }
+        for queue, folder in workers.items()
+    }
+    assert tasks == {"applications": {"run"}, "default": GREEN.keys() - {"run"}}
 
 
 def _expect_pages(deployment: StockDeployment) -> None:
