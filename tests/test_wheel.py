@@ -34,6 +34,14 @@ IMPORTED_AS = {
     "protobuf": "google",
 }
 """The import of a distribution whose name differs in more than the dash."""
+DAMAGED = """
+from tidegate import json_codec
+try:
+    json_codec.decode("[]", dict[str, int])
+except ValueError as error:
+    print("refused:", error)
+"""
+"""A file of the platform with another content."""
 IMPORTS = "import importlib, json, pkgutil\nfrom tidegate.errors import classify\n"
 
 
@@ -167,6 +175,7 @@ def test_the_installed_wheel_imports_and_runs_without_any_extra(wheel: Path, tmp
     imported, failed = json.loads(run(python, "-c", IMPORTS + WALK))
     assert {name: message for name, message in failed.items() if 'pip install "tidegate[' not in message} == {}
     assert imported > 200
+    assert "refused: Expected" in run(python, "-c", DAMAGED)
 
     environment["TIDEGATE_PROJECT"] = str(tmp_path / "shop")
     (frozen,) = FROZEN.glob(f"{LAKE_FORMAT}-*.tar.xz")

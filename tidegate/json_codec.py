@@ -32,7 +32,11 @@ def from_plain(values: Any, kind: type[T]) -> T:
     if isinstance(kind, UnionType):
         return from_plain(values, _class_of(values, get_args(kind)))
     with _CONVERT:
-        return msgspec.convert(values, kind, str_keys=True)
+        try:
+            return msgspec.convert(values, kind, str_keys=True)
+        except msgspec.ValidationError as error:
+            # Before msgspec 0.21, which Airflow 3.1 does not have, it is no ValueError.
+            raise ValueError(str(error)) from None
 
 
 def union(kind: UnionType) -> type[Any]:
