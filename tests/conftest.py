@@ -19,7 +19,9 @@ from tests.tiers import (
     GUIDES,
     OTHER_GUIDES,
     pytest_addoption,
+    pytest_collection_finish,
     pytest_collection_modifyitems,
+    pytest_sessionstart,
     pytest_terminal_summary,
     tier_of,
 )
@@ -37,7 +39,14 @@ if TYPE_CHECKING:
     from tests.store.proxy import S3Proxy
     from tests.store.token_endpoint import TokenEndpoint
 
-__all__ = ["lake", "pytest_addoption", "pytest_collection_modifyitems", "pytest_terminal_summary"]
+__all__ = [
+    "lake",
+    "pytest_addoption",
+    "pytest_collection_finish",
+    "pytest_collection_modifyitems",
+    "pytest_sessionstart",
+    "pytest_terminal_summary",
+]
 
 PROJECT = Path(__file__).parents[1]
 
