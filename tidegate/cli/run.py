@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import sys
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -12,6 +14,7 @@ from tidegate.cli import child, console, driver_log, progress_view, project
 from tidegate.cli.arguments import First, Flows, Gaps, Last, Mode, Name
 from tidegate.cli.plan import conclusion, print_plan
 from tidegate.environment import Environment
+from tidegate.errors import TidegateError
 from tidegate.lake import read_once
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import AttemptPlace
@@ -22,7 +25,7 @@ from tidegate.reports.report import RunReport
 from tidegate.reports.report_lines import flow_lines, requests_line
 from tidegate.requests import launch
 from tidegate.requests.request import RunRequest, fresh_id
-from tidegate.runtime import java
+from tidegate.runtime import archive_build, java
 from tidegate.status import plan as lag_plan
 from tidegate.store import Address
 
@@ -97,7 +100,21 @@ def attempt(environment: Environment, request: RunRequest) -> int:
     print_report(report, returned, log)
     if request.dry_run and report is not None:
         _print_samples(Layout.of(environment), report)
+    if returned == 0 and sys.stdout.isatty():
+        _speed_up(environment)
     return run_result.exit_code(report, returned, log)
+
+
+def _speed_up(environment: Environment) -> None:
+    """Create the class data archive after the first job of this machine, whose results are shown, for the jobs to come.
+
+    For a person at a terminal: a container that runs one job has no use for it, and an image gets it by `tidegate setup`.
+    """
+    with suppress(KeyboardInterrupt, TidegateError):  # of a cache that cannot be written, which is no error of the run
+        if not archive_build.is_complete(environment.project, environment.job_python):
+            archive_build.build(
+                environment.project, environment.job_python, lambda line: console.echo(f"{line}; Ctrl-C leaves it")
+            )
 
 
 def execute(environment: Environment, request: RunRequest) -> tuple[int, RunReport | None, Address]:

@@ -43,6 +43,5 @@ def setup(
     existing = archive.find(environment.project, environment.job_python)
     if existing is None:
         # Also after an attempt that failed, which `make setup` does not repeat.
-        console.echo("creating the class data archive (about a minute)")
-        existing = archive_build.build(environment.project, environment.job_python)
+        existing = archive_build.build(environment.project, environment.job_python, console.echo)
     console.echo(f"class data archive: {existing or 'none, so jobs start slower'}")

@@ -9,7 +9,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from tidegate.runtime import archive, jars, java, job_environment, paths
@@ -42,12 +42,13 @@ def is_complete(project_root: Path, python: Path | None = None) -> bool:
     )
 
 
-def build(project_root: Path, python: Path | None = None) -> Path | None:
+def build(project_root: Path, python: Path | None = None, say: Callable[[str], None] = log.info) -> Path | None:
     """Create the archive with a small training job, unless it exists. Takes about half a minute and 200 MB.
 
     Args:
         project_root: The project, which may have a lock of its own.
         python: The Python of the jobs, by default that of this process.
+        say: Called with a line when the training begins.
 
     Returns:
         The file; None when it could not be created (jobs then start slower), or when another process creates one.
@@ -62,6 +63,7 @@ def build(project_root: Path, python: Path | None = None) -> Path | None:
         if not alone:
             log.info("another process creates a class data archive")
             return None
+        say("creating the class data archive, by which jobs start in half the time (about a minute, once)")
         with tempfile.TemporaryDirectory(prefix=_TRAINING, dir=folder, ignore_cleanup_errors=True) as scratch:
             part = Path(scratch) / "driver.jsa"
             log_tail = _train(project_root, jvm, part, python)
