@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tests.lakes_in_buckets import lake_folder, lakes_in_buckets
+from tests.lakes_in_buckets import lake_folder, lakes_in_buckets, of_drivers
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.environment import Environment
 from tidegate.processes import end_group
@@ -164,7 +164,7 @@ class Deployment(Lake):
         ]
         driver = subprocess.Popen(
             command,
-            env={**os.environ, **self.environment.variables(), "PYTHONPATH": str(self.source)},
+            env={**os.environ, **self.environment.variables(), **of_drivers(), "PYTHONPATH": str(self.source)},
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

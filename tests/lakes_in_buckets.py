@@ -8,7 +8,9 @@ stay folders. A bucket is a folder of the server, so `tests.fault_points` and `t
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -51,6 +53,26 @@ _of_this_process: list[LakesInBuckets] = []
 def lakes_in_buckets() -> LakesInBuckets | None:
     """None where lakes are in folders."""
     return _of_this_process[0] if _of_this_process else None
+
+
+def of_drivers() -> Mapping[str, str]:
+    """The environment of drivers that a test starts: those of lakes in buckets send their requests through the proxy, too."""
+    lakes = lakes_in_buckets()
+    return {} if lakes is None else {"AWS_ENDPOINT_URL_S3": lakes.proxy.endpoint}
+
+
+def expect_passed_in_buckets(tests: Sequence[str], folder: Path) -> None:
+    """Run tests with lakes in buckets, in a process of their own, and check that all have passed.
+
+    Args:
+        tests: As pytest takes them.
+        folder: For their files.
+    """
+    options = ["-q", "-n", "0", "--lake=s3", f"--basetemp={folder / 'own'}"]
+    command = [sys.executable, "-m", "pytest", *options, *tests]
+    result = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
+    assert " passed" in result.stdout and " skipped" not in result.stdout, result.stdout[-1000:]
 
 
 def lake_folder(folder: Path) -> Path:

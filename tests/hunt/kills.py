@@ -16,6 +16,7 @@ from typing import Any
 import psutil
 
 from tests.deployment import Deployment
+from tests.lakes_in_buckets import of_drivers
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.processes import end_group
 from tidegate.requests.request import fresh_id
@@ -40,7 +41,12 @@ class Kills:
         request_id, marker = request.write(deployment.layout), code / fresh_id("begun")
         driver = subprocess.Popen(
             [sys.executable, str(DRIVER), str(code), str(marker), request.dag_id, request.run_key, request_id],
-            env={**os.environ, **deployment.environment.variables(), "PYTHONPATH": str(deployment.source)},
+            env={
+                **os.environ,
+                **deployment.environment.variables(),
+                **of_drivers(),
+                "PYTHONPATH": str(deployment.source),
+            },
             cwd=code,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
+from tests.lakes_in_buckets import expect_passed_in_buckets
 from tests.s3_server import S3Process
 from tests.slices import of_week
 
 pytestmark = [pytest.mark.jvm, pytest.mark.nightly, pytest.mark.chaos]
 
-PROJECT = Path(__file__).parents[2]
 FAULTS = "tests/jvm/faults_of_spark.py"
 STEPS = "test_a_run_that_is_aborted_one_step_later_each_time_leaves_every_id_in_exactly_one_place"
 STORING = (
@@ -31,8 +29,4 @@ CRASHES = [
 
 @pytest.mark.parametrize("tests", [(FAULTS, crashes) for crashes in of_week(CRASHES, 1)])
 def test_they_pass_with_lakes_in_buckets(s3_server: S3Process, tests: Sequence[str], tmp_path: Path) -> None:
-    options = ["-q", "-n", "0", "--lake=s3", f"--basetemp={tmp_path / 'own'}"]
-    command = [sys.executable, "-m", "pytest", *options, *tests]
-    result = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
-    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
-    assert " passed" in result.stdout and " skipped" not in result.stdout, result.stdout[-1000:]
+    expect_passed_in_buckets(tests, tmp_path)
