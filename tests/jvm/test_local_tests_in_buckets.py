@@ -14,6 +14,7 @@ from tests.slices import of_week
 pytestmark = [pytest.mark.jvm, pytest.mark.nightly, pytest.mark.chaos]
 
 FAULTS = "tests/jvm/faults_of_spark.py"
+STATE = "tests/jvm/state_of_spark.py"
 STEPS = "test_a_run_that_is_aborted_one_step_later_each_time_leaves_every_id_in_exactly_one_place"
 STORING = (
     "test_a_rerun_makes_the_state_of_a_killed_batch_and_decides_as_the_stream_would[storing:evaluate_batch-0-left0]"
@@ -27,6 +28,6 @@ CRASHES = [
 """Each is run in a week of its own, with the cases of that week."""
 
 
-@pytest.mark.parametrize("tests", [(FAULTS, crashes) for crashes in of_week(CRASHES, 1)])
+@pytest.mark.parametrize("tests", [(FAULTS, STATE, crashes) for crashes in of_week(CRASHES, 1)])
 def test_they_pass_with_lakes_in_buckets(s3_server: S3Process, tests: Sequence[str], tmp_path: Path) -> None:
     expect_passed_in_buckets(tests, tmp_path)
