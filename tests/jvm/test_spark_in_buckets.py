@@ -57,6 +57,7 @@ def _rows(variables: dict[str, str], table: str) -> Counter[tuple[str, int]]:
 
 
 @pytest.mark.nightly
+@pytest.mark.timeout(1200)
 def test_two_sparks_and_delta_rs_lose_no_commit_of_each_other_under_faults_of_the_server(s3_server: S3Process) -> None:
     lake = f"s3://{s3_server.new_bucket()}/lake"
     proxy = S3Proxy(s3_server.endpoint)
