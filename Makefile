@@ -7,7 +7,7 @@ WORKERS ?= 2
 HEAVY := airflow chaos live status/test_states.py
 PARALLEL := -n $(WORKERS) --dist loadfile --no-loadscope-reorder
 
-.PHONY: help setup setup-python demo up down status test test-live test-fast test-nightly test-packages s3-server jar nightly-seconds faults benchmark-gate lint format docs lock clean
+.PHONY: help setup setup-python demo up down status test test-live test-fast test-nightly test-packages s3-server cluster-servers jar nightly-seconds faults benchmark-gate lint format docs lock clean
 
 help: ## Show this list.
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / {printf "  %-15s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,10 @@ jar: setup ## Build the platform's own jar again, after a change of jvm/; needs 
 
 s3-server: ## Build the S3 server of the tests into the user's cache; needs Go. Without it those tests are skipped.
 	@scripts/s3_server.sh build
+
+cluster-servers: ## Put the servers of YARN and Kubernetes for the tests into the user's cache; needs Maven and Go, and ten minutes.
+	@scripts/cluster_servers.sh yarn build
+	@scripts/cluster_servers.sh kubernetes build
 
 nightly-seconds: setup ## Run the nightly tests and record how long each file takes, by which slices are balanced.
 	@$(NIGHTLY) --junitxml=.cache/nightly.xml $$files; code=$$?; $(BIN)/python -m tests.slices record .cache/nightly.xml; exit $$code

@@ -1,0 +1,12 @@
+// Command etcd is the store of the API server of Kubernetes.
+package main
+
+import (
+	"os"
+
+	"go.etcd.io/etcd/server/v3/etcdmain"
+)
+
+func main() {
+	etcdmain.Main(os.Args)
+}
