@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.slices import of_week
-from tests.spark.kinds.payments import DECISIONS, TOTALS, Payments
+from tests.spark.kinds.payments import DECISIONS, FIRSTS, TOTALS, WINDOWS, Payments
 from tidegate.checkpoints import progress
 from tidegate.errors import StateSchemaChangedError
 from tidegate.spec import Flow
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 FORMAT = "spark.sql.streaming.stateStore.checkpointFormatVersion"
 
 
-@pytest.mark.parametrize("flow", of_week([TOTALS, DECISIONS], 1), ids=lambda flow: flow.name)
+@pytest.mark.parametrize("flow", of_week([TOTALS, DECISIONS, WINDOWS, FIRSTS], 2), ids=lambda flow: flow.name)
 def test_state_of_the_first_format_is_refused_and_a_new_version_of_the_checkpoint_makes_it_again(
     spark: SparkSession, tmp_path: Path, flow: Flow
 ) -> None:
