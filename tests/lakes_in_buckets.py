@@ -8,6 +8,7 @@ stay folders. A bucket is a folder of the server, so `tests.fault_points` and `t
 from __future__ import annotations
 
 import hashlib
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -61,16 +62,24 @@ def of_drivers() -> Mapping[str, str]:
     return {} if lakes is None else {"AWS_ENDPOINT_URL_S3": lakes.proxy.endpoint}
 
 
-def expect_passed_in_buckets(tests: Sequence[str], folder: Path) -> None:
+def expect_passed_in_buckets(tests: Sequence[str], folder: Path, **variables: str) -> None:
     """Run tests with lakes in buckets, in a process of their own, and check that all have passed.
 
     Args:
         tests: As pytest takes them.
         folder: For their files.
+        variables: Of their environment.
     """
     options = ["-q", "-n", "0", "--lake=s3", f"--basetemp={folder / 'own'}"]
     command = [sys.executable, "-m", "pytest", *options, *tests]
-    result = subprocess.run(command, cwd=Path(__file__).parents[1], capture_output=True, text=True, check=False)
+    result = subprocess.run(
+        command,
+        cwd=Path(__file__).parents[1],
+        env={**os.environ, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
     assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
     assert " passed" in result.stdout and " skipped" not in result.stdout, result.stdout[-1000:]
 

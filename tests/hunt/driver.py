@@ -1,7 +1,7 @@
 """A driver process of a history: one attempt at one request, which another process kills at any moment.
 
 Arguments: the folder with the edited files, the file that gets the process id of its JVM when the job begins, and the names of
-the request.
+the request. Ends with 1 if a flow failed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ def main() -> None:
     spark = build_session(project, "tidegate hunt", submit_conf(project, small=True) | SMALL_DATA_CONF)
     assert spark._jvm is not None
     Path(marker).write_text(str(spark._jvm.java.lang.ProcessHandle.current().pid()))
-    run_application(environment, RunRequest.read(Layout.of(environment), dag_id, run_key, request_id), fresh_id("a"))
+    request = RunRequest.read(Layout.of(environment), dag_id, run_key, request_id)
+    report = run_application(environment, request, fresh_id("a"))
+    sys.exit(any(flow.error for flow in report.flows))
 
 
 if __name__ == "__main__":

@@ -237,9 +237,8 @@ class History:
     def _run(self, request: Callable[[], Any], *, edits_suite: bool = False) -> None:
         """Run a request, again after each fault, until an attempt ends without one. Between two attempts the suite may be edited."""
         self.earlier = []
-        if self.strikes.random() < self.kills.share:
-            killed = self.kills.kill(self.strikes, self.deployment, self.project.folder, request())
-            self.log.append(f"  {killed or 'a driver that ended before its kill'}")
+        for killed in self.kills.kill_in_a_row(self.strikes, self.deployment, self.project.folder, request):
+            self.log.append(f"  {killed}")
             self.spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()
         for attempt in range(self.faults.attempts + 1):
             self._step_clock()

@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,28 +31,50 @@ class Kills:
     """The kills of one history."""
 
     share: float = 0.0
-    """The share of runs that are killed first."""
+    """The share of runs that are killed first, and of killed runs that are killed again."""
+    in_a_row: int = 1
+    """So often one run is killed at most."""
     span: float = 12.0
     """Kills come within so many seconds of the job's begin; adapted to what jobs take on this machine."""
     done: list[str] = field(default_factory=list)
 
-    def kill(self, rng: random.Random, deployment: Deployment, code: Path, request: Any) -> str:
-        """Start a driver for a request and kill it; empty if it ended before. Nothing of it runs afterwards."""
+    def kill_in_a_row(
+        self, rng: random.Random, deployment: Deployment, code: Path, request: Callable[[], Any]
+    ) -> Iterator[str]:
+        """Kill drivers of one run, and say so of each; the first that ends before its kill is the last."""
+        for number in range(self.in_a_row):
+            if rng.random() >= self.share:
+                return
+            killed = self.kill(rng, deployment, code, request(), is_first=not number)
+            yield killed or "a driver that ended before its kill"
+            if not killed:
+                return
+
+    def kill(
+        self, rng: random.Random, deployment: Deployment, code: Path, request: Any, *, is_first: bool = True
+    ) -> str:
+        """Start a driver for a request and kill it; empty if it ended before. Nothing of it runs afterwards.
+
+        Args:
+            is_first: Whether the run has all its work before it, so that its duration says what jobs take.
+        """
         target, seconds = rng.choice(TARGETS), rng.uniform(0, self.span)
         request_id, marker = request.write(deployment.layout), code / fresh_id("begun")
-        driver = subprocess.Popen(
-            [sys.executable, str(DRIVER), str(code), str(marker), request.dag_id, request.run_key, request_id],
-            env={
-                **os.environ,
-                **deployment.environment.variables(),
-                **of_drivers(),
-                "PYTHONPATH": str(deployment.source),
-            },
-            cwd=code,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-        )
+        log = code / "driver.log"
+        with log.open("w") as output:
+            driver = subprocess.Popen(
+                [sys.executable, str(DRIVER), str(code), str(marker), request.dag_id, request.run_key, request_id],
+                env={
+                    **os.environ,
+                    **deployment.environment.variables(),
+                    **of_drivers(),
+                    "PYTHONPATH": str(deployment.source),
+                },
+                cwd=code,
+                stdout=output,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
         try:
             wait_until(lambda: _jvm(marker) > 0 or driver.poll() is not None, "the driver begins")
             time.sleep(seconds)
@@ -63,9 +86,13 @@ class Kills:
         finally:
             end_group(driver.pid, grace=0)
             driver.wait()
-        self.span = max(2.0, seconds) if ended else self.span * 1.03
-        if ended:
+        if ended or not driver.returncode:
+            assert not driver.returncode, f"a driver that was not killed failed:\n{log.read_text()[-6000:]}"
+            if is_first:
+                self.span = max(2.0, seconds)
             return ""
+        assert driver.returncode == -signal.SIGKILL or target == "JVM", log.read_text()[-6000:]
+        self.span *= 1.03
         self.done.append(f"SIGKILL of {target} after {seconds:.1f} s")
         return self.done[-1]
 
