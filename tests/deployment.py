@@ -149,6 +149,10 @@ class Deployment(Lake):
             end_group(driver.pid, grace=0)
             driver.communicate()
 
+    def environment_of_drivers(self) -> dict[str, str]:
+        """The variables of a driver in a process of its own, which imports the transforms of this deployment."""
+        return {**os.environ, **self.environment.variables(), **of_drivers(), "PYTHONPATH": str(self.source)}
+
     def start_driver(self, at: str, request: RunRequest, *, batch: int) -> tuple[subprocess.Popen[str], Path]:
         """A separate driver, and the file that it writes when it reaches ``at``."""
         request_id, marker = request.write(self.layout), self.folder / fresh_id("reached")
@@ -164,7 +168,7 @@ class Deployment(Lake):
         ]
         driver = subprocess.Popen(
             command,
-            env={**os.environ, **self.environment.variables(), **of_drivers(), "PYTHONPATH": str(self.source)},
+            env=self.environment_of_drivers(),
             cwd=self.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

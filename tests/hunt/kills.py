@@ -17,7 +17,6 @@ from typing import Any
 import psutil
 
 from tests.deployment import Deployment
-from tests.lakes_in_buckets import of_drivers
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.processes import end_group
 from tidegate.requests.request import fresh_id
@@ -64,12 +63,7 @@ class Kills:
         with log.open("w") as output:
             driver = subprocess.Popen(
                 [sys.executable, str(DRIVER), str(code), str(marker), request.dag_id, request.run_key, request_id],
-                env={
-                    **os.environ,
-                    **deployment.environment.variables(),
-                    **of_drivers(),
-                    "PYTHONPATH": str(deployment.source),
-                },
+                env=deployment.environment_of_drivers(),
                 cwd=code,
                 stdout=output,
                 stderr=subprocess.STDOUT,

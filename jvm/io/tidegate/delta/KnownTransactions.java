@@ -29,18 +29,18 @@ public final class KnownTransactions {
   private KnownTransactions() {}
 
   /**
-   * Sets the transactions of the newest snapshot that this JVM knows of a table. A snapshot that Delta reads later has none.
+   * Sets the transactions of the newest snapshot that this JVM knows of a table, if its checksum file has them. A snapshot that Delta
+   * reads later has none.
    *
-   * @param table the address of the table
-   * @return whether the snapshot has them now; false if no checksum file has them, or the table does not exist
+   * @param table the address of the table, which need not exist
    */
-  public static boolean reuse(SparkSession session, String table) {
+  public static void reuse(SparkSession session, String table) {
     Snapshot snapshot = DeltaLog.forTable(session, table).unsafeVolatileSnapshot();
     Option<VersionChecksum> checksum = snapshot.checksumOpt();
     if (checksum.isEmpty() || checksum.get().setTransactions().isEmpty()) {
-      return false;
+      return;
     }
-    return LazyField.of(snapshot).set(snapshot, byApplication(checksum.get().setTransactions().get()));
+    LazyField.of(snapshot).set(snapshot, byApplication(checksum.get().setTransactions().get()));
   }
 
   private static Map<String, Object> byApplication(Seq<SetTransaction> listed) {
@@ -90,9 +90,9 @@ public final class KnownTransactions {
       }
     }
 
-    boolean set(Snapshot snapshot, Map<String, Object> transactions) {
+    void set(Snapshot snapshot, Map<String, Object> transactions) {
       if (bit == 0) {
-        return false;
+        return;
       }
       synchronized (snapshot) {
         try {
@@ -101,9 +101,8 @@ public final class KnownTransactions {
             value.set(snapshot, transactions);
             bitmap.setInt(snapshot, computed | bit);
           }
-          return true;
         } catch (IllegalAccessException refused) {
-          return false;
+          throw new IllegalStateException("a field that was made accessible is refused", refused);
         }
       }
     }
