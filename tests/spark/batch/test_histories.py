@@ -241,9 +241,8 @@ def run(job: Job, batches: Sequence[Sequence[Record]], crash_at: Sequence[str] =
     assert [(line["batch_id"], line["read"]) for line in ledger] == [(n, len(batch)) for n, batch in enumerate(batches)]
 
 
-@pytest.mark.parametrize(
-    "seed", [1, *[pytest.param(seed, marks=pytest.mark.nightly) for seed in of_week(range(2, 8), 1)]]
-)
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", of_week(range(1, 8), 2))
 def test_versions_are_those_of_duckdb_however_the_records_are_cut_and_a_refresh_finds_nothing_to_change(
     seed: int, latest: Open, tmp_path_factory: pytest.TempPathFactory, spark: SparkSession
 ) -> None:
