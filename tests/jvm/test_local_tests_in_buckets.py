@@ -1,33 +1,19 @@
-"""Tests of kills, crashes and faults that are the same with a lake in a bucket, in a process of their own (`tests.lakes_in_buckets`)."""
+"""Tests of faults of the server and of stored state, for lakes in buckets alone, in a process of their own (`tests.lakes_in_buckets`)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
 from tests.lakes_in_buckets import expect_passed_in_buckets
 from tests.s3_server import S3Process
-from tests.slices import of_week
 
 pytestmark = [pytest.mark.jvm, pytest.mark.nightly, pytest.mark.chaos]
 
 FAULTS = "tests/jvm/faults_of_spark.py"
 STATE = "tests/jvm/state_of_spark.py"
-STEPS = "test_a_run_that_is_aborted_one_step_later_each_time_leaves_every_id_in_exactly_one_place"
-STORING = (
-    "test_a_rerun_makes_the_state_of_a_killed_batch_and_decides_as_the_stream_would[storing:evaluate_batch-0-left0]"
-)
-CRASHES = [
-    "tests/spark/kinds/test_stateful.py::test_a_crash_at_any_step_changes_no_result",
-    "tests/spark/kinds/test_joins.py::test_a_drained_flow_has_what_a_full_recomputation_gives",
-    f"tests/chaos/test_kill_around_state.py::{STORING}",
-    f"tests/chaos/test_kill_at_every_step.py::{STEPS}",
-]
-"""Each is run in a week of its own, with the cases of that week."""
 
 
-@pytest.mark.parametrize("tests", [(FAULTS, STATE, crashes) for crashes in of_week(CRASHES, 1)])
-def test_they_pass_with_lakes_in_buckets(s3_server: S3Process, tests: Sequence[str], tmp_path: Path) -> None:
-    expect_passed_in_buckets(tests, tmp_path)
+def test_they_pass_with_lakes_in_buckets(s3_server: S3Process, tmp_path: Path) -> None:
+    expect_passed_in_buckets([FAULTS, STATE], tmp_path)
