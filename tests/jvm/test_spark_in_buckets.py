@@ -1,101 +1,18 @@
-"""Real Spark applications commit to tables and checkpoints in a bucket whose policy refuses writes without a condition."""
+"""Two Spark applications and delta-rs commit to one table in a bucket, while the server answers as it should."""
 
 from __future__ import annotations
 
-import json
-import os
-import re
-import subprocess
-import sys
-import time
-from collections import Counter, defaultdict
-from pathlib import Path
-
-import deltalake
-import pyarrow
 import pytest
 
-from tests.jvm import writers
-from tests.jvm.writers import fail_in_turn
+from tests.jvm.sparks import expect_each_commit_once
 from tests.s3_server import S3Process
-from tests.store.proxy import PROTOCOL_FILE, S3Proxy
-from tidegate.store.s3 import S3Server
+from tests.store.proxy import S3Proxy
 
-pytestmark = pytest.mark.jvm
-
-SCRIPT = Path(__file__).with_name("spark_writer.py")
-SPARKS = ("one", "two")
-APPENDS = 50
-"""Of each Spark."""
-PROJECT = Path(__file__).parents[2]
+pytestmark = [pytest.mark.jvm, pytest.mark.nightly]
 
 
-def _variables(server: S3Process, endpoint: str, lake: str) -> dict[str, str]:
-    return {
-        **server.variables,
-        "AWS_ENDPOINT_URL_S3": endpoint,
-        "TIDEGATE_LAKE": lake,
-        "TIDEGATE_PROJECT": str(PROJECT),
-    }
-
-
-def _start(variables: dict[str, str], *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, str(SCRIPT), *arguments]
-    return subprocess.Popen(command, env={**os.environ, **variables}, cwd=PROJECT, stdout=subprocess.PIPE, text=True)
-
-
-def _result(process: subprocess.Popen[str]) -> dict[str, int]:
-    output, _ = process.communicate()
-    assert process.returncode == 0
-    result: dict[str, int] = json.loads(output.splitlines()[-1])
-    return result
-
-
-def _rows(variables: dict[str, str], table: str) -> Counter[tuple[str, int]]:
-    opened = deltalake.DeltaTable(table, storage_options=S3Server(variables).delta_options)
-    return Counter((row["writer"], row["number"]) for row in opened.to_pyarrow_table().to_pylist())
-
-
-@pytest.mark.nightly
 @pytest.mark.timeout(1200)
-def test_two_sparks_and_delta_rs_lose_no_commit_of_each_other_under_faults_of_the_server(s3_server: S3Process) -> None:
-    lake = f"s3://{s3_server.new_bucket()}/lake"
-    proxy = S3Proxy(s3_server.endpoint)
-    # Version 0 is the empty table; the others are more than those of Spark.
-    faulty = [rf"_delta_log/{version:020}\.json$" for version in range(1, len(SPARKS) * APPENDS, 3)]
-    faults = fail_in_turn(proxy, faulty)
-    with proxy.serving():
-        variables = _variables(s3_server, proxy.endpoint, lake)
-        options = S3Server(variables).delta_options
-        rows = pyarrow.schema([("writer", pyarrow.string()), ("number", pyarrow.int32())])
-        deltalake.DeltaTable.create(f"{lake}/shared", rows, storage_options=options)
-        sparks = [_start(variables, name, str(APPENDS)) for name in SPARKS]
-        written = 0
-        while any(process.poll() is None for process in sparks):
-            table = pyarrow.table({"writer": ["delta-rs"], "number": [written]}, schema=rows)
-            deltalake.write_deltalake(f"{lake}/shared", table, mode="append", storage_options=options)
-            written += 1
-            # delta-rs commits in milliseconds: without a pause, Spark finds each version taken, and reads ever more of them.
-            while len(_tries(proxy)) < 4 * written and any(process.poll() is None for process in sparks):
-                time.sleep(0.2)
-        for process in sparks:
-            assert _result(process)["appended"] == APPENDS
-    expected = {(name, number) for name in SPARKS for number in range(APPENDS)}
-    expected |= {("delta-rs", number) for number in range(written)}
-    assert written > 5
-    assert proxy.refused == []
-    assert all(fault.fired for fault in faults)
-    tries = _tries(proxy)
-    assert max(map(len, tries.values())) > 1, "a version was taken by another writer"
-    first = [agents[0] for path, agents in tries.items() if any(re.search(fault, path) for fault in faulty)]
-    assert sum("Hadoop" in agent for agent in first) > len(writers.FAULTS), "Spark met the faults"
-    assert _rows(_variables(s3_server, s3_server.endpoint, lake), f"{lake}/shared") == dict.fromkeys(expected, 1)
-
-
-def _tries(proxy: S3Proxy) -> dict[str, list[str]]:
-    """Who tried to write each commit, by its path."""
-    tries: dict[str, list[str]] = defaultdict(list)
-    for (method, path), agent in zip(proxy.requests, proxy.agents, strict=True):
-        if method == "PUT" and PROTOCOL_FILE.search(path):
-            tries[path].append(agent)
-    return tries
+def test_two_sparks_and_delta_rs_lose_no_commit_of_each_other(s3_server: S3Process) -> None:
+    tries = expect_each_commit_once(s3_server, S3Proxy(s3_server.endpoint))
+    contested = [agents for agents in tries.values() if sum("Hadoop" in agent for agent in agents) > 1]
+    assert contested, "Sparks raced for a version"
