@@ -81,3 +81,19 @@ def test_whatever_fails_in_an_application_that_its_master_removed_is_explained_b
     error = of_executors(ValueError(null), "the session")
     assert isinstance(error, MissingJavaError)
     assert "the session: the worker on 127.0.0.1 cannot run /opt/java/bin/java" in error.message
+
+
+def test_the_log_says_which_executor_was_lost_and_not_what_its_output_quotes(spark: SparkSession) -> None:
+    name = f"tests.{executors._SCHEDULERS[0]}"
+    losses = executors._Kept.of((name,), "WARN", pattern=executors._FIRST_LINE, shown=False)
+    losses.attach()
+    assert spark._jvm is not None
+    logger = spark._jvm.org.apache.logging.log4j.LogManager.getLogger(name)
+    logger.info("Adding task set 7.0")
+    logger.error(
+        "Lost executor 1 on node-1: Container container_1_2 was killed. Exit status: 137.\nLast 4096 bytes of stderr: canary"
+    )
+    (line,) = str(losses).splitlines()
+    assert line.endswith(
+        "ERROR TaskSchedulerImpl: Lost executor 1 on node-1: Container container_1_2 was killed. Exit status: 137."
+    )

@@ -2,7 +2,7 @@
 
 Spark's text of an exception of Python does not name the machine, and of an executor that could not be started no task says anything. So of
 what Spark logs, the driver keeps which tasks were lost on which machine, without the exceptions, and what a standalone master reports of
-executors; the reports are in its log, too.
+executors; the reports are in its log, too. The log of a driver on any cluster has which executors were lost, and why.
 """
 
 from __future__ import annotations
@@ -25,6 +25,10 @@ _LOGGERS = (
     "org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend",
 )
 """They log what a standalone master reports of executors, with no text of a task."""
+_SCHEDULERS = ("org.apache.spark.scheduler.TaskSchedulerImpl", "org.apache.spark.scheduler.cluster.YarnScheduler")
+"""They log which executors were lost, and when nothing takes a task; YARN has one of its own."""
+_FIRST_LINE = r"%d{yy/MM/dd HH:mm:ss} %p %c{1}: %replace{%m}{(?s)\n.*}{}%n"
+"""The other lines of what YARN says of a container are the end of its output, which may quote data."""
 _STOPPED = re.compile(
     r"Master removed our application|stopped SparkContext|SparkContext was shut down|cluster scheduler:"
 )
@@ -55,10 +59,11 @@ class _Kept:
     appender: Any
 
     @classmethod
-    def of(cls, loggers: Sequence[str], level: str, *, pattern: str, shown: bool) -> _Kept:
+    def of(cls, loggers: Sequence[str], level: str, *, pattern: str, shown: bool, writer: Any = None) -> _Kept:
         names: Any = SparkContext._jvm
-        core, writer = names.org.apache.logging.log4j.core, names.java.io.StringWriter()
-        layout = core.layout.PatternLayout.newBuilder().withPattern(pattern).build()
+        core, writer = names.org.apache.logging.log4j.core, writer or names.java.io.StringWriter()
+        # Without the text of exceptions, which quotes data.
+        layout = core.layout.PatternLayout.newBuilder().withPattern(pattern).withAlwaysWriteExceptions(False).build()
         builder = core.appender.WriterAppender.newBuilder().setTarget(writer).setLayout(layout)
         # Log4j ignores a second appender of one name.
         appender = builder.setName(f"tidegate-{writer.hashCode()}").build()
@@ -79,17 +84,23 @@ class _Kept:
 
 _followed: tuple[_Kept, _Kept] | None = None
 """What the master has reported in this application, and the lost tasks."""
+_losses: _Kept | None = None
+"""What the log says of lost executors."""
 
 
 def follow() -> None:
     """Keep what is lost, and why, from now on. The JVM must be there; after Spark has configured its logging, call it again."""
-    global _followed
+    global _followed, _losses
     if _followed is None:
         _followed = (
             _Kept.of(_LOGGERS, "INFO", pattern="%m%n", shown=True),
             _Kept.of((_TASKS,), "WARN", pattern=f"%.-{_BEGINNING}m%n", shown=False),
         )
-    for each in _followed:
+    if _losses is None:
+        java: Any = SparkContext._jvm.java  # type: ignore[union-attr]  # the JVM is there
+        output = java.io.PrintWriter(java.lang.System.err, True)
+        _losses = _Kept.of(_SCHEDULERS, "WARN", pattern=_FIRST_LINE, shown=False, writer=output)
+    for each in (*_followed, _losses):
         each.attach()
 
 
