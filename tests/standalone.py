@@ -116,11 +116,16 @@ def standalone_cluster(folder: Path, **variables: str) -> Iterator[Cluster]:
         made.stop()
 
 
-def executor_python(folder: Path) -> Path:
-    """The Python of a new environment with `PACKAGES` alone."""
+def executor_python(folder: Path, *more: str) -> Path:
+    """The Python of a new environment with `PACKAGES` alone.
+
+    Args:
+        folder: Of the environment.
+        more: Packages that need no others: those for topics, stateful flows and Avro.
+    """
     venv.create(folder, symlinks=True)
     site = next((folder / "lib").glob("python*/site-packages"))
-    for name in PACKAGES:
+    for name in (*PACKAGES, *more):
         installed = metadata.distribution(name)
         for part in {file.parts[0] for file in installed.files or ()} - {"..", "__pycache__"}:
             (site / part).symlink_to(str(installed.locate_file(part)))

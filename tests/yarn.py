@@ -212,7 +212,7 @@ class Yarn:
         request = urllib.request.Request(url, method=method, headers={"Accept": "application/json"})
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
             text = answer.read()
-        return json.loads(text) if text.strip() else {}
+        return json.loads(text) if text.startswith(b"{") else text.decode()
 
 
 def _kill(processes: Sequence[psutil.Process]) -> None:

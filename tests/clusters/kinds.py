@@ -1,0 +1,565 @@
+"""A pipeline with every kind of flow for drivers on clusters, and what its tables must have, in plain Python.
+
+A function of the project marks rows in the transforms. Executors call it: it notes which process ran which code, and waits
+while a test holds its flow, so that the test can end that very process.
+"""
+
+from __future__ import annotations
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import psutil
+
+from tests.deployment import Deployment
+from tests.s3_server import REGION
+from tests.standalone import executor_python
+from tests.store.buckets import upload
+from tests.topics import send, values
+from tests.waiting import TIMEOUT_SECONDS, wait_until
+from tidegate.processes import end_group
+
+if TYPE_CHECKING:
+    import pytest
+
+    from devstack.broker import Broker
+    from tests.s3_server import S3Process
+
+DECLARATION = '''"""Every kind of flow."""
+
+from tidegate.spec import (
+    ChangeFeed, FileSource, Flow, Intervals, KafkaSink, KafkaSource, Pipeline, RewriteLimits, SnapshotFeed, State, Table, TimeWindows,
+    Watermark,
+)
+
+SCHEMA = "id INT NOT NULL, version INT NOT NULL, at TIMESTAMP NOT NULL, card STRING, day INT, amount INT"
+DAILY = Intervals("dt=%Y-%m-%d", manifest="dt=%Y-%m-%d/_manifest")
+
+
+def of_bronze(name, target, transform, **more):
+    return Flow(name=name, source=ChangeFeed("bronze.events"), transform="kinds:" + transform, target=target, **more)
+
+
+def of_events(name, target, transform):
+    return Flow(name=name, source=ChangeFeed("silver.events"), transform="kinds:" + transform, target=target)
+
+
+def of_files(name, schema, **more):
+    return Flow(
+        name=name + "_files", source=FileSource(path=name, format="json", schema=schema, **more), target=Table("bronze." + name)
+    )
+
+
+pipeline = Pipeline(
+    name="kinds",
+    rewrite_limits=RewriteLimits(deleted_share=1),
+    flows=(
+        of_files("events", SCHEMA),
+        of_bronze("events", Table("silver.events", keys=("id",), sequence_by=("version",), event_time="at"), "events"),
+        of_bronze("history", Table("silver.history", keys=("id",), sequence_by=("version",), history="scd2"), "history"),
+        of_bronze("items", Table("silver.items", keys=("card", "item"), sequence_by=("version",), replace_by=("card",)), "items"),
+        of_bronze("log", Table("silver.log", event_time="at"), "log", watermark=Watermark(delay="10 minutes")),
+        Flow(
+            name="running",
+            source=ChangeFeed("silver.log"),
+            transform="kinds:running",
+            target=Table("gold.running"),
+            state=State(partitions=2),
+        ),
+        of_events("days", Table("gold.days", keys=("day",)), "days"),
+        of_events(
+            "windows",
+            Table("gold.windows", keys=("card", "window_start"), windows=TimeWindows(time="at", length="15 minutes")),
+            "windows",
+        ),
+        of_files("names", "day INT NOT NULL, version INT NOT NULL, name STRING"),
+        Flow(
+            name="names",
+            source=ChangeFeed("bronze.names"),
+            target=Table("silver.names", keys=("day",), sequence_by=("version",)),
+        ),
+        Flow(
+            name="joined",
+            sources=(ChangeFeed("silver.events"), ChangeFeed("silver.names", on={"day": "day"})),
+            transform="kinds:joined",
+            target=Table("gold.joined", keys=("id",)),
+        ),
+        of_files("prices", "id INT NOT NULL, price INT", intervals=DAILY),
+        Flow(name="prices", source=SnapshotFeed("bronze.prices"), target=Table("silver.prices", keys=("id",))),
+        Flow(
+            name="messages",
+            source=KafkaSource(topic="<topic>", schema="id INT NOT NULL"),
+            target=Table("bronze.messages"),
+        ),
+        Flow(name="sent", source=ChangeFeed("silver.events"), target=KafkaSink("<topic>-sent")),
+    ),
+)
+'''
+JOB = '''"""The transforms of the pipeline kinds."""
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+from pyspark.sql import functions as F
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor
+
+VERSION = "<version>"
+FOLDER = Path("<folder>")
+
+
+def attend(flow):
+    """The version of this code. Notes which process has it, once, and waits while the flow is held."""
+    note = FOLDER / f"{flow}-{os.getpid()}.json"
+    if not note.exists():
+        import tidegate.formatting
+
+        modules = (sys.modules[__name__], tidegate.formatting)
+        content = {"cwd": os.getcwd(), "version": VERSION, "pid": os.getpid(), "files": [os.path.abspath(m.__file__) for m in modules]}
+        draft = note.with_suffix(".draft")
+        draft.write_text(json.dumps(content))
+        draft.rename(note)
+    while (FOLDER / f"hold-{flow}").exists():
+        time.sleep(0.05)
+    return VERSION
+
+
+def marked(flow):
+    return F.udf(attend, "string")(F.lit(flow)).alias("made_by")
+
+
+def events(rows):
+    return rows.select("_row_id", "_origin", "id", "version", "at", "card", "day", "amount", marked("events"))
+
+
+def history(rows):
+    return rows.select("_row_id", "_origin", "id", "version", "amount", marked("history"))
+
+
+def items(rows):
+    item = F.explode(F.sequence(F.lit(1), F.col("version") % 3 + 1)).alias("item")
+    return rows.select("_row_id", "_origin", "card", "version", item, marked("items"))
+
+
+def log(rows):
+    return rows.select("_row_id", "_origin", "version", "at", "card", "amount", marked("log"))
+
+
+def days(rows):
+    marks = rows.select("day", "amount", marked("days"))
+    return marks.groupBy("day").agg(F.count("*").alias("events"), F.sum("amount").alias("amount"), F.max("made_by").alias("made_by"))
+
+
+def windows(rows):
+    marks = rows.select("card", "window_start", marked("windows"))
+    return marks.groupBy("card", "window_start").agg(F.count("*").alias("events"), F.max("made_by").alias("made_by"))
+
+
+def joined(events, names):
+    both = events.join(names.select("day", "name"), "day", "left").select("id", "name", "amount", marked("joined"))
+    return both.groupBy("id").agg(F.max("name").alias("name"), F.sum("amount").alias("amount"), F.max("made_by").alias("made_by"))
+
+
+class Running(StatefulProcessor):
+    """Number and sum of the events of a card up to each one."""
+
+    def init(self, handle):
+        self.handle = handle
+        self.total = handle.getValueState("total", "events BIGINT, amount BIGINT")
+
+    def handleInputRows(self, key, rows, timerValues):
+        import pandas as pd
+
+        events, amount = self.total.get() if self.total.exists() else (0, 0)
+        made_by = attend("running")
+        made, arrived = [], pd.concat(rows).sort_values("version")
+        # A card is forgotten a day after its newest event.
+        self.handle.registerTimer(int(arrived["at"].max().timestamp() + 86_400) * 1000)
+        for row in arrived.to_dict("records"):
+            events, amount = events + 1, amount + int(row["amount"])
+            made.append((row["event"], int(row["version"]), key[0], events, amount, made_by))
+        self.total.update((events, amount))
+        yield pd.DataFrame(made, columns=["_row_id", "version", "card", "events", "amount", "made_by"])
+
+    def handleExpiredTimer(self, key, timerValues, expiredTimerInfo):
+        self.total.clear()
+        return iter(())
+
+    def close(self):
+        pass
+
+
+def running(rows):
+    output = "_row_id STRING, version INT, card STRING, events BIGINT, amount BIGINT, made_by STRING"
+    named = rows.withColumnRenamed("_row_id", "event")
+    return named.groupBy("card").transformWithStateInPandas(Running(), output, "Append", "EventTime")
+'''
+MARKED = ("events", "history", "items", "log", "running", "days", "windows", "joined")
+"""The flows whose transform executors attend."""
+AT_ONCE = 40
+"""Events of an increment."""
+CLICKS = 20
+"""Messages of an increment."""
+START = datetime(2025, 1, 6, 9, tzinfo=UTC)
+Rows = list[tuple[Any, ...]]
+
+
+PROJECT = Path(__file__).parents[2]
+_COMMAND = Path(sys.executable).parent / "tidegate"
+
+
+@dataclass(frozen=True)
+class Note:
+    """A process of an executor that worked for a flow."""
+
+    flow: str
+    pid: int
+    cwd: Path
+    version: str
+    files: tuple[Path, ...]
+    """From which it has imported the transforms and the platform."""
+
+
+@dataclass
+class Kinds:
+    """The pipeline in the project of a deployment, whose landing zone and lake are in a bucket."""
+
+    deployment: Deployment
+    notes: Path
+    """A folder for what executors note."""
+    broker: Broker
+    topic: str
+    """From which it reads messages, and beside which is the one to which it sends changes."""
+    landed: int = 0
+    """How many increments."""
+    _runs: list[subprocess.Popen[str]] = field(default_factory=list)
+
+    def write(self, version: str) -> None:
+        """Write declaration and transforms, or edit the transforms."""
+        self.notes.mkdir(exist_ok=True)
+        project = self.deployment.environment.project
+        job = JOB.replace("<version>", version).replace("<folder>", str(self.notes))
+        declaration = DECLARATION.replace("<topic>", self.topic)
+        for package, text in (("pipelines", declaration), ("spark_jobs", job)):
+            (project / package).mkdir(parents=True, exist_ok=True)
+            (project / package / "__init__.py").touch()
+            (project / package / "kinds.py").write_text(text)
+
+    def land(self) -> None:
+        """Land the files of one more increment, and send its messages."""
+        number, folder = self.landed, self.deployment.folder / f"landing-{self.landed}"
+        records = [event(each) for each in range(number * AT_ONCE, (number + 1) * AT_ONCE)]
+        names = [{"day": day, "version": number, "name": f"name {day} {number}"} for day in range(3)]
+        prices = [{"id": key, "price": key * 10 + number} for key in range(number, 10)]
+        day = f"prices/dt=2026-01-0{number + 1}"
+        files = {
+            f"events/{number}a.json": _lines(records[: AT_ONCE // 2]),
+            f"events/{number}b.json": _lines(records[AT_ONCE // 2 :]),
+            f"names/{number}.json": _lines(names),
+            f"{day}/all.json": _lines(prices),
+            f"{day}/_manifest": "all.json\n",
+        }
+        for name, text in files.items():
+            path = folder / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        upload(folder, self.deployment.layout.landing_root)
+        send(
+            self.broker,
+            self.topic,
+            range(number * CLICKS, (number + 1) * CLICKS),
+            sent_ms=int(START.timestamp() * 1000),
+        )
+        self.landed += 1
+
+    @contextmanager
+    def pausing(self, flow: str) -> Iterator[None]:
+        """Until the end of the context, processes of executors wait in a flow."""
+        file = self.notes / f"hold-{flow}"
+        file.touch()
+        try:
+            yield
+        finally:
+            file.unlink(missing_ok=True)
+
+    def noted(self, flow: str = "*") -> list[Note]:
+        """What processes of executors have noted."""
+        notes = []
+        for path in sorted(self.notes.glob(f"{flow}-*.json")):
+            content = json.loads(path.read_text())
+            name = path.name.rpartition("-")[0]
+            notes.append(
+                Note(name, content["pid"], Path(content["cwd"]), content["version"], tuple(map(Path, content["files"])))
+            )
+        return notes
+
+    def forget(self) -> None:
+        """Remove all notes."""
+        for path in self.notes.glob("*.json"):
+            path.unlink()
+
+    def start(self) -> subprocess.Popen[str]:
+        """Start a run of the pipeline, as a user does."""
+        run = subprocess.Popen(
+            [_COMMAND, "run", "kinds"],
+            env={**os.environ, **self.deployment.environment.variables()},
+            cwd=self.deployment.folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            start_new_session=True,
+        )
+        self._runs.append(run)
+        return run
+
+    def close(self) -> None:
+        """End all runs."""
+        for run in self._runs:
+            end_group(run.pid, grace=TIMEOUT_SECONDS)
+            run.wait()
+
+    def run(self) -> str:
+        """Run the pipeline to its end, and return what it printed."""
+        return end_of(self.start())
+
+    def wait_for(self, flow: str, run: subprocess.Popen[str], but: Collection[int] = ()) -> Note:
+        """Wait until a process of an executor works for a flow, other than some."""
+        others: list[Note] = []
+
+        def works() -> bool:
+            others[:] = [note for note in self.noted(flow) if note.pid not in but]
+            return bool(others) or run.poll() is not None
+
+        wait_until(works, f"an executor works for the flow {flow}")
+        assert others, end_of(run)
+        return others[0]
+
+    def log(self) -> str:
+        """What the driver of the last run has logged."""
+        root = self.deployment.layout.root
+        logs = [entry for entry in root.walk() if entry.name == "driver.log"]
+        return root.store.read(max(logs, key=lambda entry: entry.modified_ns).key).data.decode()
+
+    def differences(self, versions: Sequence[str]) -> list[str]:
+        """How the tables differ from what they must have.
+
+        Args:
+            versions: That of the transforms in each increment.
+        """
+        wanted = expected(versions)
+        sent = {row["id"]: row["version"] for row in values(self.broker, f"{self.topic}-sent").values()}
+        newest = {key: record["version"] for key, record in newest_events(AT_ONCE * len(versions)).items()}
+        of_topic = [] if sent == newest else [f"the topic says {sent} instead of {newest}"]
+        return of_topic + [
+            f"{name}: lacks {_first(rows, present)}, has besides {_first(present, rows)}"
+            for name, rows in wanted.items()
+            if (present := self._rows(name)) != rows
+        ]
+
+    def _rows(self, name: str) -> Rows:
+        rows = self.deployment.table(name).to_pylist()
+        if name.startswith("bronze."):
+            # It has raw records.
+            return [(len(rows), len({row["_row_id"] for row in rows}))]
+        columns = COLUMNS[name]
+        return sorted((tuple(row[each] for each in columns) for row in rows if not row.get("_deleted")), key=repr)
+
+
+def end_of(run: subprocess.Popen[str], exit_code: int = 0) -> str:
+    """What a run has printed, when it has ended."""
+    output, _ = run.communicate()
+    assert run.returncode == exit_code, output
+    return output
+
+
+def driver_of(run: subprocess.Popen[str]) -> psutil.Process:
+    """The JVM of the driver of a run."""
+    (driver,) = (
+        each
+        for each in psutil.Process(run.pid).children(recursive=True)
+        if "org.apache.spark.deploy.SparkSubmit" in _command(each)
+    )
+    return driver
+
+
+def _command(process: psutil.Process) -> list[str]:
+    """The arguments of a process; none if it has ended."""
+    try:
+        return process.cmdline()
+    except psutil.NoSuchProcess:
+        return []
+
+
+def kinds_on(
+    folder: Path, server: S3Process, broker: Broker, topic: str, patch: pytest.MonkeyPatch, **variables: str
+) -> Kinds:
+    """The pipeline in a project of its own, in a bucket of its own.
+
+    Args:
+        folder: Of the test.
+        server: Has the bucket. Driver and executors find its keys in a profile, as on machines of a cluster.
+        broker: Has the topics.
+        topic: The name of one, which does not exist yet.
+        patch: Sets the environment of drivers, for this process too.
+        variables: The settings of the cluster.
+    """
+    profile = folder / "credentials"
+    profile.write_text(
+        f"[lake]\naws_access_key_id = {server.access_key}\naws_secret_access_key = {server.secret_key}\n"
+    )
+    profile.chmod(0o600)
+    own = {
+        "AWS_ENDPOINT_URL_S3": server.endpoint,
+        "AWS_REGION": REGION,
+        "AWS_PROFILE": "lake",
+        "AWS_SHARED_CREDENTIALS_FILE": str(profile),
+        "TIDEGATE_S3_CREDENTIALS": "profile",
+        **variables,
+    }
+    for name, value in own.items():
+        patch.setenv(name, value)
+    bucket = f"s3://{server.new_bucket()}"
+    deployment = Deployment.of(
+        folder,
+        PROJECT,
+        **own,
+        TIDEGATE_LAKE=f"{bucket}/lake",
+        TIDEGATE_LANDING=f"{bucket}/landing",
+        TIDEGATE_KAFKA=broker.bootstrap,
+        TIDEGATE_DRIVER_MEMORY="1g",
+        TIDEGATE_EXECUTORS="2",
+        TIDEGATE_EXECUTOR_MEMORY="700m",
+        TIDEGATE_EXECUTOR_PYTHON=str(executor_python(folder / "executors", "confluent-kafka", "protobuf")),
+    )
+    made = Kinds(deployment, folder / "notes", broker, topic)
+    made.write(version="1")
+    for name in (topic, f"{topic}-sent"):
+        broker.create_topic(name, partitions=1)
+    return made
+
+
+COLUMNS = {
+    "silver.events": ("id", "version", "card", "amount", "made_by"),
+    "silver.history": ("id", "version", "amount", "valid_from", "valid_to", "made_by"),
+    "silver.items": ("card", "item", "version", "made_by"),
+    "silver.log": ("version", "amount", "made_by"),
+    "gold.running": ("version", "card", "events", "amount", "made_by"),
+    "gold.days": ("day", "events", "amount"),
+    "gold.windows": ("card", "window_start", "events"),
+    "silver.names": ("day", "version", "name"),
+    "gold.joined": ("id", "name", "amount"),
+    "silver.prices": ("id", "price"),
+}
+"""What is compared of each table; of bronze the number of rows and of their ids. What depends on when a group was computed is left out."""
+
+
+def event(number: int) -> dict[str, Any]:
+    """A record, each of which is newer than all before it."""
+    return {
+        "id": number % 25,
+        "version": number,
+        "at": (START + timedelta(minutes=number)).isoformat(),
+        "card": f"c{number % 3}",
+        "day": number % 5,
+        "amount": 10 + number,
+    }
+
+
+def newest_events(count: int) -> dict[int, dict[str, Any]]:
+    """The newest record of each id."""
+    return {record["id"]: record for record in map(event, range(count))}
+
+
+def expected(versions: Sequence[str]) -> dict[str, Rows]:
+    """The rows of every table after so many increments, with what `COLUMNS` names."""
+    count = AT_ONCE * len(versions)
+    records = [event(number) for number in range(count)]
+    made_by = {number: versions[number // AT_ONCE] for number in range(count)}
+    newest = list(newest_events(count).values())
+    last_of_card = {record["card"]: record for record in records}
+    of_id: dict[int, list[int]] = defaultdict(list)
+    for record in records:
+        of_id[record["id"]].append(record["version"])
+    following = {one: other for each in of_id.values() for one, other in itertools.pairwise(each)}
+    running, totals = [], defaultdict[str, list[int]](lambda: [0, 0])
+    for record in records:
+        total = totals[record["card"]]
+        total[0] += 1
+        total[1] += record["amount"]
+        running.append((record["version"], record["card"], *total, made_by[record["version"]]))
+    windows: dict[tuple[str, datetime], int] = defaultdict(int)
+    for record in newest:
+        at = datetime.fromisoformat(record["at"])
+        windows[record["card"], at - timedelta(minutes=at.minute % 15)] += 1
+    days = {record["day"] for record in newest}
+    increments = range(len(versions))
+    names = [(day, number, f"name {day} {number}") for number in increments for day in range(3)]
+    current = {day: row for row in names for day in row[:1]}
+    prices = sum(10 - number for number in increments)
+    rows: dict[str, Rows] = {
+        "bronze.events": [(count, count)],
+        "silver.events": [
+            (each["id"], each["version"], each["card"], each["amount"], made_by[each["version"]]) for each in newest
+        ],
+        "silver.history": [
+            (
+                each["id"],
+                each["version"],
+                each["amount"],
+                each["version"],
+                following.get(each["version"]),
+                made_by[each["version"]],
+            )
+            for each in records
+        ],
+        "silver.items": [
+            (card, item, each["version"], made_by[each["version"]])
+            for card, each in last_of_card.items()
+            for item in range(1, each["version"] % 3 + 2)
+        ],
+        "silver.log": [(each["version"], each["amount"], made_by[each["version"]]) for each in records],
+        "gold.running": running,
+        "gold.days": [
+            (day, len(of_day), sum(each["amount"] for each in of_day))
+            for day in days
+            for of_day in [[each for each in newest if each["day"] == day]]
+        ],
+        "gold.windows": [(*group, events) for group, events in windows.items()],
+        "bronze.names": [(len(names), len(names))],
+        "silver.names": list(current.values()),
+        "gold.joined": [
+            (each["id"], current[each["day"]][2] if each["day"] in current else None, each["amount"]) for each in newest
+        ],
+        "bronze.prices": [(prices, prices)],
+        "silver.prices": [(key, key * 10 + increments[-1]) for key in range(increments[-1], 10)],
+        "bronze.messages": [(CLICKS * len(versions),) * 2],
+    }
+    return {name: sorted(each, key=repr) for name, each in rows.items()}
+
+
+def _lines(records: Sequence[dict[str, Any]]) -> str:
+    return "".join(f"{json.dumps(record)}\n" for record in records)
+
+
+def _first(rows: Rows, other: Rows) -> Rows:
+    """Some rows that the other list does not have as often."""
+    left = list(other)
+    lacking = []
+    for row in rows:
+        if row in left:
+            left.remove(row)
+        else:
+            lacking.append(row)
+    return lacking[:5]
