@@ -34,6 +34,24 @@ def test_groups_are_not_compared_with_the_rows_that_name_them() -> None:
     assert record("recompute", read=7, groups=2, upserted=1).imbalance() == 1
 
 
+@pytest.mark.parametrize(
+    ("line", "changed"),
+    [
+        (record("append", read=5, written=4, quarantined=1), 4),
+        (record("recompute", read=7, groups=4, upserted=1, deleted=2, unchanged=1), 3),
+        (record("snapshot", read=10, written=10, groups=10, upserted=2, unchanged=8), 2),
+        (record("backfill", read=3, written=3, groups=3, upserted=1, deleted=1, unchanged=1), 2),
+        (record("replay", read=2, written=1, quarantined=1), 1),
+    ],
+    ids=lambda value: value.kind if isinstance(value, LedgerLine) else "",
+)
+def test_a_changed_row_counts_once_also_where_source_rows_and_groups_are_counted(
+    line: LedgerLine, changed: int
+) -> None:
+    assert line.imbalance() == 0
+    assert line.changed_rows == changed
+
+
 def test_a_backfill_must_balance_its_rows_and_its_groups() -> None:
     assert record("backfill", read=3, written=2, groups=1, upserted=1).imbalance() == 1
     assert record("backfill", read=3, written=3, groups=2, upserted=1).imbalance() == 1

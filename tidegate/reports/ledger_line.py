@@ -145,6 +145,11 @@ class LedgerLine:
         return (DECISION,) if identity.is_decision(self.kind) else _BY_KIND.get(self.kind, (ROWS, FILES, GROUPS))
 
     @property
+    def changed_rows(self) -> int:
+        """Rows of the target that it wrote or deleted; where it counts groups, these, of which the source rows are parts."""
+        return GROUPS.changed(self) if self.groups else self.written
+
+    @property
     def label(self) -> str:
         """``batch 3``, ``backfill 3``, ``replay 3``, ``swap``, ``waive``."""
         return identity.label(self.app_id, self.batch_id, self.kind)

@@ -131,6 +131,10 @@ class FlowReport:
         counted = (batch for batch in own if batch.kind != "swap" or name in ("upserted", "deleted"))
         return sum(ledger_line.count(batch, name) for batch in counted)
 
+    def changed_rows(self) -> int:
+        """Rows of the target that this attempt wrote or deleted, without undos."""
+        return sum(batch.changed_rows for batch in self.batches if batch.kind != identity.UNDO)
+
     def rules(self) -> dict[str, int]:
         """Quarantined rows by rule, summed over all batches of this attempt, without undos."""
         totals: dict[str, int] = {}

@@ -338,11 +338,11 @@ class _Application:
             log.error("%s: %s", flow.name, flow_report.error.message)
             self._write_failure(flow.name, error)
         log.info(
-            "%s: %s; read %d, written %d, quarantined %d",
+            "%s: %s; read %d, changed %d in the target, quarantined %d",
             flow.name,
             flow_report.state,
             flow_report.total("read"),
-            flow_report.total("written") + flow_report.total("upserted"),
+            flow_report.changed_rows(),
             flow_report.total("quarantined"),
         )
         return flow_report.state in ("done", "idle")
