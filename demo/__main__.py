@@ -26,7 +26,8 @@ def main() -> int:
     try:
         from rich.console import Console
 
-        from demo.scenario import run_demo
+        from demo.flights_alone import FlightsAlone
+        from demo.scenario import Scenario, run_demo
         from tidegate.errors import TidegateError
     except ModuleNotFoundError as missing:
         print(f"The demo needs the package {missing.name}: run `make setup`.", file=sys.stderr)
@@ -38,7 +39,15 @@ def main() -> int:
     arguments = _arguments(project)
     folder: Path = arguments.folder.absolute()
     try:
-        return 0 if run_demo(project, folder, console, lake_in_bucket=arguments.lake == "s3") else 1
+        passed = run_demo(
+            project,
+            folder,
+            console,
+            lake_in_bucket=arguments.lake == "s3",
+            people_act=arguments.acts,
+            kind=FlightsAlone if arguments.flights_alone else Scenario,
+        )
+        return 0 if passed else 1
     except KeyboardInterrupt:
         console.print("\nStopped, with the broker and Spark. `make demo` starts from the beginning.")
         return EXIT_INTERRUPTED
@@ -66,6 +75,12 @@ def _arguments(project: Path) -> argparse.Namespace:
         default="folder",
         help="where the lake is: in that folder, or in a bucket of an S3 server, which `make s3-server` builds",
     )
+    parser.add_argument(
+        "--acts",
+        action="store_true",
+        help="people act on the tables of flights after the waves: a refused backfill, an undo, a replay",
+    )
+    parser.add_argument("--flights-alone", action="store_true", help="leave out the other pipelines")
     return parser.parse_args()
 
 

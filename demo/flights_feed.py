@@ -52,6 +52,9 @@ LATE_DAY = date(2013, 2, 20)
 """Missing in wave 1; lands in wave 2."""
 STORM_DAY = date(2013, 2, 9)
 """A snowstorm closed the airports; wave 2 corrects what was published about this day."""
+TRUNCATED_DAY = date(2013, 3, 12)
+TRUNCATED = f"flights_{TRUNCATED_DAY}.csv.gz"
+"""Its file, of which wave 2 lands a half."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +192,7 @@ def _odd(landing: Path) -> list[Landed]:
 
 def _broken(landing: Path) -> list[Landed]:
     """Files with bad records, and files that are bad as a whole."""
-    tenth, eleventh, twelfth = (days()[date(2013, 3, day)] for day in (10, 11, 12))
+    tenth, eleventh, twelfth = (days()[day] for day in (date(2013, 3, 10), date(2013, 3, 11), TRUNCATED_DAY))
     mixed = [_with_error(record, number) for number, record in enumerate(tenth)]
     no_origin = [name for name in FIELDS if name != "origin"]
     complete = as_csv(eleventh)
@@ -207,7 +210,7 @@ def _broken(landing: Path) -> list[Landed]:
         land(landing / FOLDER, "flights_2013-03-11.csv", half, len(eleventh), "half a line at its end"),
         land(
             landing / FOLDER,
-            "flights_2013-03-12.csv.gz",
+            TRUNCATED,
             compressed[: len(compressed) // 2],
             len(twelfth),
             "a truncated gzip",

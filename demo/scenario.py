@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 from pathlib import Path
@@ -12,6 +12,8 @@ from pathlib import Path
 from rich.console import Console
 
 from demo import checks, clicks_feed, flights_feed, output, payments_feed, recompute, weather_feed
+from demo.acts import Person
+from demo.checks import Check
 from demo.progress import WatchedRun, existing_reports, show_progress
 from demo.runs import RunCrashedError
 from demo.services import DemoServices, check_set_up, set_up
@@ -79,6 +81,11 @@ class Scenario:
         """All examples."""
         return self.flights, self.clickstream, self.delays, self.payments
 
+    @property
+    def waves(self) -> tuple[Callable[[], None], ...]:
+        """The waves of input, in their order."""
+        return self.first_wave, self.second_wave, self.third_wave, self.fourth_wave
+
     def first_wave(self) -> None:
         """Weeks of flights, their weather, half a day of clicks, and three hours of payments."""
         output.heading(self.console, "Wave 1: two months of flights, a file a day, half a day of clicks, and payments")
@@ -143,17 +150,24 @@ class Scenario:
             self._print(watched)
             self.passed &= watched.report is None
 
+    def people_act(self) -> None:
+        """What people do to the tables of flights, after which they are again as the input says."""
+        output.heading(self.console, "People act: a backfill is refused, accepted and undone, a file is corrected")
+        self._print_checks(Person.make(self.services).act())
+
     def verify(self) -> None:
         """Check the ledger, and compare the tables with an independent recomputation."""
         output.heading(self.console, "Verification: DuckDB and plain Python compute all tables from the input alone")
-        layout = self.services.layout
-        landing = self.services.environment.landing
+        in_ledger = (checks.balance, checks.quarantine_states)
+        results = [check(self.services.layout, pipeline) for pipeline in self.pipelines for check in in_ledger]
+        self._print_checks(results + self._compare())
+
+    def _compare(self) -> list[Check]:
+        layout, landing = self.services.layout, self.services.environment.landing
         flights = recompute.flights(landing)
         recompute.add_delays(flights, landing)
         clicks = recompute.clickstream(recompute.read_topic(self.services.environment.kafka))
-        in_ledger = (checks.balance, checks.quarantine_states)
-        results = [check(layout, pipeline) for pipeline in self.pipelines for check in in_ledger]
-        results += checks.exactly_once(layout, self.flights, flights)
+        results = checks.exactly_once(layout, self.flights, flights)
         results += checks.exactly_once(layout, self.clickstream, clicks)
         results += checks.recomputed(layout, self.delays, flights, ("weather", "airlines", "delays"))
         topics = (payments_feed.TOPIC, payments_feed.ALERTS)
@@ -161,6 +175,9 @@ class Scenario:
         results += checks.payments(layout, self.payments, payments, alerts)
         for answer in (flights, clicks):
             answer.close()
+        return results
+
+    def _print_checks(self, results: list[Check]) -> None:
         output.checked(self.console, results)
         self.passed &= all(check.passed for check in results)
 
@@ -246,12 +263,22 @@ class Scenario:
         output.gold(self.console, self.services.layout, "gold.sessions", SESSIONS, title)
 
 
-def run_demo(project: Path, folder: Path, console: Console, *, lake_in_bucket: bool = False) -> bool:
+def run_demo(
+    project: Path,
+    folder: Path,
+    console: Console,
+    *,
+    lake_in_bucket: bool = False,
+    people_act: bool = False,
+    kind: type[Scenario] = Scenario,
+) -> bool:
     """Start the services, run the demo, and stop the services.
 
     Args:
         folder: The folder for all files of the demo.
         lake_in_bucket: Whether the lake is in a bucket of an S3 server that runs as long as the demo.
+        people_act: Whether people act on the tables of flights after the waves.
+        kind: What lands, and which pipelines run.
 
     Returns:
         Whether all checks passed.
@@ -266,14 +293,8 @@ def run_demo(project: Path, folder: Path, console: Console, *, lake_in_bucket: b
     with contextlib.ExitStack() as exit_stack:
         with console.status("starting the broker and Airflow"):
             services = exit_stack.enter_context(set_up(project, folder, lake_in_bucket=lake_in_bucket))
-        scenario = Scenario(console, services)
-        for step in (
-            scenario.first_wave,
-            scenario.second_wave,
-            scenario.third_wave,
-            scenario.fourth_wave,
-            scenario.verify,
-        ):
+        scenario = kind(console, services)
+        for step in (*scenario.waves, *([scenario.people_act] if people_act else []), scenario.verify):
             step()
         scenario.print_next_steps(time.monotonic() - started)
         return scenario.passed

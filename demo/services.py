@@ -29,7 +29,7 @@ from tidegate.processes import Process
 from tidegate.runtime import jars, java
 from tidegate.store import Address
 
-_REPLACED = ("lake", "landing", "broker", "s3", "demo.log")
+_REPLACED = ("lake", "landing", "project", "broker", "s3", "demo.log")
 """Entries of the folder that each demo deletes and creates again. The Airflow home and the marker are kept."""
 PIPELINES = ("flights", "clickstream")
 _MARKER = "made-by-the-demo"
@@ -43,6 +43,8 @@ class DemoServices:
     project: Path
     folder: Path
     environment: Environment
+    variables: Mapping[str, str]
+    """The environment as programs read it, with the keys of the bucket."""
     layout: Layout
     runs: Mapping[str, DagRuns]
     """A process with Airflow for each pipeline, by name: runs of different pipelines do not wait for each other. Only delays
@@ -110,16 +112,15 @@ def set_up(project: Path, folder: Path, *, lake_in_bucket: bool = False) -> Iter
                     "TIDEGATE_KAFKA": broker.bootstrap,
                 }
             )
+            own = {**environment.variables(), **bucket}
             runs = {
-                name: exit_stack.enter_context(
-                    DagRuns(project, variables | environment.variables() | bucket, folder / "demo.log")
-                )
+                name: exit_stack.enter_context(DagRuns(project, variables | own, folder / "demo.log"))
                 for name, variables in zip(PIPELINES, airflow_variables, strict=True)
             }
             runs |= {"delays": runs["flights"], "payments": runs["clickstream"]}
             create_topics(broker)
             flights.result()
-            yield DemoServices(project, folder, environment, Layout.of(environment), runs)
+            yield DemoServices(project, folder, environment, own, Layout.of(environment), runs)
 
 
 @contextlib.contextmanager
