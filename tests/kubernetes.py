@@ -133,13 +133,6 @@ class Kubernetes:
         for manifest in manifests:
             self.call("POST", kinds[manifest["kind"]].format(NAMESPACE), manifest)
 
-    def account(self, name: str) -> Path:
-        """The kubeconfig of a service account of the namespace."""
-        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{name}/token"
-        request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {}}
-        token = self.call("POST", path, request)["status"]["token"]
-        return self.kubeconfig(name, token)
-
     def pods(self) -> dict[str, dict[str, Any]]:
         """The pods of the namespace by name."""
         listed = self.call("GET", f"/api/v1/namespaces/{NAMESPACE}/pods")["items"]
@@ -149,24 +142,12 @@ class Kubernetes:
         """Why pods do not stay on a node."""
         return [taint["key"] for taint in self.call("GET", f"/api/v1/nodes/{node}")["spec"].get("taints", [])]
 
-    def delete_pod(self, name: str) -> None:
-        """Delete a pod, as a person or a preemption does; its process has a second to end."""
-        self.call("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}", {"gracePeriodSeconds": 1})
-
-    def node_of(self, pod: str) -> str:
-        """The node on which a pod was started."""
-        return self._nodes[pod]
-
     def lose_node(self, name: str) -> None:
         """Let a node be switched off: its processes end at once, and nothing is heard of it again."""
         self._lost.add(name)
         for pod, node in self._nodes.items():
             if node == name:
                 end_group(self._pods[pod].pid, grace=0)
-
-    def has_ended(self, pod: str) -> bool:
-        """Whether the process of a pod has ended."""
-        return self._pods[pod].poll() is not None
 
     def stop(self) -> None:
         """End all servers and pods."""
