@@ -109,7 +109,7 @@ class Person:
         replayed = self._tidegate("quarantine", "replay", "flights", "bronze")
         run = self._tidegate("run", "flights")
         states, added = self._states("bronze"), self._silver().total() - before
-        details = f"exit codes {replayed.returncode} and {run.returncode}, {states['replayed']:,} replayed, {added:,} rows in silver"
+        details = f"exit codes {replayed.returncode} and {run.returncode}, {states['replayed']:,} replayed, {count(added, 'row')} in silver"
         passed = (replayed.returncode, run.returncode, states["replayed"]) == (0, 0, 1) and 0 < added <= len(records)
         return Check("flights: a corrected file is replayed", details, passed)
 
@@ -117,7 +117,7 @@ class Person:
         """Count a table by SQL, without a JVM."""
         answer = self._tidegate("query", "SELECT count(*) AS flights FROM silver.flights WHERE NOT _deleted", "--json")
         rows = self._silver().total()
-        return Check("flights: a query counts silver", f"{rows:,} rows", f"{rows}" in answer.stdout)
+        return Check("flights: a query counts silver", count(rows, "row"), f"{rows}" in answer.stdout)
 
     def _trace(self) -> Check:
         """Where the rows of one group come from."""
