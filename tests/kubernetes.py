@@ -25,6 +25,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from devstack.ports import LOOPBACK, free_port, listens
 from tests import cluster_servers
 from tests.waiting import TIMEOUT_SECONDS, wait_until
@@ -33,6 +35,9 @@ from tidegate.runtime import java, job_environment
 
 NODES = ("node-1", "node-2")
 NAMESPACE = "etl"
+MANIFEST = Path(__file__).parents[1] / "deploy" / "kubernetes" / "driver.yaml"
+ACCOUNT = "tidegate-driver"
+"""Of the manifest."""
 LOST_AFTER_SECONDS = 10
 """So long after its last heartbeat a node is lost."""
 _BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
@@ -106,6 +111,16 @@ class Kubernetes:
         self._kubelet = threading.Thread(target=self._work, name="kubelet", daemon=True)
         self._kubelet.start()
         wait_until(lambda: all(not self.taints(name) for name in NODES), "the nodes are ready")
+        self.apply(*yaml.safe_load_all(MANIFEST.read_text()))
+        (self.folder / "spark-conf").mkdir()
+        settings = {
+            "spark.kubernetes.namespace": NAMESPACE,
+            "spark.kubernetes.container.image": "none",
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+        }
+        lines = "".join(f"{key} {value}\n" for key, value in settings.items())
+        (self.folder / "spark-conf" / "spark-defaults.conf").write_text(lines)
 
     def kubeconfig(self, name: str, token: str) -> Path:
         """A file by which a client of the API server is somebody."""
@@ -122,6 +137,21 @@ class Kubernetes:
         path.touch(mode=0o600)
         path.write_text(json.dumps(config))
         return path
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment of drivers, which have the shipped account."""
+        return {
+            "TIDEGATE_MASTER": f"k8s://{self.url}",
+            "KUBECONFIG": str(self.kubeconfig(ACCOUNT, self.token_of(ACCOUNT))),
+            "SPARK_CONF_DIR": str(self.folder / "spark-conf"),
+            "SPARK_LOCAL_IP": LOOPBACK,
+        }
+
+    def token_of(self, account: str) -> str:
+        """A token by which a client of the API server is an account of the namespace."""
+        path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
+        return str(self.call("POST", path, {"spec": {"expirationSeconds": 7200}})["status"]["token"])
 
     def apply(self, *manifests: dict[str, Any]) -> None:
         """Create objects in the namespace, as their administrator does."""
@@ -142,11 +172,27 @@ class Kubernetes:
         """Why pods do not stay on a node."""
         return [taint["key"] for taint in self.call("GET", f"/api/v1/nodes/{node}")["spec"].get("taints", [])]
 
+    def executors(self) -> list[str]:
+        """The names of the pods of executors that run."""
+        return [
+            name
+            for name, pod in self.pods().items()
+            if pod["metadata"]["labels"].get("spark-role") == "executor" and pod["status"].get("phase") == "Running"
+        ]
+
+    def delete_pod(self, name: str) -> None:
+        """Delete a pod at once, as one with a higher priority or a person does."""
+        self.call("DELETE", f"/api/v1/namespaces/{NAMESPACE}/pods/{name}", {"gracePeriodSeconds": 0})
+
+    def node_of(self, pod: str) -> str:
+        """The node on which a pod is."""
+        return self._nodes[pod]
+
     def lose_node(self, name: str) -> None:
         """Let a node be switched off: its processes end at once, and nothing is heard of it again."""
         self._lost.add(name)
         for pod, node in self._nodes.items():
-            if node == name:
+            if node == name and self._pods[pod].poll() is None:
                 end_group(self._pods[pod].pid, grace=0)
 
     def stop(self) -> None:

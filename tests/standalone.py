@@ -31,10 +31,15 @@ class Cluster:
     """A master and its workers."""
 
     folder: Path
-    variables: Mapping[str, str]
-    """The environment of workers, which executors inherit."""
+    environment: Mapping[str, str]
+    """Of workers; executors inherit it."""
     master: str = field(default_factory=lambda: f"spark://{LOOPBACK}:{free_port()}")
     _processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment of drivers."""
+        return {"TIDEGATE_MASTER": self.master}
 
     @property
     def log(self) -> str:
@@ -43,13 +48,16 @@ class Cluster:
 
     def start(self, *workers: str) -> None:
         """Start the master, and workers with one core each, whose folders are below ``work``; wait until they are registered."""
-        port = self.master.rpartition(":")[2]
-        self._start("master.Master", "--port", port)
-        wait_until(lambda: listens(int(port)), "the master listens")
+        self._start_master()
         for name in workers:
             folder = str(self.folder / "work" / name)
             self._start("worker.Worker", self.master, "--cores", "1", "--memory", "1g", "--work-dir", folder)
         wait_until(lambda: self.log.count("Registering worker") == len(workers), "the workers are registered")
+
+    def _start_master(self) -> None:
+        port = self.master.rpartition(":")[2]
+        self._start("master.Master", "--port", port)
+        wait_until(lambda: listens(int(port)), "the master listens")
 
     def _start(self, role: str, *arguments: str) -> None:
         command = [str(job_environment.spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}"]
@@ -57,7 +65,7 @@ class Cluster:
             self._processes.append(
                 subprocess.Popen(
                     [*command, *arguments, "--host", LOOPBACK, "--webui-port", "0"],
-                    env=dict(self.variables),
+                    env=dict(self.environment),
                     cwd=self.folder,
                     stdout=log,
                     stderr=log,
@@ -76,6 +84,30 @@ class Cluster:
         (process,) = (each for each in self._processes if each.pid == pid)
         process.kill()
         process.wait()
+
+    def lose_worker_of(self, executor: psutil.Process) -> None:
+        """End a worker and its executor at once, and for good, as a machine that is switched off."""
+        worker = executor.parent()
+        assert worker is not None
+        self.kill(worker.pid)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            executor.kill()
+
+    def restart_master(self) -> None:
+        """End the master at once, start it again, and wait until it knows its workers, and what it remembers of applications."""
+        known = self.log.count("Recovery complete"), self.log.count("Registering worker")
+        master = self._processes.pop(0)
+        master.kill()
+        master.wait()
+        self._start_master()
+        self._processes.insert(0, self._processes.pop())
+        wait_until(
+            lambda: (
+                self.log.count("Recovery complete") > known[0]
+                or self.log.count("Registering worker") >= known[1] + len(self._processes) - 1
+            ),
+            "the master knows its workers",
+        )
 
     def stop(self) -> None:
         """End all processes."""

@@ -1,9 +1,9 @@
-"""A cluster of YARN for the tests of a module, and a pipeline with every kind of flow that runs on it."""
+"""A cluster for the tests of a module, by default of YARN, and a pipeline with every kind of flow that runs on it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import pytest
 
@@ -17,6 +17,14 @@ if TYPE_CHECKING:
     from tests.s3_server import S3Process
 
 
+class HasDrivers(Protocol):
+    """A cluster of any kind."""
+
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment of drivers."""
+
+
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
     with yarn(tmp_path_factory.mktemp("yarn") / "cluster") as running:
@@ -25,7 +33,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
 
 @pytest.fixture
 def kinds(
-    cluster: Yarn,
+    cluster: HasDrivers,
     s3_server: S3Process,
     broker: Broker,
     topic: str,

@@ -1,4 +1,4 @@
-"""A pipeline with every kind of flow for drivers on clusters, and what its tables must have, in plain Python.
+"""A pipeline with every kind of flow for drivers on clusters. `tests.clusters.oracle` has what its tables must have.
 
 A function of the project marks rows in the transforms. Executors call it: it notes which process ran which code, and waits
 while a test holds its flow, so that the test can end that very process.
@@ -6,21 +6,29 @@ while a test holds its flow, so that the test can end that very process.
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import subprocess
 import sys
-from collections import defaultdict
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import psutil
 
+from tests.clusters.oracle import (
+    AT_ONCE,
+    CLICKS,
+    COLUMNS,
+    START,
+    Rows,
+    event,
+    expected,
+    lacking_rows,
+    newest_events,
+)
 from tests.deployment import Deployment
 from tests.s3_server import REGION
 from tests.standalone import executor_python
@@ -28,6 +36,7 @@ from tests.store.buckets import upload
 from tests.topics import send, values
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.processes import end_group
+from tidegate.requests.request import RunRequest, fresh_id
 
 if TYPE_CHECKING:
     import pytest
@@ -208,13 +217,6 @@ def running(rows):
 '''
 MARKED = ("events", "history", "items", "log", "running", "days", "windows", "joined")
 """The flows whose transform executors attend."""
-AT_ONCE = 40
-"""Events of an increment."""
-CLICKS = 20
-"""Messages of an increment."""
-START = datetime(2025, 1, 6, 9, tzinfo=UTC)
-Rows = list[tuple[Any, ...]]
-
 
 PROJECT = Path(__file__).parents[2]
 _COMMAND = Path(sys.executable).parent / "tidegate"
@@ -239,7 +241,8 @@ class Kinds:
     deployment: Deployment
     notes: Path
     """A folder for what executors note."""
-    broker: Broker
+    broker: Broker | None
+    """None for a test that runs no flow with a topic."""
     topic: str
     """From which it reads messages, and beside which is the one to which it sends changes."""
     landed: int = 0
@@ -276,12 +279,9 @@ class Kinds:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
         upload(folder, self.deployment.layout.landing_root)
-        send(
-            self.broker,
-            self.topic,
-            range(number * CLICKS, (number + 1) * CLICKS),
-            sent_ms=int(START.timestamp() * 1000),
-        )
+        if self.broker is not None:
+            messages = range(number * CLICKS, (number + 1) * CLICKS)
+            send(self.broker, self.topic, messages, sent_ms=int(START.timestamp() * 1000))
         self.landed += 1
 
     @contextmanager
@@ -310,11 +310,17 @@ class Kinds:
         for path in self.notes.glob("*.json"):
             path.unlink()
 
-    def start(self) -> subprocess.Popen[str]:
-        """Start a run of the pipeline, as a user does."""
+    def request(self) -> RunRequest:
+        """The request of an increment of all flows."""
+        names: dict[str, Any] = {}
+        exec(DECLARATION, names)
+        return RunRequest.check(names["pipeline"], fresh_id("test"), {})
+
+    def start(self, *flows: str, **variables: str) -> subprocess.Popen[str]:
+        """Start a run of the pipeline, as a user does: of some flows, or of all, with more variables of the environment."""
         run = subprocess.Popen(
-            [_COMMAND, "run", "kinds"],
-            env={**os.environ, **self.deployment.environment.variables()},
+            [_COMMAND, "run", "kinds", *(word for flow in flows for word in ("--flow", flow))],
+            env={**os.environ, **self.deployment.environment.variables(), **variables},
             cwd=self.deployment.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -352,21 +358,25 @@ class Kinds:
         logs = [entry for entry in root.walk() if entry.name == "driver.log"]
         return root.store.read(max(logs, key=lambda entry: entry.modified_ns).key).data.decode()
 
-    def differences(self, versions: Sequence[str]) -> list[str]:
-        """How the tables differ from what they must have.
+    def differences(self, versions: Sequence[str], *tables: str) -> list[str]:
+        """How tables and the topic of changes, or some tables, differ from what they must have.
 
         Args:
             versions: That of the transforms in each increment.
+            tables: Names; all by default.
         """
         wanted = expected(versions)
-        sent = {row["id"]: row["version"] for row in values(self.broker, f"{self.topic}-sent").values()}
-        newest = {key: record["version"] for key, record in newest_events(AT_ONCE * len(versions)).items()}
-        of_topic = [] if sent == newest else [f"the topic says {sent} instead of {newest}"]
-        return of_topic + [
-            f"{name}: lacks {_first(rows, present)}, has besides {_first(present, rows)}"
-            for name, rows in wanted.items()
-            if (present := self._rows(name)) != rows
+        differences = [
+            f"{name}: lacks {lacking_rows(wanted[name], present)}, has besides {lacking_rows(present, wanted[name])}"
+            for name in tables or wanted
+            if (present := self._rows(name)) != wanted[name]
         ]
+        if not tables:
+            assert self.broker is not None
+            sent = {row["id"]: row["version"] for row in values(self.broker, f"{self.topic}-sent").values()}
+            newest = {key: record["version"] for key, record in newest_events(AT_ONCE * len(versions)).items()}
+            differences += [] if sent == newest else [f"the topic says {sent} instead of {newest}"]
+        return differences
 
     def _rows(self, name: str) -> Rows:
         rows = self.deployment.table(name).to_pylist()
@@ -403,14 +413,14 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 def kinds_on(
-    folder: Path, server: S3Process, broker: Broker, topic: str, patch: pytest.MonkeyPatch, **variables: str
+    folder: Path, server: S3Process, broker: Broker | None, topic: str, patch: pytest.MonkeyPatch, **variables: str
 ) -> Kinds:
     """The pipeline in a project of its own, in a bucket of its own.
 
     Args:
         folder: Of the test.
         server: Has the bucket. Driver and executors find its keys in a profile, as on machines of a cluster.
-        broker: Has the topics.
+        broker: Has the topics; None for a test that runs no flow with a topic.
         topic: The name of one, which does not exist yet.
         patch: Sets the environment of drivers, for this process too.
         variables: The settings of the cluster.
@@ -437,7 +447,7 @@ def kinds_on(
         **own,
         TIDEGATE_LAKE=f"{bucket}/lake",
         TIDEGATE_LANDING=f"{bucket}/landing",
-        TIDEGATE_KAFKA=broker.bootstrap,
+        **({} if broker is None else {"TIDEGATE_KAFKA": broker.bootstrap}),
         TIDEGATE_DRIVER_MEMORY="1g",
         TIDEGATE_EXECUTORS="2",
         TIDEGATE_EXECUTOR_MEMORY="700m",
@@ -445,121 +455,11 @@ def kinds_on(
     )
     made = Kinds(deployment, folder / "notes", broker, topic)
     made.write(version="1")
-    for name in (topic, f"{topic}-sent"):
-        broker.create_topic(name, partitions=1)
+    if broker is not None:
+        for name in (topic, f"{topic}-sent"):
+            broker.create_topic(name, partitions=1)
     return made
-
-
-COLUMNS = {
-    "silver.events": ("id", "version", "card", "amount", "made_by"),
-    "silver.history": ("id", "version", "amount", "valid_from", "valid_to", "made_by"),
-    "silver.items": ("card", "item", "version", "made_by"),
-    "silver.log": ("version", "amount", "made_by"),
-    "gold.running": ("version", "card", "events", "amount", "made_by"),
-    "gold.days": ("day", "events", "amount"),
-    "gold.windows": ("card", "window_start", "events"),
-    "silver.names": ("day", "version", "name"),
-    "gold.joined": ("id", "name", "amount"),
-    "silver.prices": ("id", "price"),
-}
-"""What is compared of each table; of bronze the number of rows and of their ids. What depends on when a group was computed is left out."""
-
-
-def event(number: int) -> dict[str, Any]:
-    """A record, each of which is newer than all before it."""
-    return {
-        "id": number % 25,
-        "version": number,
-        "at": (START + timedelta(minutes=number)).isoformat(),
-        "card": f"c{number % 3}",
-        "day": number % 5,
-        "amount": 10 + number,
-    }
-
-
-def newest_events(count: int) -> dict[int, dict[str, Any]]:
-    """The newest record of each id."""
-    return {record["id"]: record for record in map(event, range(count))}
-
-
-def expected(versions: Sequence[str]) -> dict[str, Rows]:
-    """The rows of every table after so many increments, with what `COLUMNS` names."""
-    count = AT_ONCE * len(versions)
-    records = [event(number) for number in range(count)]
-    made_by = {number: versions[number // AT_ONCE] for number in range(count)}
-    newest = list(newest_events(count).values())
-    last_of_card = {record["card"]: record for record in records}
-    of_id: dict[int, list[int]] = defaultdict(list)
-    for record in records:
-        of_id[record["id"]].append(record["version"])
-    following = {one: other for each in of_id.values() for one, other in itertools.pairwise(each)}
-    running, totals = [], defaultdict[str, list[int]](lambda: [0, 0])
-    for record in records:
-        total = totals[record["card"]]
-        total[0] += 1
-        total[1] += record["amount"]
-        running.append((record["version"], record["card"], *total, made_by[record["version"]]))
-    windows: dict[tuple[str, datetime], int] = defaultdict(int)
-    for record in newest:
-        at = datetime.fromisoformat(record["at"])
-        windows[record["card"], at - timedelta(minutes=at.minute % 15)] += 1
-    days = {record["day"] for record in newest}
-    increments = range(len(versions))
-    names = [(day, number, f"name {day} {number}") for number in increments for day in range(3)]
-    current = {day: row for row in names for day in row[:1]}
-    prices = sum(10 - number for number in increments)
-    rows: dict[str, Rows] = {
-        "bronze.events": [(count, count)],
-        "silver.events": [
-            (each["id"], each["version"], each["card"], each["amount"], made_by[each["version"]]) for each in newest
-        ],
-        "silver.history": [
-            (
-                each["id"],
-                each["version"],
-                each["amount"],
-                each["version"],
-                following.get(each["version"]),
-                made_by[each["version"]],
-            )
-            for each in records
-        ],
-        "silver.items": [
-            (card, item, each["version"], made_by[each["version"]])
-            for card, each in last_of_card.items()
-            for item in range(1, each["version"] % 3 + 2)
-        ],
-        "silver.log": [(each["version"], each["amount"], made_by[each["version"]]) for each in records],
-        "gold.running": running,
-        "gold.days": [
-            (day, len(of_day), sum(each["amount"] for each in of_day))
-            for day in days
-            for of_day in [[each for each in newest if each["day"] == day]]
-        ],
-        "gold.windows": [(*group, events) for group, events in windows.items()],
-        "bronze.names": [(len(names), len(names))],
-        "silver.names": list(current.values()),
-        "gold.joined": [
-            (each["id"], current[each["day"]][2] if each["day"] in current else None, each["amount"]) for each in newest
-        ],
-        "bronze.prices": [(prices, prices)],
-        "silver.prices": [(key, key * 10 + increments[-1]) for key in range(increments[-1], 10)],
-        "bronze.messages": [(CLICKS * len(versions),) * 2],
-    }
-    return {name: sorted(each, key=repr) for name, each in rows.items()}
 
 
 def _lines(records: Sequence[dict[str, Any]]) -> str:
     return "".join(f"{json.dumps(record)}\n" for record in records)
-
-
-def _first(rows: Rows, other: Rows) -> Rows:
-    """Some rows that the other list does not have as often."""
-    left = list(other)
-    lacking = []
-    for row in rows:
-        if row in left:
-            left.remove(row)
-        else:
-            lacking.append(row)
-    return lacking[:5]

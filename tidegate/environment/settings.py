@@ -386,6 +386,12 @@ SETTINGS = (
         "`false`",
     ),
     _of_spark("TIDEGATE_EXECUTOR_PYTHON", "Python of executors, as their machines name it", _line, "`job.python`"),
+    _of_spark(
+        "TIDEGATE_EXECUTOR_WAIT",
+        "seconds after which a run fails as transient, and is tried again, while its cluster gives it no executor",
+        _count,
+        "`600`",
+    ),
     _of_spark("TIDEGATE_POD_TEMPLATE", "file with the template of Kubernetes' pods", _path_of_file, "none"),
     Setting(
         variable="TIDEGATE_SPARK_HISTORY",

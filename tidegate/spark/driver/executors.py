@@ -16,6 +16,7 @@ from pyspark import SparkContext
 
 from tidegate.advice import Edit, Either, OutsideAct
 from tidegate.errors import MachineUnavailableError, MissingJavaError, SetupError, TidegateError
+from tidegate.spark.driver import executor_wait
 
 _TASKS = "org.apache.spark.scheduler.TaskSetManager"
 _BEGINNING = 200
@@ -25,13 +26,18 @@ _LOGGERS = (
     "org.apache.spark.scheduler.cluster.StandaloneSchedulerBackend",
 )
 """They log what a standalone master reports of executors, with no text of a task."""
-_SCHEDULERS = ("org.apache.spark.scheduler.TaskSchedulerImpl", "org.apache.spark.scheduler.cluster.YarnScheduler")
-"""They log which executors were lost, and when nothing takes a task; YARN has one of its own."""
+_SCHEDULERS = (
+    "org.apache.spark.scheduler.TaskSchedulerImpl",
+    "org.apache.spark.scheduler.cluster.YarnScheduler",
+    "org.apache.spark.HeartbeatReceiver",
+)
+"""They log which executors were lost, when nothing takes a task, and which executors are not heard of; YARN has a scheduler of its own."""
 _FIRST_LINE = r"%d{yy/MM/dd HH:mm:ss} %p %c{1}: %replace{%m}{(?s)\n.*}{}%n"
 """The other lines of what YARN says of a container are the end of its output, which may quote data."""
 _STOPPED = re.compile(
     r"Master removed our application|stopped SparkContext|SparkContext was shut down|cluster scheduler:"
 )
+_CANCELLED = re.compile(r"Job \d+ cancelled")
 _ADDED = re.compile(r"Executor added: (\S+) on \S+ \(([^)\s]+):\d+\)")
 _ENDED = re.compile(r"Executor updated: (\S+) is now (?:FAILED|EXITED) \(([^\n]*)\)")
 _NO_MASTER = "All masters are unresponsive"
@@ -113,6 +119,8 @@ def lacking(text: str, what: str) -> TidegateError | None:
     """
     if _followed is None:
         return None
+    if _CANCELLED.search(text) and (error := executor_wait.cancelled(what)) is not None:
+        return error
     reports, tasks = _followed
     # Of an application that was removed while its session began, Spark says only that something is null.
     if _STOPPED.search(text) or _REMOVED in str(reports):

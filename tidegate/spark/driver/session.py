@@ -206,7 +206,7 @@ def build_session(environment: Environment, app_name: str, extra: dict[str, str]
         settings |= {"spark.master": environment.master, **submit_conf(environment, small=False)}
     follow_executors = "PYSPARK_GATEWAY_PORT" in os.environ and _is_cluster()
     if follow_executors:
-        from tidegate.spark.driver import executors
+        from tidegate.spark.driver import executor_wait, executors
 
         # Before there is a session, too: executors that cannot be started have all failed in a tenth of a second.
         executors.follow()
@@ -220,6 +220,7 @@ def build_session(environment: Environment, app_name: str, extra: dict[str, str]
         logging.getLogger(name).setLevel(logging.CRITICAL)
     if follow_executors:
         executors.follow()
+        executor_wait.start(session.sparkContext, environment)
     keep_names(session)
     return session
 
