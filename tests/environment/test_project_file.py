@@ -53,6 +53,7 @@ GIVEN = {
     "spark.executor_cores": "2",
     "spark.dynamic": "true",
     "spark.executor_python": "/opt/executors/bin/python",
+    "spark.executor_wait": "900",
     "spark.pod_template": "/etc/pods.yaml",
     "spark.history": "http://spark:18080",
     "job.python": ".venv-job/bin/python",
