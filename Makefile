@@ -57,6 +57,7 @@ s3-server: ## Build the S3 server of the tests into the user's cache; needs Go. 
 cluster-servers: ## Put the servers of YARN and Kubernetes for the tests into the user's cache; needs Maven and Go, and ten minutes.
 	@scripts/cluster_servers.sh yarn build
 	@scripts/cluster_servers.sh kubernetes build
+	@scripts/cluster_servers.sh helm build
 
 nightly-seconds: setup ## Run the nightly tests and record how long each file takes, by which slices are balanced.
 	@$(NIGHTLY) --junitxml=.cache/nightly.xml $$files; code=$$?; $(BIN)/python -m tests.slices record .cache/nightly.xml; exit $$code

@@ -4,6 +4,7 @@
 #
 #   scripts/cluster_servers.sh yarn [build]          jars of the resource manager and the node manager, by Maven
 #   scripts/cluster_servers.sh kubernetes [build]    kube-apiserver, kube-controller-manager and etcd, by Go: ten minutes of two cores
+#   scripts/cluster_servers.sh helm [build]          the program that renders deploy/helm, by Go
 set -eu
 
 own=$(cd "$(dirname "$0")" && pwd)/cluster_servers
@@ -15,8 +16,9 @@ log() { printf '%s\n' "cluster-servers: $*" >&2; }
 case $cluster in
 yarn) name=hadoop-yarn-3.5.0 needs=Maven command=mvn ;;
 kubernetes) name=kubernetes-v1.34.4 needs="Go 1.26" command=go ;;
+helm) name=helm-v3.22.0 needs="Go 1.26" command=go ;;
 *)
-    log "there are servers of yarn and kubernetes, not of $cluster"
+    log "there are servers of yarn and kubernetes, and helm, not $cluster"
     exit 2
     ;;
 esac
@@ -51,6 +53,9 @@ kubernetes)
             go build -mod=readonly -trimpath -ldflags '-s -w' -o "$folder/bin/" "$program"
         done
     )
+    ;;
+helm)
+    (cd "$own/helm" && go build -mod=readonly -trimpath -ldflags '-s -w' -o "$folder/bin/" helm.sh/helm/v3/cmd/helm)
     ;;
 esac
 chmod 755 "$folder"
