@@ -35,7 +35,7 @@ from tidegate.runtime import java, job_environment
 
 NODES = ("node-1", "node-2")
 NAMESPACE = "etl"
-MANIFEST = Path(__file__).parents[1] / "deploy" / "kubernetes" / "driver.yaml"
+MANIFEST = Path(__file__).parents[1] / "deploy" / "helm" / "files" / "driver.yaml"
 ACCOUNT = "tidegate-driver"
 """Of the manifest."""
 LOST_AFTER_SECONDS = 10
@@ -152,6 +152,16 @@ class Kubernetes:
         """A token by which a client of the API server is an account of the namespace."""
         path = f"/api/v1/namespaces/{NAMESPACE}/serviceaccounts/{account}/token"
         return str(self.call("POST", path, {"spec": {"expirationSeconds": 7200}})["status"]["token"])
+
+    def may(self, account: str, verb: str, resource: str) -> bool:
+        """Whether an account has a right in the namespace."""
+        spec = {
+            "user": f"system:serviceaccount:{NAMESPACE}:{account}",
+            "resourceAttributes": {"namespace": NAMESPACE, "verb": verb, "resource": resource},
+        }
+        review = {"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": spec}
+        answer = self.call("POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", review)
+        return bool(answer["status"]["allowed"])
 
     def apply(self, *manifests: dict[str, Any]) -> None:
         """Create objects in the namespace, as their administrator does."""
