@@ -28,14 +28,16 @@ EXAMPLES = sorted((CHART / "examples").glob("*.yaml"))
 Objects = list[dict[str, Any]]
 
 
-def helm(*arguments: str) -> subprocess.CompletedProcess[str]:
+def render(*options: str) -> subprocess.CompletedProcess[str]:
+    """Render the chart for the version of the servers of the tests."""
     program = cluster_servers.folder_of("helm") / "bin" / "helm"
-    return subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
+    command = [program, "template", "own", str(CHART), "--namespace", NAMESPACE, "--kube-version", "1.34.4", *options]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
 
 
 def rendered(values: Path) -> Objects:
     """The objects of the chart with the values of a file."""
-    result = helm("template", "own", str(CHART), "--namespace", NAMESPACE, "--values", str(values))
+    result = render("--values", str(values))
     assert result.returncode == 0, result.stderr
     return [each for each in yaml.safe_load_all(result.stdout) if each]
 
@@ -125,13 +127,13 @@ def test_executors_get_no_secret_of_airflow(values: Path) -> None:
     ],
 )
 def test_a_wrong_value_is_refused_and_named(value: str, message: str) -> None:
-    result = helm("template", "own", str(CHART), "--values", str(EXAMPLES[0]), "--set", value)
+    result = render("--values", str(EXAMPLES[0]), "--set", value)
     assert result.returncode != 0
     assert message in result.stderr
 
 
 def test_values_without_a_lake_are_refused() -> None:
-    result = helm("template", "own", str(CHART))
+    result = render()
     assert result.returncode != 0
     assert "TIDEGATE_LAKE" in result.stderr
 
