@@ -103,6 +103,11 @@ class Yarn:
         """The processes of the servers."""
         return [process.pid for process in self._processes.values()]
 
+    @property
+    def web(self) -> str:
+        """The address at which the resource manager is asked for applications."""
+        return f"http://{LOOPBACK}:{self.ports['.webapp']}"
+
     def log(self, server: str) -> str:
         """What a server says: ``resource-manager``, ``node-1`` or ``node-2``."""
         return (self.folder / f"{server}.log").read_text(errors="replace")
@@ -208,7 +213,7 @@ class Yarn:
         return self._call("GET", path)
 
     def _call(self, method: str, path: str) -> Any:
-        url = f"http://{LOOPBACK}:{self.ports['.webapp']}/ws/v1/cluster{path}"
+        url = f"{self.web}/ws/v1/cluster{path}"
         request = urllib.request.Request(url, method=method, headers={"Accept": "application/json"})
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
             text = answer.read()
