@@ -76,8 +76,14 @@ class Cluster:
     def executors(self) -> list[psutil.Process]:
         """Those that its workers have started."""
         with contextlib.suppress(psutil.NoSuchProcess):
-            return [each for worker in self._processes[1:] for each in psutil.Process(worker.pid).children()]
+            started = [each for worker in self._processes[1:] for each in psutil.Process(worker.pid).children()]
+            return [each for each in started if not ended(each)]
         return []
+
+    def executor_in(self, folder: Path) -> psutil.Process:
+        """The executor that works in a folder."""
+        (executor,) = (each for each in self.executors() if each.cwd() == str(folder))
+        return executor
 
     def kill(self, pid: int) -> None:
         """End a process of the cluster at once, and for good."""
@@ -90,8 +96,7 @@ class Cluster:
         worker = executor.parent()
         assert worker is not None
         self.kill(worker.pid)
-        with contextlib.suppress(psutil.NoSuchProcess):
-            executor.kill()
+        kill_executor(executor)
 
     def restart_master(self) -> None:
         """End the master at once, start it again, and wait until it knows its workers, and what it remembers of applications."""
@@ -114,6 +119,21 @@ class Cluster:
         for process in self._processes:
             end_group(process.pid, grace=TIMEOUT_SECONDS)
             process.wait()
+
+
+def ended(process: psutil.Process) -> bool:
+    """Whether a process has ended. A worker may leave it a zombie as long as something has its output open."""
+    try:
+        return bool(process.status() == psutil.STATUS_ZOMBIE)
+    except psutil.NoSuchProcess:
+        return True
+
+
+def kill_executor(executor: psutil.Process) -> None:
+    """End an executor at once."""
+    with contextlib.suppress(psutil.NoSuchProcess):
+        executor.kill()
+    wait_until(lambda: ended(executor), "the executor has ended")
 
 
 @contextmanager

@@ -10,13 +10,13 @@ import contextlib
 import functools
 import os
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from tests.fault_points import fault
+from tests.standalone import kill_executor
 from tests.waiting import wait_until
 from tidegate.processes import exit_now
 from tidegate.spark.run_pipeline import main
@@ -27,17 +27,14 @@ def strike(at: str, job: Any) -> None:
     application = job.spark.sparkContext.applicationId
     wait_until(lambda: bool(_executors(application)), "there is an executor")
     victim = min(_executors(application), key=lambda process: process.create_time())
-    victim.kill()
-    with contextlib.suppress(psutil.NoSuchProcess):
-        while victim.status() != psutil.STATUS_ZOMBIE:
-            time.sleep(0.01)
+    kill_executor(victim)
     with Path(os.environ["STRUCK"]).open("a") as struck:
         struck.write(f"{at} {victim.pid}\n")
 
 
 def _executors(application: str) -> list[psutil.Process]:
     executors = []
-    for process in psutil.process_iter(["cmdline", "status"]):
+    for process in psutil.process_iter(["cmdline"]):
         words = process.info["cmdline"] or []
         if application in words and "org.apache.spark.executor.CoarseGrainedExecutorBackend" in words:
             executors.append(process)

@@ -12,13 +12,12 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from tests.clusters.kinds import MARKED, PROJECT, Kinds, Note, driver_of, end_of
 from tests.slices import of_week
-from tests.standalone import Cluster, standalone_cluster
-from tests.waiting import TIMEOUT_SECONDS, wait_until
+from tests.standalone import Cluster, kill_executor, standalone_cluster
+from tests.waiting import wait_until
 from tidegate.errors import EX_SOFTWARE, EX_TEMPFAIL
 from tidegate.requests import launch
 from tidegate.requests.request import fresh_id
@@ -44,12 +43,6 @@ def cluster(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Cluster]
         yield made
 
 
-def executor_of(note: Note, cluster: Cluster) -> psutil.Process:
-    """The executor in whose folder a process works."""
-    (executor,) = (each for each in cluster.executors() if each.cwd() == str(note.cwd))
-    return executor
-
-
 def test_an_executor_is_killed_while_it_works_for_each_flow(kinds: Kinds, cluster: Cluster) -> None:
     kinds.land()
     killed: list[int] = []
@@ -62,9 +55,8 @@ def test_an_executor_is_killed_while_it_works_for_each_flow(kinds: Kinds, cluste
             wait_until(lambda: run.poll() is not None or _waiting(kinds, holds) is not None, "an executor works")
             note = _waiting(kinds, holds)
             assert note is not None, end_of(run)
-            executor = executor_of(note, cluster)
-            executor.kill()
-            executor.wait(TIMEOUT_SECONDS)
+            executor = cluster.executor_in(note.cwd)
+            kill_executor(executor)
             killed.append(executor.pid)
             holds.pop(note.flow).close()
     end_of(run)
@@ -118,7 +110,7 @@ def test_a_worker_is_lost_the_driver_is_killed_and_the_master_is_started_again(k
     kinds.land()
     with kinds.pausing("events"):
         run = kinds.start()
-        cluster.lose_worker_of(executor_of(kinds.wait_for("events", run), cluster))
+        cluster.lose_worker_of(cluster.executor_in(kinds.wait_for("events", run).cwd))
     end_of(run)
     assert "Lost executor" in kinds.log()
     assert kinds.differences(["1"]) == []

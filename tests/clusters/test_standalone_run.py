@@ -8,8 +8,7 @@ import pytest
 
 from tests.clusters.kinds import end_of, kinds_on
 from tests.s3_server import S3Process
-from tests.standalone import standalone_cluster
-from tests.waiting import TIMEOUT_SECONDS
+from tests.standalone import kill_executor, standalone_cluster
 from tidegate.runtime.project_archive import FOLDER
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
@@ -26,9 +25,7 @@ def test_a_run_goes_on_without_an_executor_that_is_killed_and_executors_have_its
             with kinds.pausing("events"):
                 run = kinds.start("events_files", "events")
                 note = kinds.wait_for("events", run)
-                (executor,) = (each for each in cluster.executors() if each.cwd() == str(note.cwd))
-                executor.kill()
-                executor.wait(TIMEOUT_SECONDS)
+                kill_executor(cluster.executor_in(note.cwd))
             end_of(run)
             assert kinds.differences(["1"], "bronze.events", "silver.events") == []
             notes = kinds.noted("events")
