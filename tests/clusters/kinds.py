@@ -249,13 +249,16 @@ class Kinds:
     """How many increments."""
     _runs: list[subprocess.Popen[str]] = field(default_factory=list)
 
+    @property
+    def _declaration(self) -> str:
+        return DECLARATION.replace("<topic>", self.topic)
+
     def write(self, version: str) -> None:
         """Write declaration and transforms, or edit the transforms."""
         self.notes.mkdir(exist_ok=True)
         project = self.deployment.environment.project
         job = JOB.replace("<version>", version).replace("<folder>", str(self.notes))
-        declaration = DECLARATION.replace("<topic>", self.topic)
-        for package, text in (("pipelines", declaration), ("spark_jobs", job)):
+        for package, text in (("pipelines", self._declaration), ("spark_jobs", job)):
             (project / package).mkdir(parents=True, exist_ok=True)
             (project / package / "__init__.py").touch()
             (project / package / "kinds.py").write_text(text)
@@ -312,7 +315,7 @@ class Kinds:
     def request(self) -> RunRequest:
         """The request of an increment of all flows."""
         names: dict[str, Any] = {}
-        exec(DECLARATION, names)
+        exec(self._declaration, names)
         return RunRequest.check(names["pipeline"], fresh_id("test"), {})
 
     def start(self, *flows: str, **variables: str) -> subprocess.Popen[str]:
