@@ -1,4 +1,4 @@
-"""A cluster for the tests of a module, by default of YARN, and a pipeline with every kind of flow that runs on it."""
+"""A pipeline with every kind of flow that runs on a cluster; each folder has a cluster of one kind."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from tests.clusters.kinds import Kinds, kinds_on
-from tests.yarn import Yarn, yarn
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -23,12 +22,6 @@ class HasDrivers(Protocol):
     @property
     def variables(self) -> dict[str, str]:
         """The environment of drivers."""
-
-
-@pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Yarn]:
-    with yarn(tmp_path_factory.mktemp("yarn") / "cluster") as running:
-        yield running
 
 
 @pytest.fixture

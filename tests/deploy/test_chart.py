@@ -31,8 +31,8 @@ Objects = list[dict[str, Any]]
 def render(*options: str) -> subprocess.CompletedProcess[str]:
     """Render the chart for the version of the servers of the tests."""
     program = cluster_servers.folder_of("helm") / "bin" / "helm"
-    command = [program, "template", "own", str(CHART), "--namespace", NAMESPACE, "--kube-version", "1.34.4", *options]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    own = ["--namespace", NAMESPACE, "--kube-version", "1.34.4", *options]
+    return subprocess.run([program, "template", "own", CHART, *own], capture_output=True, text=True, check=False)
 
 
 def rendered(values: Path) -> Objects:

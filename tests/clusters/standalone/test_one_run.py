@@ -1,4 +1,4 @@
-"""One run on a real standalone cluster that loses an executor; `tests.clusters.test_standalone` has every kind of flow, at night."""
+"""One run on a real standalone cluster that loses an executor; the modules beside it have every kind of flow, at night."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Drivers on a real YARN in client mode that are killed: see `tests.clusters.test_yarn` for the cluster and its executors."""
+"""Drivers on a real YARN in client mode that are killed."""
 
 from __future__ import annotations
 

@@ -1,28 +1,18 @@
-"""A pipeline with every kind of flow on a real Kubernetes in client mode: see `tests.kubernetes` for what stands in for its nodes.
+"""A pipeline with every kind of flow on a real Kubernetes in client mode, while pods are deleted and a node is gone.
 
-The driver has the shipped account; RBAC is on. Lake and landing zone are in a bucket. Where `make cluster-servers` has put no servers of
-Kubernetes into the cache, nothing is run.
+Executors run in folders of their pods; lake and landing zone are in a bucket.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.clusters.kinds import MARKED, Kinds, Note, driver_of, end_of
-from tests.kubernetes import Kubernetes, kubernetes
+from tests.clusters.kinds import MARKED, Kinds, Note, end_of
+from tests.kubernetes import Kubernetes
 from tests.waiting import wait_until
-from tidegate.errors import EX_SOFTWARE
 from tidegate.runtime.project_archive import FOLDER
 
 pytestmark = [pytest.mark.nightly, pytest.mark.jvm, pytest.mark.kafka, pytest.mark.chaos, pytest.mark.timeout(1800)]
-
-
-@pytest.fixture
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kubernetes]:
-    with kubernetes(tmp_path_factory.mktemp("kubernetes") / "cluster") as running:
-        yield running
 
 
 def pod_of(note: Note, cluster: Kubernetes) -> str:
@@ -70,17 +60,4 @@ def test_every_kind_of_flow_runs_to_its_end_also_if_pods_are_deleted_and_a_node_
     expect_code_of_pods(kinds, cluster, "2")
     # Its pods stay "terminating", so Spark waits for their heartbeats.
     assert "with no recent heartbeats" in kinds.log(), kinds.log()
-    kinds.deployment.expect_a_balanced_ledger("kinds")
-
-
-def test_the_run_after_a_killed_driver_completes_what_it_began(kinds: Kinds, cluster: Kubernetes) -> None:
-    kinds.land()
-    with kinds.pausing("history"):
-        run = kinds.start()
-        kinds.wait_for("history", run)
-        driver_of(run).kill()
-        assert "the job crashed" in end_of(run, exit_code=EX_SOFTWARE)
-    wait_until(lambda: not cluster.executors(), "the executors have missed their driver")
-    kinds.run()
-    assert kinds.differences(["1"]) == []
     kinds.deployment.expect_a_balanced_ledger("kinds")

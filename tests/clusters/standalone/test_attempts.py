@@ -5,26 +5,19 @@ from __future__ import annotations
 import contextlib
 import functools
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 
 from tests.clusters.kinds import Kinds, end_of
-from tests.standalone import Cluster, standalone_cluster
+from tests.standalone import Cluster
 from tests.waiting import wait_until
 
 pytestmark = [pytest.mark.nightly, pytest.mark.jvm, pytest.mark.kafka, pytest.mark.chaos, pytest.mark.timeout(1800)]
 
 OF_ONE_TASK = ("events", "history", "items", "log")
 """Flows that evaluate the rows of one file: the other executor is free for a second attempt."""
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Iterator[Cluster]:
-    (tmp_path / "cluster").mkdir()
-    with standalone_cluster(tmp_path / "cluster") as made:
-        yield made
 
 
 def conf(folder: Path, settings: Mapping[str, str]) -> str:

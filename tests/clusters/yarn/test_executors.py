@@ -1,7 +1,7 @@
-"""A pipeline with every kind of flow on a real YARN in client mode: a resource manager and two node managers, all on loopback.
+"""A pipeline with every kind of flow on a real YARN in client mode, while a node manager kills an executor.
 
 Executors have Java, Spark, and a Python with only what the guide lists. They run in folders of their containers; lake and landing zone
-are in a bucket. Where `make cluster-servers` has put no servers of YARN into the cache, nothing is run.
+are in a bucket.
 """
 
 from __future__ import annotations
