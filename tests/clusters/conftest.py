@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from tests.clusters.kinds import Kinds, kinds_on
+from tests.store.proxy import S3Proxy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -34,6 +35,8 @@ def kinds(
     no_settings: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Kinds]:
-    made = kinds_on(tmp_path, s3_server, broker, topic, monkeypatch, **cluster.variables)
-    yield made
-    made.close()
+    with S3Proxy(s3_server.endpoint).serving() as proxy:
+        made = kinds_on(tmp_path, s3_server, proxy, broker, topic, monkeypatch, **cluster.variables)
+        yield made
+        made.close()
+    assert proxy.refused == []

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
     from devstack.broker import Broker
     from tests.s3_server import S3Process
+    from tests.store.proxy import S3Proxy
 
 DECLARATION = '''"""Every kind of flow."""
 
@@ -245,6 +246,8 @@ class Kinds:
     """None for a test that runs no flow with a topic."""
     topic: str
     """From which it reads messages, and beside which is the one to which it sends changes."""
+    endpoint: str
+    """At which drivers and executors find the server of the bucket: a proxy, which refuses unsafe writes."""
     landed: int = 0
     """How many increments."""
     _runs: list[subprocess.Popen[str]] = field(default_factory=list)
@@ -312,6 +315,11 @@ class Kinds:
         for path in self.notes.glob("*.json"):
             path.unlink()
 
+    @property
+    def variables(self) -> dict[str, str]:
+        """The environment of drivers. This process asks the server itself: its threads would wait for delta-rs."""
+        return {**self.deployment.environment.variables(), "AWS_ENDPOINT_URL_S3": self.endpoint}
+
     def request(self) -> RunRequest:
         """The request of an increment of all flows."""
         names: dict[str, Any] = {}
@@ -322,7 +330,7 @@ class Kinds:
         """Start a run of the pipeline, as a user does: of some flows, or of all, with more variables of the environment."""
         run = subprocess.Popen(
             [_COMMAND, "run", "kinds", *(word for flow in flows for word in ("--flow", flow))],
-            env={**os.environ, **self.deployment.environment.variables(), **variables},
+            env={**os.environ, **self.variables, **variables},
             cwd=self.deployment.folder,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -415,13 +423,20 @@ def _command(process: psutil.Process) -> list[str]:
 
 
 def kinds_on(
-    folder: Path, server: S3Process, broker: Broker | None, topic: str, patch: pytest.MonkeyPatch, **variables: str
+    folder: Path,
+    server: S3Process,
+    proxy: S3Proxy,
+    broker: Broker | None,
+    topic: str,
+    patch: pytest.MonkeyPatch,
+    **variables: str,
 ) -> Kinds:
     """The pipeline in a project of its own, in a bucket of its own.
 
     Args:
         folder: Of the test.
         server: Has the bucket. Driver and executors find its keys in a profile, as on machines of a cluster.
+        proxy: Passes on the requests of drivers and executors.
         broker: Has the topics; None for a test that runs no flow with a topic.
         topic: The name of one, which does not exist yet.
         patch: Sets the environment of drivers, for this process too.
@@ -455,7 +470,7 @@ def kinds_on(
         TIDEGATE_EXECUTOR_MEMORY="700m",
         TIDEGATE_EXECUTOR_PYTHON=str(executor_python(folder / "executors", "confluent-kafka", "protobuf")),
     )
-    made = Kinds(deployment, folder / "notes", broker, topic)
+    made = Kinds(deployment, folder / "notes", broker, topic, proxy.endpoint)
     made.write(version="1")
     if broker is not None:
         for name in (topic, f"{topic}-sent"):

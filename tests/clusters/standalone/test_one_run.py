@@ -9,6 +9,7 @@ import pytest
 from tests.clusters.kinds import end_of, kinds_on
 from tests.s3_server import S3Process
 from tests.standalone import kill_executor, standalone_cluster
+from tests.store.proxy import S3Proxy
 from tidegate.runtime.project_archive import FOLDER
 
 pytestmark = [pytest.mark.jvm, pytest.mark.chaos]
@@ -18,8 +19,8 @@ def test_a_run_goes_on_without_an_executor_that_is_killed_and_executors_have_its
     s3_server: S3Process, tmp_path: Path, no_settings: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cluster").mkdir()
-    with standalone_cluster(tmp_path / "cluster") as cluster:
-        kinds = kinds_on(tmp_path, s3_server, None, "none", monkeypatch, **cluster.variables)
+    with standalone_cluster(tmp_path / "cluster") as cluster, S3Proxy(s3_server.endpoint).serving() as proxy:
+        kinds = kinds_on(tmp_path, s3_server, proxy, None, "none", monkeypatch, **cluster.variables)
         try:
             kinds.land()
             with kinds.pausing("events"):
@@ -34,3 +35,4 @@ def test_a_run_goes_on_without_an_executor_that_is_killed_and_executors_have_its
             assert [line for line in kinds.log().splitlines() if "Lost executor" in line], kinds.log()
         finally:
             kinds.close()
+    assert proxy.refused == []

@@ -12,6 +12,7 @@ import pytest
 from tests.clusters.kinds import MARKED, PROJECT, Kinds
 from tests.slices import of_week
 from tests.standalone import Cluster
+from tidegate.environment import Environment
 from tidegate.requests import launch
 from tidegate.requests.request import fresh_id
 
@@ -42,7 +43,7 @@ def test_an_executor_is_killed_at_steps_of_every_flow(kinds: Kinds, cluster: Clu
 
 def run_struck(kinds: Kinds, strikes: list[str], struck: Path) -> str:
     """Run the pipeline with a kill at each of some steps, and return the log of the driver."""
-    environment = kinds.deployment.environment
+    environment = Environment.read({**os.environ, **kinds.variables})
     request = kinds.request()
     command = launch.command(environment, request, request.write(kinds.deployment.layout), fresh_id("a"))
     command[command.index(str(launch.application()))] = str(DRIVER)
