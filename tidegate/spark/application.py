@@ -121,9 +121,9 @@ class _Application:
             try:
                 spark = self._session()
             except Exception as error:
-                from tidegate.spark.driver.failures import of_executors
+                from tidegate.spark.driver.session_errors import of_session
 
-                raise of_executors(error, "the session") from error
+                raise of_session(error) from error
         if loading is not None:
             with _Timer(self.report, "gx_wait"):
                 loading.join()

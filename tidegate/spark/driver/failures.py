@@ -230,11 +230,11 @@ def condition_of(error: BaseException) -> str:
     """Spark's error condition, or the type of an exception that has none: a name without values of the data."""
     named = [condition for condition in _CONDITION.findall(str(error)) if condition not in _WRAPPERS]
     # A bare Java exception has the condition of what caused it.
-    of_causes = (CapturedException(origin=cause).getCondition() for cause in _causes(error))
+    of_causes = (CapturedException(origin=cause).getCondition() for cause in causes(error))
     return next((condition for condition in (*named, *of_causes) if condition), type(error).__name__)
 
 
-def _causes(error: BaseException) -> Iterator[Any]:
+def causes(error: BaseException) -> Iterator[Any]:
     """The exceptions of the JVM behind an exception, the outermost first."""
     origin = error.java_exception if isinstance(error, Py4JJavaError) else getattr(error, hidden.ORIGIN, None)
     for _ in range(_CAUSES):
@@ -246,7 +246,7 @@ def _causes(error: BaseException) -> Iterator[Any]:
 
 def _with_causes(error: BaseException) -> str:
     """The text of an exception and of what caused it in the JVM: PySpark's text has only the outermost."""
-    return "\n".join([str(error), *(str(cause.toString()) for cause in _causes(error))])
+    return "\n".join([str(error), *(str(cause.toString()) for cause in causes(error))])
 
 
 def value_error(error: BaseException) -> str | None:
