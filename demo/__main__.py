@@ -26,8 +26,7 @@ def main() -> int:
     try:
         from rich.console import Console
 
-        from demo.flights_alone import FlightsAlone
-        from demo.scenario import Scenario, run_demo
+        from demo.scenario import run_demo
         from tidegate.errors import TidegateError
     except ModuleNotFoundError as missing:
         print(f"The demo needs the package {missing.name}: run `make setup`.", file=sys.stderr)
@@ -45,7 +44,6 @@ def main() -> int:
             console,
             lake_in_bucket=arguments.lake == "s3",
             people_act=arguments.acts,
-            kind=FlightsAlone if arguments.flights_alone else Scenario,
         )
         return 0 if passed else 1
     except KeyboardInterrupt:
@@ -80,7 +78,6 @@ def _arguments(project: Path) -> argparse.Namespace:
         action="store_true",
         help="people act on the tables of flights after the waves: a refused backfill, an undo, a replay",
     )
-    parser.add_argument("--flights-alone", action="store_true", help="leave out the other pipelines")
     return parser.parse_args()
 
 

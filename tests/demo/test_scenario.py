@@ -55,22 +55,6 @@ def test_after_four_waves_all_checks_pass(folder: Path) -> None:
     check_no_value_leaves_the_tables(folder)
 
 
-@pytest.mark.nightly
-@pytest.mark.jvm
-@pytest.mark.kafka
-@pytest.mark.airflow
-@pytest.mark.timeout(1800)
-@pytest.mark.usefixtures("s3_server")
-def test_with_the_lake_in_a_bucket_all_checks_pass_after_people_have_acted_on_flights(folder: Path) -> None:
-    command = [sys.executable, "-m", "demo", "--folder", str(folder), "--lake", "s3", "--acts", "--flights-alone"]
-    demo = subprocess.run(command, cwd=PROJECT, capture_output=True, text=True, check=False)
-    output = demo.stdout + demo.stderr
-    assert demo.returncode == 0, output + (folder / "demo.log").read_text()[-6000:]
-    assert output.count("✔") == 13 and "✘" not in output, output
-    assert "no JVM was started" in output
-    assert not (folder / "lake").exists()
-
-
 def check_no_value_leaves_the_tables(folder: Path) -> None:
     """The numbers of planes are in no log, no page, no database of Airflow, and none of the platform's own files and tables."""
     layout = Layout.local(folder / "lake", folder / "landing")
