@@ -51,7 +51,8 @@ class Person:
 
     def act(self) -> list[Check]:
         """Do everything, in this order."""
-        return [*self._backfill_and_undo(), self._waive(), self._correct_and_replay(), self._query(), self._trace()]
+        acts = [*self._backfill_and_undo(), self._waive(), self._correct_and_replay(), self._follow()]
+        return [*acts, self._query(), self._trace()]
 
     def _backfill_and_undo(self) -> list[Check]:
         """A suite that refuses all rows of a day: its backfill is refused, then accepted, then undone."""
@@ -112,6 +113,13 @@ class Person:
         details = f"exit codes {replayed.returncode} and {run.returncode}, {states['replayed']:,} replayed, {count(added, 'row')} in silver"
         passed = (replayed.returncode, run.returncode, states["replayed"]) == (0, 0, 1) and 0 < added <= len(records)
         return Check("flights: a corrected file is replayed", details, passed)
+
+    def _follow(self) -> Check:
+        """Run the pipeline that joins flights, as Airflow does after them."""
+        run = self._tidegate("run", "delays")
+        return Check(
+            "delays: what people did to flights is followed", f"exit code {run.returncode}", run.returncode == 0
+        )
 
     def _query(self) -> Check:
         """Count a table by SQL, without a JVM."""
