@@ -36,7 +36,8 @@ def test_a_driver_runs_on_a_node_and_its_result_is_that_of_the_tasks(
     for day in (1, 2):
         flights_feed.land_day(Path(layout.landing_root), date(2013, 1, day))
     with yarn(tmp_path / "cluster") as cluster:
-        for name, value in cluster.variables.items():
+        # A node has little memory.
+        for name, value in {**cluster.variables, "TIDEGATE_DRIVER_MEMORY": "1g"}.items():
             monkeypatch.setenv(name, value)
         connection = {
             "conn_type": "spark",
