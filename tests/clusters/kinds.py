@@ -397,10 +397,10 @@ class Kinds:
         return sorted((tuple(row[each] for each in columns) for row in rows if not row.get("_deleted")), key=repr)
 
 
-def end_of(run: subprocess.Popen[str], exit_code: int | None = 0) -> str:
+def end_of(run: subprocess.Popen[str], exit_code: int = 0) -> str:
     """What a run has printed, when it has ended."""
     output, _ = run.communicate()
-    assert exit_code is None or run.returncode == exit_code, output
+    assert run.returncode == exit_code, output
     return output
 
 

@@ -67,6 +67,12 @@ def test_a_refusal_has_what_the_cluster_said_and_what_to_do(
     assert said in error.message and advice in str(error)
 
 
+def test_spark_that_gave_up_is_a_refusal_without_a_reason(raised: Callable[..., Py4JJavaError]) -> None:
+    error = of_session(raised(("lang.IllegalStateException", "Spark context stopped while waiting for backend")))
+    assert isinstance(error, SetupError)
+    assert "started no executor, and Spark gave up" in error.message and "events of the cluster" in str(error)
+
+
 def test_a_cluster_that_does_not_answer_is_asked_again(raised: Callable[..., Py4JJavaError]) -> None:
     refused = ("net.ConnectException", "Connection refused")
     error = of_session(raised(("lang.RuntimeException", "An error has occurred."), ("io.IOException", "a"), refused))

@@ -22,6 +22,8 @@ _KUBERNETES = re.compile(
     re.DOTALL,
 )
 """Method, namespace and resource of a request that the API server refused, and what it said."""
+_GAVE_UP = "Spark context stopped while waiting for backend"
+"""Spark has logged why, with the text of exceptions, which the driver's log does not have."""
 
 
 def of_session(error: Exception) -> Exception:
@@ -37,6 +39,13 @@ def of_session(error: Exception) -> Exception:
             OutsideAct("see whether it runs and whether spark.master names it, then run again"),
         )
     said = texts[-1]
+    if _GAVE_UP in said:
+        return SetupError(
+            f"{_WHAT}: the cluster of the master {master} started no executor, and Spark gave up",
+            OutsideAct(
+                "see why in the events of the cluster (a right to create pods, a quota, an image), then run again"
+            ),
+        )
     if refused := next((match for text in texts if (match := _KUBERNETES.search(text))), None):
         said = f"{refused[1]} of {refused[3]} in the namespace {refused[2]}: {refused[4]}"
     return SetupError(
