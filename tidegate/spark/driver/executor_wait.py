@@ -1,7 +1,7 @@
 """Ends the jobs of an application that waits too long for executors: its cluster has no room, or its master has forgotten it.
 
 Spark itself waits for ever, and meanwhile the run keeps the leases of its flows. Examples: executors larger than any worker, a standalone
-master that was restarted without ``spark.deploy.recoveryMode``, an account of Kubernetes that may not create pods.
+master that was restarted without ``spark.deploy.recoveryMode``.
 """
 
 from __future__ import annotations
@@ -69,9 +69,7 @@ class ExecutorWait:
         return MachineUnavailableError(
             f"{what}: the cluster has given the run no executor for {self._limit:.0f} seconds",
             Either(
-                OutsideAct(
-                    "see in the log of its master why (no room, no right to start executors, or it was restarted), then run again"
-                ),
+                OutsideAct("see in the log of its master why (no room, or it was restarted), then run again"),
                 Edit("request less memory or fewer cores for an executor, or raise spark.executor_wait", "setting"),
             ),
         )
