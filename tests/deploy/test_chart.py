@@ -43,8 +43,8 @@ def rendered(values: Path) -> Objects:
 
 
 def named(objects: Objects, kind: str, name: str) -> dict[str, Any]:
-    (found,) = (each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name))
-    return found
+    (only,) = (each for each in objects if (each["kind"], each["metadata"]["name"]) == (kind, name))
+    return only
 
 
 def pods(objects: Objects) -> Iterator[dict[str, Any]]:

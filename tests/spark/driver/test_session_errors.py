@@ -1,4 +1,4 @@
-"""A session that a cluster refuses or that cannot reach it is an error that names the cluster, with what it said."""
+"""A session that a cluster refuses, or that cannot reach one, is an error that names the cluster, with its answer."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def raised(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[...
 
 
 @pytest.mark.parametrize(
-    ("text", "said", "advice"),
+    ("text", "answer", "advice"),
     [
         (WATCH, "GET of pods in the namespace etl: Forbidden", "driver.yaml"),
         (CREATE, 'POST of pods in the namespace etl: pods is forbidden: User "system:', "driver.yaml"),
@@ -59,12 +59,12 @@ def raised(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> Callable[...
     ],
 )
 def test_a_refusal_has_what_the_cluster_said_and_what_to_do(
-    raised: Callable[..., Py4JJavaError], text: str, said: str, advice: str
+    raised: Callable[..., Py4JJavaError], text: str, answer: str, advice: str
 ) -> None:
     error = of_session(raised(("lang.IllegalStateException", text)))
     assert isinstance(error, SetupError) and not error.transient
     assert "the cluster of the master k8s://https://k8s:6443 refuses the application: " in error.message
-    assert said in error.message and advice in str(error)
+    assert answer in error.message and advice in str(error)
 
 
 def test_spark_that_gave_up_is_a_refusal_without_a_reason(raised: Callable[..., Py4JJavaError]) -> None:

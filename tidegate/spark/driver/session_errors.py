@@ -21,7 +21,7 @@ _KUBERNETES = re.compile(
     r"Failure executing: (\w+) at: \S*?/namespaces/([^/\s]+)/(\w+)\S* Message: (.{1,1000}?)\.?(?: Received status|$)",
     re.DOTALL,
 )
-"""Method, namespace and resource of a request that the API server refused, and what it said."""
+"""Method, namespace and resource of a request that the API server refused, and its answer."""
 _GAVE_UP = "Spark context stopped while waiting for backend"
 """Spark has logged why, with the text of exceptions, which the driver's log does not have."""
 
@@ -38,8 +38,8 @@ def of_session(error: Exception) -> Exception:
             f"{_WHAT}: the cluster of the master {master} does not answer ({_line(texts[-1])})",
             OutsideAct("see whether it runs and whether spark.master names it, then run again"),
         )
-    said = texts[-1]
-    if _GAVE_UP in said:
+    answer = texts[-1]
+    if _GAVE_UP in answer:
         return SetupError(
             f"{_WHAT}: the cluster of the master {master} started no executor, and Spark gave up",
             OutsideAct(
@@ -47,9 +47,9 @@ def of_session(error: Exception) -> Exception:
             ),
         )
     if refused := next((match for text in texts if (match := _KUBERNETES.search(text))), None):
-        said = f"{refused[1]} of {refused[3]} in the namespace {refused[2]}: {refused[4]}"
+        answer = f"{refused[1]} of {refused[3]} in the namespace {refused[2]}: {refused[4]}"
     return SetupError(
-        f"{_WHAT}: the cluster of the master {master} refuses the application: {_line(said)}", _advice(said)
+        f"{_WHAT}: the cluster of the master {master} refuses the application: {_line(answer)}", _advice(answer)
     )
 
 
@@ -57,11 +57,11 @@ def _line(text: str) -> str:
     return " ".join(text.split())[:_LONGEST]
 
 
-def _advice(said: str) -> Advice:
-    if "forbidden" in said.lower():
+def _advice(answer: str) -> Advice:
+    if "forbidden" in answer.lower():
         return OutsideAct(
             "give the account of the driver that right: deploy/helm/files/driver.yaml has all that it needs"
         )
-    if "unauthorized" in said.lower():
+    if "unauthorized" in answer.lower():
         return OutsideAct("renew the token of the driver's account (KUBECONFIG), then run again")
     return OutsideAct("correct what it names in the settings of the cluster, then run again")
