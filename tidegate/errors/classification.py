@@ -65,12 +65,13 @@ _OPERATIONS = {
 """What functions of the standard library do to a path, for an error that does not say it."""
 
 
-def classify(error: BaseException, what: str = "") -> TidegateError:
+def classify(error: BaseException, what: str = "", within: str = "") -> TidegateError:
     """The `TidegateError` for any exception: itself, a missing package, the cause that the operating system gives, or an `UnexpectedError`.
 
     Args:
         error: The exception.
         what: Names the work in the message, for example ``flow 'silver'``.
+        within: As for `cause_in`: Python's errors of writing and reading have no path, either.
     """
     if isinstance(error, TidegateError):
         return error
@@ -87,7 +88,7 @@ def classify(error: BaseException, what: str = "") -> TidegateError:
         named = type(error).__name__ + (f": {text.splitlines()[0][:500]}" if text else "")
         classified = UnexpectedError(f"{what}: {named}" if what else named, None)
     else:
-        classified = _describe(number, what, path=_path_of(error), operation=_operation_of(error))
+        classified = _describe(number, what, path=_path_of(error), operation=_operation_of(error), within=within)
     classified.__cause__ = error
     return classified
 

@@ -138,3 +138,16 @@ def test_the_message_for_a_missing_file_of_the_source_table_asks_for_a_new_versi
     assert type(error) is kind
     assert ("raise checkpoint_version" in error.message) is (kind is OffsetsExpiredError)
     assert type(translate(RuntimeError(message), what="flow 'bronze'", checkpoint="c")) is UnexpectedError
+
+
+@pytest.mark.parametrize(
+    ("number", "names"),
+    [(errno.EROFS, True), (errno.ENOSPC, True), (errno.EIO, True), (errno.EMFILE, False), (errno.ENOMEM, False)],
+)
+def test_an_error_of_the_system_without_a_path_names_the_folders_in_which_the_file_may_be(
+    number: int, names: bool
+) -> None:
+    error = translate(OSError(number, "…"), what="flow 'silver'", checkpoint="checkpoints/flights/silver/v1/0")
+
+    assert ("(spark.local.dir)" in error.message) is names
+    assert errno.errorcode[number] in error.message

@@ -115,7 +115,7 @@ def translate(error: BaseException, *, what: str, checkpoint: str, feeds: Sequen
     within = (
         f"its tables, of its checkpoint at {checkpoint}, or of Spark's folder for temporary files (spark.local.dir)"
     )
-    cause = classify(error, what) if is_of_machine(error) else cause_in(_with_causes(error), what, within)
+    cause = classify(error, what, within) if is_of_machine(error) else cause_in(_with_causes(error), what, within)
     if cause is not None:
         return cause
     if _STATE_SCHEMA.search(text):
