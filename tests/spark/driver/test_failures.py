@@ -142,7 +142,7 @@ def test_the_message_for_a_missing_file_of_the_source_table_asks_for_a_new_versi
 
 @pytest.mark.parametrize(
     ("number", "names"),
-    [(errno.EROFS, True), (errno.ENOSPC, True), (errno.EIO, True), (errno.EMFILE, False), (errno.ENOMEM, False)],
+    [(errno.EROFS, True), (errno.ENOSPC, True), (errno.EIO, True), (errno.ENOMEM, False)],
 )
 def test_an_error_of_the_system_without_a_path_names_the_folders_in_which_the_file_may_be(
     number: int, names: bool
