@@ -33,6 +33,7 @@ pytestmark = pytest.mark.slow
 
 PROJECT = Path(__file__).parents[2]
 ELSEWHERE = {
+    "MachineUnavailableError": "tests/clusters/standalone/test_waits.py::test_a_run_without_room_on_the_cluster_ends_as_transient",
     "GapError": "tests/cli/test_gap.py::test_the_command_in_the_error_message_accepts_the_gap",
     "MovedLandingFolderError": "tests/spark/test_moved_landing_folder.py::test_a_moved_folder_stops_the_flow_until_it_is_accepted",
     "LakeVersionError": "tests/ops/test_upgrade.py::test_an_upgrade_that_is_killed_at_any_write_goes_on",
