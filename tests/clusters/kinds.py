@@ -35,6 +35,7 @@ from tests.standalone import executor_python
 from tests.store.buckets import upload
 from tests.topics import send, values
 from tests.waiting import TIMEOUT_SECONDS, wait_until
+from tidegate.errors import EX_SOFTWARE
 from tidegate.processes import end_group
 from tidegate.requests.request import RunRequest, fresh_id
 
@@ -274,7 +275,8 @@ class Kinds:
         prices = [{"id": key, "price": key * 10 + number} for key in range(number, 10)]
         day = f"prices/dt=2026-01-0{number + 1}"
         files = {
-            **{f"events/{number}-{part}.json": _lines(records[part::2]) for part in range(2)},
+            f"events/{number}a.json": _lines(records[: AT_ONCE // 2]),
+            f"events/{number}b.json": _lines(records[AT_ONCE // 2 :]),
             f"names/{number}.json": _lines(names),
             f"{day}/all.json": _lines(prices),
             f"{day}/_manifest": "all.json\n",
@@ -349,6 +351,14 @@ class Kinds:
     def run(self) -> str:
         """Run the pipeline to its end, and return what it printed."""
         return end_of(self.start())
+
+    def kill_driver_in(self, flow: str) -> None:
+        """Run the pipeline, and kill its driver while an executor works for a flow."""
+        with self.pausing(flow):
+            run = self.start()
+            self.wait_for(flow, run)
+            driver_of(run).kill()
+            assert "the job crashed" in end_of(run, exit_code=EX_SOFTWARE)
 
     def wait_for(self, flow: str, run: subprocess.Popen[str], but: Collection[int] = ()) -> Note:
         """Wait until a process of an executor works for a flow, other than some."""

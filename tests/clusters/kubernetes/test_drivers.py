@@ -4,21 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tests.clusters.kinds import Kinds, driver_of, end_of
+from tests.clusters.kinds import Kinds
 from tests.kubernetes import Kubernetes
 from tests.waiting import wait_until
-from tidegate.errors import EX_SOFTWARE
 
 pytestmark = [pytest.mark.nightly, pytest.mark.jvm, pytest.mark.kafka, pytest.mark.chaos, pytest.mark.timeout(1800)]
 
 
 def test_the_run_after_a_killed_driver_completes_what_it_began(kinds: Kinds, cluster: Kubernetes) -> None:
     kinds.land()
-    with kinds.pausing("history"):
-        run = kinds.start()
-        kinds.wait_for("history", run)
-        driver_of(run).kill()
-        assert "the job crashed" in end_of(run, exit_code=EX_SOFTWARE)
+    kinds.kill_driver_in("history")
     wait_until(lambda: not cluster.executors(), "the executors have missed their driver")
     kinds.run()
     assert kinds.differences(["1"]) == []

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.clusters.kinds import Kinds, driver_of, end_of
+from tests.clusters.kinds import Kinds, end_of
 from tests.standalone import Cluster
-from tidegate.errors import EX_SOFTWARE
 
 pytestmark = [pytest.mark.nightly, pytest.mark.jvm, pytest.mark.kafka, pytest.mark.chaos, pytest.mark.timeout(1800)]
 
@@ -22,11 +21,7 @@ def test_a_worker_is_lost_the_driver_is_killed_and_the_master_is_started_again(k
 
     kinds.forget()
     kinds.land()
-    with kinds.pausing("history"):
-        run = kinds.start()
-        kinds.wait_for("history", run)
-        driver_of(run).kill()
-        assert "the job crashed" in end_of(run, exit_code=EX_SOFTWARE)
+    kinds.kill_driver_in("history")
     kinds.run()
     assert kinds.differences(["1", "1"]) == []
 
