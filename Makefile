@@ -18,7 +18,7 @@ setup: ## Create everything that a fresh clone needs: .venv, Airflow home; jars 
 setup-python:
 	@scripts/setup.sh python
 
-demo: setup ## Run the demo: real files, a real Kafka broker, real increments; with LAKE=s3, its lake is in a bucket of an S3 server; with ACTS=1, people act on it.
+demo: setup ## Run the demo: real files, a real Kafka broker, real increments; with LAKE=s3, its lake is in a bucket of an S3 server, with LAKE=s3://… in a bucket of yours; with ACTS=1, people act on it.
 	@$(BIN)/python -m demo $(LAKE:%=--lake %) $(ACTS:%=--acts)
 
 up: setup ## Start Airflow, a Kafka broker and a feeder in the background, and print address and log-in.

@@ -6,6 +6,7 @@ import argparse
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 
 from tidegate.processes import exit_now
@@ -35,14 +36,14 @@ def main() -> int:
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     console = Console() if sys.stdout.isatty() else Console(width=PLAIN_WIDTH)
     project = Path(__file__).resolve().parents[1]
-    arguments = _arguments(project)
+    arguments = parse_arguments(sys.argv[1:], project)
     folder: Path = arguments.folder.absolute()
     try:
         passed = run_demo(
             project,
             folder,
             console,
-            lake_in_bucket=arguments.lake == "s3",
+            lake=arguments.lake,
             people_act=arguments.acts,
         )
         return 0 if passed else 1
@@ -62,23 +63,32 @@ def main() -> int:
         return EXIT_BROKEN
 
 
-def _arguments(project: Path) -> argparse.Namespace:
+def parse_arguments(values: Sequence[str], project: Path) -> argparse.Namespace:
+    """What the command line asks for; ends the process where it cannot be read."""
     parser = argparse.ArgumentParser(prog="python -m demo", description="Three waves of files and messages.")
     parser.add_argument(
         "--folder", type=Path, default=project / ".data" / "demo", help="the folder for all files of the demo"
     )
     parser.add_argument(
         "--lake",
-        choices=("folder", "s3"),
+        type=_lake,
         default="folder",
-        help="where the lake is: in that folder, or in a bucket of an S3 server, which `make s3-server` builds",
+        metavar="{folder,s3,s3://BUCKET/PREFIX}",
+        help="where the lake is: in that folder, in a bucket of an S3 server, which `make s3-server` builds, or at an address where"
+        " nothing is, in a bucket that this environment has the keys of",
     )
     parser.add_argument(
         "--acts",
         action="store_true",
         help="people act on the tables of flights after the waves: a refused backfill, an undo, a replay",
     )
-    return parser.parse_args()
+    return parser.parse_args(values)
+
+
+def _lake(value: str) -> str:
+    if value in ("folder", "s3") or value.startswith("s3://"):
+        return value
+    raise argparse.ArgumentTypeError(f"{value} is none of folder, s3 and s3://BUCKET/PREFIX")
 
 
 if __name__ == "__main__":

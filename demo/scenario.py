@@ -16,7 +16,7 @@ from demo.acts import Person
 from demo.checks import Check
 from demo.progress import WatchedRun, existing_reports, show_progress
 from demo.runs import RunCrashedError
-from demo.services import DemoServices, check_set_up, set_up
+from demo.services import IN_FOLDER, DemoServices, check_set_up, set_up
 from tidegate.lake.place import PipelinePlace
 from tidegate.pages import site
 from tidegate.project import registry, resolution
@@ -260,14 +260,14 @@ def run_demo(
     folder: Path,
     console: Console,
     *,
-    lake_in_bucket: bool = False,
+    lake: str = IN_FOLDER,
     people_act: bool = False,
 ) -> bool:
     """Start the services, run the demo, and stop the services.
 
     Args:
         folder: The folder for all files of the demo.
-        lake_in_bucket: Whether the lake is in a bucket of an S3 server that runs as long as the demo.
+        lake: Where it is, as `set_up` takes it.
         people_act: Whether people act on the tables of flights after the waves.
 
     Returns:
@@ -282,7 +282,7 @@ def run_demo(
     console.print("[dim]A local Spark, a real Kafka broker, the real DAGs of dags/. All files are in one folder.[/]")
     with contextlib.ExitStack() as exit_stack:
         with console.status("starting the broker and Airflow"):
-            services = exit_stack.enter_context(set_up(project, folder, lake_in_bucket=lake_in_bucket))
+            services = exit_stack.enter_context(set_up(project, folder, lake=lake))
         scenario = Scenario(console, services)
         waves = (scenario.first_wave, scenario.second_wave, scenario.third_wave, scenario.fourth_wave)
         for step in (*waves, *([scenario.people_act] if people_act else []), scenario.verify):

@@ -29,6 +29,8 @@ from tidegate.processes import Process
 from tidegate.runtime import jars, java
 from tidegate.store import Address
 
+IN_FOLDER, IN_BUCKET = "folder", "s3"
+"""Where the lake is: below the folder of the demo, or in a bucket of an S3 server that runs as long as the demo."""
 _REPLACED = ("lake", "landing", "project", "broker", "s3", "demo.log")
 """Entries of the folder that each demo deletes and creates again. The Airflow home and the marker are kept."""
 PIPELINES = ("flights", "clickstream")
@@ -83,15 +85,17 @@ def check_set_up(project: Path) -> None:
 
 
 @contextlib.contextmanager
-def set_up(project: Path, folder: Path, *, lake_in_bucket: bool = False) -> Iterator[DemoServices]:
+def set_up(project: Path, folder: Path, *, lake: str = IN_FOLDER) -> Iterator[DemoServices]:
     """Start the broker and the processes that run the DAGs, and stop them at the end.
 
     Args:
         folder: The folder for all files of the demo.
-        lake_in_bucket: Whether the lake is in a bucket of an S3 server, which is started, too. The landing zone stays a folder.
+        lake: `IN_FOLDER`, `IN_BUCKET`, or the URI of an empty lake in a bucket that the environment has the keys of. The landing
+            zone is always a folder.
 
     Raises:
-        SetupError: Another demo is running, the folder contains files that no demo created, or a service does not start.
+        SetupError: Another demo is running, the folder contains files that no demo created, the lake is not empty, or a service
+            does not start.
     """
     with exclusive(folder / "running", _RUNNING):
         _clean(folder)
@@ -101,7 +105,7 @@ def set_up(project: Path, folder: Path, *, lake_in_bucket: bool = False) -> Iter
             flights = threads.submit(flights_feed.days)
             exit_stack.callback(broker.stop)
             broker.start()
-            bucket = exit_stack.enter_context(_bucket(folder / "s3")) if lake_in_bucket else {}
+            bucket = exit_stack.enter_context(_bucket(folder / "s3", lake)) if lake != IN_FOLDER else {}
             environment = Environment.read(
                 {
                     **os.environ,
@@ -124,14 +128,19 @@ def set_up(project: Path, folder: Path, *, lake_in_bucket: bool = False) -> Iter
 
 
 @contextlib.contextmanager
-def _bucket(folder: Path) -> Iterator[dict[str, str]]:
-    """Start an S3 server with an empty bucket, and stop it at the end. Yields the variables of a lake in the bucket."""
+def _bucket(folder: Path, lake: str) -> Iterator[dict[str, str]]:
+    """Yield the variables of a lake in a bucket: of the URI, or of an S3 server that is started, and stopped at the end."""
+    if lake != IN_BUCKET:
+        if any(Layout.of(Environment.read({**os.environ, "TIDEGATE_LAKE": lake})).root.walk()):
+            raise SetupError(f"The lake {lake} is not empty", OutsideAct("give the demo an address where nothing is"))
+        yield {"TIDEGATE_LAKE": lake}
+        return
     server = S3Process(s3_server.built(), folder)
     folder.mkdir()
     server.start()
     try:
-        lake = f"s3://{server.new_bucket()}/lake"
-        yield {**server.variables, "TIDEGATE_LAKE": lake, "TIDEGATE_S3_CREDENTIALS": "environment"}
+        uri = f"s3://{server.new_bucket()}/lake"
+        yield {**server.variables, "TIDEGATE_LAKE": uri, "TIDEGATE_S3_CREDENTIALS": "environment"}
     finally:
         server.kill()
 

@@ -7,14 +7,19 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from demo import services
+from demo.__main__ import parse_arguments
 from devstack import ports
 from tidegate.environment import Environment
 from tidegate.errors import SetupError
 from tidegate.lake.layout import Layout
+
+if TYPE_CHECKING:
+    from tests.s3_server import S3Process
 
 PROJECT = Path(__file__).parents[2]
 
@@ -76,13 +81,33 @@ def test_a_link_in_place_of_the_lake_is_removed_and_not_followed(tmp_path: Path)
 @pytest.mark.slow
 @pytest.mark.usefixtures("s3_server")
 def test_a_lake_in_a_bucket_is_on_a_server_that_ends_with_the_demo(tmp_path: Path) -> None:
-    with services._bucket(tmp_path / "s3") as variables:
+    with services._bucket(tmp_path / "s3", services.IN_BUCKET) as variables:
         layout = Layout.of(Environment.read(variables))
         layout.open()
         assert layout.check()
         port = int(variables["AWS_ENDPOINT_URL_S3"].rpartition(":")[2])
         assert ports.listens(port)
     assert not ports.listens(port)
+
+
+@pytest.mark.slow
+def test_a_lake_in_a_bucket_that_is_not_empty_is_not_used(
+    s3_server: S3Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3_server.variables.items():
+        monkeypatch.setenv(name, value)
+    uri = f"s3://{s3_server.new_bucket()}/lake"
+    with services._bucket(tmp_path / "s3", uri) as variables:
+        assert variables == {"TIDEGATE_LAKE": uri}
+        Layout.of(Environment.read({**s3_server.variables, **variables})).open()
+    with pytest.raises(SetupError, match="is not empty"), services._bucket(tmp_path / "s3", uri):
+        pass
+
+
+def test_an_address_that_is_in_no_bucket_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        parse_arguments(["--lake", "gs://bucket/lake"], PROJECT)
+    assert "gs://bucket/lake is none of folder, s3 and s3://BUCKET/PREFIX" in capsys.readouterr().err
 
 
 def test_a_second_demo_at_the_same_time_is_refused(tmp_path: Path) -> None:
