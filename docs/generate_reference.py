@@ -18,6 +18,8 @@ from typing import Any, get_args, get_type_hints
 from tidegate import cli, environment, errors, interface, spec, states, testing
 from tidegate.alerting import rules
 from tidegate.checkpoints import note
+from tidegate.checkpoints.note import AnyNote
+from tidegate.checkpoints.recorded_attempt import RUN_NOTES
 from tidegate.environment import project_file
 from tidegate.environment.settings import SETTINGS
 from tidegate.errors import TidegateError, causes, object_storage
@@ -332,6 +334,7 @@ def _alerts() -> Iterator[str]:
 
 
 def _notes() -> Iterator[str]:
+    columns = ("note", "file", "says", "absent", "written by", "cleared by", "damaged")
     yield "# Notes"
     yield ""
     yield from _prose(note.__doc__)
@@ -339,20 +342,24 @@ def _notes() -> Iterator[str]:
     yield "The files are in `<lake>/checkpoints/<pipeline>/<flow>/`. A damaged note stops the flow, with the next step; where the table"
     yield "has none, a damaged note counts as absent."
     yield ""
-    yield from _table(
-        ("note", "file", "says", "absent", "written by", "cleared by", "damaged"),
-        [
-            (
-                each.name,
-                f"`{each.file.format(version='<N>', refresh='<refresh>', number='<number>')}`",
-                each.says,
-                each.absent,
-                each.written,
-                each.cleared,
-                "" if each.repair is None else each.repair.text,
-            )
-            for each in ALL_NOTES
-        ],
+    yield from _table(columns, [_note_row(each) for each in ALL_NOTES])
+    yield ""
+    yield "## Of runs"
+    yield ""
+    yield "The file is in `<lake>/reports/<pipeline>/<run>/`."
+    yield ""
+    yield from _table(columns, [_note_row(each) for each in RUN_NOTES])
+
+
+def _note_row(note: AnyNote) -> tuple[str, ...]:
+    return (
+        note.name,
+        f"`{note.file.format(version='<N>', refresh='<refresh>', number='<number>')}`",
+        note.says,
+        note.absent,
+        note.written,
+        note.cleared,
+        "" if note.repair is None else note.repair.text,
     )
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 from urllib.parse import quote
@@ -17,6 +17,7 @@ from airflow_client.client import ApiClient, Configuration
 from airflow_client.client.api.asset_api import AssetApi
 from airflow_client.client.api.dag_api import DAGApi
 from airflow_client.client.api.dag_run_api import DagRunApi
+from airflow_client.client.api.pool_api import PoolApi
 from airflow_client.client.api.task_instance_api import TaskInstanceApi
 from airflow_client.client.api.x_com_api import XComApi
 from airflow_client.client.exceptions import NotFoundException
@@ -66,9 +67,12 @@ class Live:
     project: Path
     refusing: bool = True
     """Whether silver refuses the first run of flights; see `make_project`."""
+    variables: Mapping[str, str] = field(default_factory=dict)
+    """More environment variables of the shell that starts it."""
 
     def __post_init__(self) -> None:
-        self.console = Console(self.project, make_project(self.project, refusing=self.refusing))
+        environment = make_project(self.project, refusing=self.refusing)
+        self.console = Console(self.project, environment | dict(self.variables))
         self.server = AirflowServer(self.project)
         self.layout = Layout.local(self.project / ".data/lake", self.project / ".data/landing")
         self.first_output = ""
@@ -165,6 +169,11 @@ class Live:
         final = ("success", "failed")
         self._wait(lambda: self.runs(dag_id).get(run) in final, run, dag_id, "ends")
         return self.states(run, dag_id)
+
+    def slots(self) -> tuple[int, int]:
+        """How many tasks hold a slot of a worker or wait for one, and how many are deferred."""
+        pool = PoolApi(self.client).get_pool("default_pool")
+        return pool.running_slots + pool.queued_slots, pool.deferred_slots
 
     def attempt(self, run: str) -> str:
         """The id of the last attempt of `run`; empty when there is none."""

@@ -6,6 +6,7 @@ import dataclasses
 import inspect
 import json
 import os
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,8 @@ RAISED: dict[str, TidegateError] = {
     "LedgerImbalanceError": errors.LedgerImbalanceError("silver", 3, {"read": 1}, "one row has no disposition"),
     "LeaseHeldError": errors.LeaseHeldError("table:silver.flights", "attempt a1"),
     "LeaseLostError": errors.LeaseLostError("table:silver.flights", 31, is_taken=False),
+    "RunCancelledError": errors.RunCancelledError("ada", "cancelled by ada at 2026-01-05T00:00:00Z"),
+    "RunReplacedError": errors.RunReplacedError("a1", "a2"),
     "SettingsError": errors.SettingsError("there is no setting 'lak'", file=Path("/shop/tidegate.toml"), line=3),
     "OtherProjectError": errors.OtherProjectError("/lake", "project 'shop'", "project 'flights'", ""),
     "SinkError": errors.SinkError("sent", "kafka.alerts", "Kafka has no such topic"),
@@ -130,6 +133,7 @@ TRANSIENT = {
     "SinkUnavailableError",
     "LeaseHeldError",
     "LeaseLostError",
+    "RunReplacedError",
     "AirflowUnavailableError",
 }
 EXIT_CODES = {
@@ -142,6 +146,7 @@ EXIT_CODES = {
     os.EX_SOFTWARE: {"TidegateError", "LedgerImbalanceError", "LateRowsDroppedError", "UnexpectedError", "StoppedError"},
     os.EX_TEMPFAIL: TRANSIENT,
     errors.EX_DIFFERS: {"TableDiffersError"},
+    128 + signal.SIGTERM: {"RunCancelledError"},
     os.EX_CONFIG: {
         "NotDeliveredError",
         "MovedLandingFolderError",

@@ -6,15 +6,18 @@ stored events) is tested in ``test_whole_runs.py`` and in ``tests/live``.
 
 from __future__ import annotations
 
+import asyncio
 import copy
-from collections.abc import Iterator
+import importlib
+import json
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 from airflow.sdk import AssetAlias
 from airflow.sdk.definitions.param import process_params
-from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowSkipException, DownstreamTasksSkipped, TaskDeferred
 from airflow.sdk.execution_time.context import OutletEventAccessors
 
 from tidegate.airflow.failure import TaskFailure
@@ -35,20 +38,45 @@ class InProcessRun:
     user: str | None = "ada"
     interval: tuple[Any, Any] = (None, None)
     xcoms: dict[tuple[str, str], Any] = field(default_factory=dict)
+    try_number: int = 1
+    max_tries: int = 3
     message: str = ""
     """The message of the last task that failed or was skipped."""
+    trigger: Any = None
+    """What the last task that was deferred waits for."""
 
     def execute(self, task_id: str) -> str:
         """Execute a task and return its state; ``short circuit`` when it succeeds and all later tasks are skipped.
 
-        ``up for retry`` if its own retries apply to its failure.
+        ``up for retry`` if its own retries apply to its failure; ``deferred`` if it waits for ``trigger``.
         """
         # Airflow executes a new copy of the task for each try.
         task = copy.copy(self.dag.task_dict[task_id])
+        return self._end(task, task.execute)
+
+    def resume(self, task_id: str) -> str:
+        """Run the trigger of a deferred task until its event, as another process that knows only what is stored; then as `execute`."""
+        assert self.trigger is not None
+        path, arguments = self.trigger.trigger.serialize()
+        module, _, name = path.rpartition(".")
+        trigger = getattr(importlib.import_module(module), name)(**json.loads(json.dumps(arguments)))
+
+        async def first() -> Any:
+            return await anext(trigger.run())
+
+        event = asyncio.run(first()).payload
+        task = copy.copy(self.dag.task_dict[task_id])
+        complete = getattr(task, self.trigger.method_name)
+        return self._end(task, lambda context: complete(context=context, event=json.loads(json.dumps(event))))
+
+    def _end(self, task: Any, act: Callable[[Any], Any]) -> str:
         context = self._context(task)
         state = "success"
         try:
-            task.execute(context)
+            act(context)
+        except TaskDeferred as deferred:
+            self.trigger = deferred
+            return "deferred"
         except DownstreamTasksSkipped as skipped:
             assert set(skipped.tasks) == task.get_flat_relative_ids(upstream=False)
             state = "short circuit"
@@ -86,6 +114,8 @@ class InProcessRun:
             "params": process_params(self.dag, task, conf, suppress_exception=False),
             "ti": SimpleNamespace(
                 map_index=-1,
+                try_number=self.try_number,
+                max_tries=self.max_tries,
                 xcom_push=lambda key, value: self.xcoms.__setitem__((task.task_id, key), value),
                 xcom_pull=lambda task_ids, key: self.xcom(task_ids, key),
             ),

@@ -24,7 +24,10 @@ from tidegate.airflow.failure import TaskFailure
 from tidegate.airflow.spark_connection import SparkConnection
 from tidegate.airflow.submission import Application, ApplicationError, without_secrets
 from tidegate.airflow.submit import RunFlows
+from tidegate.checkpoints import recorded_attempt
 from tidegate.errors import SetupError
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import RunPlace
 from tidegate.runtime import job_environment
 from tidegate.spec import Resources
 
@@ -158,7 +161,7 @@ def test_yarn_gets_the_environment_and_is_tracked_if_possible(
     command = hook._build_spark_submit_command("run_pipeline.py")
     assert command[:3] == [str(job_environment.spark_home() / "bin/spark-submit"), "--master", "yarn"]
     assert "spark.yarn.appMasterEnv.TIDEGATE_LAKE=/lake" in command
-    assert hook.is_tracked_by_resource_manager is (address is not None)
+    assert "spark.yarn.maxAppAttempts=1" in command
     assert ("spark.yarn.submit.waitAppCompletion=false" in command) is (address is not None)
 
 
@@ -259,6 +262,17 @@ def test_connection_and_pool_are_settings(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_on_kill_before_a_submission_does_nothing() -> None:
     RunFlows(label=pipeline.name, task_id="run").on_kill()
+
+
+def test_a_task_that_is_killed_while_it_submits_to_a_cluster_cancels_its_attempt(tmp_path: Path) -> None:
+    place = RunPlace(Layout.local(tmp_path, tmp_path / "landing"), "flights", "manual-1")
+    recorded_attempt.claim(place, recorded_attempt.begun("a1", "q1"), None)
+    run = RunFlows(label=pipeline.name, task_id="run")
+    run._recorded = place, "a1"
+    run.on_kill()
+    recorded = recorded_attempt.read(place)
+    assert recorded is not None and recorded.cancelled is not None
+    assert recorded.cancelled.by == "Airflow"
 
 
 def test_a_task_that_is_killed_before_its_application_has_a_process_ends_it(spark_submit: Any) -> None:

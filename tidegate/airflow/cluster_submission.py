@@ -18,23 +18,30 @@ from tidegate.requests.launch import SECRET
 
 
 class ClusterSubmission:
-    """Follows an application of a cluster by the provider's hook."""
+    """Submits an application to a cluster by the provider's hook."""
 
     def __init__(self, connection: SparkConnection, log: Any = None) -> None:
         self._connection = connection
         self._hook: _Hook | None = None
 
     def run(self, application: Application) -> None:
-        """As `Submission.run`; the driver's output is on the cluster."""
+        """As `Submission.run`; the driver's output is on the cluster.
+
+        Where `tidegate.airflow.yarn.Yarn` can be asked for the end, this returns when YARN has the application.
+        """
         hook = self._hook = _Hook(self._connection, application)
         try:
             hook.submit(str(application.script))
-            if hook.is_tracked_by_resource_manager:
-                hook.follow()
         except (AirflowException, RuntimeError) as error:
             raise ApplicationError(str(error), hook.code) from error
         finally:
             hook.end_processes()
+
+    @property
+    def application(self) -> str:
+        """The id that YARN has given to the submitted application."""
+        assert self._hook is not None
+        return self._hook.application_id
 
     def kill(self) -> None:
         """End spark-submit and the application on the cluster."""
@@ -49,7 +56,8 @@ class _Hook(SparkSubmitHook):
         self._application = application
         # The hook asks the connection for all that is about the cluster.
         super().__init__(
-            conf=dict(application.conf),
+            # A driver that fails is not started again in the same application: that is for the next try of the task.
+            conf={"spark.yarn.maxAppAttempts": "1", **application.conf},
             conn_id=connection.conn_id,
             name=application.name,
             application_args=list(application.arguments),
@@ -67,14 +75,10 @@ class _Hook(SparkSubmitHook):
         return code or (self._spark_exit_code if self._is_kubernetes else None)
 
     @property
-    def is_tracked_by_resource_manager(self) -> bool:
-        """Whether spark-submit ends when YARN has the application, so that its end is asked for."""
-        return bool(self._should_track_yarn_application_via_rm_api())
-
-    def follow(self) -> None:
-        """Wait for the end of an application of YARN; raises RuntimeError if it fails."""
+    def application_id(self) -> str:
+        """That of YARN; the provider has seen to it that there is one."""
         assert self._yarn_application_id is not None
-        self._start_yarn_application_status_tracking(self._yarn_application_id)
+        return str(self._yarn_application_id)
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
         """Run spark-submit and wait for its end."""

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from tidegate.airflow import compat
 from tidegate.errors import EX_SOFTWARE, UnexpectedError, classify
 
 T = TypeVar("T")
+P = ParamSpec("P")
 CLEARING_HINT = 'Clear this task without the option "Only Failed"; that clears `run` too.'
 """The next step after the failure of a task that shows what `run` did."""
 
@@ -36,13 +37,16 @@ class TaskFailure(SystemExit):
         self.code = exit_code
 
 
-def plain_failures(execute: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
-    """Decorates ``execute`` of an operator: a `TidegateError`, or an error of the machine, fails the task as a `TaskFailure` does."""
+def plain_failures(execute: Callable[Concatenate[Any, Any, P], T]) -> Callable[Concatenate[Any, Any, P], T]:
+    """Decorates ``execute`` of an operator, and the method by which it goes on after a trigger.
+
+    A `TidegateError`, or an error of the machine, fails the task as a `TaskFailure` does.
+    """
 
     @functools.wraps(execute)
-    def decorated(task: Any, context: Any) -> T:
+    def decorated(task: Any, context: Any, *arguments: P.args, **named: P.kwargs) -> T:
         try:
-            return execute(task, context)
+            return execute(task, context, *arguments, **named)
         except TaskFailure as raised:
             failure = raised
         except Exception as raised:
@@ -57,4 +61,5 @@ def plain_failures(execute: Callable[[Any, Any], T]) -> Callable[[Any, Any], T]:
         raise failure
 
     decorated.plain_failures = True  # type: ignore[attr-defined]  # a test looks for it in every operator
-    return decorated
+    # Airflow gives the context by its name.
+    return decorated  # type: ignore[return-value]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 from typing import Any
 
@@ -15,13 +16,17 @@ from tidegate.airflow.links import HistoryLink
 from tidegate.airflow.retry import LONGEST_DELAY, ReportRetryPolicy, decide
 from tidegate.airflow.spark_connection import SparkConnection
 from tidegate.airflow.submission import Application, ApplicationError, ClientSubmission, Submission
+from tidegate.airflow.yarn import FORGOTTEN, End, Yarn
+from tidegate.checkpoints import recorded_attempt
+from tidegate.checkpoints.recorded_attempt import Cancellation, RunApplication
 from tidegate.environment import Environment
-from tidegate.errors import EX_CONFIG, EX_SOFTWARE, extras
+from tidegate.errors import EX_CONFIG, EX_SOFTWARE, EX_TEMPFAIL, extras
 from tidegate.formatting import count
 from tidegate.lake.layout import Layout
+from tidegate.lake.place import RunPlace
 from tidegate.project import registry
 from tidegate.reports import run_result
-from tidegate.reports.report import RunReport
+from tidegate.reports.report import RunReport, now
 from tidegate.requests.launch import application, arguments, prepare, submit_conf, submit_environment
 from tidegate.requests.request import RunRequest, fresh_id
 from tidegate.requests.resources import allocation
@@ -37,8 +42,13 @@ class RunFlows(BaseOperator):
     `ReportRetryPolicy` then decides by the report whether to retry. A transient error of a flow is retried, and after the last
     try the flow's own task shows it.
 
-    Each try is a separate application: none attaches to the application of an earlier one, which writes the report of that attempt. If the
-    old application still runs, it holds the lease, and the new try fails with a transient error.
+    Where the driver runs on this machine, it ends with the try, and each try is a separate application. If an old one still runs, it holds
+    the lease, and the new try fails with a transient error.
+
+    A driver on a cluster outlives the try. The attempt is recorded in the lake (`tidegate.checkpoints.recorded_attempt`), and the task is
+    deferred until the cluster says that the application has ended: it holds no slot, and what it pushes and prints is in the lake. A later
+    try waits for the recorded application as long as it is alive, unless it was cancelled or the task was cleared: then it is killed, and
+    replaced. Where the cluster cannot be asked, the task holds its slot until the end.
     """
 
     operator_extra_links = (HistoryLink(),)
@@ -50,10 +60,12 @@ class RunFlows(BaseOperator):
         super().__init__(**compat.retries(self.policy, LONGEST_DELAY), **kwargs)
         self._application_name = f"tidegate-{label}"
         self._submission: Submission | None = None
+        self._recorded: tuple[RunPlace, str] | None = None
+        """The run and the attempt of a driver on a cluster, as long as this process submits it."""
 
     @plain_failures
     def execute(self, context: Context) -> None:
-        """Start an attempt, submit it, and wait for its end.
+        """Start an attempt, submit it, and wait for its end: here, or of a driver on a cluster in `complete`.
 
         Raises:
             TaskFailure: There is no request or no connection; or the application exited with another code than 0, and tries
@@ -87,24 +99,91 @@ class RunFlows(BaseOperator):
         self.log.info("The application %s", resources.line())
         prepare(environment, self.log.info)
         self._submission = submission(connection, self.log)
-        try:
-            self._submission.run(
-                Application(
-                    name=self._application_name,
-                    script=application(),
-                    arguments=arguments(request, request_id, attempt_id),
-                    conf=submit_conf(environment, small=request.small, master=connection.master, resources=resources),
-                    variables=submit_environment(environment, master=connection.master),
-                    secrets=secrets,
-                    python=environment.job_python,
-                )
-            )
-        except ApplicationError as error:
-            # Without the command, whose options fill a page.
-            end = f"The application ended with {run_result.describe_exit(error.code)}." if error.code else str(error)
-            returned = error.code
-        else:
+        described = Application(
+            name=self._application_name,
+            script=application(),
+            arguments=arguments(request, request_id, attempt_id, recorded=connection.is_cluster_mode),
+            conf=submit_conf(environment, small=request.small, master=connection.master, resources=resources),
+            variables=submit_environment(environment, master=connection.master),
+            secrets=secrets,
+            python=environment.job_python,
+        )
+        if connection.is_cluster_mode:
+            place = RunPlace(Layout.of(environment), dag_id, key)
+            own = recorded_attempt.begun(attempt_id, request_id, clears=context["ti"].max_tries)
+            self._run_on_cluster(context, connection, place, own, described)
             return
+        try:
+            self._submission.run(described)
+        except ApplicationError as error:
+            self._fail(context, error)
+
+    def _run_on_cluster(
+        self,
+        context: Context,
+        connection: SparkConnection,
+        place: RunPlace,
+        own: RunApplication,
+        described: Application,
+    ) -> None:
+        """Submit an attempt, or attach to the recorded one; does not return where the end can be waited for without a slot."""
+        submission, yarn = self._submission, Yarn.of(connection)
+        assert submission is not None
+        known = recorded_attempt.claim(place, own, yarn, lambda line: self.log.info("%s", line))
+        if known is not None and known.application is not None:
+            # The later tasks read the report of the attempt that runs.
+            context["ti"].xcom_push(key=attempt.ATTEMPT_KEY, value=known.attempt)
+            self.log.info("Attempt %s runs as application %s: waiting for its end", known.attempt, known.application)
+            name = known.application
+        else:
+            self._recorded = place, own.attempt
+            try:
+                submission.run(described)
+            except ApplicationError as error:
+                self._fail(context, error)
+                return
+            if yarn is None:
+                return
+            name = submission.application  # type: ignore[attr-defined]  # of a driver on a cluster
+            recorded_attempt.name(place, own.attempt, name)
+        assert yarn is not None
+        from tidegate.airflow.trigger import ApplicationTrigger
+
+        self.log.info("Application %s runs on YARN, at %s; its driver's output is there", name, yarn.address)
+        self.defer(
+            trigger=ApplicationTrigger(address=yarn.address, kerberos=yarn.kerberos, application=name),
+            method_name=RunFlows.complete.__name__,
+        )
+
+    @plain_failures
+    def complete(self, context: Context, event: dict[str, Any]) -> None:
+        """Go on after the wait for a driver on a cluster.
+
+        Args:
+            context: Of the task.
+            event: Of `ApplicationTrigger`.
+
+        Raises:
+            TaskFailure: As `execute`; or the cluster did not answer, so that the next try asks again.
+        """
+        application = event["application"]
+        if "error" in event:
+            raise TaskFailure(
+                f"{event['error']}\nApplication {application} may run; the next try asks for it again.",
+                retry=True,
+                exit_code=EX_TEMPFAIL,
+            )
+        end = End(**event["end"])
+        report = attempt.report_of_attempt(context)
+        if end.succeeded or (end.state == FORGOTTEN and report is not None and _succeeded(report)):
+            self.log.info("%s", end.describe(application))
+            return
+        self._fail(context, ApplicationError(end.describe(application)))
+
+    def _fail(self, context: Context, error: ApplicationError) -> None:
+        """Say how the application ended, and fail, unless no tries remain and the flows' own tasks show which failed."""
+        # Without the command, whose options fill a page.
+        end = f"The application ended with {run_result.describe_exit(error.code)}." if error.code else str(error)
         ti, report = context["ti"], attempt.report_of_attempt(context)
         lines = [end, *failures(report)]
         tries_remain = ti.try_number <= ti.max_tries
@@ -118,11 +197,16 @@ class RunFlows(BaseOperator):
             if again
             else _NEXT_STEP
         )
-        code = run_result.exit_code(report, returned or EX_SOFTWARE)
+        code = run_result.exit_code(report, error.code or EX_SOFTWARE)
         raise TaskFailure("\n".join(lines), retry=True, exit_code=code)
 
     def on_kill(self) -> None:
-        """End the application, on this machine or on the cluster."""
+        """End the application, on this machine or on the cluster. Not called while the task is deferred."""
+        if self._recorded is not None:
+            place, attempt_id = self._recorded
+            # What the storage does not take now, the kill below and the next try make up for.
+            with contextlib.suppress(OSError):
+                recorded_attempt.cancel(place, Cancellation(by="Airflow", at=now()), attempt=attempt_id)
         if self._submission is not None:
             self._submission.kill()
 
@@ -171,6 +255,13 @@ def failures(report: RunReport | None) -> list[str]:
         where = f" while flow {running[0]} ran" if running else ""
         lines.append(f"It crashed{where}; its last lines above have the cause.")
     return [" ".join(line.split()) for line in lines]
+
+
+def _succeeded(report: RunReport) -> bool:
+    """Whether the application completed, as its driver says by the exit code 0."""
+    if report.ended_at is None or report.error is not None:
+        return False
+    return not any(flow.error is not None and flow.error.transient for flow in report.flows)
 
 
 def _only_flows_failed(report: RunReport | None) -> bool:

@@ -119,7 +119,10 @@ def expect_certain() -> None:
     """Call before a write: raises LeaseLostError unless this process is certain of all leases that it holds.
 
     A file lock cannot be lost. The code of leases that can is imported for lakes in buckets: without it no such lease is held.
+    The driver of an attempt that is cancelled, or not the recorded one any more, raises as `recorded_attempt.AttemptCheck.expect`.
     """
+    if (recorded_attempt := sys.modules.get("tidegate.checkpoints.recorded_attempt")) is not None:
+        recorded_attempt.expect_current()
     if (object_lease := sys.modules.get("tidegate.checkpoints.object_lease")) is not None:
         object_lease.expect_certain()
 

@@ -35,6 +35,7 @@ _COMMANDS = {
     "diff": "Compare tables of this environment with those of another one.",
     "recover": "Derive again what damage of tables or checkpoints has reached.",
     "undo": "Put back the rows that a backfill or a replay changed.",
+    "cancel": "End a run whose driver is on a cluster.",
     "init": "Lay out a project that runs.",
     "new": "Create a pipeline that is ready to run.",
     "checkpoint": "Show every checkpoint of a pipeline.",

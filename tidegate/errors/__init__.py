@@ -55,6 +55,8 @@ from tidegate.errors.refusals import GateRefusedError as GateRefusedError
 from tidegate.errors.refusals import RefusedError as RefusedError
 from tidegate.errors.refusals import RewriteRefusedError as RewriteRefusedError
 from tidegate.errors.refusals import TransformRefusedError as TransformRefusedError
+from tidegate.errors.runs import RunCancelledError as RunCancelledError
+from tidegate.errors.runs import RunReplacedError as RunReplacedError
 from tidegate.errors.sources import GapError as GapError
 from tidegate.errors.sources import MovedLandingFolderError as MovedLandingFolderError
 from tidegate.errors.sources import NotDeliveredError as NotDeliveredError

@@ -76,7 +76,11 @@ EXIT_CODES = (
             f"stopped by {number.name}{keys}",
             OutsideAct("run again: the next run finishes the pending batch"),
         )
-        for number, keys in ((signal.SIGHUP, ""), (signal.SIGINT, " (Ctrl-C)"), (signal.SIGTERM, ""))
+        for number, keys in (
+            (signal.SIGHUP, ""),
+            (signal.SIGINT, " (Ctrl-C)"),
+            (signal.SIGTERM, ", or cancelled on a cluster"),
+        )
     ),
 )
 """Of commands, of the job and of Airflow's tasks."""

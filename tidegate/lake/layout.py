@@ -15,6 +15,7 @@
            leases/                                              per lease one empty file, and one that names its holder; in a
                                                                 bucket one object
            reports/<dag_id>/<run_key>/<id>.request.json         the request of a run
+           reports/<dag_id>/<run_key>/application.json          which application of a cluster runs the run
            reports/<dag_id>/<run_key>/<attempt>/                report.json; sample-<flow>.json, undo-<flow>.json: keys of rows
            docs/<pipeline>/                                     pages that `tidegate docs` exported (HTML)
            _ops/<pipeline>/{ledger,verdicts,evolution}/         Delta: ledger lines, verdicts, schema changes

@@ -171,6 +171,11 @@ class RunPlace:
             / f"{_valid_id(request_id)}.request.json"
         )
 
+    @property
+    def application(self) -> Address:
+        """Which application of a cluster runs it, as JSON (`tidegate.checkpoints.recorded_attempt`)."""
+        return PipelinePlace(self.layout, self.pipeline).reports / _valid_id(self.run_key) / "application.json"
+
     def claims(self, request_id: str) -> Address:
         """The numbers of a replay's claims, as JSON, for its next attempt."""
         request = self.request(request_id)

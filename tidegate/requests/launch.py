@@ -197,9 +197,14 @@ def application() -> Path:
     return Path(__file__).parents[1] / "spark" / "run_pipeline.py"
 
 
-def arguments(request: RunRequest, request_id: str, attempt: str) -> list[str]:
-    """The arguments of the script: ids only, the request itself is in the lake."""
-    return ["--dag-id", request.dag_id, "--run-key", request.run_key, "--request", request_id, "--attempt", attempt]
+def arguments(request: RunRequest, request_id: str, attempt: str, *, recorded: bool = False) -> list[str]:
+    """The arguments of the script: ids only, the request itself is in the lake.
+
+    Args:
+        recorded: Whether the attempt is recorded in the lake (`tidegate.checkpoints.recorded_attempt`): that of a driver on a cluster.
+    """
+    ids = ["--dag-id", request.dag_id, "--run-key", request.run_key, "--request", request_id, "--attempt", attempt]
+    return ["--recorded", *ids] if recorded else ids
 
 
 def command(

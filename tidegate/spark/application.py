@@ -14,7 +14,7 @@ import traceback
 from typing import TYPE_CHECKING
 
 from tidegate.advice import OutsideAct
-from tidegate.checkpoints import checkpoint, overrides
+from tidegate.checkpoints import checkpoint, lease, overrides
 from tidegate.environment import Environment
 from tidegate.errors import (
     CheckpointCorruptError,
@@ -23,6 +23,8 @@ from tidegate.errors import (
     OffsetsExpiredError,
     RefusedError,
     RewriteRefusedError,
+    RunCancelledError,
+    RunReplacedError,
     TableInDoubtError,
     TableUnreadableError,
     TidegateError,
@@ -100,6 +102,7 @@ class _Application:
         return self.report
 
     def _run(self) -> None:
+        lease.expect_certain()
         pipeline = resolution.load(self.request.dag_id, self.environment.project)
         flows = tuple(pipeline.flow(flow.name) for flow in self.request.selected(pipeline.pipeline))
         self.environment = self.environment.writing(each.flow.target.name for each in flows)
@@ -308,6 +311,7 @@ class _Application:
                 flow_report.notes.append(override.summary())
                 log.info("%s: skipped, because it was %s", flow.name, override.summary())
                 continue
+            lease.expect_certain()
             flow_report.state = "running"
             self.write_report()
             ran.append(each)
@@ -337,6 +341,9 @@ class _Application:
             flow_report.error = ErrorReport.of(of_executors(error, f"flow {flow.name!r}"))
             log.error("%s: %s", flow.name, flow_report.error.message)
             self._write_failure(flow.name, error)
+            if isinstance(error, (RunCancelledError, RunReplacedError)):
+                # It is not of the flow: the others do not run either.
+                raise
         log.info(
             "%s: %s; read %d, changed %d in the target, quarantined %d",
             flow.name,

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import logging
+import os
 import sys
 
 from tidegate.environment import Environment
 from tidegate.errors import UnexpectedError, classify
 from tidegate.lake.layout import Layout
+from tidegate.lake.place import RunPlace
 from tidegate.processes import exit_now
 from tidegate.requests.request import RunRequest
 
@@ -23,6 +25,9 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     for name in ("--dag-id", "--run-key", "--request", "--attempt"):
         parser.add_argument(name, required=True)
+    parser.add_argument(
+        "--recorded", action="store_true", help="the attempt is recorded, and this process outlives its task"
+    )
     args = parser.parse_args(argv)
     logging.basicConfig(format="%(asctime)s tidegate %(message)s", level=logging.WARNING, stream=sys.stdout)
     logging.getLogger("tidegate").setLevel(logging.INFO)
@@ -30,7 +35,13 @@ def main(argv: list[str] | None = None) -> int:
     logging.raiseExceptions = False
     try:
         environment = Environment.read()
-        request = RunRequest.read(Layout.of(environment), args.dag_id, args.run_key, args.request)
+        layout = Layout.of(environment)
+        if args.recorded:
+            # Before anything else: of two drivers the one that is not recorded does nothing.
+            from tidegate.checkpoints import recorded_attempt
+
+            recorded_attempt.begin(RunPlace(layout, args.dag_id, args.run_key), args.attempt, os.environ)
+        request = RunRequest.read(layout, args.dag_id, args.run_key, args.request)
         from tidegate.spark.application import run_application
 
         report = run_application(environment, request, args.attempt)
