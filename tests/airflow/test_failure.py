@@ -216,4 +216,4 @@ def test_a_crash_without_a_report_says_so_and_how_many_tries_are_left(
     assert "Traceback" not in output
     for left in ("3 tries left", "2 tries left", "1 try left"):
         assert output.count(f"Airflow tries again ({left}).") == 1
-    assert output.count("It reported no result; its last lines above have the cause.") == 4
+    assert output.count("It reported no result; its last lines have the cause.") == 4

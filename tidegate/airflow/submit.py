@@ -178,7 +178,10 @@ class RunFlows(BaseOperator):
         if end.succeeded or (end.state == FORGOTTEN and report is not None and _succeeded(report)):
             self.log.info("%s", end.describe(application))
             return
-        self._fail(context, ApplicationError(end.describe(application)))
+        lines = [end.describe(application)]
+        if run_result.crashed(report):
+            lines.append(f"`yarn logs -applicationId {application}` has what its driver has printed.")
+        self._fail(context, ApplicationError("\n".join(lines)))
 
     def _fail(self, context: Context, error: ApplicationError) -> None:
         """Say how the application ended, and fail, unless no tries remain and the flows' own tasks show which failed."""
@@ -246,14 +249,14 @@ def submission(connection: SparkConnection, log: Any) -> Submission:
 def failures(report: RunReport | None) -> list[str]:
     """One line for the error of the whole application, and for each flow that was refused or failed: what and why."""
     if report is None:
-        return ["It reported no result; its last lines above have the cause."]
+        return ["It reported no result; its last lines have the cause."]
     lines = [f"{flow.flow} {flow.state}: {flow.error.message}" for flow in report.flows if flow.error is not None]
     if report.error is not None:
         lines.append(str(report.error.message))
     elif report.ended_at is None:
         running = [flow.flow for flow in report.flows if flow.state == "running"]
         where = f" while flow {running[0]} ran" if running else ""
-        lines.append(f"It crashed{where}; its last lines above have the cause.")
+        lines.append(f"It crashed{where}; its last lines have the cause.")
     return [" ".join(line.split()) for line in lines]
 
 
