@@ -75,9 +75,9 @@ def test_a_driver_runs_on_a_node_and_its_result_is_that_of_the_tasks(
     assert "tidegate gold: done" in log
     assert mistakes(layout) == []
     # One that the resource manager has forgotten, or never knew.
-    asked = resource_manager.Yarn(cluster.web)
-    assert asked.end("application_1_0001") == resource_manager.End(state=resource_manager.FORGOTTEN)
-    asked.kill("application_1_0001")
+    manager = resource_manager.Yarn(cluster.web)
+    assert manager.end("application_1_0001") == resource_manager.End(state=resource_manager.FORGOTTEN)
+    manager.kill("application_1_0001")
 
 
 def test_a_later_try_waits_for_the_driver_of_an_earlier_one_unless_it_was_cancelled_or_cleared(
