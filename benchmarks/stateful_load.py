@@ -66,7 +66,7 @@ class Feed(threading.Thread):
             # Above the numbers of the first wave.
             first = 1_000_000 + self.number * step // steps
             messages = payments_feed.live(first, datetime.now(UTC), payments)
-            clicks_feed.produce(self.bootstrap, messages, payments_feed.TOPIC)
+            clicks_feed.produce(Cluster(servers=self.bootstrap), messages, payments_feed.TOPIC)
             self.sent += len(messages)
             time.sleep(max(begun + (step + 1) * _SECONDS_AT_ONCE - time.monotonic(), 0))
 
@@ -173,7 +173,7 @@ def main() -> None:
         for topic in (payments_feed.TOPIC, payments_feed.ALERTS):
             broker.create_topic(topic, partitions=clicks_feed.PARTITIONS)
         load = Load(Path(folder), broker.bootstrap)
-        clicks_feed.produce(broker.bootstrap, first, payments_feed.TOPIC)
+        clicks_feed.produce(Cluster(servers=broker.bootstrap), first, payments_feed.TOPIC)
         print(f"the first increment, of {len(first):,} messages, took {load.increment():.1f} s")
         load.batches()
         feed = Feed(broker.bootstrap, given.times * len(first), given.seconds)

@@ -44,6 +44,7 @@ def main() -> int:
             folder,
             console,
             lake=arguments.lake,
+            services=arguments.services,
             people_act=arguments.acts,
         )
         return 0 if passed else 1
@@ -76,6 +77,14 @@ def parse_arguments(values: Sequence[str], project: Path) -> argparse.Namespace:
         metavar="{folder,s3,s3://BUCKET/PREFIX}",
         help="where the lake is: in that folder, in a bucket of an S3 server, which `make s3-server` builds, or at an address where"
         " nothing is, in a bucket that this environment has the keys of",
+    )
+    parser.add_argument(
+        "--services",
+        choices=("own", "environment"),
+        default="own",
+        help="a broker, a landing zone and a local Spark for this demo, or those that this environment names: TIDEGATE_KAFKA,"
+        " TIDEGATE_LANDING, and the connection and the database of Airflow. Its topics and its landing zone are empty, and all machines"
+        " of Spark reach the lake",
     )
     parser.add_argument(
         "--acts",

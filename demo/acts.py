@@ -101,7 +101,7 @@ class Person:
         """Correct a file in place, replay it, and let the next run bring its records to all tables."""
         records = flights_feed.days()[flights_feed.TRUNCATED_DAY]
         flights_feed.land(
-            self.services.environment.landing / flights_feed.FOLDER,
+            self.services.landing / flights_feed.FOLDER,
             flights_feed.TRUNCATED,
             gzip.compress(flights_feed.as_csv(records)),
             len(records),

@@ -15,6 +15,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tidegate.advice import OutsideAct
+from tidegate.environment.clusters import Cluster
 from tidegate.errors import SourceUnavailableError
 from tidegate.formatting import count
 
@@ -95,7 +96,7 @@ def counts(messages: Sequence[Message]) -> dict[str, int]:
     return dict(Counter(message.what for message in messages))
 
 
-def produce(bootstrap: str, messages: Sequence[Message], topic: str = TOPIC) -> None:
+def produce(cluster: Cluster, messages: Sequence[Message], topic: str = TOPIC) -> None:
     """Send the messages in this order and wait until the broker has acknowledged all of them.
 
     Raises:
@@ -105,7 +106,8 @@ def produce(bootstrap: str, messages: Sequence[Message], topic: str = TOPIC) -> 
 
     refused: list[str] = []
     # log_level 3: while a new broker starts, the client waits and would print warnings to the terminal.
-    producer = Producer({"bootstrap.servers": bootstrap, "enable.idempotence": True, "linger.ms": 20, "log_level": 3})
+    own = {"enable.idempotence": True, "linger.ms": 20, "log_level": 3}
+    producer = Producer({**cluster.librdkafka(), **own})
 
     def record_error(error: object, _: object) -> None:
         if error is not None:
@@ -124,7 +126,7 @@ def produce(bootstrap: str, messages: Sequence[Message], topic: str = TOPIC) -> 
         reason = refused[0] if refused else f"no answer within {SECONDS_TO_WAIT:g} seconds"
         number = pending + len(refused)
         raise SourceUnavailableError(
-            f"The broker at {bootstrap} did not acknowledge {count(number, 'message')}: {reason}",
+            f"The broker at {cluster.servers} did not acknowledge {count(number, 'message')}: {reason}",
             OutsideAct("see whether the broker runs, and run again"),
         )
 

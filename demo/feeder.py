@@ -66,7 +66,7 @@ def land_weather(landing: Path) -> list[Landed]:
     return landed
 
 
-def land_messages(bootstrap: str, topic: str, make: Callable[[int, datetime], list[Message]], now: datetime) -> int:
+def land_messages(cluster: Cluster, topic: str, make: Callable[[int, datetime], list[Message]], now: datetime) -> int:
     """Send the messages of the last seconds, and return their number.
 
     Args:
@@ -77,9 +77,9 @@ def land_messages(bootstrap: str, topic: str, make: Callable[[int, datetime], li
         SourceError: The topic does not exist, or no broker answers.
     """
     # Every event has at least one message, so the number of messages is higher than all event numbers so far.
-    already = sum(kafka.end_offsets(Cluster(servers=bootstrap), topic).values())
+    already = sum(kafka.end_offsets(cluster, topic).values())
     messages = make(already, now)
-    clicks_feed.produce(bootstrap, messages, topic)
+    clicks_feed.produce(cluster, messages, topic)
     return len(messages)
 
 
@@ -94,7 +94,7 @@ def feed(environment: Environment) -> None:
                 log.info("landed %s, %d records", landed.name, landed.rows)
         for topic, make in ((clicks_feed.TOPIC, clicks_feed.live), (payments_feed.TOPIC, payments_feed.live)):
             try:
-                sent = land_messages(environment.kafka, topic, make, datetime.now(UTC))
+                sent = land_messages(environment.cluster("default"), topic, make, datetime.now(UTC))
                 log.info("%s: %d messages", topic, sent)
             except TidegateError as error:
                 log.warning("%s: %s", topic, error.message)

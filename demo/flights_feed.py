@@ -21,6 +21,7 @@ from pathlib import Path
 
 from tidegate.advice import Command
 from tidegate.errors import SetupError
+from tidegate.store import Address
 
 Record = Mapping[str, str]
 
@@ -134,24 +135,24 @@ def name_of(day: date) -> str:
     return f"flights_{day}.csv"
 
 
-def land_day(landing: Path, day: date) -> Landed:
+def land_day(landing: Path | Address, day: date) -> Landed:
     """Land an ordinary day."""
     records = days()[day]
     return land(landing / FOLDER, name_of(day), as_csv(records), len(records))
 
 
-def wave_one(landing: Path, first: date, last: date) -> list[Landed]:
+def wave_one(landing: Path | Address, first: date, last: date) -> list[Landed]:
     """The days from the first to the last, one file per day, without `LATE_DAY`."""
     return [land_day(landing, day) for day in days() if first <= day <= last and day != LATE_DAY]
 
 
-def wave_two(landing: Path) -> list[Landed]:
+def wave_two(landing: Path | Address) -> list[Landed]:
     """The first week of March, a correction, a late file, unusual files, and files that are broken in common ways."""
     week = [land_day(landing, date(2013, 3, day)) for day in range(1, 8)]
     return [*week, _correction(landing), _late(landing), *_odd(landing), *_broken(landing)]
 
 
-def _correction(landing: Path) -> Landed:
+def _correction(landing: Path | Address) -> Landed:
     """The flights of `STORM_DAY` again, each seven minutes later, published three days after the first time."""
     records = [_delayed(record, minutes=7) for record in days()[STORM_DAY]]
     return land(
@@ -163,7 +164,7 @@ def _correction(landing: Path) -> Landed:
     )
 
 
-def _late(landing: Path) -> Landed:
+def _late(landing: Path | Address) -> Landed:
     """`LATE_DAY`, with a modification time before all files of wave 1."""
     records = days()[LATE_DAY]
     old = time.time() - 3 * 86_400
@@ -171,7 +172,7 @@ def _late(landing: Path) -> Landed:
     return land(landing / FOLDER, f"flights_{LATE_DAY}.csv", as_csv(records), len(records), what, mtime=old)
 
 
-def _odd(landing: Path) -> list[Landed]:
+def _odd(landing: Path | Address) -> list[Landed]:
     """Valid files with an unusual name or an unusual header."""
     eighth, ninth = days()[date(2013, 3, 8)], days()[date(2013, 3, 9)]
     other_order = [*reversed(FIELDS), "gate"]
@@ -190,7 +191,7 @@ def _odd(landing: Path) -> list[Landed]:
     ]
 
 
-def _broken(landing: Path) -> list[Landed]:
+def _broken(landing: Path | Address) -> list[Landed]:
     """Files with bad records, and files that are bad as a whole."""
     tenth, eleventh, twelfth = (days()[day] for day in (date(2013, 3, 10), date(2013, 3, 11), TRUNCATED_DAY))
     mixed = [_with_error(record, number) for number, record in enumerate(tenth)]
@@ -263,8 +264,13 @@ def as_csv(records: Iterable[Record], fields: Iterable[str] = FIELDS) -> bytes:
     return text.getvalue().encode()
 
 
-def land(folder: Path, name: str, content: bytes, rows: int, what: str = "", *, mtime: float | None = None) -> Landed:
-    """Write a file to a landing folder atomically, with its modification time if given."""
+def land(
+    folder: Path | Address, name: str, content: bytes, rows: int, what: str = "", *, mtime: float | None = None
+) -> Landed:
+    """Write a file to a landing folder atomically, with its modification time if given: one in a bucket has that of its upload."""
+    if isinstance(folder, Address):
+        (folder / name).put(content)
+        return Landed(name, rows, what, len(content))
     folder.mkdir(parents=True, exist_ok=True)
     draft = folder / f"{name}.tmp"
     draft.write_bytes(content)

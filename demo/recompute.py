@@ -30,6 +30,7 @@ from tidegate.environment.clusters import Cluster
 from tidegate.errors import SourceUnavailableError
 from tidegate.formatting import count
 from tidegate.probes import kafka
+from tidegate.store import Address
 
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
@@ -69,13 +70,13 @@ class Message:
     """The topic's name, a slash, and Kafka's id of the topic."""
 
 
-def flights(landing: Path) -> DuckDBPyConnection:
+def flights(landing: Path | Address) -> DuckDBPyConnection:
     """The expected result of the flights pipeline for the folder ``flights`` of a landing zone."""
     records, bad = _read_files(landing / "flights", FLIGHT_FIELDS)
     return _answer("flights", FLIGHT_FIELDS, records, bad)
 
 
-def add_delays(answer: DuckDBPyConnection, landing: Path) -> None:
+def add_delays(answer: DuckDBPyConnection, landing: Path | Address) -> None:
     """Add the expected tables of the delays pipeline to an answer of `flights`: ``weather``, ``airlines``, ``delays``."""
     for folder, names in (("weather", WEATHER_FIELDS), ("airlines", AIRLINE_FIELDS)):
         records, _ = _read_files(landing / folder, names)
@@ -101,7 +102,7 @@ def clickstream(messages: Iterable[Message]) -> DuckDBPyConnection:
     return _answer("clickstream", CLICK_FIELDS, records, [])
 
 
-def read_topic(bootstrap: str, topic: str = "clickstream", *, patience: float = 30.0) -> list[Message]:
+def read_topic(cluster: Cluster, topic: str = "clickstream", *, patience: float = 30.0) -> list[Message]:
     """Read all messages of a topic, with a consumer that commits nothing.
 
     Args:
@@ -114,13 +115,13 @@ def read_topic(bootstrap: str, topic: str = "clickstream", *, patience: float = 
 
     # The client requires a group id, but joins no group and commits nothing.
     group = {"group.id": "tidegate-recompute", "enable.auto.commit": False}
-    consumer = Consumer({"bootstrap.servers": bootstrap, "log_level": 3, **group})
+    consumer = Consumer({**cluster.librdkafka(), "log_level": 3, **group})
     try:
         partitions = consumer.list_topics(topic, timeout=patience).topics[topic].partitions
         ranges = {p: consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=patience) for p in partitions}
         consumer.assign([TopicPartition(topic, p, low) for p, (low, _) in ranges.items()])
         wanted = sum(high - low for low, high in ranges.values())
-        source = f"{topic}/{kafka.topic_id(Cluster(servers=bootstrap), topic, patience)}"
+        source = f"{topic}/{kafka.topic_id(cluster, topic, patience)}"
         messages: list[Message] = []
         until = time.monotonic() + patience
         while len(messages) < wanted and time.monotonic() < until:
@@ -133,14 +134,14 @@ def read_topic(bootstrap: str, topic: str = "clickstream", *, patience: float = 
                     messages.append(Message(partition, offset, *content, source))
     except KafkaException as error:
         raise SourceUnavailableError(
-            f"The broker at {bootstrap} did not deliver the topic {topic!r}: {error}",
+            f"The broker at {cluster.servers} did not deliver the topic {topic!r}: {error}",
             OutsideAct("see whether the broker runs, and run again"),
         ) from error
     finally:
         consumer.close()
     if len(messages) < wanted:
         raise SourceUnavailableError(
-            f"The broker at {bootstrap} delivered {len(messages)} of {count(wanted, 'message')} in {patience:g} s.",
+            f"The broker at {cluster.servers} delivered {len(messages)} of {count(wanted, 'message')} in {patience:g} s.",
             OutsideAct("see whether the broker runs, and run again"),
         )
     return messages
@@ -193,27 +194,29 @@ def _fill(
     connection.unregister("_rows")
 
 
-def _read_files(folder: Path, names: Sequence[str]) -> tuple[list[tuple[str | None, ...]], list[str]]:
+def _read_files(folder: Path | Address, names: Sequence[str]) -> tuple[list[tuple[str | None, ...]], list[str]]:
     """Records as texts with their coordinates, and the files that cannot be read completely."""
     records: list[tuple[str | None, ...]] = []
     bad: list[str] = []
-    for path in sorted(folder.iterdir()):
-        if path.name.startswith(("_", ".")) or not path.name.endswith((".csv", ".csv.gz", ".csv.bz2")):
+    address = folder if isinstance(folder, Address) else Address.local(folder)
+    for entry in address.list():
+        if entry.name.startswith(("_", ".")) or not entry.name.endswith((".csv", ".csv.gz", ".csv.bz2")):
             continue
+        file = address.at(entry)
         try:
-            lines = _lines(path)
+            lines = _lines(file)
         except (EOFError, OSError, zlib.error, UnicodeDecodeError, ValueError):
-            bad.append(str(path))
+            bad.append(str(file))
             continue
-        records += _records(path, lines, names)
+        records += _records(str(file), entry.modified_ns // 1_000_000, lines, names)
     return records, bad
 
 
-def _lines(path: Path) -> list[str]:
-    content = path.read_bytes()
-    if path.name.endswith(".gz"):
+def _lines(file: Address) -> list[str]:
+    content = file.read().data
+    if file.name.endswith(".gz"):
         content = gzip.decompress(content)
-    elif path.name.endswith(".bz2"):
+    elif file.name.endswith(".bz2"):
         content = bz2.decompress(content)
     if not content:
         raise ValueError("empty")
@@ -221,16 +224,15 @@ def _lines(path: Path) -> list[str]:
     return lines if lines[-1] else lines[:-1]
 
 
-def _records(path: Path, lines: list[str], names: Sequence[str]) -> Iterable[tuple[str | None, ...]]:
+def _records(path: str, modified_ms: int, lines: list[str], names: Sequence[str]) -> Iterable[tuple[str | None, ...]]:
     header = [name.strip() for name in next(csv.reader(lines[:1]))]
-    modified_ms = path.stat().st_mtime_ns // 1_000_000
     for number, line in enumerate(lines[1:], start=2):
         cells = next(csv.reader([line]), [])
         fields = {n: c for n, c in zip(header, cells, strict=False) if c not in ("", "NA")}
         yield (
             f"{path}@{modified_ms}#{number}",
             str(modified_ms),
-            str(path),
+            path,
             str(number),
             "true" if len(cells) != len(header) else "false",
             _rescued(fields, names),

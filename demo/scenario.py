@@ -16,7 +16,7 @@ from demo.acts import Person
 from demo.checks import Check
 from demo.progress import WatchedRun, existing_reports, show_progress
 from demo.runs import RunCrashedError
-from demo.services import IN_FOLDER, DemoServices, check_set_up, set_up
+from demo.services import IN_FOLDER, OWN, DemoServices, check_set_up, set_up
 from tidegate.lake.place import PipelinePlace
 from tidegate.pages import site
 from tidegate.project import registry, resolution
@@ -84,10 +84,10 @@ class Scenario:
     def first_wave(self) -> None:
         """Weeks of flights, their weather, half a day of clicks, and three hours of payments."""
         output.heading(self.console, "Wave 1: two months of flights, a file a day, half a day of clicks, and payments")
-        files = flights_feed.wave_one(self.services.environment.landing, FIRST_DAY, LAST_DAY)
+        files = flights_feed.wave_one(self.services.landing, FIRST_DAY, LAST_DAY)
         messages = clicks_feed.wave_one(CLICKS)
-        clicks_feed.produce(self.services.environment.kafka, messages)
-        weather, airlines = weather_feed.land_first(self.services.environment.landing, FIRST_DAY)
+        clicks_feed.produce(self.services.cluster, messages)
+        weather, airlines = weather_feed.land_first(self.services.landing, FIRST_DAY)
         output.landed_files(self.console, files)
         output.landed_files(self.console, [weather], weather_feed.WEATHER)
         output.landed_files(self.console, [airlines], weather_feed.AIRLINES)
@@ -106,9 +106,9 @@ class Scenario:
     def second_wave(self) -> None:
         """The next days, a correction, a late file, and broken files and messages."""
         output.heading(self.console, "Wave 2: the next days, a correction, a late file, and broken ones")
-        files = flights_feed.wave_two(self.services.environment.landing)
+        files = flights_feed.wave_two(self.services.landing)
         messages = clicks_feed.wave_two(LATER_CLICKS, already=CLICKS)
-        clicks_feed.produce(self.services.environment.kafka, messages)
+        clicks_feed.produce(self.services.cluster, messages)
         output.landed_files(self.console, files)
         output.landed_messages(self.console, clicks_feed.counts(messages))
         flights, clickstream = self._run(
@@ -125,7 +125,7 @@ class Scenario:
         output.heading(
             self.console, "Wave 3: one hour of the weather is corrected, and payments arrive, some of them late"
         )
-        correction = weather_feed.land_correction(self.services.environment.landing)
+        correction = weather_feed.land_correction(self.services.landing)
         output.landed_files(self.console, [correction], weather_feed.WEATHER)
         payments = self._send_payments(payments_feed.wave_two(LATER_PAYMENTS, already=PAYMENTS))
         self._run_second(
@@ -154,16 +154,16 @@ class Scenario:
         """Check the ledger, and compare the tables with an independent recomputation."""
         output.heading(self.console, "Verification: DuckDB and plain Python compute all tables from the input alone")
         in_ledger = (checks.balance, checks.quarantine_states)
-        layout, landing = self.services.layout, self.services.environment.landing
+        layout, landing = self.services.layout, self.services.landing
         results = [check(layout, pipeline) for pipeline in self.pipelines for check in in_ledger]
         flights = recompute.flights(landing)
         recompute.add_delays(flights, landing)
-        clicks = recompute.clickstream(recompute.read_topic(self.services.environment.kafka))
+        clicks = recompute.clickstream(recompute.read_topic(self.services.cluster))
         results += checks.exactly_once(layout, self.flights, flights)
         results += checks.exactly_once(layout, self.clickstream, clicks)
         results += checks.recomputed(layout, self.delays, flights, ("weather", "airlines", "delays"))
         topics = (payments_feed.TOPIC, payments_feed.ALERTS)
-        payments, alerts = (recompute.read_topic(self.services.environment.kafka, topic) for topic in topics)
+        payments, alerts = (recompute.read_topic(self.services.cluster, topic) for topic in topics)
         results += checks.payments(layout, self.payments, payments, alerts)
         for answer in (flights, clicks):
             answer.close()
@@ -185,7 +185,7 @@ class Scenario:
             f"{'Log of Airflow and Spark':<26} {short_path(self.services.log)}", highlight=False, soft_wrap=True
         )
         self.console.print("\n[bold]Next[/]")
-        landing = short_path(self.services.environment.landing)
+        landing = self.services.short_address(layout.landing_root)
         lake = self.services.short_address(layout.root)
         status = (
             f"TIDEGATE_LAKE={lake} TIDEGATE_LANDING={landing} .venv/bin/tidegate status flights",
@@ -232,7 +232,7 @@ class Scenario:
             raise RunCrashedError(f"The run of {started.pipeline.name!r} failed, and the demo ends; its log is {log}.")
 
     def _send_payments(self, messages: list[clicks_feed.Message]) -> int:
-        clicks_feed.produce(self.services.environment.kafka, messages, payments_feed.TOPIC)
+        clicks_feed.produce(self.services.cluster, messages, payments_feed.TOPIC)
         output.landed_messages(self.console, clicks_feed.counts(messages), payments_feed.TOPIC)
         return len(messages)
 
@@ -261,6 +261,7 @@ def run_demo(
     console: Console,
     *,
     lake: str = IN_FOLDER,
+    services: str = OWN,
     people_act: bool = False,
 ) -> bool:
     """Start the services, run the demo, and stop the services.
@@ -268,6 +269,7 @@ def run_demo(
     Args:
         folder: The folder for all files of the demo.
         lake: Where it is, as `set_up` takes it.
+        services: Whose they are, likewise.
         people_act: Whether people act on the tables of flights after the waves.
 
     Returns:
@@ -279,11 +281,13 @@ def run_demo(
     check_set_up(project)
     started = time.monotonic()
     console.print("[bold]Tidegate[/]: files and Kafka topics into Delta tables, one bounded increment at a time.")
-    console.print("[dim]A local Spark, a real Kafka broker, the real DAGs of dags/. All files are in one folder.[/]")
+    own = "A local Spark, a real Kafka broker, the real DAGs of dags/. All files are in one folder."
+    other = "The real DAGs of dags/, with the Spark, the brokers and the landing zone that the environment names."
+    console.print(f"[dim]{own if services == OWN else other}[/]")
     with contextlib.ExitStack() as exit_stack:
         with console.status("starting the broker and Airflow"):
-            services = exit_stack.enter_context(set_up(project, folder, lake=lake))
-        scenario = Scenario(console, services)
+            started_services = exit_stack.enter_context(set_up(project, folder, lake=lake, services=services))
+        scenario = Scenario(console, started_services)
         waves = (scenario.first_wave, scenario.second_wave, scenario.third_wave, scenario.fourth_wave)
         for step in (*waves, *([scenario.people_act] if people_act else []), scenario.verify):
             step()

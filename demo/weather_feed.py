@@ -9,6 +9,7 @@ from functools import cache
 from pathlib import Path
 
 from demo.flights_feed import Landed, Record, as_csv, data_file, land, published
+from tidegate.store import Address
 
 WEATHER, AIRLINES = "weather", "airlines"
 """The landing folders, as ``pipelines/delays.py`` declares them."""
@@ -24,7 +25,7 @@ LAST_DAY = date(2013, 3, 12)
 """The last day of flights in the demo."""
 
 
-def land_first(landing: Path, first: date, last: date = LAST_DAY) -> list[Landed]:
+def land_first(landing: Path | Address, first: date, last: date = LAST_DAY) -> list[Landed]:
     """The weather of the days from the first to the last in New York, as published, and all airlines: one file each."""
     records = [record for record in weather() if first <= _day(record) <= last]
     wind = f"hourly, with a wind of 1,048 mph at {WRONG_AT[0]} on {WRONG_DAY}"
@@ -39,13 +40,13 @@ def name_of(day: date) -> str:
     return f"weather_{day}.csv"
 
 
-def land_day(landing: Path, day: date) -> Landed:
+def land_day(landing: Path | Address, day: date) -> Landed:
     """The weather of one day in New York, as published."""
     records = _by_day().get(day, [])
     return land(landing / WEATHER, name_of(day), as_csv(records, WEATHER_FIELDS), len(records))
 
 
-def land_airlines(landing: Path, first: date) -> Landed:
+def land_airlines(landing: Path | Address, first: date) -> Landed:
     """All airlines, published after the first day."""
     airlines = [{**row, "published_on": published(first)} for row in _rows("airlines.csv")]
     return land(
@@ -58,7 +59,7 @@ def name_of_correction() -> str:
     return f"weather_{WRONG_DAY}_corrected.csv"
 
 
-def land_correction(landing: Path) -> Landed:
+def land_correction(landing: Path | Address) -> Landed:
     """The record with the wrong wind again, corrected, and published three days after the first time."""
     (wrong,) = (record for record in weather() if (record["origin"], record["time_hour"]) == WRONG_AT)
     corrected = {**wrong, "wind_speed": CORRECT_WIND, "published_on": published(WRONG_DAY, days_later=4)}

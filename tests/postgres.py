@@ -16,22 +16,42 @@ from tests import server_programs
 
 
 class Postgres:
-    """One server with an empty database. It can be stopped and started again."""
+    """One server with an empty database. It can be stopped and started again.
 
-    def __init__(self, programs: Path, folder: Path) -> None:
-        self._programs, self._folder, self._port = programs, folder, free_port()
+    Args:
+        programs: The folder of its programs.
+        folder: For its data and its log.
+        user: Its only user.
+        password: Which it asks for; empty: it asks for none.
+    """
+
+    def __init__(self, programs: Path, folder: Path, user: str = "tests", password: str = "") -> None:
+        self._programs, self._folder, self.port = programs, folder, free_port()
+        self._login = f"{user}:{password}" if password else user
         # Postgres refuses to run as root.
         self._user: dict[str, Any] = {"user": "postgres", "group": "postgres"} if os.geteuid() == 0 else {}
-        self._run("initdb", "--username=tests", "--auth=trust", "--no-sync", "--encoding=UTF8", "--locale=C")
+        login = ["--auth=trust"]
+        if password:
+            file = folder / "password"
+            file.write_text(password)
+            login = ["--auth=scram-sha-256", f"--pwfile={file}"]
+            if self._user:
+                shutil.chown(file, **self._user)
+        self._run("initdb", f"--username={user}", *login, "--no-sync", "--encoding=UTF8", "--locale=C")
 
     @property
     def address(self) -> str:
         """For clients."""
-        return f"postgresql://tests@127.0.0.1:{self._port}/postgres"
+        return f"postgresql://{self._login}@127.0.0.1:{self.port}/postgres"
+
+    @property
+    def log(self) -> str:
+        """What it says."""
+        return (self._folder / "log").read_text()
 
     def start(self) -> None:
         """Start the server and wait until it answers."""
-        settings = f"-p {self._port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
+        settings = f"-p {self.port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
         self._run("pg_ctl", "start", "--wait", f"--log={self._folder}/log", f"--options={settings}")
 
     def stop(self) -> None:
@@ -44,15 +64,15 @@ class Postgres:
 
 
 @contextmanager
-def postgres() -> Iterator[Postgres]:
-    """A running server."""
+def postgres(user: str = "tests", password: str = "") -> Iterator[Postgres]:
+    """A running server, with arguments of `Postgres`."""
     programs = server_programs.folder_of("initdb", "postgresql")
     # The folders of pytest are closed to other users.
     folder = Path(tempfile.mkdtemp(prefix="tidegate-postgres-"))
     try:
         if os.geteuid() == 0:
             shutil.chown(folder, "postgres", "postgres")
-        server = Postgres(programs, folder)
+        server = Postgres(programs, folder, user, password)
         server.start()
         try:
             yield server

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -12,6 +13,11 @@ from duckdb import DuckDBPyConnection
 
 from demo import flights_feed, recompute, weather_feed
 from demo.recompute import Message
+from tests.store.buckets import new_store
+from tidegate.store import Address
+
+if TYPE_CHECKING:
+    from tests.s3_server import S3Process
 
 pytestmark = pytest.mark.slow
 
@@ -99,6 +105,24 @@ def test_flights_have_the_worst_weather_of_the_day_at_their_airport_and_the_name
         ("AA", "American Airlines Inc.", 1, 21.9, 10.0),
         ("UA", "United Air Lines Inc.", 1, 18.4, 10.0),
     ]
+
+
+def test_a_landing_zone_in_a_bucket_is_read_as_a_folder(s3_server: S3Process, tmp_path: Path) -> None:
+    bucket = Address(new_store(s3_server), "landing")
+    answers = []
+    for landing in (tmp_path, bucket):
+        flights_feed.wave_two(landing)
+        weather_feed.land_first(landing, weather_feed.WRONG_DAY)
+        answer = recompute.flights(landing)
+        recompute.add_delays(answer, landing)
+        answers.append(answer)
+    folder, other = answers
+    for table in ("gold", "delays"):
+        rows = other.sql(f"FROM {table}").to_arrow_table()
+        assert recompute.differences(folder, table, rows.column_names, rows) == 0
+        assert rows.num_rows == count(folder, table) > 0
+    ((path,),) = other.execute("SELECT min(path) FROM bad_files").fetchall()
+    assert path.startswith(f"{bucket}/flights/") and count(other, "bad_files") == count(folder, "bad_files")
 
 
 def test_the_correction_of_the_weather_replaces_the_wrong_hour(tmp_path: Path) -> None:

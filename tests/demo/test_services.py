@@ -11,14 +11,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from demo import services
+from demo import clicks_feed, services, topics
 from demo.__main__ import parse_arguments
 from devstack import ports
 from tidegate.environment import Environment
-from tidegate.errors import SetupError
+from tidegate.environment.clusters import Cluster
+from tidegate.errors import SetupError, SourceUnavailableError
 from tidegate.lake.layout import Layout
+from tidegate.probes import kafka
 
 if TYPE_CHECKING:
+    from devstack.broker import Broker
     from tests.s3_server import S3Process
 
 PROJECT = Path(__file__).parents[2]
@@ -101,6 +104,54 @@ def test_a_lake_in_a_bucket_that_is_not_empty_is_not_used(
         assert variables == {"TIDEGATE_LAKE": uri}
         Layout.of(Environment.read({**s3_server.variables, **variables})).open()
     with pytest.raises(SetupError, match="is not empty"), services._bucket(tmp_path / "s3", uri):
+        pass
+
+
+@pytest.mark.slow
+def test_a_landing_zone_of_the_environment_that_is_not_empty_is_not_used_and_no_broker_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "landing").mkdir()
+    (tmp_path / "landing/mine").touch()
+    monkeypatch.setenv("TIDEGATE_LANDING", str(tmp_path / "landing"))
+    monkeypatch.setenv("AIRFLOW__DATABASE__SQL_ALCHEMY_CONN", "postgresql://nowhere")
+    demo = tmp_path / "demo"
+    started = services.set_up(PROJECT, demo, services=services.OF_ENVIRONMENT)
+    with pytest.raises(SetupError, match=r"The landing zone .* is not empty"), started:
+        pass
+    assert not (demo / "broker").exists()
+
+
+@pytest.mark.kafka
+@pytest.mark.slow
+def test_topics_of_other_brokers_are_created_and_one_with_messages_is_refused(
+    broker: Broker, topic: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cluster = Cluster(servers=broker.bootstrap)
+    monkeypatch.setattr(topics, "TOPICS", (topic,))
+    for _ in range(2):
+        topics.create_topics_of(cluster)
+    assert len(kafka.end_offsets(cluster, topic)) == clicks_feed.PARTITIONS
+    clicks_feed.produce(cluster, clicks_feed.wave_one(10), topic)
+    with pytest.raises(SetupError, match="has messages"):
+        topics.create_topics_of(cluster)
+
+
+@pytest.mark.slow
+def test_brokers_that_do_not_answer_are_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "SECONDS_TO_WAIT", 1.0)
+    with pytest.raises(SourceUnavailableError, match="did not create the topic"):
+        topics.create_topics_of(Cluster(servers=f"{ports.LOOPBACK}:{ports.free_port()}"))
+
+
+@pytest.mark.slow
+def test_a_bucket_that_does_not_exist_is_an_error_with_one_sentence(
+    s3_server: S3Process, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in s3_server.variables.items():
+        monkeypatch.setenv(name, value)
+    started = services._bucket(tmp_path / "s3", "s3://missing/lake")
+    with pytest.raises(SetupError, match="the bucket does not exist"), started:
         pass
 
 

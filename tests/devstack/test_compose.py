@@ -5,10 +5,8 @@ from __future__ import annotations
 import importlib.util
 import json
 import re
-import subprocess
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +15,14 @@ import pytest
 import yaml
 from cryptography import x509
 
-from devstack import certificates, kafka_users, ports
-from devstack.certificates import Authority
+from devstack import certificates, kafka_users
+from tests.composed import BROKERS, FILE, SERVICES, TEXT, composed
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.environment import Environment
 from tidegate.environment.settings import SETTINGS
-from tidegate.runtime import java
-from tidegate.runtime.jars import class_path
 
 PROJECT = Path(__file__).parents[2]
-TEXT = (PROJECT / "docker-compose.yaml").read_text(encoding="utf-8")
-COMPOSE: dict[str, Any] = yaml.safe_load(TEXT)
-SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 BUILT = {name: service for name, service in SERVICES.items() if "build" in service}
-BROKERS = ("kafka-1", "kafka-2", "kafka-3")
 PASSWORD = "canary-9c41"
 ANSWER_SECONDS = 5
 """After which a broker that refuses counts as one that does not answer."""
@@ -46,8 +38,8 @@ def variables() -> Iterator[tuple[str, str, str]]:
 def test_the_file_is_valid_by_the_schema_of_its_specification() -> None:
     schema = json.loads(Path(__file__).with_name("compose").joinpath("compose-spec.json").read_text(encoding="utf-8"))
     validator = jsonschema.Draft7Validator(schema)
-    assert [error.message for error in validator.iter_errors(COMPOSE)] == []
-    wrong = {**COMPOSE, "services": {"kafka": {"image": "kafka", "port": [9092]}}}
+    assert [error.message for error in validator.iter_errors(FILE)] == []
+    wrong = {**FILE, "services": {"kafka": {"image": "kafka", "port": [9092]}}}
     assert [error.message for error in validator.iter_errors(wrong)]
 
 
@@ -67,10 +59,10 @@ def test_the_file_contains_no_secrets() -> None:
 def test_services_volumes_and_secrets_that_are_named_are_declared() -> None:
     for name, service in SERVICES.items():
         assert set(service.get("depends_on", ())) <= set(SERVICES), name
-        assert {volume.partition(":")[0] for volume in service.get("volumes", ())} <= set(COMPOSE["volumes"]), name
-        assert set(service.get("secrets", ())) <= set(COMPOSE["secrets"]), name
+        assert {volume.partition(":")[0] for volume in service.get("volumes", ())} <= set(FILE["volumes"]), name
+        assert set(service.get("secrets", ())) <= set(FILE["secrets"]), name
     used = {volume.partition(":")[0] for service in SERVICES.values() for volume in service.get("volumes", ())}
-    assert used == set(COMPOSE["volumes"])
+    assert used == set(FILE["volumes"])
 
 
 def test_every_address_is_that_of_a_service() -> None:
@@ -86,7 +78,7 @@ def test_every_address_is_that_of_a_service() -> None:
 
 def test_every_variable_of_the_shell_is_in_the_command_that_creates_them_or_has_a_default() -> None:
     (created,) = re.findall(r"for name in ([A-Z0-9_ ]+);", TEXT)
-    used = set(re.findall(r"\$\{(\w+):\?", TEXT)) | {secret["environment"] for secret in COMPOSE["secrets"].values()}
+    used = set(re.findall(r"\$\{(\w+):\?", TEXT)) | {secret["environment"] for secret in FILE["secrets"].values()}
     assert used == set(created.split())
 
 
@@ -157,72 +149,14 @@ def test_every_host_has_a_certificate_of_the_authority_and_a_second_start_makes_
     assert (tmp_path / "authority.pem").read_bytes() == authority
 
 
-def properties(environment: Mapping[str, str], folder: Path, free: Mapping[str, int]) -> str:
-    """The file that the image of Kafka makes of its variables, for a broker on the loopback interface.
-
-    Names: ``docker/resources/common-scripts`` and ``KafkaDockerWrapper`` in Kafka's source.
-    """
-    lines = []
-    for variable, value in environment.items():
-        if not variable.startswith("KAFKA_"):
-            continue
-        name = variable.removeprefix("KAFKA_").replace("___", "-").replace("__", ".").replace("_", ".").lower()
-        if name == "listeners":
-            own = f"kafka-{environment['KAFKA_NODE_ID']}"
-            value = re.sub(r"://:(\d+)", rf"://{own}:\1", value)
-        for address, port in free.items():
-            value = value.replace(address, f"localhost:{port}")
-        value = value.replace("/certificates", str(folder)).replace("/var/lib/kafka/data", f"{folder}/data")
-        lines.append(f"{name}={value}")
-    return "\n".join([*lines, "offsets.topic.num.partitions=1", "group.initial.rebalance.delay.ms=0", ""])
-
-
-@contextmanager
-def started(name: str, folder: Path, free: Mapping[str, int]) -> Iterator[None]:
-    """The broker of a service, with its variables, as a process."""
-    own = folder / name
-    own.mkdir()
-    for file in folder.glob("*.pem"):
-        (own / file.name).symlink_to(file)
-    environment = SERVICES[name]["environment"]
-    (own / "server.properties").write_text(properties(environment, own, free))
-    command = [str(java.find().executable), "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"]
-    command += ["-cp", class_path(PROJECT, "broker")]
-    formatted = ["kafka.tools.StorageTool", "format", "-c", "server.properties", "-t", environment["CLUSTER_ID"]]
-    subprocess.run([*command, *formatted], cwd=own, check=True, capture_output=True)
-    with (own / "log").open("wb") as log:
-        process = subprocess.Popen([*command, "kafka.Kafka", "server.properties"], cwd=own, stdout=log, stderr=log)
-    try:
-        yield
-    finally:
-        process.kill()
-        process.wait()
-
-
 @pytest.mark.jvm
 @pytest.mark.kafka
 @pytest.mark.nightly
 @pytest.mark.timeout(300)
-def test_the_brokers_run_with_tls_and_the_user_reads_and_writes_and_one_is_killed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_brokers_run_with_tls_and_the_user_reads_and_writes_and_one_is_killed(tmp_path: Path) -> None:
     from confluent_kafka import Consumer, Producer
     from confluent_kafka.admin import AdminClient
     from confluent_kafka.cimpl import NewTopic
-
-    authority = Authority(tmp_path, "authority")
-    for name in (*BROKERS, "admin"):
-        authority.issue(name)
-    (tmp_path / "password").write_text(PASSWORD)
-    free = {f"{name}:{port}": ports.free_port() for name in BROKERS for port in (9092, 9093, 9094)}
-    job = {
-        name: re.sub(r"kafka-\d:9092", lambda match: f"localhost:{free[match[0]]}", value)
-        .replace("/certificates", str(tmp_path))
-        .replace("/run/secrets/kafka", str(tmp_path / "password"))
-        for name, value in SERVICES["airflow-scheduler"]["environment"].items()
-    }
-    cluster = Environment.read({**job, "TIDEGATE_PROJECT": str(PROJECT)}).cluster("default")
-    servers = ",".join(f"localhost:{free[f'{name}:9094']}" for name in BROKERS)
 
     def has_three_brokers(options: Mapping[str, Any]) -> bool:
         try:
@@ -233,16 +167,17 @@ def test_the_brokers_run_with_tls_and_the_user_reads_and_writes_and_one_is_kille
             time.sleep(0.2)
             return False
 
-    with ExitStack() as stack, ExitStack() as first:
-        first.enter_context(started(BROKERS[0], tmp_path, free))
-        for name in BROKERS[1:]:
-            stack.enter_context(started(name, tmp_path, free))
-        mutual = kafka_users.of_administrator(servers, tmp_path)
+    with composed(tmp_path, KAFKA_PASSWORD=PASSWORD) as services:
+        services.certify()
+        for name in BROKERS:
+            services.start_broker(name)
+        servers, certificates, user, password = services.command("kafka-users")[-4:]
+        mutual = kafka_users.of_administrator(servers, Path(certificates))
         wait_until(lambda: has_three_brokers(mutual), "three brokers")
         without = {name: value for name, value in mutual.items() if not name.startswith(("ssl.cert", "ssl.key"))}
         assert not has_three_brokers(without), "the listener of the brokers asks for a certificate"
-        kafka_users.set_password(mutual, "tidegate", PASSWORD)
-        options = cluster.librdkafka()
+        kafka_users.set_password(mutual, user, Path(password).read_text())
+        options = Environment.read(services.environment("airflow-scheduler")).cluster("default").librdkafka()
         wait_until(lambda: has_three_brokers(options), "the user to be known")
         assert not has_three_brokers({**options, "sasl.password": "wrong"})
         admin = AdminClient(options)
@@ -251,7 +186,7 @@ def test_the_brokers_run_with_tls_and_the_user_reads_and_writes_and_one_is_kille
         for number in range(30):
             producer.produce("events", str(number).encode())
         assert producer.flush(TIMEOUT_SECONDS) == 0
-        first.close()
+        services.kill(BROKERS[0])
         for number in range(30, 60):
             producer.produce("events", str(number).encode())
         assert producer.flush(TIMEOUT_SECONDS) == 0, "two of three brokers go on"

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from demo import checks, recompute
 from pipelines.clickstream import pipeline as clickstream
 from pipelines.flights import pipeline as flights
+from tidegate.environment.clusters import Cluster
 from tidegate.lake.layout import Layout, run_key
 from tidegate.lake.place import PipelinePlace
 
@@ -36,7 +37,7 @@ def wrong_clicks(layout: Layout, bootstrap: str) -> list[str]:
         offsets.setdefault(row["_partition"], set()).add(row["_offset"])
     assert offsets
     gaps = [number for number, numbers in offsets.items() if numbers != set(range(len(numbers)))]
-    messages = recompute.read_topic(bootstrap)
+    messages = recompute.read_topic(Cluster(servers=bootstrap))
     read = [message for message in messages if message.offset in offsets.get(message.partition, ())]
     with contextlib.closing(recompute.clickstream(read)) as answer:
         compared = [checks.balance(layout, pipeline), *checks.exactly_once(layout, pipeline, answer)]

@@ -94,7 +94,7 @@ def declared() -> Pipeline:
 
 def produce(payments: Deployment, messages: list[clicks_feed.Message]) -> None:
     source: Any = declared().flow("bronze").source
-    clicks_feed.produce(payments.environment.kafka, messages, source.topic)
+    clicks_feed.produce(payments.environment.cluster("default"), messages, source.topic)
 
 
 def run(payments: Deployment, *flows: str) -> None:
@@ -105,7 +105,9 @@ def expect_the_stream(payments: Deployment, *windows: str) -> Expected:
     """Check every table against one computation over all messages; what is late is in the late table and in the ledger."""
     source: Any = declared().flow("bronze").source
     sink: Any = declared().flow("sent_alerts").target
-    messages, sent = (recompute.read_topic(payments.environment.kafka, each.topic) for each in (source, sink))
+    messages, sent = (
+        recompute.read_topic(payments.environment.cluster("default"), each.topic) for each in (source, sink)
+    )
     results = checks.payments(payments.layout, declared(), messages, sent)
     assert [check for check in results if not check.passed] == []
     payments.expect_a_balanced_ledger()

@@ -53,7 +53,7 @@ def topic_of(clicks: Deployment) -> str:
 
 def expect_the_result_of_duckdb(clicks: Deployment) -> None:
     topic = topic_of(clicks)
-    expected = recompute.clickstream(recompute.read_topic(clicks.environment.kafka, topic))
+    expected = recompute.clickstream(recompute.read_topic(clicks.environment.cluster("default"), topic))
     assert recompute.differences(expected, "ids", ["_row_id"], clicks.table("bronze.clicks")) == 0
     assert recompute.differences(expected, "silver", SILVER, clicks.table("silver.clicks"), "NOT _deleted") == 0
     if FlowPlace(clicks.layout, "clickstream", "silver").quarantine.exists():
@@ -81,7 +81,7 @@ def test_an_older_row_that_arrives_late_does_not_restore_a_deleted_key(clicks: D
 
     topic = topic_of(clicks)
     for message, flows in ((event(1, "view"), ()), (event(9, "delete"), ("bronze", "silver")), (event(5, "view"), ())):
-        clicks_feed.produce(clicks.environment.kafka, [message], topic)
+        clicks_feed.produce(clicks.environment.cluster("default"), [message], topic)
         clicks.run("clickstream", flows)
 
     (row,) = clicks.table("silver.clicks").to_pylist()
@@ -95,7 +95,7 @@ def test_a_deleted_bronze_is_recovered_from_the_messages_that_the_topic_still_ha
     clicks: Deployment, broker: Broker, spark: Any
 ) -> None:
     topic = topic_of(clicks)
-    clicks_feed.produce(clicks.environment.kafka, clicks_feed.wave_one(views=400), topic)
+    clicks_feed.produce(clicks.environment.cluster("default"), clicks_feed.wave_one(views=400), topic)
     clicks.run("clickstream")
     topics.delete_before(broker, topic, 7)
     shutil.rmtree(clicks.layout.table("bronze.clicks"))
@@ -114,7 +114,7 @@ def test_a_deleted_bronze_is_recovered_from_the_messages_that_the_topic_still_ha
     report = clicks.run("clickstream", mode="recover", accept=("bronze:lost=7",))
 
     assert [flow.error for flow in report.flows] == [None] * 4
-    expected = recompute.clickstream(recompute.read_topic(clicks.environment.kafka, topic))
+    expected = recompute.clickstream(recompute.read_topic(clicks.environment.cluster("default"), topic))
     assert recompute.differences(expected, "ids", ["_row_id"], clicks.table("bronze.clicks")) == 0
     assert recompute.differences(expected, "silver", SILVER, clicks.table("silver.clicks"), "NOT _deleted") == 0
     assert recompute.differences(expected, "gold", PAGE_VIEWS, clicks.table("gold.page_views")) == 0
@@ -150,7 +150,7 @@ def test_bronze_stores_key_value_headers_and_coordinates_raw_and_commits_no_cons
 
 @pytest.mark.nightly
 def test_after_an_abort_between_target_and_ledger_every_message_is_stored_once(clicks: Deployment) -> None:
-    clicks_feed.produce(clicks.environment.kafka, clicks_feed.wave_one(views=400), topic_of(clicks))
+    clicks_feed.produce(clicks.environment.cluster("default"), clicks_feed.wave_one(views=400), topic_of(clicks))
     clicks.run_and_abort("after:write_target:bronze", "clickstream")
 
     report = clicks.run("clickstream")
@@ -178,7 +178,7 @@ def test_a_recreated_topic_is_added_to_the_lake_by_a_new_version(
         # The last record lacks required fields, so it is quarantined.
         values = [json.dumps(event).encode() for event in events] + [b"{}"]
         messages = [clicks_feed.Message(b"k", value, "view") for value in values]
-        clicks_feed.produce(clicks.environment.kafka, messages, topic_of(clicks))
+        clicks_feed.produce(clicks.environment.cluster("default"), messages, topic_of(clicks))
 
     send(1)
     assert [flow.error for flow in clicks.run("clickstream").flows] == [None] * 4
@@ -328,7 +328,7 @@ def test_avro_values_with_a_registered_schema_are_parsed_and_a_new_field_needs_a
             content = io.BytesIO()
             fastavro.schemaless_writer(content, fastavro.parse_schema(schema), value)
             message = clicks_feed.Message(b"k", framed(registry.register(schema), content.getvalue()), "view")
-            clicks_feed.produce(with_registry.environment.kafka, [message], topic_of(with_registry))
+            clicks_feed.produce(with_registry.environment.cluster("default"), [message], topic_of(with_registry))
 
         send([], event)
         first = with_registry.run("clickstream", ("bronze", "silver"))
