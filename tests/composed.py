@@ -72,9 +72,9 @@ class Composed:
 
     def text(self, text: str, service: str = "") -> str:
         """A text of the file with addresses and paths of this machine, and with the secrets."""
-        text = _VARIABLE.sub(lambda found: self.secrets.get(found[1], ""), text)
+        text = _VARIABLE.sub(lambda match: self.secrets.get(match[1], ""), text)
         text = text.replace("@postgres/", f"@{LOOPBACK}:{self.port('postgres:5432')}/")
-        text = _ADDRESS.sub(lambda found: f"{_host(found[0])}:{self.port(found[0])}", text)
+        text = _ADDRESS.sub(lambda match: f"{_host(match[0])}:{self.port(match[0])}", text)
         paths = {
             "/opt/tidegate/devstack/compose": self.folder / "spark-conf",
             "/opt/tidegate": PROJECT,
@@ -83,7 +83,7 @@ class Composed:
             "/var/lib/kafka/data": self.folder / "data" / service,
             **{f"/{name}": self.folder / name for name in ("buckets", "certificates", "spark-events")},
         }
-        return re.sub("|".join(map(re.escape, paths)), lambda found: str(paths[found[0]]), text)
+        return re.sub("|".join(map(re.escape, paths)), lambda match: str(paths[match[0]]), text)
 
     def environment(self, service: str) -> dict[str, str]:
         """The variables of a service's processes: the file's, and what an image has."""
