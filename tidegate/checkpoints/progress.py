@@ -142,7 +142,7 @@ class Progress:
         return self.last_planned
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ListedFile:
     """A file that the stream listed for a batch."""
 

@@ -27,7 +27,7 @@ _SAMPLE_BYTES = 64 * 1024
 _SAMPLED_FILES = 3
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class LandedFile:
     """A file that the stream would list."""
 

@@ -60,6 +60,8 @@ class Entry:
             the key is gone by that time.
     """
 
+    __slots__ = ("_status", "key", "kind")
+
     def __init__(self, key: str, kind: Kind, status: Callable[[], Status]) -> None:
         self.key = key
         self.kind = kind
