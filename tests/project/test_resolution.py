@@ -10,7 +10,7 @@ import pytest
 
 from tests.with_fields import with_fields
 from tidegate.errors import SpecError, TidegateError
-from tidegate.project.resolution import ResolvedPipeline, resolve
+from tidegate.project.resolution import ResolvedPipeline, load_all, resolve
 from tidegate.spec import (
     ChangeFeed,
     ChangeRecords,
@@ -377,3 +377,36 @@ def test_a_landing_folder_with_other_intervals_elsewhere_is_an_error_of_both_flo
         replace(FILES, intervals=Intervals("dt=%Y-%m-%d", files=3), path="elsewhere"),
     ):
         assert errors_of(replace(copies, source=source)) == {}
+
+
+def test_a_flow_is_looked_at_as_often_in_a_project_of_many_pipelines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks: list[str] = []
+
+    def source_tables(flow: Flow) -> tuple[str, ...]:
+        looks.append(flow.name)
+        return tuple(feed.table for feed in flow.feeds)
+
+    monkeypatch.setattr(Flow, "source_tables", property(source_tables))
+
+    def looks_at(count: int) -> float:
+        """How often one flow is looked at, on average, while all pipelines of a project are resolved."""
+        pipelines = {f"p{number}": _numbered(number) for number in range(count)}
+        monkeypatch.setattr("tidegate.project.registry.declarations", lambda get: pipelines)
+        looks.clear()
+        resolved = load_all(tmp_path)
+        assert all(isinstance(each, ResolvedPipeline) for each in resolved.values())
+        return len(looks) / count
+
+    assert looks_at(5) == looks_at(50)
+
+
+def _numbered(number: int) -> Pipeline:
+    bronze = Flow(name="bronze", source=replace(FILES, path=f"trips{number}"), target=Table(f"bronze.trips{number}"))
+    silver = Flow(
+        name="silver",
+        source=ChangeFeed(f"bronze.trips{number}"),
+        target=Table(f"silver.trips{number}", keys=("id",), sequence_by=("id",)),
+    )
+    return Pipeline(name=f"p{number}", flows=(bronze, silver))

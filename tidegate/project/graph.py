@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
 
 from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError, TidegateError
@@ -14,13 +17,69 @@ _NO_WRITER = "no declared flow writes its source table {!r}"
 _WRITER = Either(Edit("correct the source", "declaration"), Edit("declare the flow that writes it", "declaration"))
 
 
-def check_intervals(pipeline: Pipeline, declared: Mapping[str, Pipeline | TidegateError]) -> None:
+@dataclass(frozen=True)
+class FlowGraph:
+    """The flows of all pipelines of a project by what they write and read, so that a flow finds its neighbours without a search."""
+
+    unloadable: Sequence[str]
+    """Files of pipelines that do not load."""
+    _writers: Mapping[str, Sequence[tuple[Pipeline, Flow]]] = field(repr=False)
+    _readers: Mapping[str, Sequence[tuple[Pipeline, Flow]]] = field(repr=False)
+    _landings: Mapping[tuple[str, str], Sequence[tuple[Pipeline, Flow]]] = field(repr=False)
+    """By landing folder and glob."""
+
+    @classmethod
+    def of(cls, declared: Mapping[str, Pipeline | TidegateError]) -> FlowGraph:
+        """That of a project.
+
+        Args:
+            declared: Every pipeline by name, or the error of its file.
+        """
+        writers, readers, landings = (defaultdict[Any, list[tuple[Pipeline, Flow]]](list) for _ in range(3))
+        for pipeline in (each for each in declared.values() if isinstance(each, Pipeline)):
+            for flow in pipeline.flows:
+                writers[flow.target.name].append((pipeline, flow))
+                for table in dict.fromkeys(flow.source_tables):
+                    readers[table].append((pipeline, flow))
+                if isinstance(flow.source, FileSource):
+                    landings[flow.source.path, flow.source.glob].append((pipeline, flow))
+        unloadable = [f"pipelines/{name}.py" for name, each in declared.items() if not isinstance(each, Pipeline)]
+        return cls(unloadable, writers, readers, landings)
+
+    def writers_of(self, table: str, pipeline: Pipeline) -> list[tuple[Pipeline, Flow]]:
+        """The flows that write a table, those of one pipeline first."""
+        return _own_first(self._writers.get(table, ()), pipeline)
+
+    def readers_of(self, table: str, pipeline: Pipeline) -> list[tuple[Pipeline, Flow]]:
+        """The flows that read a table, those of one pipeline first."""
+        return _own_first(self._readers.get(table, ()), pipeline)
+
+    def same_landing(self, source: FileSource) -> Sequence[tuple[Pipeline, Flow]]:
+        """The flows that read the same landed files."""
+        return self._landings.get((source.path, source.glob), ())
+
+
+def _own_first(flows: Sequence[tuple[Pipeline, Flow]], pipeline: Pipeline) -> list[tuple[Pipeline, Flow]]:
+    return sorted(flows, key=lambda each: each[0] is not pipeline)
+
+
+def check_writers(pipeline: Pipeline, flow: Flow, flows: FlowGraph) -> None:
+    """Check that no other pipeline writes the table of a flow."""
+    for other, second in flows.writers_of(flow.target.name, pipeline):
+        if other is not pipeline:
+            raise SpecError(
+                f"pipelines/{pipeline.name}.py, flow {flow.name!r}: flow {second.name!r} in pipelines/{other.name}.py writes "
+                f"{flow.target.name!r} too",
+                Edit("a table has one writer: give one of the two flows another target", "declaration"),
+            )
+
+
+def check_intervals(pipeline: Pipeline, flows: FlowGraph) -> None:
     """Check that the tables whose intervals a pipeline waits for have intervals; otherwise it would never run."""
     if not isinstance(pipeline.schedule, AfterTables) or not pipeline.schedule.intervals:
         return
     for table in pipeline.schedule.tables:
-        writers = [each.writer_of(table) for each in declared.values() if isinstance(each, Pipeline)]
-        for writer in filter(None, writers):
+        for _, writer in flows.writers_of(table, pipeline):
             if writer.intervals is None:
                 raise SpecError(
                     f"pipelines/{pipeline.name}.py: its schedule waits for intervals of {table!r}, but flow "
@@ -33,16 +92,17 @@ def check_intervals(pipeline: Pipeline, declared: Mapping[str, Pipeline | Tidega
                 )
 
 
-def writer_of(table: str, pipelines: Sequence[Pipeline], where: str, *, certain: bool) -> Flow | None:
-    """The flow that writes a source table.
+def writer_of(table: str, pipeline: Pipeline, flows: FlowGraph, where: str) -> Flow | None:
+    """The flow that writes a source table; None if one that does not load may write it.
 
     Args:
-        pipelines: Those that load.
-        where: The flow's file and name.
-        certain: Whether every pipeline loads; if not, one that does not load may write the table.
+        table: The table.
+        pipeline: The one that reads it.
+        flows: All flows.
+        where: The file and the name of the flow that reads it.
     """
-    writer = next((each for pipeline in pipelines if (each := pipeline.writer_of(table)) is not None), None)
-    if writer is None and certain:
+    writer = next((flow for _, flow in flows.writers_of(table, pipeline)), None)
+    if writer is None and not flows.unloadable:
         raise SpecError(f"{where}: {_NO_WRITER.format(table)}", _WRITER)
     ordered = writer is not None and (writer.watermark is not None or writer.state is not None)
     if writer is not None and writer.feeds and not writer.target.keys and not ordered:
@@ -56,15 +116,13 @@ def check_flow(
     pipeline: Pipeline,
     flow: Flow,
     writers: Sequence[Flow | None],
-    unloadable: Sequence[str],
-    others: Sequence[Pipeline],
+    flows: FlowGraph,
 ) -> None:
     """Check a flow against the flows that write its sources, and those that read the same landed files.
 
     Args:
-        writers: Of its source tables; None for one that no flow writes.
-        unloadable: Files of pipelines that do not load, in which the flow may be that writes it.
-        others: The other pipelines.
+        writers: Of its source tables; None for one that a pipeline may write that does not load.
+        flows: All flows.
 
     Raises:
         SpecError: They do not fit each other.
@@ -72,10 +130,11 @@ def check_flow(
     for table, each in zip(flow.source_tables, writers, strict=True):
         if each is None:
             raise SpecError(
-                _NO_WRITER.format(table), Either(*_WRITER.ways, Edit(f"correct {', '.join(unloadable)}", "declaration"))
+                _NO_WRITER.format(table),
+                Either(*_WRITER.ways, Edit(f"correct {', '.join(flows.unloadable)}", "declaration")),
             )
     writer = writers[0] if writers else None
-    _check_landing(pipeline, flow, others)
+    _check_landing(flow, flows)
     _check_keyed(flow, writers)
     _check_scope(flow, writer)
     _check_order(flow, writer)
@@ -84,18 +143,14 @@ def check_flow(
         flow.kind.check_writer(flow, writer, in_pipeline=pipeline.writer_of(writer.target.name) is not None)
 
 
-def _check_landing(pipeline: Pipeline, flow: Flow, others: Sequence[Pipeline]) -> None:
+def _check_landing(flow: Flow, flows: FlowGraph) -> None:
     """Check that all flows which read the same landed files say alike which interval a file is part of, and when it is complete."""
     source = flow.source
     if not isinstance(source, FileSource) or source.intervals is None:
         return
-    for place, other in ((each, flow) for each in (pipeline, *others) for flow in each.flows):
-        same = isinstance(other.source, FileSource) and (other.source.path, other.source.glob) == (
-            source.path,
-            source.glob,
-        )
+    for place, other in flows.same_landing(source):
         declared = other.intervals
-        if same and declared is not None and declared != source.intervals:
+        if declared is not None and declared != source.intervals:
             raise SpecError(
                 f"its landing folder {source.path!r} ({source.glob}) has {source.intervals} here and {declared} in flow {other.name!r} in "
                 f"pipelines/{place.name}.py, so that a file would count in two intervals",

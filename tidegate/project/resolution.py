@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tidegate import hidden
-from tidegate.advice import Edit
 from tidegate.errors import SpecError, TidegateError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, PipelinePlace
@@ -149,10 +148,13 @@ def load_all(project: Path, get: registry.Loader = registry.load) -> dict[str, R
         get: `registry.load`, or `registry.reload` in a process that runs on while files are edited.
     """
     declared = registry.declarations(get)
+    flows = graph.FlowGraph.of(declared)
     resolved: dict[str, ResolvedPipeline | TidegateError] = {}
     for name, pipeline in declared.items():
         try:
-            resolved[name] = pipeline if isinstance(pipeline, TidegateError) else resolve(pipeline, project, declared)
+            resolved[name] = (
+                pipeline if isinstance(pipeline, TidegateError) else _resolve(pipeline, project, declared, flows)
+            )
         except TidegateError as error:
             resolved[name] = error
     return resolved
@@ -172,32 +174,33 @@ def resolve(
         SpecError: A table has two writers, no flow writes a source, or a source is neither a bronze table nor keyed.
     """
     declared = {**(registry.declarations() if declared is None else declared), pipeline.name: pipeline}
-    graph.check_intervals(pipeline, declared)
-    flows = tuple(_resolve_flow(pipeline, flow, project, declared) for flow in pipeline.flows)
-    return ResolvedPipeline(pipeline=pipeline, flows=flows, declared=declared)
+    return _resolve(pipeline, project, declared, graph.FlowGraph.of(declared))
+
+
+def _resolve(
+    pipeline: Pipeline, project: Path, declared: Mapping[str, Pipeline | TidegateError], flows: graph.FlowGraph
+) -> ResolvedPipeline:
+    graph.check_intervals(pipeline, flows)
+    resolved = tuple(_resolve_flow(pipeline, flow, project, declared, flows) for flow in pipeline.flows)
+    return ResolvedPipeline(pipeline=pipeline, flows=resolved, declared=declared)
 
 
 def _resolve_flow(
-    pipeline: Pipeline, flow: Flow, project: Path, declared: Mapping[str, Pipeline | TidegateError]
+    pipeline: Pipeline,
+    flow: Flow,
+    project: Path,
+    declared: Mapping[str, Pipeline | TidegateError],
+    flows: graph.FlowGraph,
 ) -> ResolvedFlow:
+    graph.check_writers(pipeline, flow, flows)
     where = f"pipelines/{pipeline.name}.py, flow {flow.name!r}"
-    others = [each for each in declared.values() if isinstance(each, Pipeline) and each is not pipeline]
-    for other in others:
-        if (second := other.writer_of(flow.target.name)) is not None:
-            raise SpecError(
-                f"{where}: flow {second.name!r} in pipelines/{other.name}.py writes {flow.target.name!r} too",
-                Edit("a table has one writer: give one of the two flows another target", "declaration"),
-            )
     suite = None if flow.gate is None else project / "expectations" / f"{flow.gate.suite}.json"
     code = None if flow.transform is None else transform_code.file_of(flow.transform)
     error = None
-    unloadable = [f"pipelines/{name}.py" for name, each in declared.items() if not isinstance(each, Pipeline)]
-    writers = [
-        graph.writer_of(table, (pipeline, *others), where, certain=not unloadable) for table in flow.source_tables
-    ]
+    writers = [graph.writer_of(table, pipeline, flows, where) for table in flow.source_tables]
     writer = writers[0] if writers else None
     try:
-        graph.check_flow(pipeline, flow, writers, unloadable, others)
+        graph.check_flow(pipeline, flow, writers, flows)
         if suite is not None and flow.gate is not None:
             suite_file.read_entries(suite, flow.gate.suite)
         if flow.transform is not None:
@@ -217,12 +220,7 @@ def _resolve_flow(
         pipeline=pipeline,
         flow=flow,
         writer=writer,
-        readers=tuple(
-            f"{each.name}/{reader.name}"
-            for each in (pipeline, *others)
-            for reader in each.flows
-            if flow.target.name in reader.source_tables
-        ),
+        readers=tuple(f"{each.name}/{reader.name}" for each, reader in flows.readers_of(flow.target.name, pipeline)),
         suite=suite,
         code=code,
         error=error,
