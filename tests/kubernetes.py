@@ -1,9 +1,9 @@
 """A real Kubernetes on loopback: etcd, API server with RBAC, controller manager; and two nodes whose kubelet is a stand-in.
 
-The stand-in binds each pod to the node that has fewest, starts the executor that its container describes as a process in a folder of its
-own, and says what became of it. It decides what a real node would: the image (there is none: executors have Spark of the environment of
-jobs), the address of a pod (that of this machine), its volumes (a folder) and its limits (none). That a node is lost is found by the
-controller manager.
+The stand-in binds each pod to the node that has fewest, starts the driver or executor that its container describes as a process in a
+folder of its own (`tests.pods`), and says what became of it. It decides what a real node would: the image (there is none: containers have
+Spark of the environment of jobs), the address of a pod (that of this machine), its volumes (a folder) and its limits (none). That a node is
+lost is found by the controller manager.
 """
 
 from __future__ import annotations
@@ -28,10 +28,9 @@ from typing import Any
 import yaml
 
 from devstack.ports import LOOPBACK, free_port, listens
-from tests import cluster_servers
+from tests import cluster_servers, pods
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.processes import end_group
-from tidegate.runtime import java, job_environment
 
 NODES = ("node-1", "node-2")
 NAMESPACE = "etl"
@@ -40,7 +39,6 @@ ACCOUNT = "tidegate-driver"
 """Of the manifest."""
 LOST_AFTER_SECONDS = 10
 """So long after its last heartbeat a node is lost."""
-_BACKEND = "org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend"
 _MERGE = "application/merge-patch+json"
 
 
@@ -112,15 +110,18 @@ class Kubernetes:
         self._kubelet.start()
         wait_until(lambda: all(not self.taints(name) for name in NODES), "the nodes are ready")
         self.apply(*yaml.safe_load_all(MANIFEST.read_text()))
-        (self.folder / "spark-conf").mkdir()
-        settings = {
-            "spark.kubernetes.namespace": NAMESPACE,
-            "spark.kubernetes.container.image": "none",
-            "spark.driver.host": LOOPBACK,
-            "spark.driver.bindAddress": LOOPBACK,
+        settings = {"spark.kubernetes.namespace": NAMESPACE, "spark.kubernetes.container.image": "none"}
+        own = {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+        in_pods = {
+            "spark.kubernetes.authenticate.driver.serviceAccountName": ACCOUNT,
+            # A driver with executors finds the API server by the name of its service.
+            "spark.kubernetes.driver.master": self.url,
         }
-        lines = "".join(f"{key} {value}\n" for key, value in settings.items())
-        (self.folder / "spark-conf" / "spark-defaults.conf").write_text(lines)
+        for mode, more in (("client", own), ("cluster", in_pods)):
+            folder = self.folder / f"spark-conf-{mode}"
+            folder.mkdir()
+            lines = "".join(f"{key} {value}\n" for key, value in {**settings, **more}.items())
+            (folder / "spark-defaults.conf").write_text(lines)
 
     def kubeconfig(self, name: str, token: str) -> Path:
         """A file by which a client of the API server is somebody."""
@@ -144,9 +145,14 @@ class Kubernetes:
         return {
             "TIDEGATE_MASTER": f"k8s://{self.url}",
             "KUBECONFIG": str(self.kubeconfig(ACCOUNT, self.token_of(ACCOUNT))),
-            "SPARK_CONF_DIR": str(self.folder / "spark-conf"),
+            "SPARK_CONF_DIR": str(self.folder / "spark-conf-client"),
             "SPARK_LOCAL_IP": LOOPBACK,
         }
+
+    @property
+    def variables_of_pods(self) -> dict[str, str]:
+        """The environment of spark-submit that creates the pods of drivers."""
+        return {**self.variables, "SPARK_CONF_DIR": str(self.folder / "spark-conf-cluster")}
 
     def token_of(self, account: str) -> str:
         """A token by which a client of the API server is an account of the namespace."""
@@ -189,6 +195,18 @@ class Kubernetes:
             for name, pod in self.pods().items()
             if pod["metadata"]["labels"].get("spark-role") == "executor" and pod["status"].get("phase") == "Running"
         ]
+
+    def drivers(self) -> dict[str, str]:
+        """The phase of each pod of a driver, by its name."""
+        return {
+            name: pod["status"]["phase"]
+            for name, pod in self.pods().items()
+            if pod["metadata"]["labels"].get("spark-role") == "driver"
+        }
+
+    def output_of(self, pod: str) -> str:
+        """What the container of a pod has printed."""
+        return (self.folder / "pods" / pod / "log").read_text(errors="replace")
 
     def delete_pod(self, name: str) -> None:
         """Delete a pod at once, as one with a higher priority or a person does."""
@@ -296,7 +314,8 @@ class Kubernetes:
                     process.wait()
                 self.call("DELETE", path, {"gracePeriodSeconds": 0})
             elif process is None and phase == "Pending":
-                self._bind(name, path)
+                if name not in self._nodes:
+                    self._bind(name, path)
                 self._pods[name] = self._start_container(name, pod)
                 self._say(path, pod, "Running", {"running": {"startedAt": _now()[:19] + "Z"}})
             elif process is not None and process.poll() is not None and phase == "Running":
@@ -317,26 +336,32 @@ class Kubernetes:
         self._nodes[name] = node
 
     def _start_container(self, name: str, pod: Mapping[str, Any]) -> subprocess.Popen[bytes]:
-        given = {each["name"]: each.get("value") or "" for each in pod["spec"]["containers"][0]["env"]}
-        options = [value for key, value in sorted(given.items()) if key.startswith("SPARK_JAVA_OPT_")]
-        home, folder = java.find(), self.folder / "pods" / name
-        folder.mkdir(parents=True)
-        command = [
-            *(str(home.executable), *options, f"-Xmx{given['SPARK_EXECUTOR_MEMORY']}"),
-            *("-cp", f"{job_environment.spark_home()}/jars/*", _BACKEND),
-            *("--driver-url", given["SPARK_DRIVER_URL"], "--executor-id", given["SPARK_EXECUTOR_ID"]),
-            *("--cores", given["SPARK_EXECUTOR_CORES"], "--app-id", given["SPARK_APPLICATION_ID"]),
-            *("--hostname", LOOPBACK, "--resourceProfileId", given["SPARK_RESOURCE_PROFILE_ID"], "--podName", name),
-        ]
-        own = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(folder),
-            "JAVA_HOME": str(home.executable.resolve().parents[1]),
-            "SPARK_HOME": str(job_environment.spark_home()),
-        }
-        variables = {**own, **{key: value for key, value in given.items() if value}, "SPARK_LOCAL_DIRS": str(folder)}
+        container, folder = pod["spec"]["containers"][0], self.folder / "pods" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        if container["args"][0] == "driver":
+            self._mount(pod, folder)
+            command = pods.driver(container, folder)
+        else:
+            command = pods.executor(container, name)
         with (folder / "log").open("ab") as log:
-            return subprocess.Popen(command, env=variables, cwd=folder, stdout=log, stderr=log, start_new_session=True)
+            return subprocess.Popen(
+                command,
+                env=pods.variables(container, folder),
+                cwd=folder,
+                stdout=log,
+                stderr=log,
+                start_new_session=True,
+            )
+
+    def _mount(self, pod: Mapping[str, Any], folder: Path) -> None:
+        """Put the settings of a driver into its folder, and the token of its account. They may be created after the pod."""
+        for volume in pod["spec"]["volumes"]:
+            if "configMap" in volume:
+                path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{volume['configMap']['name']}"
+                pods.mount(folder / volume["name"], self.call("GET", path)["data"])
+        (folder / pods.TOKEN).write_text(self.token_of(pod["spec"]["serviceAccountName"]))
+        authority = self.folder / "certificates" / "apiserver.crt"
+        (folder / pods.AUTHORITY).write_bytes(authority.read_bytes())
 
     def _say(self, path: str, pod: Mapping[str, Any], phase: str, state: Mapping[str, Any]) -> None:
         container = pod["spec"]["containers"][0]

@@ -21,6 +21,7 @@ from pipelines.flights import pipeline
 from tests.airflow.in_process import InProcessRun
 from tidegate.airflow import submission, submit
 from tidegate.airflow.failure import TaskFailure
+from tidegate.airflow.pod_submission import PodSubmission
 from tidegate.airflow.spark_connection import SparkConnection
 from tidegate.airflow.submission import Application, ApplicationError, without_secrets
 from tidegate.airflow.submit import RunFlows
@@ -28,6 +29,7 @@ from tidegate.checkpoints import recorded_attempt
 from tidegate.errors import SetupError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import RunPlace
+from tidegate.requests.launch import SECRET
 from tidegate.runtime import job_environment
 from tidegate.spec import Resources
 
@@ -130,7 +132,6 @@ pathlib.Path({str(path)!r}).write_text(f"{{keytab}} {{keytab.read_text()}} {{key
         ("local[2]", {"spark-binary": "bash"}, "one of spark-submit"),
         ("local[2]", {"spark-binary": "spark2-submit"}, "no folder of the PATH has this program"),
         ("yarn", {"keytab": "not base64"}, "keytab in base64"),
-        ("k8s://https://cluster:6443", {"deploy-mode": "cluster"}, "apache-airflow-providers-cncf-kubernetes"),
     ],
 )
 def test_what_cannot_be_submitted_is_refused_with_the_correction(
@@ -163,6 +164,43 @@ def test_yarn_gets_the_environment_and_is_tracked_if_possible(
     assert "spark.yarn.appMasterEnv.TIDEGATE_LAKE=/lake" in command
     assert "spark.yarn.maxAppAttempts=1" in command
     assert ("spark.yarn.submit.waitAppCompletion=false" in command) is (address is not None)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message", "code"),
+    [
+        (["phase: Running", "exit code: N/A", "phase: Failed", "exit code: 75"], "failed", 75),
+        (["phase: Running"], "is gone; its last phase was Running", None),
+        ([], "is gone; its last phase was unknown", None),
+        (["phase: Running", "phase: Succeeded", "exit code: 0"], None, None),
+    ],
+)
+def test_a_driver_in_a_pod_ends_as_spark_submit_says(
+    monkeypatch: pytest.MonkeyPatch, spark_submit: Any, lines: list[str], message: str | None, code: int | None
+) -> None:
+    spark_submit(f"print({os.linesep.join(lines)!r})")
+    _connection(
+        monkeypatch, "k8s://https://cluster:6443", **{"deploy-mode": "cluster", "spark-binary": "spark3-submit"}
+    )
+    submission = _submission()
+    assert isinstance(submission, PodSubmission)
+    if message is None:
+        submission.run(_application())
+        return
+    with pytest.raises(ApplicationError, match=message) as failure:
+        submission.run(_application())
+    assert failure.value.code == code
+
+
+def test_a_driver_in_a_pod_gets_paths_of_its_image_and_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
+    _connection(monkeypatch, "k8s://https://cluster:6443", **{"deploy-mode": "cluster"})
+    submission = _submission()
+    given = _application()
+    command = submission.command(dataclasses.replace(given, variables={**given.variables, f"{SECRET}A": "canary"}))
+    assert "local://run_pipeline.py" in command
+    assert f"spark.kubernetes.driver.pod.name={submission.pod}" in command
+    assert "spark.kubernetes.driverEnv.TIDEGATE_LAKE=/lake" in command
+    assert "canary" not in " ".join(command)
 
 
 def test_a_missing_connection_is_an_error_and_not_yarn(monkeypatch: pytest.MonkeyPatch, database: Path) -> None:

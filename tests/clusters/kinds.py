@@ -10,7 +10,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -360,16 +360,23 @@ class Kinds:
             driver_of(run).kill()
             assert "the job crashed" in end_of(run, exit_code=EX_SOFTWARE)
 
-    def wait_for(self, flow: str, run: subprocess.Popen[str], but: Collection[int] = ()) -> Note:
-        """Wait until a process of an executor works for a flow, other than some."""
+    def wait_for(self, flow: str, run: subprocess.Popen[str] | Callable[[], bool], but: Collection[int] = ()) -> Note:
+        """Wait until a process of an executor works for a flow, other than some.
+
+        Args:
+            flow: The flow.
+            run: A run of `start`, or what says whether another one goes on.
+            but: Processes.
+        """
+        is_alive = run if callable(run) else lambda: run.poll() is None
         others: list[Note] = []
 
         def works() -> bool:
             others[:] = [note for note in self.noted(flow) if note.pid not in but]
-            return bool(others) or run.poll() is not None
+            return bool(others) or not is_alive()
 
         wait_until(works, f"an executor works for the flow {flow}")
-        assert others, end_of(run)
+        assert others, "the run has ended" if callable(run) else end_of(run)
         return others[0]
 
     def log(self) -> str:

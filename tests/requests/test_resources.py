@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from tidegate.environment import Environment
@@ -87,3 +89,24 @@ def test_dynamic_allocation_needs_no_shuffle_service_and_has_the_executors_as_it
     assert own["spark.dynamicAllocation.shuffleTracking.enabled"] == "true"
     assert own["spark.dynamicAllocation.maxExecutors"] == "5"
     assert "spark.executor.instances" not in own
+
+
+@pytest.mark.parametrize(
+    ("resources", "driver_master"),
+    [
+        (Resources(driver_cores=2, executor_memory="6g"), "local[2]"),
+        (Resources(), "local[1]"),
+        (Resources(dynamic=True), None),
+        (Resources(executors=1), None),
+    ],
+)
+def test_a_driver_in_a_pod_runs_the_tasks_by_itself_unless_executors_are_requested(
+    resources: Resources, driver_master: str | None
+) -> None:
+    own = allocation(HERE, resources, master="k8s://https://box:6443", driver_on_cluster=True)
+    assert own.conf.get("spark.kubernetes.driver.master") == driver_master
+    assert ("executor_memory" in own.not_applicable) is (resources.executor_memory is not None)
+    assert own.path_for_driver(Path("/opt/own.jar")) == "local:///opt/own.jar"
+    assert allocation(HERE, resources, master="yarn", driver_on_cluster=True).path_for_driver(Path("/opt/own.jar")) == (
+        "/opt/own.jar"
+    )

@@ -35,7 +35,8 @@ class Application:
     """What is submitted."""
 
     name: str
-    script: Path
+    script: Path | str
+    """A file, or its URI as spark-submit takes it."""
     arguments: Sequence[str]
     conf: Mapping[str, str]
     """Settings of Spark that only work before the driver's JVM starts."""
@@ -107,7 +108,7 @@ class ClientSubmission:
                     self._end()
                 assert self._process.stdout is not None
                 for line in self._process.stdout:
-                    self._log.info("%s", line.rstrip())
+                    self.read(line.rstrip())
                 code = self._process.wait()
             finally:
                 # Also for Ctrl-C in a terminal and for timeouts.
@@ -116,6 +117,10 @@ class ClientSubmission:
                     self._process.stdout.close()
         if code:
             raise ApplicationError(f"spark-submit ended with exit code {code}", code)
+
+    def read(self, line: str) -> None:
+        """Take a line of the output."""
+        self._log.info("%s", line)
 
     def kill(self) -> None:
         """SIGTERM, then SIGKILL, to the whole process group."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context
@@ -13,6 +12,7 @@ from tidegate.airflow.compat import RetryAction
 from tidegate.airflow.connections import for_driver
 from tidegate.airflow.failure import TaskFailure, plain_failures
 from tidegate.airflow.links import HistoryLink
+from tidegate.airflow.pod_submission import PodSubmission
 from tidegate.airflow.retry import LONGEST_DELAY, ReportRetryPolicy, decide
 from tidegate.airflow.spark_connection import SparkConnection
 from tidegate.airflow.submission import Application, ApplicationError, ClientSubmission, Submission
@@ -233,14 +233,9 @@ def submission(connection: SparkConnection, log: Any) -> Submission:
         raise TaskFailure(
             f'{name}: {where} in client mode only; set its extra to {{"deploy-mode": "client"}}', exit_code=EX_CONFIG
         )
+    if connection.master.startswith("k8s"):
+        return PodSubmission(connection, log)
     extras.expect("airflow.providers.apache.spark")
-    if connection.master.startswith("k8s") and importlib.util.find_spec("kubernetes") is None:
-        # Without the package the provider raises a NameError.
-        raise TaskFailure(
-            f"{name} uses the cluster mode of Kubernetes, which needs the package apache-airflow-providers-cncf-kubernetes: "
-            "install it where Airflow runs",
-            exit_code=EX_CONFIG,
-        )
     from tidegate.airflow.cluster_submission import ClusterSubmission
 
     return ClusterSubmission(connection, log)

@@ -22,7 +22,7 @@ from tidegate.environment import Environment, references
 from tidegate.environment.settings import CONNECTION, IAM, SETTINGS
 from tidegate.errors import SetupError
 from tidegate.requests.request import RunRequest
-from tidegate.requests.resources import Allocation, allocation
+from tidegate.requests.resources import DRIVER_MASTER, Allocation, allocation
 from tidegate.runtime import archive, jars, java, job_environment, repository, s3a
 from tidegate.runtime.project_archive import FOLDER
 from tidegate.store.location import BucketFolder
@@ -81,17 +81,17 @@ def submit_conf(
     """
     options = [*archive.options(environment.project, environment.job_python), *(_QUICK if small else ())]
     master = master or environment.master
-    class_path = jars.class_path(environment.project, "spark")
+    resources = resources or allocation(environment, None, master=master)
     conf = {
-        "spark.driver.extraClassPath": class_path,
+        "spark.driver.extraClassPath": jars.class_path(environment.project, "spark"),
         "spark.pyspark.driver.python": str(environment.job_python),
         "spark.pyspark.python": str(environment.job_python),
-        **(resources or allocation(environment, None, master=master)).conf,
+        **resources.conf,
         "spark.ui.enabled": "false",
         # Hadoop has its own umask, which could create files that more users may read than this process's umask allows.
         "spark.hadoop.fs.permissions.umask-mode": f"{_umask():03o}",
     }
-    if _on_this_machine(master):
+    if _on_this_machine(master) and not resources.driver_in_pod:
         conf |= {"spark.driver.host": _LOOPBACK, "spark.driver.bindAddress": _LOOPBACK}
     # Not on the class path, for which the class data archive is valid; Spark gives them to each executor.
     added = [jar for name in jar_sets(environment)[1:] for jar in jars.files(environment.project, name)]
@@ -103,13 +103,13 @@ def submit_conf(
     if _has_iam(environment):
         # AWS' SDK for Java, of which buckets have the modules, signs for the region that this variable names.
         conf["spark.executorEnv.AWS_REGION"] = environment.s3_region
-    if master.startswith("local"):
+    if conf.get(DRIVER_MASTER, master).startswith("local"):
         conf["spark.python.daemon.module"] = "tidegate.spark.worker_daemon"
     else:
         added = [*jars.files(environment.project, "spark"), *added]
         handed_on = {"PYTHONPATH": FOLDER, **(server.handed_on if server else {})}
         conf |= {f"spark.executorEnv.{name}": value for name, value in handed_on.items()}
-    conf["spark.jars"] = ",".join(map(str, added))
+    conf["spark.jars"] = ",".join(resources.path_for_driver(jar) for jar in added)
     if options:
         conf["spark.driver.extraJavaOptions"] = " ".join(options)
     return conf

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ _KEYS = {
     "pod_template": ("spark.kubernetes.driver.podTemplateFile", "spark.kubernetes.executor.podTemplateFile"),
 }
 """Spark's keys of each field of `Resources`, and of the environment alone; the settings have the same names after ``spark.``."""
+DRIVER_MASTER = "spark.kubernetes.driver.master"
+"""The master of a driver in a pod: a local one where no executors are requested, so that the application is one pod."""
 _ON_CLUSTERS = ("spark.executor.", "spark.dynamicAllocation.", "spark.locality.", "spark.pyspark.")
 
 
@@ -33,6 +36,12 @@ class Allocation:
     """For spark-submit."""
     not_applicable: tuple[str, ...]
     """What is declared or set and means nothing on this master: fields of `Resources` and keys of its ``conf``."""
+    driver_in_pod: bool = False
+    """Whether Kubernetes starts the driver, from an image that has all files under the paths of this machine."""
+
+    def path_for_driver(self, path: Path) -> str:
+        """A file as spark-submit takes it: it would upload a plain path for a driver in a pod."""
+        return f"local://{path}" if self.driver_in_pod else str(path)
 
     def line(self) -> str:
         """For messages."""
@@ -53,26 +62,32 @@ def allocation(
     Args:
         resources: The pipeline's.
         master: Spark's master, if not the environment's.
-        driver_on_cluster: In the cluster mode of YARN and Kubernetes.
+        driver_on_cluster: In the cluster mode of YARN and Kubernetes. On Kubernetes a driver without executors, whose number is neither
+            given nor dynamic, runs the tasks by itself.
     """
     master = master or environment.master
     settings = {"spark.driver_memory": environment.driver_memory, **dict(environment.resource_settings)}
     given = {name: value for name in _KEYS if (value := _declared(resources, name) or settings.get(f"spark.{name}"))}
+    in_pod = driver_on_cluster and master.startswith("k8s")
+    alone = in_pod and not _has_executors(given)
     more = dict(resources.conf) if resources is not None else {}
     conf: dict[str, str] = {}
     left: list[str] = []
     for name, value in given.items():
-        applies = driver_on_cluster if name == "driver_cores" else _applies(_KEYS[name][0], master)
+        applies = driver_on_cluster if name == "driver_cores" else _applies(_KEYS[name][0], master, alone=alone)
         if applies:
             conf |= dict.fromkeys(_KEYS[name], value)
         else:
             left.append(name)
     for key, value in more.items():
-        if _applies(key, master):
+        if _applies(key, master, alone=alone):
             conf[key] = value
         else:
             left.append(key)
-    return Allocation(master=master, conf=_as_the_master_counts(conf, master), not_applicable=tuple(left))
+    if alone:
+        conf[DRIVER_MASTER] = f"local[{given.get('driver_cores', 1)}]"
+    conf = _as_the_master_counts(conf, master)
+    return Allocation(master=master, conf=conf, not_applicable=tuple(left), driver_in_pod=in_pod)
 
 
 def _declared(resources: Resources | None, name: str) -> str:
@@ -81,12 +96,21 @@ def _declared(resources: Resources | None, name: str) -> str:
     return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _applies(key: str, master: str) -> bool:
+def _has_executors(given: Mapping[str, str]) -> bool:
+    return "executors" in given or given.get("dynamic") == "true"
+
+
+def _applies(key: str, master: str, *, alone: bool) -> bool:
+    """Whether a setting means something on a master.
+
+    Args:
+        alone: Whether the driver has no executors beside it.
+    """
     if key.startswith("spark.kubernetes."):
         return master.startswith("k8s")
     if key.startswith("spark.yarn."):
         return master.startswith("yarn")
-    return not (master.startswith("local") and key.startswith(_ON_CLUSTERS))
+    return not ((alone or master.startswith("local")) and key.startswith(_ON_CLUSTERS))
 
 
 def _as_the_master_counts(conf: dict[str, str], master: str) -> dict[str, str]:
