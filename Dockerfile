@@ -25,4 +25,4 @@ COPY --chown=airflow:0 . .
 RUN pip install --no-cache-dir --compile --no-deps --no-build-isolation -e . \
     && tidegate setup
 
-ENTRYPOINT ["tini", "--", "airflow"]
+ENTRYPOINT ["/opt/tidegate/deploy/entrypoint.sh"]

@@ -338,20 +338,11 @@ class Kubernetes:
     def _start_container(self, name: str, pod: Mapping[str, Any]) -> subprocess.Popen[bytes]:
         container, folder = pod["spec"]["containers"][0], self.folder / "pods" / name
         folder.mkdir(parents=True, exist_ok=True)
-        if container["args"][0] == "driver":
+        if pods.is_driver(container):
             self._mount(pod, folder)
-            command = pods.driver(container, folder)
-        else:
-            command = pods.executor(container, name)
+        command, own = pods.command(container, folder), pods.variables(pod, folder)
         with (folder / "log").open("ab") as log:
-            return subprocess.Popen(
-                command,
-                env=pods.variables(container, folder),
-                cwd=folder,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
+            return subprocess.Popen(command, env=own, cwd=folder, stdout=log, stderr=log, start_new_session=True)
 
     def _mount(self, pod: Mapping[str, Any], folder: Path) -> None:
         """Put the settings of a driver into its folder, and the token of its account. They may be created after the pod."""
