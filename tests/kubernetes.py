@@ -303,23 +303,27 @@ class Kubernetes:
                 self._beat(node)
 
     def _sync(self) -> None:
-        for name, pod in self.pods().items():
+        listed = self.pods()
+        for name, process in self._pods.items():
+            if name not in listed and self._nodes[name] not in self._lost and process.poll() is None:
+                end_group(process.pid, grace=0)
+        for name, pod in listed.items():
             phase, path = pod.get("status", {}).get("phase"), f"/api/v1/namespaces/{NAMESPACE}/pods/{name}"
             if self._nodes.get(name) in self._lost:
                 continue
-            process = self._pods.get(name)
+            started = self._pods.get(name)
             if pod["metadata"].get("deletionTimestamp"):
-                if process is not None:
-                    end_group(process.pid, grace=1.0)
-                    process.wait()
+                if started is not None:
+                    end_group(started.pid, grace=1.0)
+                    started.wait()
                 self.call("DELETE", path, {"gracePeriodSeconds": 0})
-            elif process is None and phase == "Pending":
+            elif started is None and phase == "Pending":
                 if name not in self._nodes:
                     self._bind(name, path)
                 self._pods[name] = self._start_container(name, pod)
                 self._say(path, pod, "Running", {"running": {"startedAt": _now()[:19] + "Z"}})
-            elif process is not None and process.poll() is not None and phase == "Running":
-                code = process.returncode if process.returncode >= 0 else 128 - process.returncode
+            elif started is not None and started.poll() is not None and phase == "Running":
+                code = started.returncode if started.returncode >= 0 else 128 - started.returncode
                 self._say(path, pod, "Failed" if code else "Succeeded", {"terminated": {"exitCode": code}})
 
     def _bind(self, name: str, path: str) -> None:
@@ -349,7 +353,7 @@ class Kubernetes:
         for volume in pod["spec"]["volumes"]:
             if "configMap" in volume:
                 path = f"/api/v1/namespaces/{NAMESPACE}/configmaps/{volume['configMap']['name']}"
-                pods.mount(folder / volume["name"], self.call("GET", path)["data"])
+                pods.mount(volume, self.call("GET", path)["data"], pod["spec"]["containers"][0], folder)
         (folder / pods.TOKEN).write_text(self.token_of(pod["spec"]["serviceAccountName"]))
         authority = self.folder / "certificates" / "apiserver.crt"
         (folder / pods.AUTHORITY).write_bytes(authority.read_bytes())

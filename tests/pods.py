@@ -15,8 +15,6 @@ from tidegate.runtime import java
 TOKEN, AUTHORITY = "token", "ca.crt"
 """Files of a driver: of its account, and of the API server."""
 _ENTRYPOINT = Path(__file__).parents[1] / "deploy" / "entrypoint.sh"
-_CONF = "/opt/spark/conf"
-"""Where the container of a driver has its settings."""
 _ACCOUNT = "spark.kubernetes.authenticate.driver.mounted"
 _SERVICE = re.compile(r"[\w-]+-driver-svc\.[\w-]+\.svc")
 
@@ -28,20 +26,27 @@ def is_driver(container: Mapping[str, Any]) -> bool:
 
 def command(container: Mapping[str, Any], folder: Path) -> list[str]:
     """The command of a container, in whose folder volumes are mounted."""
-    words = list(container["args"])
+    words = [_of_this_machine(word, container, folder) for word in container["args"]]
     if is_driver(container):
-        (mounted,) = (each["name"] for each in container["volumeMounts"] if each["mountPath"] == _CONF)
-        words = [word.replace(_CONF, str(folder / mounted)) for word in words]
         account = {"oauthTokenFile": TOKEN, "caCertFile": AUTHORITY}
         words[1:1] = [word for key, file in account.items() for word in ("--conf", f"{_ACCOUNT}.{key}={folder / file}")]
     return [str(_ENTRYPOINT), *words]
 
 
-def mount(folder: Path, files: Mapping[str, str]) -> None:
-    """Write the files of a volume. The names of services are those of this machine."""
-    folder.mkdir(exist_ok=True)
-    for name, text in files.items():
-        (folder / name).write_text(_SERVICE.sub(LOOPBACK, text))
+def mount(volume: Mapping[str, Any], data: Mapping[str, str], container: Mapping[str, Any], folder: Path) -> None:
+    """Write the files of a volume that has settings."""
+    items = volume["configMap"].get("items") or [{"key": key, "path": key} for key in data]
+    (folder / volume["name"]).mkdir(exist_ok=True)
+    for item in items:
+        text = _of_this_machine(data[item["key"]], container, folder)
+        (folder / volume["name"] / item["path"]).write_text(text)
+
+
+def _of_this_machine(text: str, container: Mapping[str, Any], folder: Path) -> str:
+    """A text of a container with the paths of its volumes and the names of services as they are here."""
+    for each in container.get("volumeMounts", []):
+        text = text.replace(each["mountPath"], str(folder / each["name"]))
+    return _SERVICE.sub(LOOPBACK, text)
 
 
 def variables(pod: Mapping[str, Any], folder: Path) -> dict[str, str]:
