@@ -6,12 +6,13 @@ import json
 import logging
 import os
 import threading
+from collections.abc import Callable, Iterator
 
 import pytest
 
 from tests.clusters.kinds import Kinds
 from tests.kubernetes import NAMESPACE, Kubernetes
-from tests.waiting import TIMEOUT_SECONDS, wait_until
+from tests.waiting import wait_until
 from tidegate.airflow.pod_submission import PodSubmission
 from tidegate.airflow.spark_connection import SparkConnection
 from tidegate.airflow.submission import Application, ApplicationError
@@ -52,7 +53,7 @@ class Submitted:
         connection = SparkConnection(conn_id="t", master=environment.master, deploy_mode="cluster", namespace=NAMESPACE)
         self.submission = PodSubmission(connection, logging.getLogger(__name__))
         self.error: ApplicationError | None = None
-        self.thread = threading.Thread(target=self._run)
+        self.thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
         try:
@@ -62,8 +63,7 @@ class Submitted:
 
     def wait(self) -> ApplicationError | None:
         """How it ended."""
-        self.thread.join(TIMEOUT_SECONDS)
-        assert not self.thread.is_alive()
+        self.thread.join()
         return self.error
 
 
@@ -74,15 +74,28 @@ def settings_of_pods(cluster: Kubernetes, kinds: Kinds, monkeypatch: pytest.Monk
         monkeypatch.setenv(name, value)
 
 
-def submit(kinds: Kinds, cluster: Kubernetes, resources: Resources) -> Submitted:
-    run = Submitted(kinds, cluster, resources)
-    run.thread.start()
-    return run
+@pytest.fixture
+def submit(kinds: Kinds, cluster: Kubernetes) -> Iterator[Callable[[Resources], Submitted]]:
+    """Starts a run with some resources. What still runs at the end is ended."""
+    runs: list[Submitted] = []
+
+    def start(resources: Resources) -> Submitted:
+        runs.append(Submitted(kinds, cluster, resources))
+        runs[-1].thread.start()
+        return runs[-1]
+
+    yield start
+    for run in runs:
+        if run.thread.is_alive():
+            run.submission.kill()
+            run.wait()
 
 
-def test_one_pod_runs_every_kind_of_flow(kinds: Kinds, cluster: Kubernetes) -> None:
+def test_one_pod_runs_every_kind_of_flow(
+    kinds: Kinds, cluster: Kubernetes, submit: Callable[[Resources], Submitted]
+) -> None:
     kinds.land()
-    run = submit(kinds, cluster, Resources(driver_cores=2))
+    run = submit(Resources(driver_cores=2))
     assert run.wait() is None, cluster.output_of(run.submission.pod)
     assert kinds.differences(["1"]) == []
     assert cluster.drivers() == {run.submission.pod: "Succeeded"}
@@ -91,26 +104,26 @@ def test_one_pod_runs_every_kind_of_flow(kinds: Kinds, cluster: Kubernetes) -> N
 
 
 def test_pods_of_executors_end_with_a_deleted_driver_and_the_next_one_completes_the_run(
-    kinds: Kinds, cluster: Kubernetes
+    kinds: Kinds, cluster: Kubernetes, submit: Callable[[Resources], Submitted]
 ) -> None:
     kinds.land()
     resources = Resources(executors=2, executor_memory="700m")
     with kinds.pausing("events"):
-        run = submit(kinds, cluster, resources)
+        run = submit(resources)
         worked = kinds.wait_for("events", run.thread.is_alive).cwd.name
         assert worked in cluster.executors()
         cluster.delete_pod(run.submission.pod)
         error = run.wait()
         assert error is not None and f"pod {run.submission.pod} of the driver is gone" in str(error)
         wait_until(lambda: cluster.pods() == {}, "Kubernetes has deleted the executors")
-    following = submit(kinds, cluster, resources)
+    following = submit(resources)
     assert following.wait() is None, cluster.output_of(following.submission.pod)
     assert kinds.differences(["1"]) == []
     kinds.deployment.expect_a_balanced_ledger("kinds")
 
     kinds.land()
     with kinds.pausing("history"):
-        killed = submit(kinds, cluster, resources)
+        killed = submit(resources)
         kinds.wait_for("history", killed.thread.is_alive, but=[note.pid for note in kinds.noted("history")])
         killed.submission.kill()
         assert killed.wait() is not None
