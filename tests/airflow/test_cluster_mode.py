@@ -24,6 +24,7 @@ from tests.live.project import HOLD
 from tests.waiting import wait_until
 from tests.yarn import NODES, Yarn, yarn
 from tidegate.airflow import yarn as resource_manager
+from tidegate.airflow.cluster import FORGOTTEN, End
 from tidegate.lake.layout import Layout, run_key
 from tidegate.lake.place import AttemptPlace
 from tidegate.reports.report import RunReport
@@ -76,7 +77,7 @@ def test_a_driver_runs_on_a_node_and_its_result_is_that_of_the_tasks(
     assert mistakes(layout) == []
     # One that the resource manager has forgotten, or never knew.
     manager = resource_manager.Yarn(cluster.web)
-    assert manager.end("application_1_0001") == resource_manager.End(state=resource_manager.FORGOTTEN)
+    assert manager.end("application_1_0001") == End(state=FORGOTTEN)
     manager.kill("application_1_0001")
 
 

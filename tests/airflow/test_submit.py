@@ -166,39 +166,14 @@ def test_yarn_gets_the_environment_and_is_tracked_if_possible(
     assert ("spark.yarn.submit.waitAppCompletion=false" in command) is (address is not None)
 
 
-@pytest.mark.parametrize(
-    ("lines", "message", "code"),
-    [
-        (["phase: Running", "exit code: N/A", "phase: Failed", "exit code: 75"], "failed", 75),
-        (["phase: Running"], "is gone; its last phase was Running", None),
-        ([], "is gone; its last phase was unknown", None),
-        (["phase: Running", "phase: Succeeded", "exit code: 0"], None, None),
-    ],
-)
-def test_a_driver_in_a_pod_ends_as_spark_submit_says(
-    monkeypatch: pytest.MonkeyPatch, spark_submit: Any, lines: list[str], message: str | None, code: int | None
-) -> None:
-    spark_submit(f"print({os.linesep.join(lines)!r})")
-    _connection(
-        monkeypatch, "k8s://https://cluster:6443", **{"deploy-mode": "cluster", "spark-binary": "spark3-submit"}
-    )
-    submission = _submission()
-    assert isinstance(submission, PodSubmission)
-    if message is None:
-        submission.run(_application())
-        return
-    with pytest.raises(ApplicationError, match=message) as failure:
-        submission.run(_application())
-    assert failure.value.code == code
-
-
 def test_a_driver_in_a_pod_gets_paths_of_its_image_and_no_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
     _connection(monkeypatch, "k8s://https://cluster:6443", **{"deploy-mode": "cluster"})
     submission = _submission()
+    assert isinstance(submission, PodSubmission)
     given = _application()
     command = submission.command(dataclasses.replace(given, variables={**given.variables, f"{SECRET}A": "canary"}))
     assert "local://run_pipeline.py" in command
-    assert f"spark.kubernetes.driver.pod.name={submission.pod}" in command
+    assert f"spark.kubernetes.driver.pod.name={submission.application}" in command
     assert "spark.kubernetes.driverEnv.TIDEGATE_LAKE=/lake" in command
     assert "canary" not in " ".join(command)
 

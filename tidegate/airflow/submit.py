@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from typing import Any
 
 from airflow.sdk import BaseOperator, Context
 
 from tidegate.airflow import attempt, compat
+from tidegate.airflow.cluster import FORGOTTEN, End
 from tidegate.airflow.compat import RetryAction
 from tidegate.airflow.connections import for_driver
 from tidegate.airflow.failure import TaskFailure, plain_failures
 from tidegate.airflow.links import HistoryLink
 from tidegate.airflow.pod_submission import PodSubmission
+from tidegate.airflow.pods import Pods
 from tidegate.airflow.retry import LONGEST_DELAY, ReportRetryPolicy, decide
 from tidegate.airflow.spark_connection import SparkConnection
-from tidegate.airflow.submission import Application, ApplicationError, ClientSubmission, Submission
-from tidegate.airflow.yarn import FORGOTTEN, End, Yarn
+from tidegate.airflow.submission import Application, ApplicationError, ClientSubmission, Submission, program
+from tidegate.airflow.yarn import Yarn
 from tidegate.checkpoints import recorded_attempt
 from tidegate.checkpoints.recorded_attempt import Cancellation, RunApplication
 from tidegate.environment import Environment
@@ -127,9 +130,11 @@ class RunFlows(BaseOperator):
         described: Application,
     ) -> None:
         """Submit an attempt, or attach to the recorded one; does not return where the end can be waited for without a slot."""
-        submission, yarn = self._submission, Yarn.of(connection)
+        submission, cluster = self._submission, cluster_of(connection, described)
         assert submission is not None
-        known = recorded_attempt.claim(place, own, yarn, lambda line: self.log.info("%s", line))
+        if isinstance(submission, PodSubmission):
+            own = dataclasses.replace(own, application=submission.application)
+        known = recorded_attempt.claim(place, own, cluster, lambda line: self.log.info("%s", line))
         if known is not None and known.application is not None:
             # The later tasks read the report of the attempt that runs.
             context["ti"].xcom_push(key=attempt.ATTEMPT_KEY, value=known.attempt)
@@ -142,18 +147,15 @@ class RunFlows(BaseOperator):
             except ApplicationError as error:
                 self._fail(context, error)
                 return
-            if yarn is None:
+            if cluster is None:
                 return
             name = submission.application  # type: ignore[attr-defined]  # of a driver on a cluster
             recorded_attempt.name(place, own.attempt, name)
-        assert yarn is not None
+        assert cluster is not None
         from tidegate.airflow.trigger import ApplicationTrigger
 
-        self.log.info("Application %s runs on YARN, at %s; its driver's output is there", name, yarn.address)
-        self.defer(
-            trigger=ApplicationTrigger(address=yarn.address, kerberos=yarn.kerberos, application=name),
-            method_name=RunFlows.complete.__name__,
-        )
+        self.log.info("Application %s runs on the cluster at %s; its driver's output is there", name, cluster.address)
+        self.defer(trigger=ApplicationTrigger.of(cluster, name), method_name=RunFlows.complete.__name__)
 
     @plain_failures
     def complete(self, context: Context, event: dict[str, Any]) -> None:
@@ -180,7 +182,8 @@ class RunFlows(BaseOperator):
             return
         lines = [end.describe(application)]
         if run_result.crashed(report):
-            lines.append(f"`yarn logs -applicationId {application}` has what its driver has printed.")
+            command = event["output_command"]
+            lines.append(f"`{command}` has what its driver has printed.")
         self._fail(context, ApplicationError("\n".join(lines)))
 
     def _fail(self, context: Context, error: ApplicationError) -> None:
@@ -212,6 +215,11 @@ class RunFlows(BaseOperator):
                 recorded_attempt.cancel(place, Cancellation(by="Airflow", at=now()), attempt=attempt_id)
         if self._submission is not None:
             self._submission.kill()
+
+
+def cluster_of(connection: SparkConnection, described: Application) -> Yarn | Pods | None:
+    """The cluster that runs the driver of an application; None if it cannot be asked, or the driver is on this machine."""
+    return Yarn.of(connection) or Pods.of(connection, program(connection, described.python))
 
 
 def submission(connection: SparkConnection, log: Any) -> Submission:

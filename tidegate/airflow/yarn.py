@@ -9,38 +9,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from tidegate.advice import Edit, OutsideAct, Then
+from tidegate.airflow.cluster import FORGOTTEN, End
 from tidegate.airflow.spark_connection import SparkConnection
 from tidegate.errors import MachineUnavailableError, SetupError
 
 ANSWER_SECONDS = 30.0
 _ENDED = ("FINISHED", "FAILED", "KILLED")
-FORGOTTEN = "FORGOTTEN"
-"""The state of an application that the resource manager does not know: it was restarted, or ended long ago."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class End:
-    """How an application ended."""
-
-    state: str
-    """Of YARN: FINISHED, FAILED or KILLED; or `FORGOTTEN`."""
-    result: str = ""
-    """What the application has said of itself: SUCCEEDED or FAILED."""
-    diagnostics: str = ""
-
-    @property
-    def succeeded(self) -> bool:
-        """Whether its driver ended with 0."""
-        return (self.state, self.result) == ("FINISHED", "SUCCEEDED")
-
-    def describe(self, application: str) -> str:
-        """One line for people."""
-        if self.state == FORGOTTEN:
-            return f"YARN does not know application {application} any more."
-        result = f" and result {self.result}" if self.state == "FINISHED" else ""
-        # Of several lines the first says what happened; a stack of the JVM follows.
-        reason = f": {self.diagnostics.strip().splitlines()[0][:500]}" if self.diagnostics.strip() else ""
-        return f"Application {application} ended with state {self.state}{result}{reason}"
 
 
 @dataclass(frozen=True)
@@ -80,8 +54,13 @@ class Yarn:
             state, result = str(app["state"]), str(app.get("finalStatus", ""))
         except (ValueError, KeyError, TypeError):
             raise self._unavailable(f"does not say how {application} is") from None
-        return (
-            End(state=state, result=result, diagnostics=str(app.get("diagnostics") or "")) if state in _ENDED else None
+        if state not in _ENDED:
+            return None
+        return End(
+            state=state,
+            result=result if state == "FINISHED" else "",
+            diagnostics=str(app.get("diagnostics") or ""),
+            succeeded=(state, result) == ("FINISHED", "SUCCEEDED"),
         )
 
     def is_alive(self, application: str) -> bool:
@@ -93,6 +72,14 @@ class Yarn:
         answer = self._send("PUT", f"/{application}/state", json={"state": "KILLED"})
         if not answer.ok and answer.status_code != 404:
             raise self._unavailable(f"answers {answer.status_code} when it is to kill {application}")
+
+    def output_command(self, application: str) -> str:
+        """As `Cluster.output_command`."""
+        return f"yarn logs -applicationId {application}"
+
+    def poll_seconds(self) -> float:
+        """A question is one small request."""
+        return 5.0
 
     def _send(self, method: str, path: str, **content: Any) -> Any:
         import requests

@@ -98,7 +98,7 @@ def claim(
 
     Args:
         place: The run.
-        own: The attempt, without an application.
+        own: The attempt, with an application only if its name is chosen before it is submitted.
         cluster: None if it cannot be asked: then the attempt always replaces an earlier one, whose driver ends by itself.
         say: Gets a line about an application that is killed.
 

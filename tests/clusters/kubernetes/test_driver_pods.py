@@ -5,17 +5,19 @@ from __future__ import annotations
 import json
 import logging
 import os
-import threading
-from collections.abc import Callable, Iterator
+import time
+from dataclasses import dataclass
 
 import pytest
 
 from tests.clusters.kinds import Kinds
 from tests.kubernetes import NAMESPACE, Kubernetes
 from tests.waiting import wait_until
+from tidegate.airflow.cluster import FORGOTTEN, End
 from tidegate.airflow.pod_submission import PodSubmission
+from tidegate.airflow.pods import Pods
 from tidegate.airflow.spark_connection import SparkConnection
-from tidegate.airflow.submission import Application, ApplicationError
+from tidegate.airflow.submission import Application, program
 from tidegate.environment import Environment
 from tidegate.requests import launch
 from tidegate.requests.request import fresh_id
@@ -29,42 +31,55 @@ OF_PODS = ("AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_PROFILE", "AWS_SHARED_CREDE
 OF_EXECUTORS = ("TIDEGATE_EXECUTORS", "TIDEGATE_EXECUTOR_MEMORY", "TIDEGATE_EXECUTOR_PYTHON")
 
 
+@dataclass
 class Submitted:
-    """One run of the pipeline, as a task submits it: its driver is in a pod."""
+    """A run of the pipeline whose driver is in a pod."""
 
-    def __init__(self, kinds: Kinds, cluster: Kubernetes, resources: Resources) -> None:
-        variables = {**os.environ, **kinds.variables}
-        env = [{"name": name, "value": variables[name]} for name in OF_PODS]
-        template = kinds.deployment.folder / "pod.json"
-        spec = {"containers": [{"name": "spark", "env": env}]}
-        template.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", "spec": spec}))
-        own = {"TIDEGATE_POD_TEMPLATE": str(template), "TIDEGATE_MASTER": cluster.variables["TIDEGATE_MASTER"]}
-        environment = Environment.read({key: text for key, text in variables.items() if key not in OF_EXECUTORS} | own)
-        request = kinds.request()
-        granted = allocation(environment, resources, driver_on_cluster=True)
-        self._application = Application(
-            name="tidegate-kinds",
-            script=launch.application(),
-            arguments=launch.arguments(request, request.write(kinds.deployment.layout), fresh_id("a")),
-            conf=launch.submit_conf(environment, small=False, resources=granted),
-            variables=launch.submit_environment(environment),
-            python=environment.job_python,
-        )
-        connection = SparkConnection(conn_id="t", master=environment.master, deploy_mode="cluster", namespace=NAMESPACE)
-        self.submission = PodSubmission(connection, logging.getLogger(__name__))
-        self.error: ApplicationError | None = None
-        self.thread = threading.Thread(target=self._run, daemon=True)
+    cluster: Kubernetes
+    pods: Pods
+    application: str
 
-    def _run(self) -> None:
-        try:
-            self.submission.run(self._application)
-        except ApplicationError as error:
-            self.error = error
+    @property
+    def pod(self) -> str:
+        """The name of the pod."""
+        return self.application.rpartition(":")[2]
 
-    def wait(self) -> ApplicationError | None:
-        """How it ended."""
-        self.thread.join()
-        return self.error
+    def is_alive(self) -> bool:
+        """Whether the driver waits or runs, as the API server says."""
+        return self.cluster.drivers().get(self.pod) in ("Pending", "Running")
+
+    def wait(self) -> End:
+        """How the driver ended, as the trigger of the task asks."""
+        while (end := self.pods.end(self.application)) is None:
+            time.sleep(1)
+        return end
+
+
+def submit(kinds: Kinds, cluster: Kubernetes, resources: Resources) -> Submitted:
+    """Submit a run of the pipeline, as a task of Airflow does."""
+    variables = {**os.environ, **kinds.variables}
+    env = [{"name": name, "value": variables[name]} for name in OF_PODS]
+    template = kinds.deployment.folder / "pod.json"
+    spec = {"containers": [{"name": "spark", "env": env}]}
+    template.write_text(json.dumps({"apiVersion": "v1", "kind": "Pod", "spec": spec}))
+    own = {"TIDEGATE_POD_TEMPLATE": str(template), "TIDEGATE_MASTER": cluster.variables["TIDEGATE_MASTER"]}
+    environment = Environment.read({key: text for key, text in variables.items() if key not in OF_EXECUTORS} | own)
+    request = kinds.request()
+    granted = allocation(environment, resources, driver_on_cluster=True)
+    application = Application(
+        name="tidegate-kinds",
+        script=launch.application(),
+        arguments=launch.arguments(request, request.write(kinds.deployment.layout), fresh_id("a")),
+        conf=launch.submit_conf(environment, small=False, resources=granted),
+        variables=launch.submit_environment(environment),
+        python=environment.job_python,
+    )
+    connection = SparkConnection(conn_id="t", master=environment.master, deploy_mode="cluster", namespace=NAMESPACE)
+    submission = PodSubmission(connection, logging.getLogger(__name__))
+    submission.run(application)
+    pods = Pods.of(connection, program(connection, environment.job_python))
+    assert pods is not None
+    return Submitted(cluster, pods, submission.application)
 
 
 @pytest.fixture(autouse=True)
@@ -74,57 +89,37 @@ def settings_of_pods(cluster: Kubernetes, kinds: Kinds, monkeypatch: pytest.Monk
         monkeypatch.setenv(name, value)
 
 
-@pytest.fixture
-def submit(kinds: Kinds, cluster: Kubernetes) -> Iterator[Callable[[Resources], Submitted]]:
-    """Starts a run with some resources. What still runs at the end is ended."""
-    runs: list[Submitted] = []
-
-    def start(resources: Resources) -> Submitted:
-        runs.append(Submitted(kinds, cluster, resources))
-        runs[-1].thread.start()
-        return runs[-1]
-
-    yield start
-    for run in runs:
-        if run.thread.is_alive():
-            run.submission.kill()
-            run.wait()
-
-
-def test_one_pod_runs_every_kind_of_flow(
-    kinds: Kinds, cluster: Kubernetes, submit: Callable[[Resources], Submitted]
-) -> None:
+def test_one_pod_runs_every_kind_of_flow(kinds: Kinds, cluster: Kubernetes) -> None:
     kinds.land()
-    run = submit(Resources(driver_cores=2))
-    assert run.wait() is None, cluster.output_of(run.submission.pod)
+    run = submit(kinds, cluster, Resources(driver_cores=2))
+    assert run.wait().succeeded, cluster.output_of(run.pod)
     assert kinds.differences(["1"]) == []
-    assert cluster.drivers() == {run.submission.pod: "Succeeded"}
-    assert list(cluster.pods()) == [run.submission.pod]
+    assert list(cluster.pods()) == [run.pod], "there was no executor"
     kinds.deployment.expect_a_balanced_ledger("kinds")
 
 
-def test_pods_of_executors_end_with_a_deleted_driver_and_the_next_one_completes_the_run(
-    kinds: Kinds, cluster: Kubernetes, submit: Callable[[Resources], Submitted]
+def test_executors_end_with_the_deleted_pod_of_their_driver_and_the_next_one_completes_the_run(
+    kinds: Kinds, cluster: Kubernetes
 ) -> None:
     kinds.land()
     resources = Resources(executors=2, executor_memory="700m")
     with kinds.pausing("events"):
-        run = submit(resources)
-        worked = kinds.wait_for("events", run.thread.is_alive).cwd.name
-        assert worked in cluster.executors()
-        cluster.delete_pod(run.submission.pod)
-        error = run.wait()
-        assert error is not None and f"pod {run.submission.pod} of the driver is gone" in str(error)
+        run = submit(kinds, cluster, resources)
+        assert kinds.wait_for("events", run.is_alive).cwd.name in cluster.executors()
+        cluster.delete_pod(run.pod)
+        assert run.wait().state == FORGOTTEN
         wait_until(lambda: cluster.pods() == {}, "Kubernetes has deleted the executors")
-    following = submit(resources)
-    assert following.wait() is None, cluster.output_of(following.submission.pod)
+    run = submit(kinds, cluster, resources)
+    assert run.wait().succeeded, cluster.output_of(run.pod)
     assert kinds.differences(["1"]) == []
     kinds.deployment.expect_a_balanced_ledger("kinds")
 
+    kinds.forget()
     kinds.land()
-    with kinds.pausing("history"):
-        killed = submit(resources)
-        kinds.wait_for("history", killed.thread.is_alive, but=[note.pid for note in kinds.noted("history")])
-        killed.submission.kill()
-        assert killed.wait() is not None
-        wait_until(lambda: killed.submission.pod not in cluster.pods(), "spark-submit has deleted the pod")
+    with kinds.pausing("events"):
+        run = submit(kinds, cluster, resources)
+        kinds.wait_for("events", run.is_alive)
+        run.pods.kill(run.application)
+        wait_until(lambda: run.pod not in cluster.pods(), "the pod is deleted")
+        assert not run.pods.is_alive(run.application)
+        run.pods.kill(run.application)
