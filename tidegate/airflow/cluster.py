@@ -31,7 +31,7 @@ class End:
         return f"Application {application} ended with state {self.state}{result}{reason}"
 
 
-class Cluster(Protocol):
+class DriverCluster(Protocol):
     """One cluster; a frozen dataclass of JSON values, which a trigger stores. Without an answer its operations raise a transient error."""
 
     @property

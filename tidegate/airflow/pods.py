@@ -68,7 +68,7 @@ class Pods:
         self._ask("--kill", application)
 
     def output_command(self, application: str) -> str:
-        """As `Cluster.output_command`."""
+        """As `DriverCluster.output_command`."""
         namespace, _, pod = application.rpartition(":")
         return f"kubectl logs {pod}" + (f" --namespace {namespace}" if namespace else "")
 

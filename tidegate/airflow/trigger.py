@@ -9,7 +9,7 @@ from typing import Any
 
 from airflow.triggers.base import BaseTrigger, TriggerEvent
 
-from tidegate.airflow.cluster import Cluster
+from tidegate.airflow.cluster import DriverCluster
 from tidegate.airflow.pods import Pods
 from tidegate.airflow.yarn import Yarn
 from tidegate.errors import TidegateError
@@ -62,7 +62,7 @@ class ApplicationTrigger(BaseTrigger):
 
     async def run(self) -> AsyncIterator[TriggerEvent]:
         """One event: ``application``; ``end`` with the fields of `tidegate.airflow.cluster.End`, and ``output_command``; or ``error``."""
-        cluster: Cluster = _KINDS[self.kind](**self.cluster)
+        cluster: DriverCluster = _KINDS[self.kind](**self.cluster)
         pause = cluster.poll_seconds() if self.poll_seconds is None else self.poll_seconds
         unanswered = 0.0
         while True:

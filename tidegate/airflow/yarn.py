@@ -74,7 +74,7 @@ class Yarn:
             raise self._unavailable(f"answers {answer.status_code} when it is to kill {application}")
 
     def output_command(self, application: str) -> str:
-        """As `Cluster.output_command`."""
+        """As `DriverCluster.output_command`."""
         return f"yarn logs -applicationId {application}"
 
     def poll_seconds(self) -> float:
