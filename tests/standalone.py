@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import subprocess
 import venv
@@ -24,6 +25,8 @@ PACKAGES = (
     *("python-dateutil", "pytz", "six", "typing_extensions", "tzdata"),
 )
 """Those of docs/guides/cluster.md, with what they need."""
+HOSTS = (LOOPBACK, "localhost")
+"""Two names of this machine."""
 
 
 @dataclass
@@ -47,11 +50,14 @@ class Cluster:
         return (self.folder / "cluster.log").read_text()
 
     def start(self, *workers: str) -> None:
-        """Start the master, and workers with one core each, whose folders are below ``work``; wait until they are registered."""
+        """Start the master, and workers with one core each, whose folders are below ``work``; wait until they are registered.
+
+        For Spark they are on two machines: it gives none a second attempt at a task that it already attempts.
+        """
         self._start_master()
-        for name in workers:
+        for name, host in zip(workers, itertools.cycle(HOSTS)):
             folder = str(self.folder / "work" / name)
-            self._start("worker.Worker", self.master, "--cores", "1", "--memory", "1g", "--work-dir", folder)
+            self._start("worker.Worker", self.master, "--cores", "1", "--memory", "1g", "--work-dir", folder, host=host)
         wait_until(lambda: self.log.count("Registering worker") == len(workers), "the workers are registered")
 
     def _start_master(self) -> None:
@@ -59,12 +65,12 @@ class Cluster:
         self._start("master.Master", "--port", port)
         wait_until(lambda: listens(int(port)), "the master listens")
 
-    def _start(self, role: str, *arguments: str) -> None:
+    def _start(self, role: str, *arguments: str, host: str = LOOPBACK) -> None:
         command = [str(job_environment.spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{role}"]
         with (self.folder / "cluster.log").open("ab") as log:
             self._processes.append(
                 subprocess.Popen(
-                    [*command, *arguments, "--host", LOOPBACK, "--webui-port", "0"],
+                    [*command, *arguments, "--host", host, "--webui-port", "0"],
                     env=dict(self.environment),
                     cwd=self.folder,
                     stdout=log,

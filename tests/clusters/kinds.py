@@ -267,16 +267,19 @@ class Kinds:
             (project / package / "__init__.py").touch()
             (project / package / "kinds.py").write_text(text)
 
-    def land(self) -> None:
-        """Land the files of one more increment, and send its messages."""
+    def land(self, parts: int = 2) -> None:
+        """Land the files of one more increment, and send its messages.
+
+        Args:
+            parts: Files of events, of which each is a task of its own.
+        """
         number, folder = self.landed, self.deployment.folder / f"landing-{self.landed}"
-        records = [event(each) for each in range(number * AT_ONCE, (number + 1) * AT_ONCE)]
+        records, length = [event(each) for each in range(number * AT_ONCE, (number + 1) * AT_ONCE)], AT_ONCE // parts
         names = [{"day": day, "version": number, "name": f"name {day} {number}"} for day in range(3)]
         prices = [{"id": key, "price": key * 10 + number} for key in range(number, 10)]
         day = f"prices/dt=2026-01-0{number + 1}"
         files = {
-            f"events/{number}a.json": _lines(records[: AT_ONCE // 2]),
-            f"events/{number}b.json": _lines(records[AT_ONCE // 2 :]),
+            **{f"events/{number}{part}.json": _lines(records[part * length :][:length]) for part in range(parts)},
             f"names/{number}.json": _lines(names),
             f"{day}/all.json": _lines(prices),
             f"{day}/_manifest": "all.json\n",
