@@ -1,4 +1,4 @@
-"""Applications whose driver runs on a cluster: the cluster mode of YARN and of Kubernetes, which Airflow's Spark provider follows.
+"""Applications whose driver runs on YARN, to which Airflow's Spark provider submits them.
 
 Only imported for such a connection: the provider brings pyspark-client, pandas and PyArrow.
 """
@@ -18,7 +18,7 @@ from tidegate.requests.launch import SECRET
 
 
 class ClusterSubmission:
-    """Submits an application to a cluster by the provider's hook."""
+    """Submits an application to YARN by the provider's hook."""
 
     def __init__(self, connection: SparkConnection, log: Any = None) -> None:
         self._connection = connection
@@ -64,15 +64,14 @@ class _Hook(SparkSubmitHook):
             # They become settings of the application, which its pages and logs show.
             env_vars={name: text for name, text in application.variables.items() if not name.startswith(SECRET)},
             # Without it a spark-submit JVM would wait on the worker until the application ends.
-            yarn_track_via_rm_api=connection.master.startswith("yarn") and connection.resource_manager is not None,
+            yarn_track_via_rm_api=connection.resource_manager is not None,
         )
         self._program = program(connection, application.python)
 
     @property
     def code(self) -> int | None:
-        """Exit code of the application: of spark-submit, or on Kubernetes of the driver; None if there is none."""
-        code = self._submit_sp.returncode if self._submit_sp is not None else None
-        return code or (self._spark_exit_code if self._is_kubernetes else None)
+        """Exit code of spark-submit; None if there is none."""
+        return self._submit_sp.returncode if self._submit_sp is not None else None
 
     @property
     def application_id(self) -> str:
