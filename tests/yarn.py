@@ -33,8 +33,20 @@ log4j.appender.out.layout=org.apache.log4j.PatternLayout
 log4j.appender.out.layout.ConversionPattern=%d %p %c{1}: %m%n
 """
 NODES = ("node-1", "node-2")
+URGENT = "urgent"
+"""A queue with half of the cluster, which the queue `default` has as long as nobody asks for it."""
+_PREEMPTION = {
+    "scheduler.monitor.enable": "true",
+    "scheduler.monitor.policies": f"{_SERVER}.resourcemanager.monitor.capacity.ProportionalCapacityPreemptionPolicy",
+    "monitor.capacity.preemption.monitoring_interval": "500",
+    "monitor.capacity.preemption.max_wait_before_kill": "1000",
+    "monitor.capacity.preemption.total_preemption_per_round": "1",
+    "monitor.capacity.preemption.natural_termination_factor": "1",
+}
+EXECUTOR_MB = 1280
+"""Of an executor of 700 MB, with its overhead."""
 NODE_MB = 2304
-"""Of each node: an executor of 700 MB has 1,280 MB with its overhead, the application master of the client mode 1,024 MB."""
+"""Of each node: that of an executor, and 1,024 MB of the application master of the client mode."""
 LOST_AFTER_SECONDS = 15
 """So long after its last heartbeat a node is lost."""
 
@@ -71,8 +83,11 @@ class Yarn:
         _write(self.folder / "conf/core-site.xml", {"fs.defaultFS": "file:///", "hadoop.tmp.dir": f"{self.folder}/tmp"})
         _write(self.folder / "conf/yarn-site.xml", self._settings())
         queues = {
-            "root.queues": "default",
-            "root.default.capacity": "100",
+            "root.queues": f"default,{URGENT}",
+            "root.default.capacity": "50",
+            "root.default.maximum-capacity": "100",
+            "root.default.user-limit-factor": "2",
+            f"root.{URGENT}.capacity": "50",
             "maximum-am-resource-percent": "0.9",
         }
         _write(
@@ -131,6 +146,36 @@ class Yarn:
         """Let the node manager kill a container at once, as the resource manager orders."""
         self._call("POST", f"/containers/{container}/signal/FORCEFUL_SHUTDOWN")
 
+    def occupy(self, memory_mb: int) -> str:
+        """Submit an application to the queue `URGENT`, whose one container sleeps, and return its id."""
+        application: str = self._call("POST", "/apps/new-application")["application-id"]
+        self._call(
+            "POST",
+            "/apps",
+            {
+                "application-id": application,
+                "application-name": "urgent",
+                "application-type": "TEST",
+                "queue": URGENT,
+                "max-app-attempts": 1,
+                "am-container-spec": {"commands": {"command": "exec sleep 600"}},
+                "resource": {"memory": memory_mb, "vCores": 1},
+            },
+        )
+        return application
+
+    def has_room(self, application: str) -> bool:
+        """Whether an application has got its container."""
+        return bool(self._get(f"/apps/{application}")["app"]["allocatedMB"] > 0)
+
+    def preempted(self) -> dict[str, int]:
+        """How many containers of each application the scheduler took for another queue, by the records of the resource manager."""
+        return {app["id"]: app["numNonAMContainerPreempted"] for app in self._get("/apps")["apps"]["app"]}
+
+    def end(self, application: str) -> None:
+        """Let the resource manager end an application."""
+        self._call("PUT", f"/apps/{application}/state", {"state": "KILLED"})
+
     def wait_for_end(self, container: str) -> None:
         """Wait until the node manager of a container says that it runs no longer."""
         text = f"Container {container} transitioned from RUNNING to "
@@ -174,6 +219,7 @@ class Yarn:
             "yarn.resourcemanager.hostname": LOOPBACK,
             "yarn.resourcemanager.bind-host": LOOPBACK,
             **manager,
+            **{f"yarn.resourcemanager.{name}": value for name, value in _PREEMPTION.items()},
             "yarn.nm.liveness-monitor.expiry-interval-ms": str(LOST_AFTER_SECONDS * 1000),
             "yarn.scheduler.minimum-allocation-mb": "256",
             "yarn.nodemanager.hostname": LOOPBACK,
@@ -212,9 +258,11 @@ class Yarn:
     def _get(self, path: str) -> Any:
         return self._call("GET", path)
 
-    def _call(self, method: str, path: str) -> Any:
+    def _call(self, method: str, path: str, content: Mapping[str, Any] | None = None) -> Any:
         url = f"{self.web}/ws/v1/cluster{path}"
-        request = urllib.request.Request(url, method=method, headers={"Accept": "application/json"})
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        data = None if content is None else json.dumps(content).encode()
+        request = urllib.request.Request(url, data=data, method=method, headers=headers)
         with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as answer:
             text = answer.read()
         return json.loads(text) if text.startswith(b"{") else text.decode()

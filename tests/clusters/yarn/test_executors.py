@@ -1,4 +1,4 @@
-"""A pipeline with every kind of flow on a real YARN in client mode, while a node manager kills an executor.
+"""A pipeline with every kind of flow on a real YARN in client mode, while a node manager kills an executor, and another queue takes one.
 
 Executors have Java, Spark, and a Python with only what the guide lists. They run in folders of their containers; lake and landing zone
 are in a bucket.
@@ -9,7 +9,8 @@ from __future__ import annotations
 import pytest
 
 from tests.clusters.kinds import MARKED, Kinds, Note, end_of
-from tests.yarn import Yarn
+from tests.waiting import wait_until
+from tests.yarn import EXECUTOR_MB, Yarn
 from tidegate.runtime.project_archive import FOLDER
 
 pytestmark = [pytest.mark.nightly, pytest.mark.jvm, pytest.mark.kafka, pytest.mark.chaos, pytest.mark.timeout(1800)]
@@ -30,10 +31,9 @@ def expect_code_of_containers(kinds: Kinds, cluster: Yarn, version: str) -> None
     for note in notes:
         assert container_of(note, cluster)
         assert all(file.is_relative_to(note.cwd / FOLDER) for file in note.files), note
-    assert len({note.cwd for note in notes}) > 1, "several executors worked"
 
 
-def test_every_kind_of_flow_runs_to_its_end_also_if_a_node_manager_kills_an_executor(
+def test_every_kind_of_flow_runs_to_its_end_also_if_an_executor_is_killed_or_preempted(
     kinds: Kinds, cluster: Yarn
 ) -> None:
     kinds.land()
@@ -45,13 +45,23 @@ def test_every_kind_of_flow_runs_to_its_end_also_if_a_node_manager_kills_an_exec
     end_of(run)
     assert kinds.differences(["1"]) == []
     expect_code_of_containers(kinds, cluster, "1")
+    assert len({note.cwd for note in kinds.noted()}) > 1, "several executors worked"
     kinds.deployment.expect_a_balanced_ledger("kinds")
     assert [line for line in kinds.log().splitlines() if "Lost executor" in line and container in line], kinds.log()
 
     kinds.forget()
     kinds.write(version="2")
     kinds.land()
-    kinds.run()
+    with kinds.pausing("events"):
+        run = kinds.start()
+        kinds.wait_for("events", run)
+        (application,) = (each for each, state in cluster.applications().items() if state == "RUNNING")
+        urgent = cluster.occupy(EXECUTOR_MB)
+        wait_until(lambda: cluster.has_room(urgent), "an executor made room for the other queue")
+        cluster.end(urgent)
+    end_of(run)
+    assert cluster.preempted()[application] == 1
     assert kinds.differences(["1", "2"]) == []
     expect_code_of_containers(kinds, cluster, "2")
+    assert [line for line in kinds.log().splitlines() if "Lost executor" in line and "preempted" in line], kinds.log()
     kinds.deployment.expect_a_balanced_ledger("kinds")
