@@ -38,10 +38,9 @@ class ClusterSubmission:
             hook.end_processes()
 
     @property
-    def application(self) -> str:
-        """The id that YARN has given to the submitted application."""
-        assert self._hook is not None
-        return self._hook.application_id
+    def application(self) -> str | None:
+        """As `Submission.application`: the id that YARN has given to the submitted application."""
+        return None if self._hook is None else self._hook.application_id
 
     def kill(self) -> None:
         """End spark-submit and the application on the cluster."""
@@ -74,10 +73,9 @@ class _Hook(SparkSubmitHook):
         return self._submit_sp.returncode if self._submit_sp is not None else None
 
     @property
-    def application_id(self) -> str:
-        """That of YARN; the provider has seen to it that there is one."""
-        assert self._yarn_application_id is not None
-        return str(self._yarn_application_id)
+    def application_id(self) -> str | None:
+        """That of YARN; None before the provider has read it in the output of spark-submit."""
+        return None if self._yarn_application_id is None else str(self._yarn_application_id)
 
     def submit(self, application: str = "", **kwargs: Any) -> str | None:
         """Run spark-submit and wait for its end."""

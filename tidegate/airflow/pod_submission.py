@@ -26,7 +26,7 @@ class PodSubmission(ClientSubmission):
 
     @property
     def application(self) -> str:
-        """The name of the application, as `tidegate.airflow.pods.Pods` takes it: known before there is a pod."""
+        """As `Submission.application`, as `tidegate.airflow.pods.Pods` takes it: known before there is a pod."""
         return ":".join(filter(None, (self._connection.namespace, self._pod)))
 
     def command(self, application: Application, keytab: Path | None = None) -> list[str]:

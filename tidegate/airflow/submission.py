@@ -63,6 +63,10 @@ class ApplicationError(Exception):
 class Submission(Protocol):
     """One way to run an application, once."""
 
+    @property
+    def application(self) -> str | None:
+        """The name by which a cluster that runs the driver knows the application; None before it has one, and without such a cluster."""
+
     def run(self, application: Application) -> None:
         """Submit it and wait for its end; nothing of it is left on this machine when this returns or raises.
 
@@ -86,6 +90,11 @@ class ClientSubmission:
         self._log = log
         self._process: subprocess.Popen[str] | None = None
         self._killed = False
+
+    @property
+    def application(self) -> str | None:
+        """As `Submission.application`: the driver ends with `run`."""
+        return None
 
     def run(self, application: Application) -> None:
         """As `Submission.run`; the output of the application goes to the log line by line."""

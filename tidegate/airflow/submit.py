@@ -132,8 +132,8 @@ class RunFlows(BaseOperator):
         """Submit an attempt, or attach to the recorded one; does not return where the end can be waited for without a slot."""
         submission, cluster = self._submission, cluster_of(connection, described)
         assert submission is not None
-        if isinstance(submission, PodSubmission):
-            own = dataclasses.replace(own, application=submission.application)
+        # That of a pod is chosen before it is submitted.
+        own = dataclasses.replace(own, application=submission.application)
         known = recorded_attempt.claim(place, own, cluster, lambda line: self.log.info("%s", line))
         if known is not None and known.application is not None:
             # The later tasks read the report of the attempt that runs.
@@ -149,7 +149,8 @@ class RunFlows(BaseOperator):
                 return
             if cluster is None:
                 return
-            name = submission.application  # type: ignore[attr-defined]  # of a driver on a cluster
+            assert submission.application is not None
+            name = submission.application
             recorded_attempt.name(place, own.attempt, name)
         assert cluster is not None
         from tidegate.airflow.trigger import ApplicationTrigger
