@@ -5,9 +5,7 @@ The bucket is in memory, behind the store of real ones, and its requests are cou
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from benchmarks.scale.children import allocated, in_child, used
@@ -29,17 +27,11 @@ def measure() -> dict[str, Any]:
 
 
 def _measured(size: int) -> dict[str, Any]:
-    from tests.status.sample_project import BRONZE, SampleProject
-    from tests.store.memory_buckets import MemoryBuckets
+    from benchmarks.scale.bucket_project import bucket_project
+    from tests.status.sample_project import BRONZE
     from tidegate.probes import files
 
-    buckets = MemoryBuckets()
-
-    class InMemory(SampleProject):
-        stores = buckets
-
-    with tempfile.TemporaryDirectory() as folder:
-        project = InMemory(Path(folder), TIDEGATE_LAKE="s3://bucket/lake", TIDEGATE_LANDING="s3://bucket/landing")
+    with bucket_project() as (project, buckets):
         _land(project.landing, 0, size)
         listed = {each.path: each.modified_ms for each in files.list_files(project.landing, "*.csv").files}
         checkpoint = project.checkpoint("bronze")

@@ -34,17 +34,11 @@ def measure() -> dict[str, Any]:
 
 
 def _of_log(commits: int) -> dict[str, Any]:
+    from benchmarks.scale.bucket_project import bucket_project
     from tests.spark_files import add, delta_offset
-    from tests.status.sample_project import SILVER, SampleProject
-    from tests.store.memory_buckets import MemoryBuckets
+    from tests.status.sample_project import SILVER
 
-    buckets = MemoryBuckets()
-
-    class InMemory(SampleProject):
-        stores = buckets
-
-    with tempfile.TemporaryDirectory() as folder:
-        project = InMemory(Path(folder), TIDEGATE_LAKE="s3://bucket/lake", TIDEGATE_LANDING="s3://bucket/landing")
+    with bucket_project() as (project, buckets):
         log = project.table("bronze.trips")
         for _ in range(commits):
             log.commit(add("f", 1))

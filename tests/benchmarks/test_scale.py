@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks.scale import arithmetic, page
+from benchmarks.scale.bucket_project import bucket_project
 from tests.spark_files import Checkpoint
 from tests.status.sample_project import BRONZE, SampleProject
-from tests.store.memory_buckets import MemoryBuckets
 from tidegate.checkpoints import progress
 from tidegate.checkpoints.progress import ListedFile
 from tidegate.ops import compaction, store
@@ -30,17 +30,12 @@ def test_a_listing_takes_a_request_for_each_thousand_keys(keys: int, requests: i
     assert arithmetic.pages(keys) == requests
 
 
-def test_a_listing_of_a_bucket_takes_the_pages_of_the_rule(tmp_path: Path) -> None:
-    buckets = MemoryBuckets()
-
-    class InMemory(SampleProject):
-        stores = buckets
-
-    project = InMemory(tmp_path, TIDEGATE_LAKE="s3://bucket/lake", TIDEGATE_LANDING="s3://bucket/landing")
-    for number in range(2_500):
-        (project.landing / f"day={number // 500}" / f"{number}.csv").put(b"a\n1\n")
-    buckets.requests.clear()
-    assert len(files.list_files(project.landing, "*.csv").files) == 2_500
+def test_a_listing_of_a_bucket_takes_the_pages_of_the_rule() -> None:
+    with bucket_project() as (project, buckets):
+        for number in range(2_500):
+            (project.landing / f"day={number // 500}" / f"{number}.csv").put(b"a\n1\n")
+        buckets.requests.clear()
+        assert len(files.list_files(project.landing, "*.csv").files) == 2_500
     assert buckets.requests == [("LIST", "landing/trips/**")] * arithmetic.pages(2_500)
 
 
