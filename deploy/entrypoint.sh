@@ -19,10 +19,12 @@ executor)
         [[ -v "$option" ]] || break
         options+=("${!option}")
     done
-    spark=$(python -c 'import importlib.util, pathlib; print(pathlib.Path(importlib.util.find_spec("pyspark").origin).parent)')
+    SPARK_HOME=$(python -c 'import importlib.util, pathlib; print(pathlib.Path(importlib.util.find_spec("pyspark").origin).parent)')
+    # Workers of another Python (spark.executor_python) find PySpark below it.
+    export SPARK_HOME
     set -- "${JAVA_HOME:+$JAVA_HOME/bin/}java" "${options[@]}" \
         "-Xms$SPARK_EXECUTOR_MEMORY" "-Xmx$SPARK_EXECUTOR_MEMORY" \
-        -cp "$spark/jars/*" org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
+        -cp "$SPARK_HOME/jars/*" org.apache.spark.scheduler.cluster.k8s.KubernetesExecutorBackend \
         --driver-url "$SPARK_DRIVER_URL" --executor-id "$SPARK_EXECUTOR_ID" --cores "$SPARK_EXECUTOR_CORES" \
         --app-id "$SPARK_APPLICATION_ID" --hostname "$SPARK_EXECUTOR_POD_IP" \
         --resourceProfileId "$SPARK_RESOURCE_PROFILE_ID" --podName "$SPARK_EXECUTOR_POD_NAME"
