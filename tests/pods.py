@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from devstack.ports import LOOPBACK
+from tests.standalone import QUICK_JAVA
 from tidegate.runtime import java
 
 TOKEN, AUTHORITY = "token", "ca.crt"
@@ -56,6 +57,7 @@ def variables(pod: Mapping[str, Any], folder: Path) -> dict[str, str]:
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
         "HOME": str(folder),
         "JAVA_HOME": str(java.find().executable.resolve().parents[1]),
+        "JAVA_TOOL_OPTIONS": QUICK_JAVA,
     }
     given = {
         each["name"]: fields[each["valueFrom"]["fieldRef"]["fieldPath"]] if "valueFrom" in each else each.get("value")

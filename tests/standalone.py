@@ -7,7 +7,7 @@ import itertools
 import os
 import subprocess
 import venv
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from importlib import metadata
@@ -27,6 +27,8 @@ PACKAGES = (
 """Those of docs/guides/cluster.md, with what they need."""
 HOSTS = (LOOPBACK, "localhost")
 """Two names of this machine."""
+QUICK_JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
+"""Options for the JVMs of servers and executors, of which none in a test lives long enough to gain by more compilation."""
 
 
 @dataclass
@@ -143,11 +145,12 @@ def kill_executor(executor: psutil.Process) -> None:
 
 
 @contextmanager
-def standalone_cluster(folder: Path, **variables: str) -> Iterator[Cluster]:
-    """A master and two workers. On the path of their executors is an old version of the project, which they must not import.
+def standalone_cluster(folder: Path, workers: Sequence[str] = ("one", "two"), **variables: str) -> Iterator[Cluster]:
+    """A master and workers. On the path of their executors is an old version of the project, which they must not import.
 
     Args:
         folder: Of the cluster. Its link ``java`` is the Java of the workers.
+        workers: Their names.
         variables: More of their environment.
     """
     old = folder / "old"
@@ -165,10 +168,11 @@ def standalone_cluster(folder: Path, **variables: str) -> Iterator[Cluster]:
         "PYTHONPATH": str(old),
         "SPARK_LOCAL_IP": LOOPBACK,
         "SPARK_DAEMON_MEMORY": "256m",
+        "JAVA_TOOL_OPTIONS": QUICK_JAVA,
     }
     made = Cluster(folder, {**own, **variables})
     try:
-        made.start("one", "two")
+        made.start(*workers)
         yield made
     finally:
         made.stop()

@@ -22,6 +22,7 @@ import psutil
 
 from devstack.ports import LOOPBACK, free_port
 from tests import cluster_servers
+from tests.standalone import QUICK_JAVA
 from tests.waiting import TIMEOUT_SECONDS, wait_until
 from tidegate.runtime import java, job_environment
 
@@ -233,7 +234,7 @@ class Yarn:
             "yarn.nodemanager.vmem-check-enabled": "false",
             "yarn.nodemanager.pmem-check-enabled": "false",
             "yarn.nodemanager.disk-health-checker.max-disk-utilization-per-disk-percentage": "99.9",
-            "yarn.nodemanager.env-whitelist": "JAVA_HOME,PATH",
+            "yarn.nodemanager.env-whitelist": "JAVA_HOME,PATH,JAVA_TOOL_OPTIONS",
         }
 
     def _start(self, name: str, server: str, conf: Path, *, heap: str) -> None:
@@ -241,13 +242,14 @@ class Yarn:
         command = [
             str(home.executable),
             "--add-opens=java.base/java.lang=ALL-UNNAMED",
-            *(f"-Xmx{heap}", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1"),
+            f"-Xmx{heap}",
             *(f"-Dyarn.home.dir={self.folder}", f"-Dyarn.log.dir={self.folder}"),
             *("-cp", f"{conf}:{self.jars}/*", server),
         ]
         own = {
             "PATH": os.environ["PATH"],
             "JAVA_HOME": str(home.executable.resolve().parents[1]),
+            "JAVA_TOOL_OPTIONS": QUICK_JAVA,
             "HOME": str(self.folder / "nowhere"),
         }
         with (self.folder / f"{name}.log").open("ab") as log:

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Protocol
 import pytest
 
 from tests.clusters.kinds import Kinds, kinds_on
-from tests.store.proxy import S3Proxy
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -35,8 +34,5 @@ def kinds(
     no_settings: None,
     monkeypatch: pytest.MonkeyPatch,
 ) -> Iterator[Kinds]:
-    with S3Proxy(s3_server.endpoint).serving() as proxy:
-        made = kinds_on(tmp_path, s3_server, proxy, broker, topic, monkeypatch, **cluster.variables)
+    with kinds_on(tmp_path, s3_server, broker, topic, monkeypatch, **cluster.variables) as made:
         yield made
-        made.close()
-    assert proxy.refused == []

@@ -6,7 +6,8 @@ import contextlib
 
 import pytest
 
-from tests.clusters.kinds import MARKED, Kinds, Note, end_of
+from tests.clusters.kinds import Kinds, Note, end_of
+from tests.clusters.kinds_project import MARKED
 from tests.standalone import Cluster, kill_executor
 from tests.waiting import wait_until
 

@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.clusters.kinds import MARKED, PROJECT, Kinds
+from tests.clusters.kinds import PROJECT, Kinds
+from tests.clusters.kinds_project import MARKED
 from tests.slices import of_week
 from tests.standalone import Cluster
 from tidegate.environment import Environment

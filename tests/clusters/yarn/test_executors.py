@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import pytest
 
-from tests.clusters.kinds import MARKED, Kinds, Note, end_of
+from tests.clusters.kinds import Kinds, Note, end_of
+from tests.clusters.kinds_project import MARKED
 from tests.waiting import wait_until
 from tests.yarn import EXECUTOR_MB, Yarn
 from tidegate.runtime.project_archive import FOLDER
