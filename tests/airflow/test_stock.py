@@ -6,7 +6,7 @@ DAG folder, home and cache are read-only to Airflow and its jobs (`tests.airflow
 from __future__ import annotations
 
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -69,48 +69,69 @@ def test_a_refused_batch_a_replay_and_a_backfill_with_its_preview_are_done_by_op
     deployment: StockDeployment, airflow: None
 ) -> None:
     """After the first run, which has written the sample."""
+    _expect_decisions(deployment, "B", "upper", str.upper)
+
+
+def _expect_decisions(deployment: StockDeployment, letter: str, function: str, python: Callable[[str], str]) -> None:
+    """A batch is refused, and written after Op has cleared its task; Op replays an entry, previews a backfill, and runs it.
+
+    Args:
+        letter: With which the orders of a new file begin, four without a customer and one with a negative amount.
+        function: Of Spark, by which the transform changes names for the backfill; before it writes them in lower case.
+        python: The same for Python.
+    """
     before, landing = deployment.files(), deployment.folder / "landing/orders"
-    suite, transform = (
+    entries, names = deployment.open_entries(), deployment.customers()
+    files = suite, transform = (
         deployment.project / "expectations/orders/silver.json",
         deployment.project / "spark_jobs/orders.py",
     )
+    texts = {file: file.read_text() for file in files}
 
     def edit(file: Path, text: str, by: str) -> None:
         assert text in file.read_text()
         file.write_text(file.read_text().replace(text, by))
 
-    [sample] = landing.glob("*.csv")
+    sample = next(landing.glob("*sample*.csv"))
     header = sample.read_text().splitlines()[0]
-    nameless = [f"B-{number},2026-01-07T09:00:00Z,,1.00,2026-01-07T09:00:00Z" for number in range(4)]
-    (deployment.folder / "tmp/nameless.csv").write_text("\n".join([header, *nameless, ""]))
-    (deployment.folder / "tmp/nameless.csv").rename(landing / "nameless.csv")
+    lines = [f"{letter}-{number},2026-01-07T09:00:00Z,,1.00,2026-01-07T09:00:00Z" for number in range(4)]
+    lines.append(f"{letter}-4,2026-01-07T09:00:00Z,Zoe,-1.00,2026-01-07T09:00:00Z")
+    (deployment.folder / "tmp/nameless.csv").write_text("\n".join([header, *lines, ""]))
+    (deployment.folder / "tmp/nameless.csv").rename(landing / f"nameless_{letter}.csv")
     refused = deployment.call("POST", "dags/orders/dagRuns", "viewer", {"logical_date": None})
     assert refused.status_code == 403
     run = deployment.trigger({})
     states = deployment.end(run)
     assert states == GREEN | {"silver": "failed", "gold": "upstream_failed"}, states
-    assert "not_null(customer) (4 of 4 rows break it" in deployment.log(run, "silver")
+    assert "not_null(customer) (4 of 5 rows break it" in deployment.log(run, "silver")
 
     edit(suite, '"mostly": 0.8', '"mostly": 0.0')
     clear = {"dry_run": False, "dag_run_id": unquote(run.rpartition("/")[2]), "task_ids": ["silver"]}
     clear |= {"include_downstream": True, "only_failed": False}
+    assert deployment.call("POST", "dags/orders/clearTaskInstances", "viewer", clear).status_code == 403
     assert deployment.call("POST", "dags/orders/clearTaskInstances", "op", clear).is_success
     states = deployment.end(run)
     assert states == GREEN | {"gold": "skipped"}, states
-    assert deployment.open_entries() == 6
+    assert deployment.open_entries() == entries + 5
 
+    rule = "between(amount)"
+    of_rule = f"SELECT record FROM quarantine.orders.silver WHERE state = 'open' AND list_contains(rules, '{rule}')"
+    replayed = len(deployment.query(of_rule))
+    assert replayed > 0
     edit(suite, '"min_value": 0.0', '"min_value": -100.0')
+    replay = {"action": "replay", "pipeline": "orders", "flow": "silver", "rule": rule}
+    decision = {"logical_date": None, "conf": replay}
+    assert deployment.call("POST", "dags/quarantine/dagRuns", "viewer", decision).status_code == 403
     assert deployment.call("PATCH", "dags/quarantine", "op", {"is_paused": False}).status_code == 200
-    replay = {"action": "replay", "pipeline": "orders", "flow": "silver", "rule": "between(amount)"}
     run = deployment.trigger(replay, "quarantine")
     states = deployment.end(run)
     assert states == dict.fromkeys(("plan", "run", "show"), "success"), states
-    assert "1 replayed = 1 written" in deployment.log(run, "show")
-    assert deployment.open_entries() == 5
-    names = deployment.customers()
-    assert names == {"A-1": "ada", "A-2": "grace", "A-3": "edsger", "A-4": "barbara", "A-5": "alan"}
+    assert f"{replayed} replayed = {replayed} written" in deployment.log(run, "show")
+    assert deployment.open_entries() == entries + 5 - replayed
+    names |= {"A-5": "alan", f"{letter}-4": "zoe"}
+    assert deployment.customers() == names
 
-    edit(transform, 'F.lower(F.trim("customer"))', 'F.upper(F.trim("customer"))')
+    edit(transform, 'F.lower(F.trim("customer"))', f'F.{function}(F.trim("customer"))')
     window: dict[str, Any] = {
         "mode": "backfill",
         "from_date": "2026-01-05",
@@ -125,14 +146,12 @@ def test_a_refused_batch_a_replay_and_a_backfill_with_its_preview_are_done_by_op
     run = deployment.trigger(window)
     states = deployment.end(run)
     assert (states["run"], states["silver"]) == ("success", "success"), states
-    first_day = ("A-1", "A-2", "A-3")
-    assert deployment.customers() == names | {order: names[order].upper() for order in first_day}
+    assert deployment.customers() == names | {order: python(names[order]) for order in ("A-1", "A-2", "A-3")}
 
     after = deployment.files()
-    assert {file for file in before.keys() | after if before.get(file) != after.get(file)} == {
-        str(suite),
-        str(transform),
-    }
+    assert {file for file in before.keys() | after if before.get(file) != after.get(file)} == set(map(str, files))
+    for file, text in texts.items():
+        file.write_text(text)
 
 
 @pytest.fixture(scope="module")
@@ -148,11 +167,17 @@ def fab(deployment: StockDeployment, running: ExitStack) -> Mapping[str, str]:
     return variables
 
 
-def test_pages_are_open_to_op_and_viewer_of_the_fab_manager(
+def test_op_and_viewer_of_the_fab_manager_see_pages_and_op_decides(
     deployment: StockDeployment, fab: Mapping[str, str]
 ) -> None:
-    with deployment.api_server(**fab):
+    with deployment.airflow(**fab):
+        assert deployment.call("PATCH", "dags/orders", "viewer", {"is_paused": False}).status_code == 403
+        assert deployment.call("PATCH", "dags/orders", "op", {"is_paused": False}).status_code == 200
+        # Where this test runs alone, this is the run that writes the sample.
+        states = deployment.end(f"dags/orders/dagRuns/{quote(deployment.first_run())}")
+        assert states["run"] == "success", states
         _expect_pages(deployment)
+        _expect_decisions(deployment, "C", "initcap", str.title)
 
 
 def test_two_workers_of_celery_that_share_no_disk_run_a_dag_of_the_fab_manager_on_a_lake_in_a_bucket(

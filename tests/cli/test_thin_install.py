@@ -27,8 +27,7 @@ sys.meta_path = [Installed if finder is PathFinder else finder for finder in sys
 from tidegate.errors import classify
 """
 COMMANDS = (
-    "status", "lag", "plan orders", "checkpoint orders", "ledger orders", "alerts orders", "quarantine list orders",
-    "trace silver.orders --key order_id=A-1", "docs orders", "version", "new second",
+    "status", "lag", "plan orders", "checkpoint orders", "ledger orders", "alerts orders", "docs orders", "version", "new second",
     "flow off orders silver --reason test", "contract show orders", "recover --plan",
 )  # fmt: skip
 RUN = """
@@ -44,6 +43,27 @@ for command in json.loads(sys.argv[1]):
         ended[str(command)] = classify(error).message
     print("", flush=True)
 print(json.dumps(ended))
+"""
+OF_PEOPLE = (
+    ["query", "SELECT count(*) AS n FROM silver.orders"],
+    ["trace", "silver.orders", "--key", "order_id=A-1"],
+)
+"""Those with which people look at data, and what they need."""
+EVALUATE = """
+import pendulum
+from tidegate.environment import Environment
+from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace
+from tidegate.ops import alert_history
+from tidegate.alerting.episodes import transitions
+from tidegate.status import evaluation, status_cache
+
+environment, now = Environment.read(), pendulum.now("UTC")
+place = PipelinePlace(Layout.of(environment), "orders")
+declared = {"orders": status_cache.declarations(environment)["orders"]}
+[judged] = evaluation.evaluate_pipelines(environment, list(declared.items()), now)
+alert_history.append(place, transitions(alert_history.episodes(place), judged.findings, now))
+print(json.dumps([[each.rule, str(each.resolved_at)] for each in alert_history.episodes(place)]))
 """
 APPEND = """
 from tidegate.environment import Environment
@@ -101,17 +121,29 @@ def read(project: Project) -> Project:
 
 
 def test_commands_that_start_no_jvm_work_without_any_extra(read: Project) -> None:
-    query = ["query", "SELECT count(*) AS n FROM silver.orders"]
-    printed = run(read, RUN, json.dumps([*COMMANDS, query]))
+    printed = run(read, RUN, json.dumps(COMMANDS))
     ended = json.loads(printed.splitlines()[-1])
     assert {command: code for command, code in ended.items() if code not in (0, None)} == {}, printed
-    assert len(ended) == len(COMMANDS) + 1
+    assert len(ended) == len(COMMANDS)
 
 
 def test_a_command_that_needs_an_extra_says_so_and_how_to_install_it(read: Project) -> None:
     (message,) = json.loads(run(read, RUN, json.dumps(["expectations check orders"])).splitlines()[-1]).values()
     assert message.startswith("the package pyspark is not installed in ")
     assert message.endswith('; install it there with `pip install "tidegate[job]"`')
+
+
+def test_a_command_that_looks_at_data_says_that_it_needs_duckdb(read: Project) -> None:
+    ended = json.loads(run(read, RUN, json.dumps(OF_PEOPLE)).splitlines()[-1])
+    assert len(ended) == len(OF_PEOPLE)
+    for command, message in ended.items():
+        assert str(message).startswith("the package duckdb is not installed in "), command
+        assert message.endswith('; install it there with `pip install "tidegate[query]"`'), command
+
+
+def test_alerts_are_judged_and_recorded_without_any_extra(read: Project) -> None:
+    episodes = json.loads(run(read, EVALUATE).splitlines()[-1])
+    assert ["rewritten", "None"] in episodes, episodes
 
 
 def test_the_tables_of_the_platform_are_written_and_compacted_without_any_extra(read: Project) -> None:

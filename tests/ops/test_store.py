@@ -19,7 +19,7 @@ from tests.store.proxy import S3Proxy, ServerFault
 from tidegate.errors import LakeUnwritableError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, Place
-from tidegate.ops import heartbeats, query, store
+from tidegate.ops import arrow, heartbeats, store
 from tidegate.probes import delta_table
 from tidegate.store import Address
 
@@ -126,7 +126,7 @@ def test_lines_are_in_the_order_of_their_commits_whatever_the_clock_said(folder:
     columns = {**COLUMNS, "recorded_at": "TIMESTAMPTZ"}
     true = datetime(2026, 3, 1, 12, tzinfo=UTC)
     # As an earlier release wrote them: its lines have no other order than their times.
-    write_deltalake(str(path), query.arrow_table(columns, [{"number": 0, "text": "", "recorded_at": true}]))
+    write_deltalake(str(path), arrow.table(columns, [{"number": 0, "text": "", "recorded_at": true}]))
     assert [row["number"] for row in _oldest_first(path)] == [0]
     for number in range(1, 30):
         error = timedelta(minutes=source.choice((-2 * 1440, -20, 0, 0, 20, 2 * 1440, -90 * 1440)))
@@ -166,7 +166,7 @@ def test_an_append_in_a_bucket_reads_each_entry_once(s3_server: S3Process) -> No
         ]
         assert sent == ["GET list", "PUT parquet", "PUT json"]
         # Another process has appended meanwhile.
-        lines = query.arrow_table(COLUMNS, [{"number": 4, "text": "a line"}])
+        lines = arrow.table(COLUMNS, [{"number": 4, "text": "a line"}])
         write_deltalake(direct.uri, lines, mode="append", storage_options=dict(direct.options))
         proxy.requests.clear()
         add(table, 5)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
-from tidegate.ops import query
+from tidegate.ops import arrow
 from tidegate.ops.alert_history import ALERTS
 from tidegate.ops.attempts import ATTEMPTS
 from tidegate.ops.evolution import EVOLUTION, SchemaHistoryLine
@@ -95,7 +95,7 @@ SCHEMA_LINES: st.SearchStrategy[SchemaHistoryLine] = st.builds(
 def test_columns_have_the_types_that_they_have_in_lakes_that_exist(table: OwnTable[Any]) -> None:
     most = pa.int64() if table in (LEDGER, PROGRESS) else pa.string()
     expected = {name: OTHER_TYPES[table.name].get(name, most) for name in table.columns}
-    assert {field.name: field.type for field in pa.table(query.arrow_table(table.columns, ())).schema} == expected
+    assert {field.name: field.type for field in pa.table(arrow.table(table.columns, ())).schema} == expected
 
 
 # The first example imports the types, which may take longer than the deadline.
@@ -109,7 +109,7 @@ def test_columns_have_the_types_that_they_have_in_lakes_that_exist(table: OwnTab
 )
 def test_a_line_survives_the_types_of_its_table(of_table: tuple[OwnTable[Any], Any]) -> None:
     table, line = of_table
-    (row,) = query.arrow_table(table.columns, [row_of(line)]).to_struct_array().to_pylist()
+    (row,) = arrow.table(table.columns, [row_of(line)]).to_struct_array().to_pylist()
     assert line_of(table.line, row) == line
 
 

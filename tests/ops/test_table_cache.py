@@ -80,7 +80,8 @@ def test_a_table_that_was_deleted_and_created_again_is_read_again(cache: TableCa
 def test_only_the_columns_of_the_cached_table_are_read(cache: TableCache, path: Address) -> None:
     append(path, [{"number": 1, "note": "n", "more": "x"}])
     cache.refresh("lines", "flights", path)
-    assert cache.query("SELECT * EXCLUDE (_file) FROM lines") == [{"pipeline": "flights", "number": 1, "note": "n"}]
+    (row,) = cache.query("SELECT * FROM lines")
+    assert row.keys() == {"pipeline", "_file", "number", "note"}
 
 
 def test_tables_of_two_pipelines_are_cached_separately(cache: TableCache, folder: Address) -> None:

@@ -13,7 +13,7 @@ from tests.s3_server import S3Process
 from tests.store.buckets import new_store
 from tests.store.proxy import S3Proxy
 from tidegate.errors import TableUnreadableError
-from tidegate.ops import query, store
+from tidegate.ops import arrow, query, store
 from tidegate.probes import delta, delta_table
 from tidegate.store import Address
 from tidegate.store.once import ReadOnceStore
@@ -86,7 +86,7 @@ def test_the_next_reading_sees_a_table_that_was_replaced(table: Address) -> None
 def test_rows_in_folders_of_partitions_are_read_where_they_are(s3_server: S3Process) -> None:
     # Without the proxy, a thread of this process, which delta-rs holds up while it reads rows.
     partitioned = Address(new_store(s3_server), "partitioned")
-    rows = query.arrow_table(COLUMNS, [{"number": 1, "text": "a"}, {"number": 2, "text": "b"}])
+    rows = arrow.table(COLUMNS, [{"number": 1, "text": "a"}, {"number": 2, "text": "b"}])
     write_deltalake(partitioned.uri, rows, partition_by="text", storage_options=dict(partitioned.options))
     opened = delta_table.find_small(reading(partitioned))
     assert opened is not None and opened.table_uri.startswith("s3://")

@@ -44,7 +44,7 @@ def test_delta_rs_and_the_store_name_the_same_cause(
     options = {**table.options, **FEW_ATTEMPTS}
 
     def open_table() -> None:
-        with delta_table.reading_log(table):
+        with delta_table.reading(table):
             deltalake.DeltaTable(table.uri, storage_options=options)
 
     def read() -> None:

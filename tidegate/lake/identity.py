@@ -7,6 +7,8 @@ alone is ambiguous: backfill 3 is not batch 3.
 
 from __future__ import annotations
 
+import re
+
 WINDOW = "window"
 """Last part of the transaction id of backfills and reingests of windows, which belong to a checkpoint."""
 REPLAY = "replay"
@@ -26,13 +28,16 @@ BATCHES = ("append", "upsert", "recompute", "snapshot", "send", "emit")
 IS_BATCH = f"kind IN {BATCHES} AND app_id NOT LIKE '%/{WINDOW}'"
 """SQL condition on the ledger for lines of stream batches; the same as `tidegate.reports.ledger_line.LedgerLine.is_batch`."""
 
-IS_STREAM = "regexp_matches(app_id, '/v[0-9]+/[0-9]+$')"
-"""SQL condition of DuckDB for the transaction id of a checkpoint's streaming query; the same as `is_stream`."""
-
 
 def is_stream(app_id: str) -> bool:
     """Whether the transaction id is that of a checkpoint's streaming query, whose numbers are batch ids."""
     return not app_id.endswith(_SUFFIXES)
+
+
+def checkpoint_of(app_id: str | None) -> tuple[int, int] | tuple[None, None]:
+    """Version and refresh of the checkpoint to which a transaction id belongs; None of one of a flow."""
+    match = re.search(r"/v(\d+)/(\d+)", app_id or "")
+    return (int(match[1]), int(match[2])) if match else (None, None)
 
 
 def stream_app_id(app_id: str) -> str:

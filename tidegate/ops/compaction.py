@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from tidegate.ops import query
 from tidegate.probes import delta_table
+from tidegate.probes.linked_table import LinkedFile, linked
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -25,6 +25,12 @@ if TYPE_CHECKING:
 
 _SMALL_BYTES = 16 * 1024 * 1024
 """Larger files are not compacted again."""
+_SETTINGS = {
+    # The lines of a commit keep their order.
+    "datafusion.execution.target_partitions": "1",
+    # Otherwise the file says in which of its forms Arrow had a text, and readers give it another type than the same texts of other files.
+    "datafusion.execution.parquet.skip_arrow_metadata": "true",
+}
 
 
 def compact(address: Address, keep_days: int, table: DeltaTable | None = None) -> None:
@@ -76,14 +82,13 @@ def _removed(path: str, size: int, at_ms: int) -> Any:
 
 def _parquet(address: Address, paths: list[str], table: DeltaTable) -> tuple[bytes, int]:
     """One file with the rows of several and the columns of the table, of which older files lack some; and the number of its rows."""
-    with TemporaryDirectory(prefix="tidegate-compaction-") as folder, query.connect() as connection:
-        files = [Path(folder, f"{number}.parquet") for number in range(len(paths))]
+    with TemporaryDirectory(prefix="tidegate-compaction-") as folder:
+        files = [LinkedFile(name=f"{n}.parquet", content=Path(folder, f"{n}.parquet")) for n in range(len(paths))]
         for path, file in zip(paths, files, strict=True):
-            file.write_bytes((address / unquote(path)).read().data)
-        connection.register("columns", query.Scan(table, where="false"))
+            file.content.write_bytes((address / unquote(path)).read().data)
         made = Path(folder, "made.parquet")
-        [(rows,)] = connection.execute(
-            f"COPY (FROM columns UNION ALL BY NAME FROM read_parquet($1, union_by_name = true)) TO '{made}' (FORMAT parquet)",
-            [list(map(str, files))],
-        ).fetchall()
+        with linked(json.loads(table.schema().to_json())["fields"], (), files) as copy:
+            builder = delta_table.query_builder(_SETTINGS).register("small", copy)
+            sql = f"COPY (SELECT * FROM small) TO '{made}' STORED AS PARQUET"
+            [rows] = builder.execute(sql).read_all().column("count").to_pylist()
         return made.read_bytes(), rows

@@ -96,7 +96,7 @@ def compare(here: Address, there: Address, keys: Sequence[str], samples: int) ->
             return _compare(connection, opened[0][1], opened[1][1], tuple(keys), samples)
     except duckdb.Error as error:
         unreadable = (each for each, table in opened if not delta.can_read_version(each, table.version()))
-        with delta_table.reading(next(unreadable, here)):
+        with query.reading(next(unreadable, here)):
             raise error
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tidegate import hidden
-from tidegate.ops import ledger, query, store
+from tidegate.ops import arrow, ledger, store
 from tidegate.probes import delta_table
 from tidegate.times import lateness
 
@@ -53,7 +53,7 @@ def create(place: Place) -> None:
     if delta_table.find(address) is None:
         address.parent.make_folder()
         DeltaTable.create(
-            address.written_uri, schema=query.arrow_table(COLUMNS, ()).schema, storage_options=dict(address.options)
+            address.written_uri, schema=arrow.table(COLUMNS, ()).schema, storage_options=dict(address.options)
         )
 
 

@@ -6,10 +6,13 @@ and counts, never a value of the data.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
+from itertools import groupby
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from tidegate import hidden
@@ -18,75 +21,89 @@ from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import journal_tables, store
 from tidegate.ops.journal_tables import NEWEST_FIRST, TREND
 from tidegate.ops.ledger import RunOrigin
-from tidegate.ops.query import query
 from tidegate.ops.store import SEQUENCE
 from tidegate.ops.table import columns_of, line_of
 from tidegate.ops.table_cache import TableCache
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.reports.verdict import STATISTIC
+from tidegate.times import lateness
 
 if TYPE_CHECKING:
     from tidegate.lake.layout import Layout
 
+_DAY = 24 * 3600 * 1_000_000
+"""In microseconds."""
 _SUMMARIES = f"""
-WITH newest AS (
-    SELECT *, row_number() OVER (PARTITION BY pipeline, flow ORDER BY {NEWEST_FIRST}) AS nth
-    FROM recent WHERE list_contains(?, pipeline)
-)
-SELECT pipeline, flow, max(recorded_at) AS "at", arg_min(batch_id, nth) AS batch_id,
-    arg_min(checkpoint_version, nth) AS checkpoint_version, arg_min(refresh, nth) AS refresh,
-    coalesce(sum(read) FILTER (recorded_at > now() - INTERVAL 1 DAY), 0)::BIGINT AS read_today,
-    coalesce(sum(quarantined) FILTER (recorded_at > now() - INTERVAL 1 DAY), 0)::BIGINT AS quarantined_today,
-    list(read ORDER BY nth DESC) FILTER (nth <= ?) AS trend,
-    list(quarantined ORDER BY nth DESC) FILTER (nth <= ?) AS trend_quarantined
-FROM newest GROUP BY ALL
+SELECT * FROM (
+    SELECT pipeline, flow, batch_id, checkpoint_version, refresh, read, quarantined,
+        row_number() OVER (PARTITION BY pipeline, flow ORDER BY {NEWEST_FIRST}) AS nth,
+        max(recorded_at) OVER flow AS recorded_at,
+        sum(CASE WHEN recorded_at > ? THEN read ELSE 0 END) OVER flow AS read_today,
+        sum(CASE WHEN recorded_at > ? THEN quarantined ELSE 0 END) OVER flow AS quarantined_today
+    FROM recent WHERE pipeline IN (SELECT value FROM json_each(?))
+    WINDOW flow AS (PARTITION BY pipeline, flow)
+) WHERE nth <= {TREND} ORDER BY pipeline, flow, nth
 """
 
 # A refused batch has no line in the ledger: only a verdict, or, if its contract refused it, a line in the schema history. A swap
 # has the transaction id and the number of the batch before it.
 _KEY = ("flow", "app_id", "batch_id")
 _EITHER = (*_KEY, *columns_of(RunOrigin))
+_LINE = ", ".join(
+    [
+        *(f"coalesce(l.{name}, v.{name}) AS {name}" for name in _EITHER),
+        *(f"l.{name}" for name in columns_of(LedgerLine) if name not in _KEY),
+        "v.suite, v.outcome AS judged, v.unmet, v.schema_change_id",
+    ]
+)
+_SAME = "l.app_id = v.app_id AND l.batch_id = v.batch_id AND l.kind <> 'swap'"
+_OF_EVOLUTION = {name: name for name in (*_KEY, "run_key", "recorded_at")} | {
+    "checkpoint_version": "checkpoint_version_of(app_id)",
+    "refresh": "refresh_of(app_id)",
+}
 _LINES = f"""
 WITH judged AS (
     SELECT {", ".join(_EITHER)}, {SEQUENCE}, suite, outcome, unmet, NULL AS schema_change_id
     FROM verdicts WHERE pipeline = $pipeline
-    UNION ALL BY NAME
-    SELECT flow, app_id, batch_id, run_key, {SEQUENCE}, recorded_at, schema_change_id, 'refused' AS outcome,
-        try_cast(regexp_extract(app_id, '/v([0-9]+)/[0-9]+', 1) AS INTEGER) AS checkpoint_version,
-        try_cast(regexp_extract(app_id, '/v[0-9]+/([0-9]+)', 1) AS INTEGER) AS refresh
+    UNION ALL
+    SELECT {", ".join(_OF_EVOLUTION.get(name, "NULL") for name in _EITHER)}, {SEQUENCE}, NULL, 'refused', NULL, schema_change_id
     FROM evolution WHERE pipeline = $pipeline AND event = 'refused'
 ), last AS (
     -- A batch is judged after its contract let it pass.
-    FROM judged QUALIFY row_number() OVER (
-        PARTITION BY app_id, batch_id ORDER BY schema_change_id IS NULL DESC, {NEWEST_FIRST}) = 1
+    SELECT * FROM (
+        SELECT *, row_number() OVER (
+            PARTITION BY app_id, batch_id ORDER BY schema_change_id IS NULL DESC, {NEWEST_FIRST}) AS nth
+        FROM judged
+    ) WHERE nth = 1
+), written AS (
+    SELECT * FROM ledger WHERE pipeline = $pipeline
 ), lines AS (
-    SELECT {", ".join(f"coalesce(l.{name}, v.{name}) AS {name}" for name in _EITHER)},
-        {", ".join(f"l.{name}" for name in columns_of(LedgerLine) if name not in _KEY)},
-        v.suite, v.outcome AS judged, v.unmet, v.schema_change_id
-    FROM (FROM ledger WHERE pipeline = $pipeline) l
-    FULL JOIN last v ON l.app_id = v.app_id AND l.batch_id = v.batch_id AND l.kind <> 'swap'
+    SELECT {_LINE} FROM written l LEFT JOIN last v ON {_SAME}
+    UNION ALL
+    SELECT {_LINE} FROM last v LEFT JOIN written l ON {_SAME} WHERE l.app_id IS NULL
 )
-FROM lines
+SELECT * FROM lines
 WHERE ($flow IS NULL OR flow = $flow)
     AND ($run_key IS NULL OR run_key = $run_key)
-    AND ($page IS NULL OR ({identity.IS_STREAM} AND $page = format('v{{}}-{{}}-{{}}-{{}}',
+    AND ($page IS NULL OR (is_stream(app_id) AND $page = printf('v%d-%d-%s-%d',
         checkpoint_version, refresh, CASE WHEN kind = 'swap' THEN kind ELSE 'batch' END, batch_id)))
     AND ($until IS NULL OR recorded_at <= $until)
-    AND (NOT $batches OR ({identity.IS_STREAM} AND kind IS DISTINCT FROM 'swap'))
+    AND (NOT $batches OR (is_stream(app_id) AND kind IS NOT 'swap'))
 ORDER BY recorded_at DESC, batch_id DESC, flow
 LIMIT $limit OFFSET $offset
 """
 
 _VERSIONS = f"""
 SELECT checkpoint_version, refresh, count(*) AS batches, min(recorded_at) AS first_at, max(recorded_at) AS last_at
-FROM ledger WHERE pipeline = ? AND flow = ? AND {identity.IS_BATCH} GROUP BY ALL ORDER BY ALL DESC
+FROM ledger WHERE pipeline = ? AND flow = ? AND {identity.IS_BATCH}
+GROUP BY checkpoint_version, refresh ORDER BY checkpoint_version DESC, refresh DESC
 """
 
 _OPEN = f"""SELECT count(DISTINCT "{hidden.ROW_ID}") AS entries FROM delta_table WHERE state = 'open'"""
 _BY_RULE = f"""
 SELECT rule, level, state, count(DISTINCT {hidden.ROW_ID}) AS entries
 FROM (SELECT level, state, {hidden.ROW_ID}, unnest(rules) AS rule FROM delta_table)
-GROUP BY ALL ORDER BY entries DESC, rule, state
+GROUP BY rule, level, state ORDER BY entries DESC, rule, state
 """
 
 
@@ -225,18 +242,21 @@ class Journal:
 
     def __init__(self, layout: Layout) -> None:
         self._layout = layout
-        self._tables = TableCache(journal_tables.ALL)
+        self._tables = TableCache(
+            journal_tables.ALL,
+            {
+                "is_stream": identity.is_stream,
+                "checkpoint_version_of": lambda app_id: identity.checkpoint_of(app_id)[0],
+                "refresh_of": lambda app_id: identity.checkpoint_of(app_id)[1],
+            },
+        )
 
     def summaries(self, pipelines: Sequence[str]) -> dict[tuple[str, str], Summary]:
         """Summaries of all flows of these pipelines that have a batch, by (pipeline, flow)."""
         self._refresh("recent", "ledger", pipelines)
-        rows = self._tables.query(_SUMMARIES, [list(pipelines), TREND, TREND])
-        return {
-            (row.pop("pipeline"), row.pop("flow")): Summary(
-                **row | {name: tuple(row[name]) for name in ("trend", "trend_quarantined")}
-            )
-            for row in rows
-        }
+        since = lateness.micros(datetime.now(UTC)) - _DAY
+        rows = self._tables.query(_SUMMARIES, [since, since, json.dumps(list(pipelines))])
+        return {key: _summary(list(newest)) for key, newest in groupby(rows, key=itemgetter("pipeline", "flow"))}
 
     def _refresh(self, kind: str, table: str, pipelines: Sequence[str]) -> None:
         """Update a cached table for several pipelines, two at a time: the work is done without Python's lock."""
@@ -272,7 +292,8 @@ class Journal:
         for kind in ("ledger", "verdicts", "evolution"):
             self._tables.refresh(kind, pipeline, PipelinePlace(self._layout, pipeline).ops(kind))
         parameters = {
-            **{"pipeline": pipeline, "flow": flow, "run_key": run_key, "page": page, "until": until},
+            **{"pipeline": pipeline, "flow": flow, "run_key": run_key, "page": page},
+            "until": None if until is None else lateness.micros(until),
             **{"batches": batches, "limit": limit, "offset": offset},
         }
         return [_line(row) for row in self._tables.query(_LINES, parameters)]
@@ -280,18 +301,30 @@ class Journal:
     def versions(self, pipeline: str, flow: str) -> list[Version]:
         """The checkpoints with recorded batches of a flow, the newest first."""
         self._tables.refresh("ledger", pipeline, PipelinePlace(self._layout, pipeline).ops("ledger"))
-        return [Version(**row) for row in self._tables.query(_VERSIONS, [pipeline, flow])]
+        rows = self._tables.query(_VERSIONS, [pipeline, flow])
+        return [Version(**row | {name: lateness.moment(row[name]) for name in ("first_at", "last_at")}) for row in rows]
 
 
 def quarantine_counts(place: FlowPlace) -> list[QuarantineCount]:
     """A flow's quarantine entries by rule and state, the highest count first."""
-    rows = query(place.quarantine, (hidden.ROW_ID, "level", "rules", "state"), _BY_RULE)
-    return [QuarantineCount(**row) for row in rows]
+    return [QuarantineCount(**row) for row in store.select(place.quarantine, _BY_RULE)]
 
 
 def open_entries(place: FlowPlace) -> int:
     """The number of open entries in a flow's quarantine; each counts once."""
     return next((int(row["entries"]) for row in store.select(place.quarantine, _OPEN)), 0)
+
+
+def _summary(newest: Sequence[dict[str, Any]]) -> Summary:
+    """Of the newest batches of a flow, the last one first."""
+    last = newest[0]
+    names = ("batch_id", "checkpoint_version", "refresh", "read_today", "quarantined_today")
+    return Summary(
+        at=last["recorded_at"],
+        trend=tuple(row["read"] for row in reversed(newest)),
+        trend_quarantined=tuple(row["quarantined"] for row in reversed(newest)),
+        **{name: last[name] for name in names},
+    )
 
 
 def _line(row: dict[str, Any]) -> Line:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 
 from tidegate.lake import identity
@@ -27,11 +28,17 @@ RECENT = CachedTable(
         *("flow", "kind", "app_id", "batch_id", "checkpoint_version", "refresh", "read", "quarantined", "recorded_at"),
     ),
     # The newest batches of all files are among the newest batches of each set of files.
-    only=f"WHERE {identity.IS_BATCH} QUALIFY recorded_at > now() - INTERVAL 1 DAY "
+    only=f"WHERE {identity.IS_BATCH} QUALIFY recorded_at > now() - INTERVAL '1 day' "
     f"OR row_number() OVER (PARTITION BY flow ORDER BY {NEWEST_FIRST}) <= {TREND}",
 )
 """Of the ledger, what the summaries need; the whole ledger of a pipeline is read when one of its pages is opened."""
-_RESULTS = """from_json(results, '[{"rule": "VARCHAR", "success": "BOOLEAN"}]')"""
+
+
+def _unmet(results: str) -> str:
+    """The rules of the expectations that were not met, of the results of a verdict; both as JSON."""
+    return json.dumps([each["rule"] for each in json.loads(results) if not each["success"]])
+
+
 VERDICTS = CachedTable(
     name="verdicts",
     columns={
@@ -39,7 +46,7 @@ VERDICTS = CachedTable(
         SEQUENCE: "BIGINT",
         "unmet": "VARCHAR[]",
     },
-    derived={"unmet": f"list_transform(list_filter({_RESULTS}, lambda x: NOT x.success), lambda x: x.rule)"},
+    derived={"unmet": ("results", _unmet)},
 )
 EVOLUTION = CachedTable(
     name="evolution",

@@ -1,4 +1,7 @@
-"""Queries Delta tables with delta-rs and DuckDB. Starts no JVM, and does not import pyarrow or pandas, which takes a second.
+"""Queries Delta tables with delta-rs and DuckDB, for the commands with which people look at data. Starts no JVM.
+
+It does not import pyarrow or pandas, which takes a second. Without the extra ``query``, or ``job``, there is no DuckDB: plans, pages,
+alerts and the platform's own tables (`tidegate.ops.store`) need delta-rs alone.
 
 DuckDB reads Delta tables with an extension that it fetches when it is first used. Here delta-rs reads the tables, with deletion
 vectors, mapped and partition columns, and DuckDB is given its Arrow batches.
@@ -15,7 +18,6 @@ from tidegate.probes import delta_table
 from tidegate.store import Address
 
 if TYPE_CHECKING:
-    from arro3.core import Table
     from deltalake import DeltaTable
     from duckdb import DuckDBPyConnection
 
@@ -114,39 +116,21 @@ def query(
     table = delta_table.find_small(address)
     if table is None:
         return []
-    with connect() as connection, delta_table.reading(address):
+    with connect() as connection, reading(address):
         connection.register("delta_table", Scan(table, columns, where))
         return rows_of(connection.execute(sql, values))
 
 
-def arrow_table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Table:
-    """Rows as Arrow's table, made by DuckDB, because pyarrow is not everywhere and its import takes longer.
+@contextmanager
+def reading(address: Address) -> Iterator[None]:
+    """Raise `TableUnreadableError` if delta-rs, or DuckDB before it, fails to read rows of the table inside."""
+    import duckdb
 
-    Args:
-        columns: Their types in SQL, by name.
-        rows: Each with a value for every column.
-    """
-    from arro3.core import Table
-
-    made = [
-        # As entries, because DuckDB takes dictionaries with different keys for different types.
-        f"map_from_entries(unnest(?::STRUCT(k {kind[4:-1].replace(', ', ', v ')})[][]))"
-        if _is_map(kind)
-        else f"unnest(?::{kind}[])"
-        for kind in columns.values()
-    ]
-    values = [[_entries(row[name]) if _is_map(kind) else row[name] for row in rows] for name, kind in columns.items()]
-    selected = ", ".join(f"{sql} AS {quoted(name)}" for name, sql in zip(columns, made, strict=True))
-    with connect() as connection:
-        return Table.from_arrow(connection.sql(f"SELECT {selected}", params=values))
-
-
-def _is_map(kind: str) -> bool:
-    return kind.startswith("MAP(")
-
-
-def _entries(value: Mapping[str, Any] | None) -> list[dict[str, Any]] | None:
-    return None if value is None else [{"k": key, "v": item} for key, item in value.items()]
+    with delta_table.reading(address):
+        try:
+            yield
+        except (duckdb.IOException, duckdb.InvalidInputException) as error:
+            delta_table.raise_unreadable(address, error)
 
 
 def rows_of(cursor: DuckDBPyConnection) -> list[dict[str, Any]]:

@@ -17,7 +17,7 @@ from urllib.parse import unquote
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints import lease
 from tidegate.errors import TableUnreadableError, WriteConflictError
-from tidegate.ops import query
+from tidegate.ops import arrow
 from tidegate.probes import delta_log, delta_table
 from tidegate.store import Address, Content
 
@@ -123,7 +123,7 @@ def _append(
     if "recorded_at" in columns:
         sequence = 0 if table is None else table.version() + 1
         columns, rows = {**columns, SEQUENCE: "BIGINT"}, [{**row, SEQUENCE: sequence} for row in rows]
-    lines = query.arrow_table(columns, rows)
+    lines = arrow.table(columns, rows)
     is_copy = table is not None and _is_copy(address, table)
     lease.expect_certain()
     with delta_table.writing(address):
@@ -208,7 +208,6 @@ def _create(address: Address, copy: DeltaTable) -> str:
 
 def _compact(address: Address, table: DeltaTable | None, keep_days: int) -> None:
     """Compact the table, which may be open. The caller's rows are committed already, so an error here is only logged."""
-    import duckdb
     from deltalake.exceptions import CommitFailedError, DeltaError
 
     # Few commits make a table have so many files.
@@ -224,7 +223,7 @@ def _compact(address: Address, table: DeltaTable | None, keep_days: int) -> None
         compaction.compact(address, keep_days, table)
     except CommitFailedError:
         log.info("%s: another commit came before that of a compaction; the next one tries again", address.name)
-    except (DeltaError, duckdb.Error, OSError, TableUnreadableError) as error:
+    except (DeltaError, OSError, TableUnreadableError) as error:
         log.warning("%s: small files were not compacted (%s); the next commit tries again", address.name, error)
 
 

@@ -3,23 +3,46 @@
 A ledger grows by one small file a batch, and opening a thousand files takes a second. The cache opens each file once: before
 a query it checks the table's log for a newer version, which costs two calls of `stat`, and then reads only new commits and
 files. Rows of files that the new version no longer has (compacted, deleted) are removed, so a query always sees one complete
-version of a table, also while a job writes.
+version of a table, also while a job writes. delta-rs reads the files, and SQLite, which Python has, keeps the rows.
 """
 
 from __future__ import annotations
 
+import json
+import sqlite3
 import threading
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tidegate.probes import delta, delta_log
+from tidegate.ops.query import quoted
+from tidegate.probes import delta, delta_log, delta_table
+from tidegate.probes.linked_table import LinkedFile, linked
 from tidegate.store.copies import local_files
+from tidegate.times import lateness
 
 if TYPE_CHECKING:
-    import duckdb
-
     from tidegate.store import Address
+
+_INSTANT, _MAP = "TIMESTAMPTZ", "MAP(VARCHAR, BIGINT)"
+_DECODERS: Mapping[str, Callable[[Any], Any]] = {
+    _INSTANT: lateness.moment,
+    _MAP: json.loads,
+    "VARCHAR[]": json.loads,
+}
+"""From what SQLite keeps, by type: microseconds since 1970, and JSON."""
+_ENCODERS: Mapping[str, Callable[[Any], Any]] = {
+    # Arrow returns a map as a list of pairs.
+    _MAP: lambda pairs: json.dumps(dict(pairs)),
+    "VARCHAR[]": json.dumps,
+}
+_DELTA_TYPES: Mapping[str, Any] = {
+    **{"VARCHAR": "string", "BIGINT": "long", "INTEGER": "integer", "DOUBLE": "double", _INSTANT: "timestamp"},
+    "VARCHAR[]": {"type": "array", "elementType": "string", "containsNull": True},
+    _MAP: {"type": "map", "keyType": "string", "valueType": "long", "valueContainsNull": True},
+}
+_FILE = "_file"
+"""The column with the file of a row."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,11 +52,11 @@ class CachedTable:
     name: str
     """Name of the cached table, which has the columns below and ``pipeline``."""
     columns: Mapping[str, str]
-    """Column name to DuckDB type. A column that a file lacks is NULL."""
-    derived: Mapping[str, str] = field(default_factory=dict)
-    """Column name to the SQL that computes it from a file's columns, for columns that are too large to cache whole."""
+    """Column name to type, as in `tidegate.ops.table`. A column that a file lacks is NULL."""
+    derived: Mapping[str, tuple[str, Callable[[Any], Any]]] = field(default_factory=dict)
+    """Column name to a column of a file, which is too large to cache whole, and the function that computes it from that."""
     only: str = ""
-    """SQL after the FROM that selects rows of the files that are read together, for a table of which only these are needed."""
+    """SQL of DataFusion after the FROM: of the files that are read together, the rows that are needed."""
 
 
 @dataclass
@@ -48,20 +71,28 @@ class _State:
 class TableCache:
     """Cached tables of one lake. Thread-safe.
 
-    Create it in the process that uses it: delta-rs and DuckDB have threads that do not survive a fork.
+    Create it in the process that uses it: delta-rs has threads that do not survive a fork.
+
+    Args:
+        kinds: The tables.
+        functions: Of one value, by the name with which queries call them.
     """
 
-    def __init__(self, kinds: Sequence[CachedTable]) -> None:
-        import duckdb
-
+    def __init__(
+        self, kinds: Sequence[CachedTable], functions: Mapping[str, Callable[[Any], Any]] | None = None
+    ) -> None:
         self._kinds = {kind.name: kind for kind in kinds}
         self._states: dict[tuple[str, str], _State] = {}
         self._lock = threading.Lock()
-        self._connection = duckdb.connect(":memory:")
-        self._connection.execute("SET TimeZone = 'UTC'")
+        self._database = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        for name, function in (functions or {}).items():
+            self._database.create_function(name, 1, function, deterministic=True)
+        self._decoders: dict[str, Callable[[Any], Any]] = {}
         for kind in kinds:
-            columns = ", ".join(f'"{name}" {type_}' for name, type_ in kind.columns.items())
-            self._connection.execute(f'CREATE TABLE "{kind.name}" (pipeline VARCHAR, _file VARCHAR, {columns})')
+            columns = ", ".join(map(quoted, kind.columns))
+            self._database.execute(f'CREATE TABLE "{kind.name}" (pipeline, _file, {columns})')
+            self._database.execute(f'CREATE INDEX "{kind.name}_files" ON "{kind.name}" (pipeline, _file)')
+            self._decoders |= {name: _DECODERS[type_] for name, type_ in kind.columns.items() if type_ in _DECODERS}
 
     def refresh(self, kind: str, pipeline: str, address: Address) -> int:
         """Update the copy of one Delta table to its newest version; a table that does not exist is empty.
@@ -81,16 +112,20 @@ class TableCache:
             return self._update(self._kinds[kind], pipeline, address, state)
 
     def query(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[dict[str, Any]]:
-        """The rows of a query over the cached tables.
+        """The rows of a query over the cached tables. An instant is a number in it: microseconds since 1970.
 
         Args:
+            sql: SQL of SQLite. A column of the result that has the name of a cached one has the type of that.
             values: Parameters: one for each ``?``, or by name for each ``$name``.
         """
-        with self._connection.cursor() as cursor:
-            cursor.execute("SET TimeZone = 'UTC'")
-            cursor.execute(sql, values)
-            names = [column[0] for column in cursor.description or ()]
-            return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
+        with self._lock:
+            cursor = self._database.execute(sql, values)
+            rows = cursor.fetchall()
+        names = [column[0] for column in cursor.description]
+        return [{name: self._decoded(name, value) for name, value in zip(names, row, strict=True)} for row in rows]
+
+    def _decoded(self, name: str, value: Any) -> Any:
+        return self._decoders[name](value) if value is not None and name in self._decoders else value
 
     def _update(self, kind: CachedTable, pipeline: str, address: Address, state: _State) -> int:
         if state.log_entry is not None and _log_entry(address, state.version) == state.log_entry:
@@ -99,47 +134,50 @@ class TableCache:
             version, files = delta.newest_files(address)
         removed, added = state.files - files, sorted(files - state.files)
         if removed or added:
-            with self._connection.cursor() as cursor:
-                cursor.execute("BEGIN")
-                try:
-                    self._delete(cursor, kind, pipeline, removed)
-                    self._insert(cursor, kind, pipeline, address, added)
-                    cursor.execute("COMMIT")
-                except BaseException:
-                    cursor.execute("ROLLBACK")
-                    state.log_entry = None
-                    raise
+            with delta_table.reading(address):
+                rows = _read(kind, address, added) if added else []
+            with self._lock, self._database:
+                self._database.execute("BEGIN")
+                self._database.executemany(
+                    f'DELETE FROM "{kind.name}" WHERE pipeline = ? AND _file = ?',
+                    [(pipeline, file) for file in removed],
+                )
+                places = ", ".join("?" * (2 + len(kind.columns)))
+                self._database.executemany(
+                    f'INSERT INTO "{kind.name}" VALUES ({places})', [(pipeline, *row) for row in rows]
+                )
         state.files, state.version = files, version
         state.log_entry = _log_entry(address, version)
         return len(added)
 
-    @staticmethod
-    def _delete(cursor: duckdb.DuckDBPyConnection, kind: CachedTable, pipeline: str, files: set[str]) -> None:
-        if files:
-            cursor.execute(
-                f'DELETE FROM "{kind.name}" WHERE pipeline = ? AND list_contains(?, _file)', [pipeline, sorted(files)]
-            )
 
-    @staticmethod
-    def _insert(
-        cursor: duckdb.DuckDBPyConnection, kind: CachedTable, pipeline: str, address: Address, files: list[str]
-    ) -> None:
-        if not files:
-            return
-        stored = [name for name in kind.columns if name not in kind.derived]
-        # No file need have a column of a later release.
-        empty = ", ".join(f'NULL::{kind.columns[name]} AS "{name}"' for name in stored)
-        of_files = "SELECT * FROM read_parquet($read, union_by_name = true, filename = true)"
-        source = f"(SELECT {empty} WHERE false UNION ALL BY NAME {of_files})"
-        selected = [f'"{name}"' for name in stored]
-        selected += [f'{sql} AS "{name}"' for name, sql in kind.derived.items()]
-        own = "$files[list_position($read, filename)]"
-        with local_files([address.of_uri(file) for file in files]) as read:
-            cursor.execute(
-                f'INSERT INTO "{kind.name}" BY NAME SELECT $pipeline AS pipeline, {own} AS _file, {", ".join(selected)} '
-                f"FROM {source} {kind.only}",
-                {"pipeline": pipeline, "files": files, "read": [str(file) for file in read]},
-            )
+def _read(kind: CachedTable, address: Address, files: list[str]) -> list[tuple[Any, ...]]:
+    """The rows of files, each with its file before the values of all columns, as SQLite keeps them."""
+    sources = {name: (name, _ENCODERS.get(type_)) for name, type_ in kind.columns.items()} | dict(kind.derived)
+    stored = {source: kind.columns.get(source, "VARCHAR") for source, _ in sources.values()}
+    fields = [_field(name, type_) for name, type_ in {**stored, _FILE: "VARCHAR"}.items()]
+    selected = ", ".join([_FILE, *(_expression(name, type_) for name, type_ in stored.items())])
+    with local_files([address.of_uri(file) for file in files]) as copies:
+        links = [
+            LinkedFile(name=f"{number}.parquet", content=copy, values={_FILE: file})
+            for number, (file, copy) in enumerate(zip(files, copies, strict=True))
+        ]
+        with linked(fields, [_FILE], links) as table:
+            builder = delta_table.query_builder().register("files", table)
+            rows: Any = builder.execute(f"SELECT {selected} FROM files {kind.only}").read_all()
+    columns = [rows.column(_FILE).to_pylist()]
+    for source, function in sources.values():
+        values = rows.column(source).to_pylist()
+        columns.append(values if function is None else [None if each is None else function(each) for each in values])
+    return list(zip(*columns, strict=True))
+
+
+def _field(name: str, type_: str) -> dict[str, Any]:
+    return {"name": name, "type": _DELTA_TYPES[type_], "nullable": True, "metadata": {}}
+
+
+def _expression(name: str, type_: str) -> str:
+    return f"arrow_cast({quoted(name)}, 'Int64') AS {quoted(name)}" if type_ == _INSTANT else quoted(name)
 
 
 def _log_entry(address: Address, version: int) -> Hashable:

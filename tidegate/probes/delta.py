@@ -65,7 +65,7 @@ def current_version(address: Address) -> int | None:
 def transaction_version(address: Address, app_id: str) -> int | None:
     """The last batch that the application ``app_id`` wrote to a table; None if there is no batch or no table."""
     table = delta_table.find_log(address)
-    with delta_table.reading_log(address):
+    with delta_table.reading(address):
         return None if table is None else table.transaction_version(app_id)
 
 
@@ -140,7 +140,7 @@ def snapshot_files(address: Address, version: int | None = None) -> list[Changed
         FileNotFoundError: The log no longer goes back to that version.
     """
     table = delta_table.open_log(address, version)
-    with delta_table.reading_log(address):
+    with delta_table.reading(address):
         actions = table.get_add_actions(flatten=True)
     names = actions.schema.names
     columns = {
@@ -273,7 +273,7 @@ def can_read_version(address: Address, version: int) -> bool:
     """Whether the table can still be read at a version: the log goes back that far, and all files exist."""
     try:
         table = delta_table.open_table(address, version)
-        with delta_table.reading_log(address):
+        with delta_table.reading(address):
             names = table.get_add_actions().column("path").to_pylist()
     except (FileNotFoundError, TableUnreadableError):
         return False
@@ -301,21 +301,13 @@ def newest_files(address: Address, version: int | None = None, files: Iterable[s
 
 
 def _checkpointed_files(address: Address) -> tuple[int, set[str]]:
-    """Version and files of the newest checkpoint of the log; -1 and none if it has none."""
-    import duckdb
-
-    from tidegate.store.copies import local_files
-
-    version = delta_log.newest_checkpoint(address)
-    if version is None:
+    """The newest version and its files if the log has a checkpoint; else -1 and none."""
+    if delta_log.newest_checkpoint(address) is None:
         return -1, set()
-    checkpoint = address / "_delta_log" / f"{version:020d}.checkpoint.parquet"
-    try:
-        with local_files([checkpoint]) as (file,), duckdb.connect() as connection:
-            rows = connection.execute('SELECT "add".path FROM read_parquet(?) WHERE "add" IS NOT NULL', [str(file)])
-            return version, {str(address / unquote(name)) for (name,) in rows.fetchall() if name is not None}
-    except duckdb.Error as error:
-        raise TableUnreadableError(address, checkpoint, f"cannot be read ({type(error).__name__})") from None
+    table = delta_table.open_log(address)
+    with delta_table.reading(address):
+        names = table.get_add_actions().column("path").to_pylist()
+    return table.version(), {str(address / unquote(name)) for name in names}
 
 
 def _is_served(address: Address, version: int) -> bool:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from pathlib import Path
@@ -157,7 +157,7 @@ def _copy(files: Sequence[Address], folder: Path) -> None:
 
 def before_damage(address: Address, version: int) -> DeltaTable:
     """A table at a version up to which its log can be read (`tidegate.probes.delta_history.readable_version`), whatever follows."""
-    with reading_log(address):
+    with reading(address):
         return _load(address, version)
 
 
@@ -174,26 +174,17 @@ def open_table(address: Address, version: int | None = None) -> DeltaTable:
     return table
 
 
-def query_builder() -> QueryBuilder:
+def query_builder(settings: Mapping[str, str] | None = None) -> QueryBuilder:
     """A query builder of delta-rs that reads every stored value as Spark does; other readers of delta-rs do not.
 
     `DeltaTable.scan`, `load_cdf` and the data sets for PyArrow cannot be told to.
+
+    Args:
+        settings: More settings of DataFusion.
     """
     from deltalake import QueryBuilder
 
-    return QueryBuilder(dict(_READER))
-
-
-@contextmanager
-def reading(address: Address) -> Iterator[None]:
-    """Raise `TableUnreadableError` if delta-rs, or DuckDB behind it, fails to read rows of the table inside."""
-    import duckdb
-
-    try:
-        with reading_log(address):
-            yield
-    except (duckdb.IOException, duckdb.InvalidInputException) as error:
-        _raise(address, error)
+    return QueryBuilder({**_READER, **(settings or {})})
 
 
 @contextmanager
@@ -221,8 +212,8 @@ def writing(address: Address) -> Iterator[None]:
 
 
 @contextmanager
-def reading_log(address: Address) -> Iterator[None]:
-    """Raise `TableUnreadableError` if delta-rs fails inside, which reads some of the log of an open table only when it is asked."""
+def reading(address: Address) -> Iterator[None]:
+    """Raise `TableUnreadableError` if delta-rs fails inside: some of the log of an open table it reads only when it is asked."""
     from deltalake.exceptions import DeltaError
 
     try:
@@ -230,7 +221,7 @@ def reading_log(address: Address) -> Iterator[None]:
     except TidegateError:
         raise
     except (DeltaError, OSError) as error:
-        _raise(address, error)
+        raise_unreadable(address, error)
 
 
 def _load(address: Address, version: int | None) -> DeltaTable:
@@ -239,7 +230,13 @@ def _load(address: Address, version: int | None) -> DeltaTable:
     return DeltaTable(address.uri, version=version, storage_options=dict(address.options))
 
 
-def _raise(address: Address, error: Exception) -> NoReturn:
+def raise_unreadable(address: Address, error: Exception) -> NoReturn:
+    """Raise the error for an exception of reading a table.
+
+    Raises:
+        MachineError: The operating system, or the store, refused the reading.
+        TableUnreadableError: Else.
+    """
     raise_machine(error, f"table {address}")
     delta_log.check(address)
     raise _unreadable(address, error) from None

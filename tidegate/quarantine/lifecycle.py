@@ -82,7 +82,7 @@ def _by_statistics(address: Address) -> EntryCounts | None:
     table = delta_table.find_log(address)
     if table is None:
         return EntryCounts(states={}, claimed=0, oldest_ms=None)
-    with delta_table.reading_log(address):
+    with delta_table.reading(address):
         actions, is_plain = table.get_add_actions(flatten=True), table.protocol().min_reader_version == 1
     needed = {
         "rows": "num_records",

@@ -10,14 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from tidegate import hidden
 from tidegate.ops import query
 from tidegate.probes import delta_log, delta_table
+from tidegate.probes.linked_table import LinkedFile, linked
 from tidegate.store import Address
 from tidegate.store.copies import local_files
 
@@ -40,8 +39,8 @@ def rows(address: Address, first: int, last: int, columns: Sequence[str], where:
         where: SQL of delta-rs.
 
     Raises:
-        DeltaError: A file is missing or does not have the table's types (an error of deltalake), as `duckdb.Error`.
-        FileNotFoundError: A file is missing in a bucket.
+        DeltaError: A file does not have the table's types (an error of deltalake), as `duckdb.Error`.
+        FileNotFoundError: A file is missing.
     """
     names = ", ".join(
         [
@@ -60,35 +59,28 @@ def rows(address: Address, first: int, last: int, columns: Sequence[str], where:
 
 @contextmanager
 def _table(address: Address, first: int, last: int) -> Iterator[DeltaTable]:
-    """A temporary table of the files of the feed, which it reaches by symbolic links."""
+    """A temporary table of the files of the feed."""
     newest = delta_table.open_table(address)
     metadata, schema = newest.metadata(), json.loads(newest.schema().to_json())
-    schema["fields"] += [_field(name, kind) for name, kind in _ADDED.items()]
-    table = {
-        "id": "feed",
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps(schema),
-        "partitionColumns": [*metadata.partition_columns, _KIND, hidden.COMMIT_VERSION],
-        "configuration": {name: value for name, value in metadata.configuration.items() if name.startswith(_MAPPING)},
-    }
-    files = [file for version in range(first, last + 1) for file in _files(address, version)]
-    # Versions with which a table may have mapped columns.
-    actions = [{"protocol": {"minReaderVersion": 2, "minWriterVersion": 5}}, {"metaData": table}, *files]
-    with TemporaryDirectory(prefix="tidegate-feed-") as folder:
+    configuration = {name: value for name, value in metadata.configuration.items() if name.startswith(_MAPPING)}
+    files = [(version, *file) for version in range(first, last + 1) for file in _files(address, version)]
+    with local_files([address / unquote(name) for _, name, _ in files]) as contents:
         # A folder for each version: the log of a table has a path once, and a file may be added and removed, and put back by RESTORE.
-        names = sorted({unquote(file["add"]["path"]) for file in files})
-        with local_files([address / name.partition("/")[2] for name in names]) as contents:
-            for name, content in zip(names, contents, strict=True):
-                link = Path(folder) / name
-                link.parent.mkdir(parents=True, exist_ok=True)
-                link.symlink_to(content.absolute())
-            links = Address.local(Path(folder))
-            delta_log.entry(links, 0).put("".join(f"{json.dumps(action)}\n" for action in actions).encode())
-            yield delta_table.open_table(links)
+        links = [
+            LinkedFile(name=f"{version}/{unquote(name)}", content=content, values=values)
+            for (version, name, values), content in zip(files, contents, strict=True)
+        ]
+        fields = [*schema["fields"], *(_field(name, kind) for name, kind in _ADDED.items())]
+        columns = [*metadata.partition_columns, _KIND, hidden.COMMIT_VERSION]
+        with linked(fields, columns, links, configuration) as table:
+            yield table
 
 
-def _files(address: Address, version: int) -> Iterator[dict[str, Any]]:
-    """The files with the changes of a version, as actions that add them: change files if there are any, as in Delta's ``CDCReader``."""
+def _files(address: Address, version: int) -> Iterator[tuple[str, dict[str, str | None]]]:
+    """The files with the changes of a version, and the values of their partition columns.
+
+    They are change files if there are any, as in Delta's ``CDCReader``.
+    """
     from deltalake.exceptions import DeltaError
 
     actions = delta_log.actions(address, version) or ()
@@ -99,16 +91,8 @@ def _files(address: Address, version: int) -> Iterator[dict[str, Any]]:
             raise DeltaError(f"version {version}: the changes of a file with a deletion vector are not in the file")
         if file["path"].startswith("/") or ":/" in file["path"]:
             raise DeltaError(f"version {version}: a file is not in the folder of the table")
-        yield {
-            "add": {
-                "path": f"{version}/{file['path']}",
-                "partitionValues": (file.get("partitionValues") or {})
-                | {_KIND: _OF_FILE[kind], hidden.COMMIT_VERSION: str(version)},
-                "size": file.get("size") or 0,
-                "modificationTime": 0,
-                "dataChange": True,
-            }
-        }
+        added = {_KIND: _OF_FILE[kind], hidden.COMMIT_VERSION: str(version)}
+        yield file["path"], (file.get("partitionValues") or {}) | added
 
 
 def _field(name: str, kind: str) -> dict[str, Any]:

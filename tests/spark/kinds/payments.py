@@ -15,7 +15,7 @@ from tests.lakes_in_buckets import lake_folder
 from tests.resolved import resolved_flow
 from tests.spark import job as orders
 from tidegate.lake.place import FlowPlace
-from tidegate.ops import heartbeats, query
+from tidegate.ops import arrow, heartbeats
 from tidegate.spark import runs
 from tidegate.spec import ChangeFeed, Flow, Pipeline, State, Table, Watermark
 from tidegate.status import lag
@@ -162,9 +162,7 @@ class Payments:
         # As the row flow does: a table whose first version has a line would count as read.
         heartbeats.create(places.current(job.place.layout, job.resolved.pipeline, SILVER))
         line = {"event_time": at, "at": at, "_app_id": "orders/silver/v1/0", "watermark": at - timedelta(minutes=10)}
-        write_deltalake(
-            str(self.beats), query.arrow_table(heartbeats.COLUMNS, [{**line, "version": None}]), mode="append"
-        )
+        write_deltalake(str(self.beats), arrow.table(heartbeats.COLUMNS, [{**line, "version": None}]), mode="append")
 
     def job(self, *, transform: Callable[[DataFrame], DataFrame] | None = None, **more: Any) -> Job:
         transform = TRANSFORMS[self.flow.name] if transform is None else transform
