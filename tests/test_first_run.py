@@ -112,7 +112,7 @@ def shell(tmp_path_factory: pytest.TempPathFactory) -> Shell:
 def test_the_first_increment_of_the_sample_is_gated_after_four_commands(wheel: Path, shell: Shell) -> None:
     shell.run(f"uv venv --quiet --python {sys.executable} venv")
     shell.spent.clear()
-    shell.run(f"uv pip install --quiet --python venv/bin/python {wheel}")
+    shell.run(f"uv pip install --quiet --python venv/bin/python 'tidegate[query] @ {wheel.as_uri()}'")
     shell.run("tidegate init shop --job-env")
     assert "pyspark" not in shell.run("uv pip list --python venv/bin/python")
     del shell.spent[-1]

@@ -56,41 +56,57 @@ _LINE = ", ".join(
         "v.suite, v.outcome AS judged, v.unmet, v.schema_change_id",
     ]
 )
-_SAME = "l.app_id = v.app_id AND l.batch_id = v.batch_id AND l.kind <> 'swap'"
 _OF_EVOLUTION = {name: name for name in (*_KEY, "run_key", "recorded_at")} | {
     "checkpoint_version": "checkpoint_version_of(app_id)",
     "refresh": "refresh_of(app_id)",
 }
-_LINES = f"""
+_LAST = f"""
+CREATE TEMP TABLE last AS
 WITH judged AS (
     SELECT {", ".join(_EITHER)}, {SEQUENCE}, suite, outcome, unmet, NULL AS schema_change_id
-    FROM verdicts WHERE pipeline = $pipeline
+    FROM verdicts WHERE pipeline = $pipeline AND ($flow IS NULL OR flow = $flow)
     UNION ALL
     SELECT {", ".join(_OF_EVOLUTION.get(name, "NULL") for name in _EITHER)}, {SEQUENCE}, NULL, 'refused', NULL, schema_change_id
-    FROM evolution WHERE pipeline = $pipeline AND event = 'refused'
-), last AS (
-    -- A batch is judged after its contract let it pass.
-    SELECT * FROM (
-        SELECT *, row_number() OVER (
-            PARTITION BY app_id, batch_id ORDER BY schema_change_id IS NULL DESC, {NEWEST_FIRST}) AS nth
-        FROM judged
-    ) WHERE nth = 1
-), written AS (
-    SELECT * FROM ledger WHERE pipeline = $pipeline
-), lines AS (
-    SELECT {_LINE} FROM written l LEFT JOIN last v ON {_SAME}
-    UNION ALL
-    SELECT {_LINE} FROM last v LEFT JOIN written l ON {_SAME} WHERE l.app_id IS NULL
+    FROM evolution WHERE pipeline = $pipeline AND ($flow IS NULL OR flow = $flow) AND event = 'refused'
 )
-SELECT * FROM lines
-WHERE ($flow IS NULL OR flow = $flow)
-    AND ($run_key IS NULL OR run_key = $run_key)
-    AND ($page IS NULL OR (is_stream(app_id) AND $page = printf('v%d-%d-%s-%d',
-        checkpoint_version, refresh, CASE WHEN kind = 'swap' THEN kind ELSE 'batch' END, batch_id)))
-    AND ($until IS NULL OR recorded_at <= $until)
-    AND (NOT $batches OR (is_stream(app_id) AND kind IS NOT 'swap'))
-ORDER BY recorded_at DESC, batch_id DESC, flow
-LIMIT $limit OFFSET $offset
+SELECT * FROM (
+    -- A batch is judged after its contract let it pass.
+    SELECT *, row_number() OVER (
+        PARTITION BY app_id, batch_id ORDER BY schema_change_id IS NULL DESC, {NEWEST_FIRST}) AS nth
+    FROM judged
+) WHERE nth = 1
+"""
+"""The last judgement of each batch. It is a table of its own because SQLite joins only with an index in a time that does not grow with the
+square of the batches."""
+_JUDGEMENTS = (_LAST, "CREATE INDEX temp.last_key ON last (app_id, batch_id)")
+_OF_LINE = "l.pipeline = $pipeline AND ($flow IS NULL OR l.flow = $flow)"
+_SAME = "l.app_id = v.app_id AND l.batch_id = v.batch_id AND l.kind <> 'swap'"
+_CHOICE = ", ".join(
+    [
+        "l.rowid AS line, v.rowid AS judgement, l.kind",
+        *(
+            f"coalesce(l.{name}, v.{name}) AS {name}"
+            for name in (*_KEY, "run_key", "recorded_at", "checkpoint_version", "refresh")
+        ),
+    ]
+)
+_LINES = f"""
+WITH candidates AS (
+    SELECT {_CHOICE} FROM ledger l LEFT JOIN last v ON {_SAME} WHERE {_OF_LINE}
+    UNION ALL
+    SELECT {_CHOICE} FROM last v LEFT JOIN ledger l ON {_SAME} AND {_OF_LINE} WHERE l.rowid IS NULL
+), chosen AS (
+    SELECT * FROM candidates
+    WHERE ($run_key IS NULL OR run_key = $run_key)
+        AND ($page IS NULL OR (is_stream(app_id) AND $page = printf('v%d-%d-%s-%d',
+            checkpoint_version, refresh, CASE WHEN kind = 'swap' THEN kind ELSE 'batch' END, batch_id)))
+        AND ($until IS NULL OR recorded_at <= $until)
+        AND (NOT $batches OR (is_stream(app_id) AND kind IS NOT 'swap'))
+    ORDER BY recorded_at DESC, batch_id DESC, flow
+    LIMIT $limit OFFSET $offset
+)
+SELECT {_LINE} FROM chosen LEFT JOIN ledger l ON l.rowid = chosen.line LEFT JOIN last v ON v.rowid = chosen.judgement
+ORDER BY chosen.recorded_at DESC, chosen.batch_id DESC, chosen.flow
 """
 
 _VERSIONS = f"""
@@ -296,7 +312,7 @@ class Journal:
             "until": None if until is None else lateness.micros(until),
             **{"batches": batches, "limit": limit, "offset": offset},
         }
-        return [_line(row) for row in self._tables.query(_LINES, parameters)]
+        return [_line(row) for row in self._tables.query(_LINES, parameters, _JUDGEMENTS)]
 
     def versions(self, pipeline: str, flow: str) -> list[Version]:
         """The checkpoints with recorded batches of a flow, the newest first."""

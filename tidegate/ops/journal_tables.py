@@ -20,7 +20,7 @@ def _chosen(columns: Mapping[str, str], *names: str) -> dict[str, str]:
     return {name: columns[name] for name in names} | {SEQUENCE: "BIGINT"}
 
 
-LEDGER = CachedTable(name="ledger", columns={**ledger.LEDGER.columns, SEQUENCE: "BIGINT"})
+LEDGER = CachedTable(name="ledger", columns={**ledger.LEDGER.columns, SEQUENCE: "BIGINT"}, key=("app_id", "batch_id"))
 RECENT = CachedTable(
     name="recent",
     columns=_chosen(

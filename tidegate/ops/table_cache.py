@@ -55,6 +55,8 @@ class CachedTable:
     """Column name to type, as in `tidegate.ops.table`. A column that a file lacks is NULL."""
     derived: Mapping[str, tuple[str, Callable[[Any], Any]]] = field(default_factory=dict)
     """Column name to a column of a file, which is too large to cache whole, and the function that computes it from that."""
+    key: tuple[str, ...] = ()
+    """The columns by which it is joined, beside ``pipeline``."""
     only: str = ""
     """SQL of DataFusion after the FROM: of the files that are read together, the rows that are needed."""
 
@@ -92,6 +94,9 @@ class TableCache:
             columns = ", ".join(map(quoted, kind.columns))
             self._database.execute(f'CREATE TABLE "{kind.name}" (pipeline, _file, {columns})')
             self._database.execute(f'CREATE INDEX "{kind.name}_files" ON "{kind.name}" (pipeline, _file)')
+            if kind.key:
+                columns = ", ".join(map(quoted, kind.key))
+                self._database.execute(f'CREATE INDEX "{kind.name}_key" ON "{kind.name}" (pipeline, {columns})')
             self._decoders |= {name: _DECODERS[type_] for name, type_ in kind.columns.items() if type_ in _DECODERS}
 
     def refresh(self, kind: str, pipeline: str, address: Address) -> int:
@@ -111,16 +116,25 @@ class TableCache:
                 return 0
             return self._update(self._kinds[kind], pipeline, address, state)
 
-    def query(self, sql: str, values: Sequence[Any] | Mapping[str, Any] = ()) -> list[dict[str, Any]]:
+    def query(
+        self, sql: str, values: Sequence[Any] | Mapping[str, Any] = (), before: Sequence[str] = ()
+    ) -> list[dict[str, Any]]:
         """The rows of a query over the cached tables. An instant is a number in it: microseconds since 1970.
 
         Args:
             sql: SQL of SQLite. A column of the result that has the name of a cached one has the type of that.
             values: Parameters: one for each ``?``, or by name for each ``$name``.
+            before: Statements that make temporary tables for it, with the same parameters by name.
         """
         with self._lock:
-            cursor = self._database.execute(sql, values)
-            rows = cursor.fetchall()
+            self._database.execute("BEGIN")
+            try:
+                for statement in before:
+                    self._database.execute(statement, values)
+                cursor = self._database.execute(sql, values)
+                rows = cursor.fetchall()
+            finally:
+                self._database.execute("ROLLBACK")
         names = [column[0] for column in cursor.description]
         return [{name: self._decoded(name, value) for name, value in zip(names, row, strict=True)} for row in rows]
 
