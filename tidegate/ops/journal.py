@@ -18,11 +18,10 @@ from typing import TYPE_CHECKING, Any
 from tidegate import hidden
 from tidegate.lake import identity
 from tidegate.lake.place import FlowPlace, PipelinePlace
+from tidegate.ops import journal_queries as queries
 from tidegate.ops import journal_tables, store
-from tidegate.ops.journal_tables import NEWEST_FIRST, TREND
 from tidegate.ops.ledger import RunOrigin
-from tidegate.ops.store import SEQUENCE
-from tidegate.ops.table import columns_of, line_of
+from tidegate.ops.table import line_of
 from tidegate.ops.table_cache import TableCache
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.reports.verdict import STATISTIC
@@ -33,88 +32,6 @@ if TYPE_CHECKING:
 
 _DAY = 24 * 3600 * 1_000_000
 """In microseconds."""
-_SUMMARIES = f"""
-SELECT * FROM (
-    SELECT pipeline, flow, batch_id, checkpoint_version, refresh, read, quarantined,
-        row_number() OVER (PARTITION BY pipeline, flow ORDER BY {NEWEST_FIRST}) AS nth,
-        max(recorded_at) OVER flow AS recorded_at,
-        sum(CASE WHEN recorded_at > ? THEN read ELSE 0 END) OVER flow AS read_today,
-        sum(CASE WHEN recorded_at > ? THEN quarantined ELSE 0 END) OVER flow AS quarantined_today
-    FROM recent WHERE pipeline IN (SELECT value FROM json_each(?))
-    WINDOW flow AS (PARTITION BY pipeline, flow)
-) WHERE nth <= {TREND} ORDER BY pipeline, flow, nth
-"""
-
-# A refused batch has no line in the ledger: only a verdict, or, if its contract refused it, a line in the schema history. A swap
-# has the transaction id and the number of the batch before it.
-_KEY = ("flow", "app_id", "batch_id")
-_EITHER = (*_KEY, *columns_of(RunOrigin))
-_LINE = ", ".join(
-    [
-        *(f"coalesce(l.{name}, v.{name}) AS {name}" for name in _EITHER),
-        *(f"l.{name}" for name in columns_of(LedgerLine) if name not in _KEY),
-        "v.suite, v.outcome AS judged, v.unmet, v.schema_change_id",
-    ]
-)
-_OF_EVOLUTION = {name: name for name in (*_KEY, "run_key", "recorded_at")} | {
-    "checkpoint_version": "checkpoint_version_of(app_id)",
-    "refresh": "refresh_of(app_id)",
-}
-_LAST = f"""
-CREATE TEMP TABLE last AS
-WITH judged AS (
-    SELECT {", ".join(_EITHER)}, {SEQUENCE}, suite, outcome, unmet, NULL AS schema_change_id
-    FROM verdicts WHERE pipeline = $pipeline AND ($flow IS NULL OR flow = $flow)
-    UNION ALL
-    SELECT {", ".join(_OF_EVOLUTION.get(name, "NULL") for name in _EITHER)}, {SEQUENCE}, NULL, 'refused', NULL, schema_change_id
-    FROM evolution WHERE pipeline = $pipeline AND ($flow IS NULL OR flow = $flow) AND event = 'refused'
-)
-SELECT * FROM (
-    -- A batch is judged after its contract let it pass.
-    SELECT *, row_number() OVER (
-        PARTITION BY app_id, batch_id ORDER BY schema_change_id IS NULL DESC, {NEWEST_FIRST}) AS nth
-    FROM judged
-) WHERE nth = 1
-"""
-"""The last judgement of each batch. It is a table of its own because SQLite joins only with an index in a time that does not grow with the
-square of the batches."""
-_JUDGEMENTS = (_LAST, "CREATE INDEX temp.last_key ON last (app_id, batch_id)")
-_OF_LINE = "l.pipeline = $pipeline AND ($flow IS NULL OR l.flow = $flow)"
-_SAME = "l.app_id = v.app_id AND l.batch_id = v.batch_id AND l.kind <> 'swap'"
-_CHOICE = ", ".join(
-    [
-        "l.rowid AS line, v.rowid AS judgement, l.kind",
-        *(
-            f"coalesce(l.{name}, v.{name}) AS {name}"
-            for name in (*_KEY, "run_key", "recorded_at", "checkpoint_version", "refresh")
-        ),
-    ]
-)
-_LINES = f"""
-WITH candidates AS (
-    SELECT {_CHOICE} FROM ledger l LEFT JOIN last v ON {_SAME} WHERE {_OF_LINE}
-    UNION ALL
-    SELECT {_CHOICE} FROM last v LEFT JOIN ledger l ON {_SAME} AND {_OF_LINE} WHERE l.rowid IS NULL
-), chosen AS (
-    SELECT * FROM candidates
-    WHERE ($run_key IS NULL OR run_key = $run_key)
-        AND ($page IS NULL OR (is_stream(app_id) AND $page = printf('v%d-%d-%s-%d',
-            checkpoint_version, refresh, CASE WHEN kind = 'swap' THEN kind ELSE 'batch' END, batch_id)))
-        AND ($until IS NULL OR recorded_at <= $until)
-        AND (NOT $batches OR (is_stream(app_id) AND kind IS NOT 'swap'))
-    ORDER BY recorded_at DESC, batch_id DESC, flow
-    LIMIT $limit OFFSET $offset
-)
-SELECT {_LINE} FROM chosen LEFT JOIN ledger l ON l.rowid = chosen.line LEFT JOIN last v ON v.rowid = chosen.judgement
-ORDER BY chosen.recorded_at DESC, chosen.batch_id DESC, chosen.flow
-"""
-
-_VERSIONS = f"""
-SELECT checkpoint_version, refresh, count(*) AS batches, min(recorded_at) AS first_at, max(recorded_at) AS last_at
-FROM ledger WHERE pipeline = ? AND flow = ? AND {identity.IS_BATCH}
-GROUP BY checkpoint_version, refresh ORDER BY checkpoint_version DESC, refresh DESC
-"""
-
 _OPEN = f"""SELECT count(DISTINCT "{hidden.ROW_ID}") AS entries FROM delta_table WHERE state = 'open'"""
 _BY_RULE = f"""
 SELECT rule, level, state, count(DISTINCT {hidden.ROW_ID}) AS entries
@@ -271,7 +188,7 @@ class Journal:
         """Summaries of all flows of these pipelines that have a batch, by (pipeline, flow)."""
         self._refresh("recent", "ledger", pipelines)
         since = lateness.micros(datetime.now(UTC)) - _DAY
-        rows = self._tables.query(_SUMMARIES, [since, since, json.dumps(list(pipelines))])
+        rows = self._tables.query(queries.SUMMARIES, [since, since, json.dumps(list(pipelines))])
         return {key: _summary(list(newest)) for key, newest in groupby(rows, key=itemgetter("pipeline", "flow"))}
 
     def _refresh(self, kind: str, table: str, pipelines: Sequence[str]) -> None:
@@ -312,12 +229,12 @@ class Journal:
             "until": None if until is None else lateness.micros(until),
             **{"batches": batches, "limit": limit, "offset": offset},
         }
-        return [_line(row) for row in self._tables.query(_LINES, parameters, _JUDGEMENTS)]
+        return [_line(row) for row in self._tables.query(queries.LINES, parameters, queries.JUDGEMENTS)]
 
     def versions(self, pipeline: str, flow: str) -> list[Version]:
         """The checkpoints with recorded batches of a flow, the newest first."""
         self._tables.refresh("ledger", pipeline, PipelinePlace(self._layout, pipeline).ops("ledger"))
-        rows = self._tables.query(_VERSIONS, [pipeline, flow])
+        rows = self._tables.query(queries.VERSIONS, [pipeline, flow])
         return [Version(**row | {name: lateness.moment(row[name]) for name in ("first_at", "last_at")}) for row in rows]
 
 
@@ -345,5 +262,5 @@ def _summary(newest: Sequence[dict[str, Any]]) -> Summary:
 
 def _line(row: dict[str, Any]) -> Line:
     record = None if row["kind"] is None else line_of(LedgerLine, row)
-    names = (*_EITHER, "suite", "judged", "schema_change_id")
+    names = (*queries.EITHER, "suite", "judged", "schema_change_id")
     return Line(record=record, unmet=tuple(row["unmet"] or ()), **{name: row[name] for name in names})

@@ -96,7 +96,7 @@ class TableCache:
             self._database.execute(f'CREATE INDEX "{kind.name}_files" ON "{kind.name}" (pipeline, _file)')
             if kind.key:
                 columns = ", ".join(map(quoted, kind.key))
-                self._database.execute(f'CREATE INDEX "{kind.name}_key" ON "{kind.name}" (pipeline, {columns})')
+                self._database.execute(f'CREATE INDEX "{kind.name}_joins" ON "{kind.name}" (pipeline, {columns})')
             self._decoders |= {name: _DECODERS[type_] for name, type_ in kind.columns.items() if type_ in _DECODERS}
 
     def refresh(self, kind: str, pipeline: str, address: Address) -> int:
