@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 TESTS = Path(__file__).parent
 SECONDS_FILE = TESTS / "nightly_seconds.json"
-COUNT = 13
-"""A week has a half day for each. The number is odd: a team that commits in the afternoon alone runs all of them in two weeks."""
+COUNT = 14
+"""A week has a half day for each."""
 WORKERS = 2
 LIMIT_SECONDS = 600
 """Of each slice."""
@@ -82,10 +82,13 @@ def balance(
 def slice_of_half_day(timestamp: float) -> int:
     """The slice of the half day of a commit.
 
+    Each week begins with the slice after that of the week before, so that a team that commits in the afternoon alone runs
+    all slices in two weeks.
+
     Args:
         timestamp: Seconds since 1970, UTC.
     """
-    return int(timestamp // _HALF_DAY) % COUNT + 1
+    return int(timestamp // _HALF_DAY + timestamp // _WEEK) % COUNT + 1
 
 
 def of_week(cases: Sequence[T], count: int) -> list[T]:

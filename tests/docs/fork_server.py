@@ -44,6 +44,8 @@ sys.exit(int(code) if code else "the fork server has ended")
 """
 _JVM = ("PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET")
 """With these variables PySpark connects to a JVM, as under spark-submit."""
+SAME_LAKE = "TEST_LAKE"
+"""A variable: of commands with one value of it, only the first forgets what Delta has cached of tables in the JVM."""
 _PACKAGES = ("tidegate.cli", "tidegate.spark", "tidegate.planning", "tidegate.status", "tidegate.trace")
 _LIBRARIES = ("deltalake", "duckdb", "pandas", "pyarrow.dataset", "great_expectations", "jinja2")
 
@@ -202,8 +204,10 @@ def _use_the_running_jvm() -> None:
 
     def running_context(context: Any, _: Any) -> Any:
         names = context._jvm
-        # Delta knows the log of each path in the JVM; a new application knows none.
-        names.org.apache.spark.sql.delta.DeltaLog.clearCache()
+        lake = os.environ.get(SAME_LAKE, "")
+        if names.System.setProperty(SAME_LAKE, lake) != lake or not lake:
+            # Delta caches the log of each path in the JVM, and this may be another table at the path of one before.
+            names.org.apache.spark.sql.delta.DeltaLog.clearCache()
         return names.JavaSparkContext.fromSparkContext(names.org.apache.spark.SparkContext.getOrCreate())
 
     SparkContext._initialize_context = running_context  # type: ignore[method-assign,assignment]

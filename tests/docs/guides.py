@@ -17,11 +17,13 @@ import shlex
 import shutil
 import subprocess
 import sys
+import uuid
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import combinations, takewhile
 from pathlib import Path
 
+from tests.docs.fork_server import SAME_LAKE
 from tidegate.testing.session import SMALL_DATA_CONF
 
 ROOT = Path(__file__).parents[2]
@@ -188,7 +190,8 @@ class GuideRunner:
                 scaffold(self.project)
             self.project.mkdir(parents=True, exist_ok=True)
             self._exported.touch()
-        return shell_of(self.project, self._commands) | {"SPARK_SUBMIT_OPTS": _INTERPRETED} | self._variables
+        lake = {SAME_LAKE: uuid.uuid4().hex}
+        return shell_of(self.project, self._commands) | {"SPARK_SUBMIT_OPTS": _INTERPRETED} | lake | self._variables
 
     def _store(self, prefix: Prefix, outputs: list[str]) -> None:
         self._outputs[prefix] = outputs
