@@ -82,13 +82,14 @@ def balance(
 def slice_of_half_day(timestamp: float) -> int:
     """The slice of the half day of a commit.
 
-    Each week begins with the slice after that of the week before, so that a team that commits in the afternoon alone runs
-    all slices in two weeks.
+    Every second week the two slices of a day change places, so that a team that commits in the afternoon alone runs all
+    slices in two weeks.
 
     Args:
         timestamp: Seconds since 1970, UTC.
     """
-    return int(timestamp // _HALF_DAY + timestamp // _WEEK) % COUNT + 1
+    odd_week = int(timestamp // _WEEK) % 2
+    return (int(timestamp // _HALF_DAY) % COUNT ^ odd_week) + 1
 
 
 def of_week(cases: Sequence[T], count: int) -> list[T]:
