@@ -8,9 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from tests.s3_server import S3Process
 from tidegate.environment import Environment
-from tidegate.errors import SettingsError, SetupError
+from tidegate.errors import LakeUnwritableError, SettingsError, SetupError
 from tidegate.lake.layout import Layout
+from tidegate.lake.place import PipelinePlace, Place
+from tidegate.ops import compaction, heartbeats, ledger
+from tidegate.ops.ledger import RecordedLine
 from tidegate.store import Address, LocalStore, ReadableStore, Store
 from tidegate.store.read_only import ReadOnlyStore
 
@@ -90,6 +94,44 @@ def test_nothing_can_be_written_in_a_source(tmp_path: Path) -> None:
         with pytest.raises(OSError) as raised:
             write()
         assert raised.value.errno == errno.EROFS and raised.value.filename.startswith(str(tmp_path / "prod"))
+
+
+@pytest.mark.slow
+def test_credentials_that_may_write_to_production_write_nothing_in_a_bucket_of_a_source(
+    tmp_path: Path, s3_server: S3Process
+) -> None:
+    """The environment that reads has the credentials of the one that writes."""
+    bucket = f"s3://{s3_server.new_bucket()}"
+    text = TWO.format(prod="").replace('"prod/', f'"{bucket}/prod/').replace('"dev/', f'"{bucket}/dev/')
+    prod, dev = (Layout.of(environment(tmp_path, name, text, **s3_server.variables)) for name in ("prod", "dev"))
+    line = RecordedLine(flow="silver", kind="upsert", app_id="orders/silver/v1/0", batch_id=0)
+    ledger.LEDGER.append(PipelinePlace(prod, "orders"), [line, line], ("orders", 0))
+    make_table(prod, "silver.orders")
+    before = {entry.key: entry.tag for entry in prod.root.walk()}
+    assert before
+
+    source = dev.source
+    assert source is not None
+    place, file = PipelinePlace(source, "orders"), source.table("silver.orders") / "file"
+    refused: list[Callable[[], object]] = [
+        lambda: file.put(b""),
+        lambda: file.put_if(b"", None),
+        lambda: file.update(lambda content: b""),
+        (source.table("silver.orders") / "_delta_log" / "00000000000000000000.json").delete,
+        source.table("silver.orders").delete_folder,
+        lambda: file.written_uri,
+        lambda: ledger.LEDGER.append(place, [line], ("orders", 1)),
+        lambda: compaction.compact(ledger.LEDGER.address(place), keep_days=7),
+        lambda: heartbeats.create(Place(source, "orders", "silver", 1, 0)),
+    ]
+    for write in refused:
+        with pytest.raises((OSError, LakeUnwritableError)):
+            write()
+    assert ledger.LEDGER.read(place) == [line, line]
+    assert {entry.key: entry.tag for entry in prod.root.walk()} == before
+
+    (prod.table("silver.orders") / "file").put(b"")
+    assert {entry.key: entry.tag for entry in prod.root.walk()} != before, "the credentials may write there"
 
 
 def test_a_store_that_can_only_be_read_has_what_the_other_one_has(tmp_path: Path) -> None:

@@ -66,7 +66,8 @@ def compact(address: Address, keep_days: int, table: DeltaTable | None = None) -
             )
             table.update_incremental()
             table.create_checkpoint()
-    table.vacuum(retention_hours=keep_days * 24, dry_run=False)
+    with delta_table.writing(address):
+        table.vacuum(retention_hours=keep_days * 24, dry_run=False)
 
 
 def _files(table: DeltaTable) -> list[tuple[str, int]]:
