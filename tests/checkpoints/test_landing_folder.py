@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tests.spark_files import Checkpoint
 from tidegate.checkpoints import landing_folder, overrides, progress
-from tidegate.checkpoints.landing_folder import LandingFolder
+from tidegate.checkpoints.landing_folder import ComparedContent, LandingFolder, MovedFiles
 from tidegate.checkpoints.overrides import Override
 from tidegate.errors import MovedLandingFolderError, RequestError
 from tidegate.lake.file_id import FileId, url_of_path
@@ -29,15 +29,33 @@ NAMES = st.text(st.sampled_from("ab/@."), min_size=1, max_size=8).filter(
 FOLDERS = st.sampled_from(["/l/shop/orders", "/l/shop/orders2", "/l/shop", "/m/shop/orders", "/l/shop/orders/a"])
 
 
+def content(checksum: str, *times: int) -> ComparedContent:
+    return ComparedContent(checksum=checksum, times=list(times))
+
+
 @given(st.lists(FOLDERS, unique=True, min_size=1), NAMES, st.integers(0, 9))
 def test_each_name_that_a_file_had_is_the_present_file(folders: list[str], name: str, modified_ms: int) -> None:
-    folder = LandingFolder(folders[0], tuple(folders[1:]), {name: [3, 5, 4]})
-    file = folder.present(FileId(f"{folder.path}/{name}", modified_ms))
+    folder = LandingFolder(
+        folders[0],
+        tuple(folders[1:]),
+        MovedFiles(times={name: [3, 5]}, contents={name: [content("a", 3, 4, 5), content("b", 7)]}),
+    )
+    file = folder.identity(FileId(f"{folder.path}/{name}", modified_ms))
     if file.path == f"{folder.path}/{name}":
-        assert file.modified_ms == (4 if modified_ms in (3, 5) else modified_ms)
+        assert file.modified_ms == (3 if modified_ms in (4, 5) else modified_ms)
     assert file in folder.names(file)
     if not any(each.startswith(f"{other}/") for each in folders for other in folders):
-        assert {folder.present(each) for each in folder.names(file)} == {file}
+        assert {folder.identity(each) for each in folder.names(file)} == {file}
+
+
+def test_a_time_is_of_the_content_that_was_compared_last() -> None:
+    note = MovedFiles(contents={"a.csv": [content("a", 1, 2), content("b", 3)], "b.csv": [content("c", 1)]})
+
+    after = note.with_compared({"a.csv": content("c", 2, 3, 4)})
+
+    assert after.contents == {"a.csv": [content("a", 1), content("c", 2, 3, 4)], "b.csv": [content("c", 1)]}
+    folder = LandingFolder("/l/shop", moved=after)
+    assert [folder.checksum(FileId("/l/shop/a.csv", time)) for time in (1, 2, 4, 5)] == ["a", "c", "c", None]
 
 
 def test_a_file_below_two_folders_is_of_the_inner_one() -> None:

@@ -160,6 +160,11 @@ class History:
         self.judge.correct_file(chosen, records)
         self._check(())
 
+    def touch(self) -> None:
+        """Touch files that were read. The judge is not told: it changes nothing."""
+        if isinstance(self.source, Files):
+            self.log.append(self.source.touch(self.rng))
+
     def reingest(self) -> None:
         """Read the whole source again."""
         if self._is_empty():
@@ -302,6 +307,7 @@ WEIGHTS = {
     "backfill": 3,
     "replay": 3,
     "correct_file": 2,
+    "touch": 2,
     "reingest": 1,
     "waive": 1,
     "undo": 3,

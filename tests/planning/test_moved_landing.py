@@ -106,7 +106,7 @@ def test_each_file_is_judged_by_key_size_and_checksum(acts: dict[str, str], move
 
         proven, unproven = (("touched",), ()) if checksums else ((), ("touched", "rewritten"))
         assert plan.same == len(keys_of(acts, "kept"))
-        assert sorted(plan.times) == keys_of(acts, *proven)
+        assert sorted(plan.recognised) == keys_of(acts, *proven)
         assert sorted(plan.unproven) == keys_of(acts, *unproven)
         assert sorted(plan.changed) == keys_of(acts, *({"rewritten", "longer"} - {*unproven}))
         assert (plan.torn, plan.new) == (keys_of(acts, "torn"), len(keys_of(acts, "new")))
@@ -123,11 +123,11 @@ def test_each_file_is_judged_by_key_size_and_checksum(acts: dict[str, str], move
             read = FileId(f"{shop.before}/{key}", READ_MS)
             landed = FileId(f"{shop.now}/{key}", READ_MS if act == "kept" else LATER_MS)
             is_read = act == "kept" or act in (*proven, *unproven)
-            assert (source_folder.present(read) == landed) == is_read or act == "removed"
+            assert (source_folder.identity(read) == source_folder.identity(landed)) == is_read or act == "removed"
             assert (read in source_folder.names(landed)) == is_read
         again = shop.plan()
         assert again.same == len(keys_of(acts, "kept", *proven, *unproven))
-        assert not (again.times or again.unproven)
+        assert not (again.recognised or again.unproven)
 
 
 def shop_source() -> FileSource:
@@ -163,12 +163,15 @@ def test_a_zone_that_was_copied_into_a_bucket_is_recognised_by_checksums(tmp_pat
     plan = moved_landing.plan(place, FLOW)
 
     assert (plan.before, plan.now) == (str(read.before), layout.landing("shop/orders").uri)
-    assert (list(plan.times), sorted(plan.changed)) == (["x y/f@1#2%é.csv"], ["b.csv", "c.csv"])
+    assert (list(plan.recognised), sorted(plan.changed)) == (["x y/f@1#2%é.csv"], ["b.csv", "c.csv"])
     assert (plan.same, plan.new, plan.gone, plan.unproven, plan.torn) == (0, 1, 1, {}, [])
     moved_landing.accept(plan, by="ada", reason="the landing zone is in a bucket now")
     landed = {file.id for file in files.list_files(layout.landing("shop/orders"), "*.csv").files}
-    present = landing_folder.of(place, shop_source()).present
-    assert {key for key in read.read if present(FileId(f"{read.before}/{key}", READ_MS)) in landed} == {*plan.times}
+    identity = landing_folder.of(place, shop_source()).identity
+    known = {*map(identity, landed)}
+    assert {key for key in read.read if identity(FileId(f"{read.before}/{key}", READ_MS)) in known} == {
+        *plan.recognised
+    }
 
 
 def test_files_without_a_checksum_are_accepted_by_their_number(tmp_path: Path) -> None:
@@ -190,6 +193,6 @@ def test_the_content_that_was_read_last_is_compared(tmp_path: Path) -> None:
     }
     write_deltalake(shop.layout.table("bronze.shop").uri, pyarrow.Table.from_pylist([row]), mode="append")
     shop.put("a.csv", CONTENT["rewritten"], LATER_MS + 5)
-    assert shop.plan().times == {"a.csv": [LATER_MS, LATER_MS + 5]}
+    assert shop.plan().recognised["a.csv"].times == [LATER_MS, LATER_MS + 5]
     shop.put("a.csv", CONTENT["kept"], LATER_MS + 6)
     assert shop.plan().changed == ["a.csv"], "what it had before is in no table any more"

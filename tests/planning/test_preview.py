@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from tests.cli.project import Project, append, orders
+from tests.cli.project import Project, append, orders, quarantined
 from tidegate.checkpoints import lease
 from tidegate.lake.place import FlowPlace
 from tidegate.reports.ledger_line import LedgerLine
@@ -146,7 +146,8 @@ def test_a_reingest_reads_only_files_of_the_window_that_are_not_in_bronze(filled
     ingested = {"_path": f"file://{paths[0]}", "_modified_at": datetime(2026, 3, 1, 12, tzinfo=UTC), "line": "A-1,1.0"}
     shutil.rmtree(filled.layout.table("bronze.orders"))
     append(filled.layout.table("bronze.orders"), [ingested])
-    bad = {"_row_id": f"{paths[1]}@{int(datetime(2026, 3, 2, 12, tzinfo=UTC).timestamp()) * 1000}", "level": "file"}
+    row_id = f"{paths[1]}@{int(datetime(2026, 3, 2, 12, tzinfo=UTC).timestamp()) * 1000}"
+    bad = quarantined(row_id, ["unreadable"], {"size": 24, "sha256": ""}, "", level="file")
     append(FlowPlace(filled.layout, "orders", "bronze").quarantine, [bad])
     whole = preview(filled, "--mode", "reingest")["bronze"]
     assert whole["reads"] == "2 of 4 landed files, those that are not in bronze"

@@ -96,7 +96,7 @@ def test_a_day_with_a_late_a_changed_or_a_quarantined_file_is_not_complete(proje
     refused = f"{project.landing}/dt=2026-01-03/a.csv@1"
     append(
         FlowPlace(project.layout, "trips", "bronze").quarantine,
-        [{**quarantined(refused, ["unreadable"], {}, ""), "level": "file"}],
+        [{**quarantined(refused, ["unreadable"], {"size": 2, "sha256": ""}, ""), "level": "file"}],
     )
 
     assert states(completeness(project, MARKED)) == {
@@ -111,7 +111,9 @@ def test_a_day_is_complete_when_its_corrected_file_was_replayed_and_not_when_it_
 ) -> None:
     land(project, "dt=2026-01-01/a.csv", "dt=2026-01-01/_SUCCESS")
     read_all(project)
-    entry = quarantined(f"{project.landing}/dt=2026-01-01/a.csv@1", ["unreadable"], {}, "", state="replayed")
+    entry = quarantined(
+        f"{project.landing}/dt=2026-01-01/a.csv@1", ["unreadable"], {"size": 2, "sha256": ""}, "", state="replayed"
+    )
     append(
         FlowPlace(project.layout, "trips", "bronze").quarantine,
         [{**entry, "level": "file", "changed_at": datetime(2026, 1, 5, 10, tzinfo=UTC)}],
@@ -152,7 +154,7 @@ def test_gaps_are_the_days_that_are_not_complete_with_the_files_that_bronze_lack
     refused = f"{project.landing}/dt=2026-01-05/refused.csv@1"
     append(
         FlowPlace(project.layout, "trips", "bronze").quarantine,
-        [{**quarantined(refused, ["unreadable"], {}, ""), "level": "file"}],
+        [{**quarantined(refused, ["unreadable"], {"size": 2, "sha256": ""}, ""), "level": "file"}],
     )
 
     result = completeness(project, MARKED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -14,7 +15,9 @@ from deltalake import write_deltalake
 from tests import places
 from tests.cli.project import append, quarantined
 from tests.status.sample_project import BRONZE, SampleProject
+from tidegate import hidden
 from tidegate.checkpoints import refusal, rewrite
+from tidegate.checkpoints.landing_folder import MOVED_FILES, ComparedContent, MovedFiles
 from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.errors.refusals import GateRefusal
 from tidegate.lake.place import FlowPlace, PipelinePlace
@@ -291,3 +294,49 @@ def test_a_marker_and_a_number_of_files_complete_a_snapshot_too(project: SampleP
     read_all(project)
 
     assert measured(project, pipeline(declared)).reads == "snapshot 2026-01-05 of bronze.trips"
+
+
+def test_a_touched_file_makes_no_new_snapshot_and_one_that_is_not_compared_yet_waits(project: SampleProject) -> None:
+    land_day(project, 1, "a.csv", "b.csv", "_manifest")
+    read_all(project)
+    landed = {day: project.landing / f"dt=2026-01-{day:02}/a.csv" for day in (1, 2)}
+    later, bronze = LANDED + 60, project.layout.table("bronze.trips")
+    write_bronze(bronze, *Path(project.landing).rglob("*.csv"))
+    compare(project, 0, "2026-01-01")
+    os.utime(landed[1], (later, later))
+    assert not measured(project).has_work, "no file is opened: it is taken as read"
+    assert project.measure(pipeline().flow("bronze"), pipeline()).backlog.touched == 1
+
+    land_day(project, 2, "a.csv", "b.csv", "_manifest")
+    files = [*Path(project.landing / "dt=2026-01-02").glob("*.csv")]
+    project.checkpoint("bronze").list_files(1, {str(path): int(LANDED * 1000) for path in files})
+    project.checkpoint("bronze").run(1, {"logOffset": 1})
+    write_bronze(bronze, *files)
+    os.utime(landed[2], (later, later))
+    waiting = measured(project)
+    assert not waiting.has_work, "its rows could not be found by the time that the file has now"
+    why = "2026-01-02 (1 file has another time and the same size: the next run compares them)"
+    assert waiting.remarks == f"not complete: {why}"
+
+    times = [int(LANDED * 1000), int(later * 1000)]
+    same = ComparedContent(checksum=hashlib.sha256(b"a\n1\n").hexdigest(), times=times)
+    note = MovedFiles(contents={f"dt=2026-01-{day:02}/a.csv": [same] for day in (1, 2)})
+    MOVED_FILES.write(FlowPlace(project.layout, "trips", "bronze"), note)
+    assert measured(project).reads == "snapshot 2026-01-02 of bronze.trips"
+    compare(project, 1, "2026-01-02")
+    assert not measured(project).has_work
+
+
+def write_bronze(table: Address, *paths: Path) -> None:
+    """The records of these files, as a run of bronze writes them."""
+    rows = [
+        {
+            hidden.PATH: f"file://{path}",
+            hidden.MODIFIED_AT: datetime.fromtimestamp(path.stat().st_mtime, UTC),
+            hidden.SIZE: path.stat().st_size,
+            hidden.INGESTED_AT: datetime.fromtimestamp(LANDED, UTC),
+            hidden.CHECKSUM: hashlib.sha256(path.read_bytes()).hexdigest(),
+        }
+        for path in paths
+    ]
+    write_deltalake(str(table), pa.Table.from_pylist(rows), mode="append")

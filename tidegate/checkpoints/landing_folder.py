@@ -1,4 +1,4 @@
-"""The landing folder of a flow, which may have been moved: a file below an earlier folder is the file of that name below the present one.
+"""The landing folder of a flow, and which of the files that were read are one file: of one key below the folder, size and checksum.
 
 Spark's log of source files has absolute paths, so that a stream reads all files of a moved folder again. A flow is stopped before it does,
 until a person accepts the move (`Override.act` ``move``). Then a new refresh of its checkpoint lists every file once more, and reads those
@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+
+from msgspec import UNSET, UnsetType
 
 from tidegate.advice import Either, OutsideAct
 from tidegate.checkpoints import overrides, progress
@@ -20,34 +22,70 @@ from tidegate.lake.place import FlowPlace, Place
 from tidegate.spec import FileSource
 
 
+@dataclass(frozen=True, kw_only=True)
+class ComparedContent:
+    """What a file had when it was opened because of its time."""
+
+    checksum: str
+    times: Sequence[int]
+    """All times at which the file had it, in milliseconds since 1970."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class MovedFiles:
+    """What is known of files that got another time, by their keys below the landing folder."""
+
+    times: dict[str, list[int]] = field(default_factory=dict)
+    """The times of a content whose checksum is not known: a person accepted them. In milliseconds since 1970."""
+    contents: dict[str, list[ComparedContent]] | UnsetType = UNSET
+    """The contents that were compared. Each time is of one of them; one that came back after another was read is there twice."""
+
+    def of_key(self, key: str) -> Sequence[ComparedContent]:
+        """The contents of a file that were compared."""
+        return () if self.contents is UNSET else self.contents.get(key, ())
+
+    def with_times(self, times: dict[str, list[int]]) -> MovedFiles:
+        """The same with times that a person accepted."""
+        return MovedFiles(times=self.times | times, contents=self.contents)
+
+    def with_compared(self, compared: Mapping[str, ComparedContent]) -> MovedFiles:
+        """The same with files that were compared, by key."""
+        contents = {} if self.contents is UNSET else dict(self.contents)
+        for key, content in compared.items():
+            others = (
+                replace(each, times=[time for time in each.times if time not in content.times])
+                for each in contents.get(key, ())
+            )
+            contents[key] = [*(each for each in others if each.times), content]
+        return MovedFiles(times=self.times, contents=contents)
+
+
 @dataclass(frozen=True)
 class LandingFolder:
-    """The folder of a file source, and where it was before."""
+    """The folder of a file source, where it was before, and what is known of files with several times."""
 
     path: str
     earlier: tuple[str, ...] = ()
-    times: Mapping[str, Sequence[int]] = field(default_factory=dict)
-    """`MovedFiles.times`."""
+    moved: MovedFiles = field(default_factory=MovedFiles)
 
-    def present(self, file: FileId) -> FileId:
-        """The file below the present folder with its present time, for one below any of them."""
+    def identity(self, file: FileId) -> FileId:
+        """The one name of a file, whichever of its names is given: its path below the present folder, and the first of its times."""
         path = self.present_path(file.path)
-        times = self._times(path, file.modified_ms)
-        return FileId(path, times[-1])
+        return FileId(path, min(self._times(path, file.modified_ms)))
 
     def present_path(self, path: str) -> str:
-        """As `present`, for a path. One folder may be in another: a file is of the innermost."""
+        """The path below the present folder. One folder may be in another: a file is of the innermost."""
         folders = [each for each in (self.path, *self.earlier) if path.startswith(f"{each}/")]
         return self.path + path[len(max(folders, key=len)) :] if folders else path
 
     def names(self, file: FileId) -> list[FileId]:
-        """A file as it is named in records of any time; first the present one."""
-        file = self.present(file)
-        if not self.has(file.path):
+        """A file as it is named in records of any time."""
+        path = self.present_path(file.path)
+        if not self.has(path):
             return [file]
-        key = file.path.removeprefix(self.path)
-        times = self._times(file.path, file.modified_ms)
-        return [FileId(folder + key, time) for time in reversed(times) for folder in (self.path, *self.earlier)]
+        key = path.removeprefix(self.path)
+        times = self._times(path, file.modified_ms)
+        return [FileId(folder + key, time) for time in times for folder in (self.path, *self.earlier)]
 
     def has(self, path: str) -> bool:
         """Whether a file is below the present folder."""
@@ -57,28 +95,34 @@ class LandingFolder:
         """The name of a file below the folder, for one below any of them."""
         return self.present_path(path).removeprefix(f"{self.path}/")
 
+    def checksum(self, file: FileId) -> str | None:
+        """The checksum that the file had at this time, if it was compared."""
+        contents = self.moved.of_key(self.key(file.path))
+        return next((each.checksum for each in contents if file.modified_ms in each.times), None)
+
+    def times(self, file: FileId) -> Sequence[int]:
+        """All times of a file, this one included."""
+        return self._times(self.present_path(file.path), file.modified_ms)
+
     def _times(self, present_path: str, modified_ms: int) -> Sequence[int]:
-        """All times of a file that had this one, the present one last."""
-        times = self.times.get(present_path.removeprefix(f"{self.path}/"), ())
-        return times if modified_ms in times else (modified_ms,)
-
-
-@dataclass(frozen=True, kw_only=True)
-class MovedFiles:
-    """The files that got another time, but no other content."""
-
-    times: dict[str, list[int]]
-    """Key below the landing folder to each time that the file had with its content, the present one last: in milliseconds since 1970."""
+        key = present_path.removeprefix(f"{self.path}/")
+        known = [each.times for each in self.moved.of_key(key)]
+        for times in (*known, self.moved.times.get(key, ())):
+            if modified_ms in times:
+                return times
+        return (modified_ms,)
 
 
 MOVED_FILES: Note[MovedFiles, FlowPlace] = Note(
     name="moved files",
     file="moved_files.json",
     content=MovedFiles,
-    says="the times of files that got another one, with the same content",
-    absent="a file with another time is another file",
-    written="`tidegate landing moved --accept`, for a person, before its decision",
-    repair=Either(OutsideAct("restore it from a backup"), OutsideAct("delete it and accept the move again")),
+    says="the checksums and times of files that got another time",
+    absent="no file was compared",
+    written="a run that has compared files; `tidegate landing moved --accept`, for a person, before its decision",
+    repair=Either(
+        OutsideAct("restore it from a backup"), OutsideAct("delete it, so that the next run compares the files again")
+    ),
 )
 
 
@@ -86,10 +130,8 @@ def of(place: FlowPlace, source: FileSource) -> LandingFolder:
     """The landing folder of a flow that reads files."""
     path = str(place.layout.landing(source.path))
     earlier = dict.fromkeys(overrides.earlier_folders(place))
-    # Without a decision there is no note to look for.
-    moved = MOVED_FILES.read(place) if earlier else None
     return LandingFolder(
-        path, tuple(folder for folder in earlier if folder != path), {} if moved is None else moved.times
+        path, tuple(folder for folder in earlier if folder != path), MOVED_FILES.read(place) or MovedFiles()
     )
 
 

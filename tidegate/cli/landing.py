@@ -1,4 +1,4 @@
-"""``tidegate landing``: what became of a landing zone that was moved, copied or restored."""
+"""``tidegate landing``: what became of a landing zone that was moved."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
 @app.callback()
 def landing() -> None:
-    """Landing zones: accept that files were moved, copied or restored."""
+    """Landing zones: accept that files were moved."""
 
 
 @app.command()
@@ -39,12 +39,13 @@ def moved(
     ] = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a landing zone that was moved, copied or restored with what was read of it. Starts no JVM.
+    """Compare a landing zone that was moved with what was read of it. Starts no JVM.
 
     A file is the one that was read if it has the same name below its landing folder, and the same time and size, or the same size
     and checksum. Only files with another time are opened. Without `--accept` nothing is changed. With it, the next run that
     has a new file lists all files once more, and opens those that were not read; files whose content changed are read again.
-    A copy that is torn, the same time with another size, is refused.
+    A copy that is torn, the same time with another size, is refused. In a folder that is where it was, runs compare by themselves
+    what has a checksum.
     """
     place, pipeline = PipelinePlace(project.lake(project.read()), name), project.load(name)
     chosen = project.choose(pipeline, [flow]) if flow else pipeline.flows

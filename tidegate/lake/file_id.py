@@ -1,7 +1,7 @@
 """The identity of an arrived file.
 
 Files are told apart by path and modification time: one that was changed after it was read is another file. Spark's log of source files
-has no more of a file than these (``FileStreamSource.FileEntry``), and the files of a batch are those of its log. Two of them may be one
+has no more of a file than these (``FileStreamSource.FileEntry``), and the files of a batch are those of its log. Several of them may be one
 file, of one key, size and checksum, at another path or with another time: `tidegate.checkpoints.landing_folder` knows which.
 
 The text of a file is ``<path>@<time in milliseconds since 1970>``; a ``_row_id`` of a record is this text, ``#`` and the line number. Only

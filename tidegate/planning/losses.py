@@ -74,12 +74,14 @@ def _of_files(layout: Layout, resolved: ResolvedFlow, source: FileSource) -> Los
     pipeline, flow = resolved.pipeline.name, resolved.flow
     place = FlowPlace(layout, pipeline, flow.name)
     source_folder = landing_folder.of(place, source)
-    read = set(map(source_folder.present, _read_files(place)))
-    landed = {file.id for file in files.list_files(layout.landing(source.path), source.glob).files}
+    read = set(map(source_folder.identity, _read_files(place)))
+    landed = {
+        source_folder.identity(file.id) for file in files.list_files(layout.landing(source.path), source.glob).files
+    }
     gone = read - landed
     if gone:
         gone -= set(
-            map(source_folder.present, _stored(layout.table(flow.target.name)) | _quarantined(place.quarantine))
+            map(source_folder.identity, _stored(layout.table(flow.target.name)) | _quarantined(place.quarantine))
         )
     lost = sorted(gone)
     if not lost:

@@ -6,43 +6,27 @@ key below the landing folder, its size and its checksum; only a file with anothe
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tidegate import hidden
 from tidegate.advice import Command, Edit, Either, OutsideAct
 from tidegate.checkpoints import checkpoint, landing_folder, overrides, progress
-from tidegate.checkpoints.landing_folder import MOVED_FILES, LandingFolder, MovedFiles
+from tidegate.checkpoints.landing_folder import MOVED_FILES, ComparedContent, LandingFolder, MovedFiles
 from tidegate.checkpoints.overrides import Override
 from tidegate.errors import MovedLandingFolderError, RequestError
 from tidegate.formatting import count
-from tidegate.lake.file_id import FileId
-from tidegate.ops import query, store
 from tidegate.probes import files
 from tidegate.spec import FileSource, Flow
+from tidegate.status.file_contents import FileContents
 
 if TYPE_CHECKING:
     from tidegate.lake.layout import Layout
     from tidegate.lake.place import FlowPlace, Place
     from tidegate.probes.files import LandedFile
-    from tidegate.store import Address
 
 _NAMED = 5
 """How many files are named; the others are only counted."""
-_CHUNK_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class _Content:
-    """A file as it was read."""
-
-    file: FileId
-    size: int
-    checksum: str | None
-    """None where an earlier version of Tidegate read it, or it could not be read."""
 
 
 @dataclass(kw_only=True)
@@ -55,10 +39,10 @@ class MovePlan:
     now: str
     same: int = 0
     """Files with the time and the size at which they were read."""
-    times: dict[str, list[int]] = field(default_factory=dict)
-    """Files with another time, and the size and the checksum that they were read with: as `MovedFiles.times`."""
+    recognised: dict[str, ComparedContent] = field(default_factory=dict)
+    """Files with another time, and the size and the checksum that they were read with."""
     unproven: dict[str, list[int]] = field(default_factory=dict)
-    """Likewise, but the checksum that they were read with is not known."""
+    """Files with another time and the size that they were read with, but without a checksum: as `MovedFiles.times`."""
     torn: list[str] = field(default_factory=list)
     """Files with the time at which they were read, and another size."""
     changed: list[str] = field(default_factory=list)
@@ -72,13 +56,13 @@ class MovePlan:
     @property
     def is_needed(self) -> bool:
         """Whether there is something to accept."""
-        return self.before != self.now or bool(self.times or self.unproven)
+        return self.before != self.now or bool(self.recognised or self.unproven)
 
     def lines(self) -> Iterator[str]:
         """For people."""
         moved = f"moved from {self.before} to {self.now}" if self.before != self.now else f"still {self.now}"
         yield f"{self.place.pipeline}/{self.place.flow}: the landing folder is {moved}"
-        known = f"{self.same:,} with the same time, {len(self.times):,} with another time and the same checksum"
+        known = f"{self.same:,} with the same time, {len(self.recognised):,} with another time and the same checksum"
         yield f"  read already: {known} ({self.compared_bytes:,} bytes compared)"
         yield f"  to read: {self.new:,} new, {count(len(self.changed), 'changed file')}{_named(self.changed)}"
         if self.gone:
@@ -98,7 +82,7 @@ class MovePlan:
             "before": self.before,
             "now": self.now,
             "same": self.same,
-            "recognised": sorted(self.times),
+            "recognised": sorted(self.recognised),
             "unproven": sorted(self.unproven),
             "torn": self.torn,
             "changed": self.changed,
@@ -134,14 +118,14 @@ def plan(of_flow: FlowPlace, flow: Flow) -> MovePlan:
             ) from None
     earlier = tuple(dict.fromkeys((*folder.earlier, before)))
     folder = landing_folder.LandingFolder(
-        folder.path, tuple(each for each in earlier if each != folder.path), folder.times
+        folder.path, tuple(each for each in earlier if each != folder.path), folder.moved
     )
     made = MovePlan(place=place, before=before, now=folder.path)
-    read = _contents(folder, layout.table(flow.target.name), place.quarantine)
+    read = FileContents.read(folder, place, layout.table(flow.target.name))
     listed = files.list_files(layout.landing(source.path), source.glob).files
     for landed in listed:
-        _judge(made, layout, folder, landed, read.get(folder.key(landed.path), []))
-    made.gone = len(read.keys() - {folder.key(file.path) for file in listed})
+        _judge(made, layout, folder, landed, read)
+    made.gone = len(read.keys - {folder.key(file.path) for file in listed})
     return made
 
 
@@ -176,73 +160,37 @@ def accept(made: MovePlan, *, by: str, reason: str, unproven: int = 0) -> Overri
                 OutsideAct("copy the files with their times (`cp -p`, `rsync -a`)"),
             ),
         )
-    times = made.times | made.unproven
-    if times:
-        MOVED_FILES.update(place, lambda known: MovedFiles(times=(known.times if known is not None else {}) | times))
+    if made.recognised or made.unproven:
+        compared, times = made.recognised, made.unproven
+        MOVED_FILES.update(place, lambda known: (known or MovedFiles()).with_compared(compared).with_times(times))
     return overrides.record(place, Override(act="move", by=by, reason=reason, moved_from=made.before))
 
 
-def _judge(made: MovePlan, layout: Layout, folder: LandingFolder, landed: LandedFile, read: list[_Content]) -> None:
-    """Put one file where it belongs.
-
-    Args:
-        read: Its contents that were read, the last one last.
-    """
+def _judge(made: MovePlan, layout: Layout, folder: LandingFolder, landed: LandedFile, contents: FileContents) -> None:
+    """Put one file where it belongs."""
     key = folder.key(landed.path)
-    if not read:
+    if not contents.of_key(key):
         made.new += 1
         return
-    if named := [each for each in read if landed.id in folder.names(each.file)]:
+    if named := contents.named(landed.id):
         if landed.size in {each.size for each in named}:
             made.same += 1
         else:
             made.torn.append(key)
         return
-    last = read[-1]
-    if last.size != landed.size:
-        made.changed.append(key)
-        return
-    known = [name.modified_ms for name in reversed(folder.names(last.file)) if name.path == folder.path + f"/{key}"]
-    times = [*(time for time in known if time != landed.modified_ms), landed.modified_ms]
-    if last.checksum is None:
-        made.unproven[key] = times
-        return
-    made.compared_bytes += landed.size
-    if _checksum(layout.landing_root.of_uri(landed.path)) == last.checksum:
-        made.times[key] = times
+    newest = contents.newest(landed.id, landed.size)
+    if known := {each.checksum for each in newest} - {None}:
+        checksum = folder.checksum(landed.id)
+        if checksum is None:
+            made.compared_bytes += landed.size
+            checksum = files.checksum(layout.landing_root.of_uri(landed.path))
+        if checksum in known:
+            made.recognised[key] = contents.compared(landed.id, checksum)
+            return
+    if unproven := [each for each in newest if each.checksum is None]:
+        made.unproven[key] = sorted({*folder.times(unproven[0].file), landed.modified_ms})
     else:
         made.changed.append(key)
-
-
-def _contents(folder: LandingFolder, bronze: Address, quarantine: Address) -> dict[str, list[_Content]]:
-    """By key what was read of each file, the last one last: what bronze has, or else the entries in quarantine."""
-    entries: dict[str, list[_Content]] = {}
-    of_files = "SELECT source FROM delta_table WHERE level = 'file' ORDER BY quarantined_at"
-    for row in store.select(quarantine, of_files):
-        source = json.loads(row["source"])
-        file = FileId(source["path"], source["modified_ms"])
-        content = _Content(file, source["size"], source["sha256"] or None)
-        entries.setdefault(folder.key(file.path), []).append(content)
-    stored: dict[str, list[_Content]] = {}
-    columns = query.columns(bronze)
-    checksum = hidden.CHECKSUM if hidden.CHECKSUM in columns else "NULL"
-    by_file = (
-        f"SELECT {hidden.PATH}, {hidden.MODIFIED_AT}, _size, {checksum} AS checksum, max({hidden.INGESTED_AT}) AS read_at "
-        f"FROM delta_table GROUP BY {hidden.PATH}, {hidden.MODIFIED_AT}, _size, checksum ORDER BY read_at"
-    )
-    for row in store.select(bronze, by_file) if columns else ():
-        file = FileId.of_bronze(row[hidden.PATH], row[hidden.MODIFIED_AT])
-        stored.setdefault(folder.key(file.path), []).append(_Content(file, row["_size"], row["checksum"]))
-    return entries | stored
-
-
-def _checksum(address: Address) -> str:
-    """Of the stored bytes, as `tidegate.formats.reader.CheckedFile.sha256`."""
-    digest = hashlib.sha256()
-    with address.open() as content:
-        while chunk := content.read(_CHUNK_BYTES):
-            digest.update(chunk)
-    return digest.hexdigest()
 
 
 def _named(keys: list[str] | dict[str, list[int]]) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import bz2
 import errno
+import hashlib
 import re
 import zlib
 from dataclasses import dataclass, field
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
 
 _SAMPLE_BYTES = 64 * 1024
 _SAMPLED_FILES = 3
+_CHUNK_BYTES = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,6 +149,18 @@ def estimate_rows(landing_zone: Address, files: tuple[LandedFile, ...], *, has_h
     if not read:
         return None
     return max(0, round(lines / read * sum(file.size for file in files)) - has_header * len(files))
+
+
+def checksum(file: Address) -> str:
+    """The SHA-256 of the stored bytes, as `tidegate.formats.reader.CheckedFile.sha256`; raises as `Address.open`.
+
+    That of a file which is written meanwhile is of no content: it has another time afterwards, and is compared again.
+    """
+    digest = hashlib.sha256()
+    with file.open() as content:
+        while chunk := content.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
 
 
 @dataclass

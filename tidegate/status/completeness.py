@@ -54,6 +54,8 @@ class Completeness:
     """From the first to the last that has a file, or from that of a topic's first message to the present one, without a gap."""
     other_files: int = 0
     """Files whose path names no interval."""
+    touched: frozenset[str] = frozenset()
+    """The paths of files that were read, and have another time now: the next run compares them."""
 
     @property
     def complete(self) -> tuple[str, ...]:

@@ -70,7 +70,7 @@ def read(place: FlowPlace, flow: Flow, timezone: str, now: datetime) -> Complete
             raise
         listed = {}
     unread = changed_files.unread(place, flow, bronze.read_files, listed.values())
-    bronze = dataclasses.replace(bronze, changed=frozenset(path for path, _ in unread))
+    bronze = dataclasses.replace(bronze, changed=frozenset(file.path for file in unread.overwritten))
     paths, others = _by_interval(folder, rule, listed)
     landed = {start: [listed[path] for path in own] for start, own in paths.items()}
     empty = sealed - landed.keys() - read_before.keys()
@@ -84,7 +84,8 @@ def read(place: FlowPlace, flow: Flow, timezone: str, now: datetime) -> Complete
         for start in _range(rule, sealed.union(landed), local_now)
         if start in landed or exists(rule.unit, zone, start)
     )
-    return Completeness(unit=rule.unit, intervals=statuses, other_files=others)
+    touched = frozenset(file.path for file in unread.touched)
+    return Completeness(unit=rule.unit, intervals=statuses, other_files=others, touched=touched)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,7 +110,7 @@ class _Bronze:
     quarantined: frozenset[str] = frozenset()
     """The paths of files with an open entry."""
     changed: frozenset[str] = frozenset()
-    """The paths of files that `changed_files.unread` returns."""
+    """The paths of files that were overwritten after they were read."""
 
     @classmethod
     def read(cls, place: FlowPlace, flow: Flow, source: FileSource) -> _Bronze:
@@ -123,9 +124,13 @@ class _Bronze:
             place.quarantine, f"SELECT {hidden.ROW_ID} FROM delta_table WHERE level = 'file' AND state = 'open'"
         )
         return cls(
-            read_files=dict(source_folder.present(file.id) for file in progress.source_files(folder, up_to=up_to)),
-            quarantined=frozenset(source_folder.present(FileId.parse(row[hidden.ROW_ID])).path for row in refused),
+            read_files=dict(source_folder.identity(file.id) for file in progress.source_files(folder, up_to=up_to)),
+            quarantined=frozenset(source_folder.present_path(FileId.parse(row[hidden.ROW_ID]).path) for row in refused),
         )
+
+    def written_ms(self, file: LandedFile) -> int:
+        """The time of its content: a file that was read has the first one, whatever gave it another."""
+        return file.modified_ms if file.path in self.changed else self.read_files.get(file.path, file.modified_ms)
 
     def to_read(self, landed: Sequence[LandedFile]) -> tuple[LandedFile, ...]:
         """Those of these files that a reingest reads."""
@@ -211,7 +216,7 @@ def _interval(declared: _Declared, start: datetime, landed: Sequence[LandedFile]
     name = name_of(declared.intervals.unit, start)
     why = bronze.missing(landed)
     interval = Interval(name=name, state="complete", files=len(landed), to_read=bronze.to_read(landed))
-    lacks = _lacks(declared, start, landed, unread=bool(why))
+    lacks = _lacks(declared, start, landed, bronze, unread=bool(why))
     if lacks:
         has_marker = bool(declared.intervals.manifest) and declared.file(declared.intervals.manifest, start).exists()
         has_some = bool(landed) or has_marker
@@ -235,7 +240,7 @@ def _listed(declared: _Declared, start: datetime, landed: Sequence[LandedFile]) 
     return own if len(own) == len(names) else ()
 
 
-def _lacks(declared: _Declared, start: datetime, landed: Sequence[LandedFile], *, unread: bool) -> str:
+def _lacks(declared: _Declared, start: datetime, landed: Sequence[LandedFile], bronze: _Bronze, *, unread: bool) -> str:
     """What is missing in the landing zone, as a phrase; empty if nothing is."""
     rule = declared.intervals
     if rule.marker:
@@ -248,7 +253,7 @@ def _lacks(declared: _Declared, start: datetime, landed: Sequence[LandedFile], *
     assert rule.quiet_hours is not None
     if not landed:
         return "no file"
-    newest = pendulum.from_timestamp(max(file.modified_ms for file in landed) / 1000)
+    newest = pendulum.from_timestamp(max(map(bronze.written_ms, landed)) / 1000)
     quiet_at = max(end_of(rule.unit, declared.zone, start), newest).add(seconds=rule.quiet_hours * 3600)
     return "" if declared.now >= quiet_at else quiet_from(quiet_at)
 

@@ -46,6 +46,7 @@ def to_json(reading: Reading) -> dict[str, Any]:
         "remarks": reading.remarks if is_known else "",
         "ahead": lag.ahead,
         "rewritten": lag.rewritten,
+        "touched": lag.touched,
         "ignored": lag.ignored,
         "first_offsets": lag.first_offsets,
         "unread": lag.unread,

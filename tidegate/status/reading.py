@@ -136,6 +136,7 @@ class Reading(UnfinishedReading):
             self.completeness.summary() if self.completeness is not None else "",
             self.backlog.skipped,
             remarks.rewritten(self.backlog.rewritten),
+            remarks.touched(self.backlog.touched),
             self.proven.summary(),
             remarks.sent_again(self.resolved.flow, self.place) if self.committed is None else "",
             self._expiry_warning,

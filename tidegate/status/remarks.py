@@ -32,6 +32,14 @@ def rewritten(number: int) -> str:
     return f"{files} changed after being read and will not be read again: land the new content under a new name, or reingest"
 
 
+def touched(number: int) -> str:
+    """What happens to files that have another time than when they were read, and the same size."""
+    if not number:
+        return ""
+    verb = "has" if number == 1 else "have"
+    return f"{count(number, 'file')} {verb} another time and the same size: the next run compares them"
+
+
 def sent_again(flow: Flow, place: Place) -> str:
     """What the first run of a new version of a sink's flow sends: a checkpoint begins with the whole table."""
     if not flow.kind.sends or (place.version, place.refresh) == (1, 0):

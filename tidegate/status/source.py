@@ -72,6 +72,8 @@ class Backlog(Extent):
     """What is to be read: ``a.csv, b.csv``, ``offsets 0:15-19 1:10-14``, ``versions 3 to 5``; empty for nothing."""
     rewritten: int = 0
     """Files that changed after they were read; Spark's file source does not notice. A reingest reads them."""
+    touched: int = 0
+    """Files with another time than when they were read, and the same size: the next run compares them."""
     ignored: int = 0
     """Files in the landing folder that are hidden, do not fit the glob, or are too old."""
     skipped: str = ""

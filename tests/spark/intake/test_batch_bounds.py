@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from tests.spark_files import Checkpoint
+from tidegate.checkpoints import progress
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import Place
-from tidegate.spark.intake.file_stream import _bound, trigger_option
+from tidegate.probes import files
+from tidegate.spark.intake import file_stream
+from tidegate.spark.intake.file_stream import trigger_option
 from tidegate.spec import FileSource
 
 pytestmark = pytest.mark.slow
@@ -45,6 +48,12 @@ def test_generated_backlogs_keep_both_bounds_and_one_large_file_does_not_make_al
     assert options == {"maxFilesPerTrigger", "maxBytesPerTrigger"}
     option, value = trigger_option([1] * 500 + [10_000] + [1] * 500, 50, 100)
     assert max(len(batch) for batch in batches([1] * 500, option, value)) > 20
+
+
+def _bound(place: Place, source: FileSource) -> tuple[str, int] | None:
+    """The bound of what is landed now."""
+    landed = files.list_files(place.layout.landing(source.path), source.glob).files
+    return file_stream._bound(place, source, progress.source_files(place.checkpoint), landed)
 
 
 def test_a_query_has_no_batch_if_each_listed_file_is_in_a_committed_one(tmp_path: Path) -> None:

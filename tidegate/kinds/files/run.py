@@ -15,7 +15,7 @@ from tidegate.formatting import count
 from tidegate.lake import file_id
 from tidegate.lake.file_id import FileId
 from tidegate.probes import files
-from tidegate.spark.batch import quarantine, raw
+from tidegate.spark.batch import compared_files, quarantine, raw
 from tidegate.spark.intake import file_stream, landing
 from tidegate.spark.job import Entries, Job, Kind, Sides
 from tidegate.spark.lake import local, tables
@@ -24,10 +24,21 @@ from tidegate.spec import FileSource
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
+    from pyspark.sql import DataFrame
+
     from tidegate.checkpoints.pending_jobs import PendingPiece
     from tidegate.probes.files import LandedFile
     from tidegate.spark.batch.pinned import Pinned
     from tidegate.times.window import Window
+
+
+def _read_stream(job: Job, _reading: Job) -> DataFrame | None:
+    """The files that are new. Those that have another time than when they were read are compared before."""
+    source = _source(job)
+    logged = progress.source_files(job.place.checkpoint)
+    landed = files.list_files(job.place.layout.landing(source.path), source.glob).files
+    compared_files.compare_touched(job, logged, landed)
+    return file_stream.files_stream(job.spark, job.place, source, logged, landed)
 
 
 def _parts(job: Job, window: Window | None, earlier: Sequence[PendingPiece]) -> Iterator[Mapping[str, Any]]:
@@ -62,7 +73,9 @@ def _returned(job: Job, rules: Mapping[str, Any], entries: Entries) -> Mapping[s
     """By path, because a corrected file has another modification time than its entry."""
     source_folder = landing_folder.of(job.place, _source(job))
     by_path = {FileId.parse(name).path: broken for name, broken in rules.items()}
-    paths = {entry[hidden.ROW_ID]: source_folder.present(FileId.parse(entry[hidden.ROW_ID])).path for entry in entries}
+    paths = {
+        entry[hidden.ROW_ID]: source_folder.present_path(FileId.parse(entry[hidden.ROW_ID]).path) for entry in entries
+    }
     return {name: by_path[path] for name, path in paths.items() if path in by_path}
 
 
@@ -76,23 +89,24 @@ def _sides(job: Job, pins: Pinned) -> Sides:
     by_id = {str(file.id): file.id for file in landed}
     refused = quarantine.file_ids(job, pins.entries_version)
     earlier = rows_by_id.keys() | refused
-    # Their records have other ids: those of the path at which they were read.
-    before_move = {
-        name for name, file in by_id.items() if not earlier.isdisjoint(map(str, source_folder.names(file)[1:]))
+    # Their records have other ids: those of the path and the time at which they were read.
+    renamed = {
+        name for name, file in by_id.items() if not earlier.isdisjoint({*map(str, source_folder.names(file))} - {name})
     }
-    compared = by_id.keys() & (rows_by_id.keys() | _listed(job, pins)) - before_move
+    compared = by_id.keys() & (rows_by_id.keys() | _listed(job, pins)) - renamed
     expected = sorted(by_id[each] for each in compared - refused)
     content = landing.read_files(job.spark, expected, source, landing.BatchValues(0, 0), job.persisted)
     unreadable = {str(file.id) for file in content.files if file.problem is not None}
     compared -= unreadable
     ids = local.from_rows(job.spark, [(each,) for each in sorted(compared)], f"{hidden.FILE_ID} string")
     present = {file.path for file in landed}
+    read_before = {source_folder.identity(by_id[name]) for name in renamed}
     not_compared = Counter({"of files that are no longer landed": 0, "of files that were changed since": 0})
     not_compared["of files that cannot be read now"] = sum(rows_by_id.get(each, 0) for each in unreadable)
     for each in rows_by_id.keys() - compared - unreadable:
         file = FileId.parse(each)
-        if str(source_folder.present(file)) in before_move:
-            why = "of files that were read before their folder was moved"
+        if source_folder.identity(file) in read_before:
+            why = "of files that were read at another path or with another time"
         else:
             why = "of files that were changed since" if file.path in present else "of files that are no longer landed"
         not_compared[why] += rows_by_id[each]
@@ -128,7 +142,7 @@ def _source(job: Job) -> FileSource:
 
 
 KIND = Kind(
-    read_stream=lambda job, _: file_stream.files_stream(job.spark, job.place, _source(job)),
+    read_stream=_read_stream,
     renewed_by=_renewed_by,
     split=raw.split_files,
     parts=_parts,

@@ -16,6 +16,7 @@ from tidegate.lake.place import FlowPlace
 from tidegate.ops import store
 from tidegate.probes import files
 from tidegate.spec import FileSource, Flow, Pipeline
+from tidegate.status import remarks
 from tidegate.status.source import NOTHING_READ, Backlog, Extent, MeasuredSource, not_delivered
 
 if TYPE_CHECKING:
@@ -49,12 +50,13 @@ def _backlog(reading: CheckpointReading) -> Backlog:
     up_to = -1 if committed is None else committed.log_offset
     logged = progress.source_files(checkpoint, up_to=up_to)
     source_folder = landing_folder.checked(place, source, logged)
-    read = dict(source_folder.present(file.id) for file in logged)
+    read = dict(source_folder.identity(file.id) for file in logged)
     try:
         listing = files.list_files(folder, source.glob)
     except NotDeliveredError as missing:
         return not_delivered(missing, place, layout.table(flow.target.name))
     new = tuple(file for file in listing.files if file.path not in read)
+    rewritten, touched = _changed(place, flow, read, listing.files)
     return Backlog(
         what=f"{count(len(new), 'new file')} in {source.path}" if new else f"nothing new in {source.path}",
         behind=len(new),
@@ -65,19 +67,24 @@ def _backlog(reading: CheckpointReading) -> Backlog:
         # After a crash between listing and planning, the next batch contains the listed files even if they were deleted since.
         has_data=bool(new) or progress.newest_log_batch(checkpoint) > up_to,
         ahead=_shortened([file.path.removeprefix(f"{folder}/") for file in new]),
-        rewritten=_rewritten(place, flow, read, listing.files),
+        rewritten=rewritten,
+        touched=touched,
         ignored=listing.ignored,
         skipped=_skipped_files(listing, source.glob),
     )
 
 
-def _rewritten(place: FlowPlace, flow: Flow, read: Mapping[str, int], listed: Sequence[files.LandedFile]) -> int:
+def _changed(
+    place: FlowPlace, flow: Flow, read: Mapping[str, int], listed: Sequence[files.LandedFile]
+) -> tuple[int, int]:
+    """How many files were overwritten after they were read, and how many may only have another time."""
     if all(file.modified_ms == read.get(file.path, file.modified_ms) for file in listed):
-        return 0
+        return 0, 0
     # Few files are changed after they were read.
     from tidegate.status import changed_files
 
-    return len(changed_files.unread(place, flow, read, listed))
+    changed = changed_files.unread(place, flow, read, listed)
+    return len(changed.overwritten), len(changed.touched)
 
 
 def _skipped_files(listing: files.Listing, glob: str) -> str:
@@ -124,13 +131,18 @@ def _of_landed(place: FlowPlace, flow: Flow, window: Window | None) -> tuple[str
         landed = files.modified_within(landed, window)
     source_folder = landing_folder.of(place, source)
     ingested = {
-        source_folder.present(file)
+        source_folder.identity(file)
         for file in _ingested_files(layout.table(flow.target.name), place.quarantine, window)
     }
-    missing = tuple(file for file in landed if file.id not in ingested)
+    unread = [file for file in landed if source_folder.identity(file.id) not in ingested]
+    # Few files have another time than in bronze.
+    from tidegate.status import changed_files
+
+    changed = changed_files.of_contents(place, flow, source_folder, unread)
+    missing = changed.overwritten
     when = f" of {window.summary()}" if window is not None else ""
     what = f"{len(missing):,} of {count(len(landed), 'landed file')}{when}, those that are not in bronze"
-    return what, missing
+    return remarks.joined(what, remarks.touched(len(changed.touched))), missing
 
 
 def _of_gaps(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from tidegate.probes import delta
 from tidegate.sources.snapshots import announcements
 from tidegate.sources.tables.measure import extent
 from tidegate.spec import FileSource, Flow, Pipeline
-from tidegate.status import intervals
+from tidegate.status import intervals, remarks
 from tidegate.status.completeness import Completeness, Interval, name_of
 from tidegate.status.source import NOTHING_READ, Backlog, MeasuredSource
 
@@ -53,9 +53,9 @@ class Candidates:
 def find(of_pipeline: PipelinePlace, pipeline: Pipeline, flow: Flow) -> Candidates:
     """Look for a snapshot that the flow has to compare.
 
-    Every file of a complete snapshot is in bronze as it is now, and none was refused: of a file that a person waived, bronze has no
-    row, so that the rows in it would be deleted. It is no more than a month ahead of the clock. A snapshot is empty if it has its marker
-    or manifest and never had a file: the landing zone may be cleaned after files were read.
+    Every file of a complete snapshot is in bronze as it is now: one that was touched must have been compared before. None was refused: of a
+    file that a person waived, bronze has no row, so that the rows in it would be deleted. It is no more than a month ahead of the clock.
+    A snapshot is empty if it has its marker or manifest and never had a file: the landing zone may be cleaned after files were read.
 
     Raises:
         SourceError: The landing folder is missing or cannot be read.
@@ -75,22 +75,27 @@ def find(of_pipeline: PipelinePlace, pipeline: Pipeline, flow: Flow) -> Candidat
     # One that was announced by an earlier release, or by a wrong clock, hides no other.
     since = "" if announced is None or announced.name > latest else announced.name
     waiting: list[Interval] = []
+    refused = _refused(place)
     for interval in reversed(_later(completeness, since)):
         if interval.name > latest:
             waiting.append(replace(interval, why=f"it is more than {_AHEAD.days} days ahead of the clock"))
             continue
-        has_rows = bool(interval.landed) and not _refused(place, source_folder, interval)
+        touched = completeness.touched.intersection(file.path for file in interval.landed)
+        landed = _names(source_folder, touched, (file.id for file in interval.landed))
+        has_rows = bool(landed) and landed.isdisjoint(_names(source_folder, touched, refused))
         if interval.state == "complete" and (
             has_rows or _is_empty(lake.table(landing.target.name), interval, announced)
         ):
-            candidates = Candidates(newest=interval, waiting=tuple(waiting))
             is_announced = (
                 announced is not None
                 and announced.name == interval.name
-                and set(map(source_folder.present, file_id.of_paths(announced.files)))
-                == {file.id for file in interval.landed}
+                and _names(source_folder, touched, file_id.of_paths(announced.files)) == landed
             )
-            return Candidates(newest=None, waiting=candidates.waiting) if is_announced else candidates
+            if is_announced:
+                return Candidates(newest=None, waiting=tuple(waiting))
+            if not touched:
+                return Candidates(newest=interval, waiting=tuple(waiting))
+            interval = replace(interval, why=remarks.touched(len(touched)))
         if interval.name > since:
             waiting.append(interval)
     return Candidates(newest=None, waiting=tuple(waiting))
@@ -108,14 +113,18 @@ def _is_empty(bronze: Address, interval: Interval, announced: Snapshot | None) -
     return announced is None or announced.name != interval.name or not announced.files
 
 
-def _refused(place: FlowPlace, source_folder: LandingFolder, interval: Interval) -> bool:
-    """Whether a file of it went to quarantine, and was not replayed since."""
+def _refused(place: FlowPlace) -> list[FileId]:
+    """The files that went to quarantine, and were not replayed since."""
     entries = store.select(
         place.quarantine, f"SELECT {hidden.ROW_ID} FROM delta_table WHERE level = 'file' AND state <> 'replayed'"
     )
-    return not {str(source_folder.present(FileId.parse(row[hidden.ROW_ID]))) for row in entries}.isdisjoint(
-        str(file.id) for file in interval.landed
-    )
+    return [FileId.parse(row[hidden.ROW_ID]) for row in entries]
+
+
+def _names(source_folder: LandingFolder, touched: Collection[str], files: Iterable[FileId]) -> set[FileId | str]:
+    """One name for each file; of those that were touched and not compared yet the path, because their times say nothing."""
+    names = map(source_folder.identity, files)
+    return {file.path if file.path in touched else file for file in names}
 
 
 def _backlog(reading: CheckpointReading) -> Backlog:

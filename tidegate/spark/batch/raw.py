@@ -15,14 +15,18 @@ from tidegate.formats.reader import CheckedFile
 from tidegate.lake import file_id
 from tidegate.lake.file_id import FileId
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.spark.batch import landed_files, quarantine
+from tidegate.spark.batch import compared_files, landed_files, quarantine
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.intake import landing
 from tidegate.spark.lake import local, tables, writes
 from tidegate.spec import FileSource
+from tidegate.status.file_contents import FileContent, FileContents
 from tidegate.times import dates
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from tidegate.checkpoints.landing_folder import LandingFolder
     from tidegate.spark.job import Job
 
 
@@ -114,7 +118,7 @@ def _failed_files(
 
 
 def _unread_files(job: Job, spark: SparkSession, listed: dict[str, int], batch_id: int) -> dict[str, int]:
-    """Without the files that bronze or quarantine have from an earlier checkpoint version or refresh.
+    """Without the files that bronze or quarantine have from an earlier checkpoint version or refresh, whatever their times are now.
 
     Entries that are replayed are only searched in bronze, because they are in quarantine.
     """
@@ -122,25 +126,48 @@ def _unread_files(job: Job, spark: SparkSession, listed: dict[str, int], batch_i
         return listed
     assert isinstance(job.flow.source, FileSource)
     source_folder = landing_folder.of(job.place, job.flow.source)
-    names = [(str(name),) for file in file_id.of_paths(listed) for name in source_folder.names(file)]
-    candidates = local.from_rows(spark, names, f"{hidden.FILE_ID} string")
-    existing: set[str] = set()
+    contents = _read_contents(job, spark, source_folder, listed, batch_id)
+    unread = [file for file in file_id.of_paths(listed) if not contents.named(file)]
+    same = compared_files.same_files(job, unread, contents)
+    return dict(file for file in unread if file not in same)
+
+
+def _read_contents(
+    job: Job, spark: SparkSession, source_folder: LandingFolder, listed: Iterable[str], batch_id: int
+) -> FileContents:
+    """What bronze and quarantine have of files with these paths, whatever their times."""
+    keys = {source_folder.key(path) for path in listed}
+    paths = [(f"{folder}/{key}",) for key in keys for folder in (source_folder.path, *source_folder.earlier)]
+    candidates = F.broadcast(local.from_rows(spark, paths, "_of_path string"))
+    stored: list[FileContent] = []
+    entries: list[FileContent] = []
     if tables.exists(job.target):
-        ids = tables.read(spark, job.target).select(F.expr(file_id.OF_BRONZE).alias(hidden.FILE_ID)).distinct()
-        existing |= {
-            row[hidden.FILE_ID] for row in ids.join(F.broadcast(candidates), hidden.FILE_ID, "left_semi").collect()
-        }
+        rows = tables.read(spark, job.target)
+        checksum = F.col(hidden.CHECKSUM) if hidden.CHECKSUM in rows.columns else F.lit(None).cast("string")
+        by_file = rows.select(
+            F.expr(file_id.path_sql(hidden.PATH)).alias("_of_path"),
+            F.unix_millis(hidden.MODIFIED_AT).alias("_of_ms"),
+            hidden.SIZE,
+            checksum.alias(hidden.CHECKSUM),
+            F.unix_micros(hidden.INGESTED_AT).alias("_read_at"),
+        )
+        own = by_file.join(candidates, "_of_path", "left_semi").distinct().collect()
+        stored = [FileContent(FileId(*row[:2]), *row[2:4]) for row in sorted(own, key=lambda row: row["_read_at"])]
     if not job.work.of_entries and tables.exists(job.place.quarantine):
-        entries = tables.read(spark, job.place.quarantine).where(
+        refused = tables.read(spark, job.place.quarantine).where(
             (F.col("level") == "file")
             # Except entries that an earlier attempt at this batch wrote.
             & ~quarantine.is_of_batch(job, batch_id)
         )
-        ids = entries.select(F.col(hidden.ROW_ID).alias(hidden.FILE_ID))
-        existing |= {
-            row[hidden.FILE_ID] for row in ids.join(F.broadcast(candidates), hidden.FILE_ID, "left_semi").collect()
-        }
-    return dict(file for file in file_id.of_paths(listed) if existing.isdisjoint(map(str, source_folder.names(file))))
+        own = (
+            refused.withColumn("_of_path", F.get_json_object("source", "$.path"))
+            .join(candidates, "_of_path", "left_semi")
+            .orderBy("quarantined_at")
+            .select(hidden.ROW_ID, "source")
+            .collect()
+        )
+        entries = [FileContent.of_entry(row.asDict()) for row in own]
+    return FileContents.of(source_folder, stored, entries)
 
 
 def _apply_earlier_split(

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints import progress
-from tidegate.probes import files
 from tidegate.sources.files import MAX_FILE_AGE_DAYS
 from tidegate.spark.intake.landing import glob_escaped
 from tidegate.spec import FileSource
@@ -21,13 +20,21 @@ if TYPE_CHECKING:
 
     from tidegate.checkpoints.progress import ListedFile
     from tidegate.lake.place import Place
+    from tidegate.probes.files import LandedFile
 
 _FILE_SCHEMA = "path string, modificationTime timestamp, length bigint, content binary"
 
 
-def files_stream(spark: SparkSession, place: Place, source: FileSource) -> DataFrame | None:
-    """The new files of a landing folder, without their content: ``path, length, modificationTime``; None if a query would have no batch."""
-    bound = _bound(place, source)
+def files_stream(
+    spark: SparkSession, place: Place, source: FileSource, logged: Sequence[ListedFile], landed: Sequence[LandedFile]
+) -> DataFrame | None:
+    """The new files of a landing folder, without their content: ``path, length, modificationTime``; None if a query would have no batch.
+
+    Args:
+        logged: The files that the stream has listed.
+        landed: The files that are in the folder now.
+    """
+    bound = _bound(place, source, logged, landed)
     if bound is None:
         return None
     return (
@@ -43,11 +50,11 @@ def files_stream(spark: SparkSession, place: Place, source: FileSource) -> DataF
     )
 
 
-def _bound(place: Place, source: FileSource) -> tuple[str, int] | None:
+def _bound(
+    place: Place, source: FileSource, logged: Sequence[ListedFile], landed: Sequence[LandedFile]
+) -> tuple[str, int] | None:
     """The option that bounds a micro-batch of the files that are pending now; None if no batch is planned and no file is pending."""
-    logged = progress.source_files(place.checkpoint)
     read_paths = {file.path for file in logged}
-    landed = files.list_files(place.layout.landing(source.path), source.glob).files
     pending = sorted((file.modified_ms, file.size) for file in landed if file.path not in read_paths)
     if not pending and _is_settled(place, logged):
         return None

@@ -33,13 +33,13 @@ if TYPE_CHECKING:
 
 LINES = (
     f"{hidden.ROW_ID} string, line string, {hidden.HEADER} string, {hidden.DIALECT} string, {hidden.PATH} string, "
-    f"_size bigint, {hidden.MODIFIED_AT} timestamp, {hidden.LINE_NUMBER} bigint, {hidden.INGESTED_AT} timestamp, {hidden.BATCH_ID} bigint, "
-    f"{hidden.CHECKSUM} string"
+    f"{hidden.SIZE} bigint, {hidden.MODIFIED_AT} timestamp, {hidden.LINE_NUMBER} bigint, {hidden.INGESTED_AT} timestamp, "
+    f"{hidden.BATCH_ID} bigint, {hidden.CHECKSUM} string"
 )
 """The columns of a bronze table of files."""
 
 _CONTENT_COLUMNS = (
-    f"{hidden.FILE_ID} string, line string, {hidden.HEADER} string, {hidden.PATH} string, _size bigint, "
+    f"{hidden.FILE_ID} string, line string, {hidden.HEADER} string, {hidden.PATH} string, {hidden.SIZE} bigint, "
     f"_modified_ms bigint, {hidden.LINE_NUMBER} bigint, _ingested_ms bigint, {hidden.BATCH_ID} bigint, "
     "_number int, _checked string"
 )
@@ -96,7 +96,7 @@ class FileBatch:
             hidden.HEADER,
             F.lit(self.dialect).cast("string").alias(hidden.DIALECT),
             hidden.PATH,
-            "_size",
+            hidden.SIZE,
             F.timestamp_millis("_modified_ms").alias(hidden.MODIFIED_AT),
             hidden.LINE_NUMBER,
             F.timestamp_millis("_ingested_ms").alias(hidden.INGESTED_AT),
@@ -167,7 +167,7 @@ def arrow_batches(reader: FileReader, batch: BatchValues, number: int = 0) -> It
             "line": pa.array(texts, pa.string()),
             hidden.HEADER: pa.array([reader.header] * count, pa.string()),
             hidden.PATH: pa.array([file.id.url] * count, pa.string()),
-            "_size": pa.array([file.size] * count, pa.int64()),
+            hidden.SIZE: pa.array([file.size] * count, pa.int64()),
             "_modified_ms": pa.array([file.modified_ms] * count, pa.int64()),
             hidden.LINE_NUMBER: pa.array(numbers, pa.int64()),
             "_ingested_ms": pa.array([batch.ingested_ms] * count, pa.int64()),
