@@ -75,7 +75,7 @@ HARMLESS = {
     "spark/reprocessing/swap.py: (folder / entry.name).delete_folder": FINISHED,
     "spark/reprocessing/undo.py: json_codec.write(path)": OWN_ID,
     "status/deployment.py: store.delete": OWN_ID,
-    "trace/feed.py: delta_log.entry(links, 0).put": ONE_MACHINE,
+    "probes/linked_table.py: delta_log.entry(links, 0).put": ONE_MACHINE,
 }
 """Every call that writes or deletes without a condition, and why it does no harm when it is late; all others are `Store.put_if`, `append`,
 or a commit of a Delta table. ``docs/adr/0061-late-writes-change-nothing.md`` says the same."""
