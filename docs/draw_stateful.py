@@ -21,6 +21,7 @@ from tidegate.environment import Environment
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import query
+from tidegate.probes import delta_table
 from tidegate.store import Address
 
 PICTURES = Path(__file__).parent / "pictures"
@@ -116,7 +117,7 @@ def pictures(measured: Measured) -> dict[str, str]:
 
 
 def _rows(path: Address) -> list[dict[str, Any]]:
-    return query.query(path, query.columns(path), "FROM delta_table")
+    return query.query(path, delta_table.columns(path), "FROM delta_table")
 
 
 def _attempts(layout: Layout) -> list[dict[str, Any]]:

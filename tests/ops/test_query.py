@@ -11,6 +11,7 @@ import pytest
 from deltalake import write_deltalake
 
 from tidegate.ops import query
+from tidegate.probes import delta_table
 from tidegate.store import Address
 
 pytestmark = pytest.mark.slow
@@ -56,8 +57,8 @@ def test_timestamps_are_in_utc_whatever_the_time_zone_of_the_machine(
 
 
 def test_a_missing_table_has_no_columns_and_no_rows(folder: Address, table: Address) -> None:
-    assert query.columns(table) == ("name", "amount", "sent")
-    assert query.columns(folder / "missing") == ()
+    assert delta_table.columns(table) == ("name", "amount", "sent")
+    assert delta_table.columns(folder / "missing") == ()
     assert query.query(folder / "missing", ["name"], "SELECT * FROM delta_table") == []
 
 

@@ -18,8 +18,8 @@ from tidegate.cli.values import plain, text
 from tidegate.errors import RequestError
 from tidegate.lake.layout import Layout
 from tidegate.ops import lake_query
-from tidegate.ops.query import column_names
 from tidegate.probes import delta_table
+from tidegate.probes.delta_table import column_names
 
 _ROWS = 100
 """Rows of a table on the screen."""

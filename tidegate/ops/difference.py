@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidegate import hidden
 from tidegate.ops import query
-from tidegate.ops.query import quoted
 from tidegate.probes import delta, delta_table
+from tidegate.probes.delta_table import quoted
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -146,7 +146,7 @@ def _database() -> Iterator[DuckDBPyConnection]:
 
 def _register(connection: DuckDBPyConnection, name: str, table: DeltaTable) -> dict[str, DuckDBPyType]:
     """The columns of a table that are compared, with their types."""
-    names = query.column_names(table)
+    names = delta_table.column_names(table)
     compared = [each for each in names if not each.startswith("_") or each in _COMPARED]
     connection.register(f"{name}_table", query.Scan(table, [*compared, *({hidden.DELETED} & {*names})]))
     relation = connection.table(f"{name}_table")
@@ -161,7 +161,7 @@ def _read_only(scans: Sequence[query.Scan], columns: Sequence[str] | None) -> No
 
 def _view(connection: DuckDBPyConnection, name: str, table: DeltaTable, columns: Sequence[str]) -> query.Scan:
     """A view of the rows of a table that are not deleted, with some columns."""
-    has_tombstones = hidden.DELETED in query.column_names(table)
+    has_tombstones = hidden.DELETED in delta_table.column_names(table)
     connection.unregister(f"{name}_table")
     scan = query.Scan(table, [*columns, *([hidden.DELETED] if has_tombstones else [])])
     connection.register(f"{name}_table", scan)

@@ -63,7 +63,7 @@ def execute(layout: Layout, sql: str, versions: Mapping[str, int]) -> Iterator[R
         connection.execute(f"SET temp_directory = '{folder}'")
         scans = {name: query.Scan(_open(name, path, versions.get(name))) for name, path in named.items()}
         for catalog in sorted({name.split(".")[0] for name in scans if name.count(".") == 2}):
-            connection.execute(f"ATTACH ':memory:' AS {query.quoted(catalog)}")
+            connection.execute(f"ATTACH ':memory:' AS {delta_table.quoted(catalog)}")
         connection.execute("SET enable_external_access = false")
         try:
             for name, scan in scans.items():
@@ -127,10 +127,10 @@ def _open(name: str, path: Address, version: int | None) -> DeltaTable:
 
 def _create_view(connection: DuckDBPyConnection, name: str, scan: query.Scan) -> None:
     *schema, table = name.split(".")
-    parent = ".".join(map(query.quoted, schema))
+    parent = ".".join(map(delta_table.quoted, schema))
     connection.register(name, scan)
     connection.execute(f"CREATE SCHEMA IF NOT EXISTS {parent}")
-    connection.execute(f"CREATE VIEW {parent}.{query.quoted(table)} AS FROM temp.main.{query.quoted(name)}")
+    connection.execute(f"CREATE VIEW {parent}.{delta_table.quoted(table)} AS FROM temp.main.{delta_table.quoted(name)}")
 
 
 def _check_statement(connection: DuckDBPyConnection, sql: str) -> None:

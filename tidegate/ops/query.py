@@ -37,7 +37,7 @@ class Scan:
 
     def __init__(self, table: DeltaTable, columns: Sequence[str] | None = None, where: str = "true") -> None:
         self.table = table
-        self.columns = column_names(table) if columns is None else tuple(columns)
+        self.columns = delta_table.column_names(table) if columns is None else tuple(columns)
         self.where = where
         self.needed: Collection[str] | None = None
         """If set, all other columns are NULL and are not read."""
@@ -55,7 +55,7 @@ class Scan:
         return builder.execute(f"SELECT {selected} FROM source WHERE {self.where}")
 
     def _expression(self, column: str) -> str:
-        name = quoted(column)
+        name = delta_table.quoted(column)
         if self.needed is None or column in self.needed:
             return name
         # A NULL of the column's type.
@@ -85,17 +85,6 @@ def _database() -> DuckDBPyConnection:
     database = duckdb.connect(config=dict(_SETTINGS))
     database.execute("SET GLOBAL TimeZone = 'UTC'")
     return database
-
-
-def column_names(table: DeltaTable) -> tuple[str, ...]:
-    """The names of a table's columns."""
-    return tuple(field.name for field in table.schema().fields)
-
-
-def columns(address: Address) -> tuple[str, ...]:
-    """The names of a table's columns; none when there is no table."""
-    table = delta_table.find(address)
-    return () if table is None else column_names(table)
 
 
 def query(
@@ -137,8 +126,3 @@ def rows_of(cursor: DuckDBPyConnection) -> list[dict[str, Any]]:
     """All rows of an executed query, by the names of its columns."""
     names = [column[0] for column in cursor.description or ()]
     return [dict(zip(names, row, strict=True)) for row in cursor.fetchall()]
-
-
-def quoted(name: str) -> str:
-    """A name as an SQL identifier."""
-    return '"' + name.replace('"', '""') + '"'

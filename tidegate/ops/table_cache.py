@@ -15,8 +15,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tidegate.ops.query import quoted
 from tidegate.probes import delta, delta_log, delta_table
+from tidegate.probes.delta_table import quoted
 from tidegate.probes.linked_table import LinkedFile, linked
 from tidegate.store.copies import local_files
 from tidegate.times import lateness

@@ -86,7 +86,7 @@ def measure(layout: Layout, flow: ResolvedFlow, share: float) -> DelayProposal:
     read = {layout.table(target.name): "true", FlowPlace(layout, pipeline, name).late: _of_table(layout, flow)}
     tables = [(table, where) for path, where in read.items() if (table := delta_table.find(path)) is not None]
     columns = (target.event_time, hidden.INGESTED_AT)
-    event_time = query.quoted(target.event_time)
+    event_time = delta_table.quoted(target.event_time)
     with closing(query.connect()) as connection:
         parts = []
         for number, (table, where) in enumerate(tables):

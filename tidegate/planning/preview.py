@@ -237,7 +237,7 @@ def _before(reading: Reading, *, whole: bool) -> str:
 
 def _keys_within(layout: Layout, flow: Flow, column: str | None, window: Window) -> int | None:
     """The number of keys or groups with a row in the window; None without the table or its columns."""
-    from tidegate.ops import query, store
+    from tidegate.ops import store
     from tidegate.probes import delta_table
     from tidegate.trace import conditions
 
@@ -254,6 +254,6 @@ def _keys_within(layout: Layout, flow: Flow, column: str | None, window: Window)
     first, last = window.dates if of_days else (window.since.in_timezone("UTC"), window.until.in_timezone("UTC"))
     bounds = ((first, ">="), (last, "<=" if of_days else "<"))
     where = " AND ".join(conditions.where(table, name, {column: bound}, comparison) for bound, comparison in bounds)
-    distinct = f"SELECT DISTINCT {', '.join(map(query.quoted, names))} FROM delta_table WHERE {where}"
+    distinct = f"SELECT DISTINCT {', '.join(map(delta_table.quoted, names))} FROM delta_table WHERE {where}"
     [counted] = store.select(path, f"SELECT count(*) AS keys FROM ({distinct})")
     return int(counted["keys"])

@@ -174,6 +174,22 @@ def open_table(address: Address, version: int | None = None) -> DeltaTable:
     return table
 
 
+def column_names(table: DeltaTable) -> tuple[str, ...]:
+    """The names of a table's columns."""
+    return tuple(field.name for field in table.schema().fields)
+
+
+def columns(address: Address) -> tuple[str, ...]:
+    """The names of a table's columns; none when there is no table."""
+    table = find(address)
+    return () if table is None else column_names(table)
+
+
+def quoted(name: str) -> str:
+    """A name as an SQL identifier."""
+    return '"' + name.replace('"', '""') + '"'
+
+
 def query_builder(settings: Mapping[str, str] | None = None) -> QueryBuilder:
     """A query builder of delta-rs that reads every stored value as Spark does; other readers of delta-rs do not.
 

@@ -10,7 +10,8 @@ from tidegate import hidden
 from tidegate.checkpoints import landing_folder, reingested
 from tidegate.lake.file_id import FileId
 from tidegate.lake.place import FlowPlace
-from tidegate.ops import query, store
+from tidegate.ops import store
+from tidegate.probes import delta_table
 from tidegate.spec import FileSource, Flow
 from tidegate.status.file_contents import FileContents
 from tidegate.times import dates
@@ -102,7 +103,7 @@ def stored(bronze: Address, times: tuple[datetime, datetime] | None = None) -> s
     Args:
         times: Only files whose time is in this range, without its end.
     """
-    if not set(COLUMNS) <= set(query.columns(bronze)):
+    if not set(COLUMNS) <= set(delta_table.columns(bronze)):
         return set()
     where = "true"
     if times is not None:

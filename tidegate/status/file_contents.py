@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tidegate import hidden
 from tidegate.checkpoints.landing_folder import ComparedContent
 from tidegate.lake.file_id import FileId, url_of_path
-from tidegate.ops import query, store
+from tidegate.ops import store
+from tidegate.probes import delta_table
 
 if TYPE_CHECKING:
     from tidegate.checkpoints.landing_folder import LandingFolder
@@ -105,7 +106,7 @@ def _by_key(folder: LandingFolder, contents: Iterable[FileContent]) -> dict[str,
 
 
 def _stored(folder: LandingFolder, bronze: Address, keys: Collection[str]) -> Iterator[FileContent]:
-    columns = query.columns(bronze)
+    columns = delta_table.columns(bronze)
     if not {hidden.PATH, hidden.MODIFIED_AT, hidden.SIZE, hidden.INGESTED_AT} <= {*columns}:
         return
     checksum = hidden.CHECKSUM if hidden.CHECKSUM in columns else "NULL"

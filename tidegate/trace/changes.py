@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from tidegate import hidden
 from tidegate.errors.classification import raise_machine
 from tidegate.lake.place import FlowPlace
-from tidegate.ops import query
 from tidegate.ops.ledger import LEDGER, VERDICTS, RecordedLine, RecordedVerdict
 from tidegate.probes import delta, delta_log, delta_table
 from tidegate.store import Address
@@ -132,7 +131,7 @@ def history(address: Address, where: str, columns: Sequence[str], ledger: Ledger
     table = delta_table.find(address)
     if table is None:
         return RowHistory(changes=(), complete=True)
-    wanted = [name for name in columns if name in query.column_names(table)]
+    wanted = [name for name in columns if name in delta_table.column_names(table)]
     ranges = ledger.served(address, since, table.version())
     complete = ranges == [(since, table.version())]
     changes: list[RowChange] = []

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tidegate import hidden
 from tidegate.advice import Edit
 from tidegate.errors import RequestError
-from tidegate.ops.query import quoted
+from tidegate.probes.delta_table import quoted
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

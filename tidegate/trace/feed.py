@@ -44,7 +44,7 @@ def rows(address: Address, first: int, last: int, columns: Sequence[str], where:
     """
     names = ", ".join(
         [
-            *map(query.quoted, columns),
+            *map(delta_table.quoted, columns),
             f"coalesce({hidden.CHANGE_TYPE}, {_KIND}) AS {hidden.CHANGE_TYPE}",
             hidden.COMMIT_VERSION,
         ]

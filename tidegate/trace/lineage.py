@@ -95,7 +95,7 @@ class Lineage:
     def find(self, flow: ResolvedFlow, where: str) -> list[dict[str, Any]]:
         """The rows of a flow's table that match a condition of delta-rs, the newest first; none without a table."""
         path = self.layout.read_table(flow.flow.target.name)
-        names = query.columns(path)
+        names = delta_table.columns(path)
         return query.query(path, names, f"FROM delta_table ORDER BY {hidden.INGESTED_AT} DESC LIMIT 100", where=where)
 
     def _up(self, flow: ResolvedFlow, table: DeltaTable, row: Mapping[str, Any]) -> Step:
@@ -256,7 +256,7 @@ class Lineage:
             return relation.target_rows(flow, table, first, source)
         driving = relation.driving_rows(feeds[source_name], first, name, source)
         scope = flow.flow.target.scope
-        sql = f"SELECT DISTINCT {', '.join(map(query.quoted, scope))} FROM delta_table LIMIT {_MAX_GROUPS}"
+        sql = f"SELECT DISTINCT {', '.join(map(delta_table.quoted, scope))} FROM delta_table LIMIT {_MAX_GROUPS}"
         groups = query.query(self.layout.read_table(name), scope, sql, where=driving)
         return relation.any_of(table, flow.flow.target.name, groups)
 
@@ -345,7 +345,7 @@ class Lineage:
         """The first rows that match, by key, and how many there are."""
         import duckdb
 
-        order = ", ".join(map(query.quoted, flow.flow.target.keys or (hidden.ROW_ID,)))
+        order = ", ".join(map(delta_table.quoted, flow.flow.target.keys or (hidden.ROW_ID,)))
         with query.connect() as connection:
             try:
                 connection.register("matching", query.Scan(table, where=where))
@@ -406,7 +406,7 @@ class Lineage:
 
     def _select_entries(self, flow: ResolvedFlow, where: str) -> Iterator[dict[str, Any]]:
         path = self._place(flow).quarantine
-        columns = query.columns(path)
+        columns = delta_table.columns(path)
         names = [name for name in _ENTRY if name in columns]
         sql = f"FROM delta_table ORDER BY quarantined_at LIMIT {_MAX_ENTRIES}"
         ledger = self._ledger(flow)

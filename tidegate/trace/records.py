@@ -14,6 +14,7 @@ from tidegate.checkpoints import overrides
 from tidegate.errors import RequestError
 from tidegate.lake.file_id import beginning, url_of_path
 from tidegate.ops import query
+from tidegate.probes import delta_table
 from tidegate.spec import FileSource, KafkaSource
 from tidegate.trace import conditions
 
@@ -157,7 +158,7 @@ def _is_offset(record: Record) -> str:
 def _newest_entry(lineage: Lineage, flow: ResolvedFlow, where: str) -> str:
     """The rules of the newest entry in quarantine, with its state; empty for none."""
     path = flow.place(lineage.layout).quarantine
-    columns = query.columns(path)
+    columns = delta_table.columns(path)
     names = [name for name in _ENTRY if name in columns]
     entries = query.query(path, names, "FROM delta_table ORDER BY quarantined_at DESC LIMIT 1", where=where)
     return f"{', '.join(entries[0]['rules'])} ({entries[0]['state']})" if entries else ""

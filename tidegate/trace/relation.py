@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from tidegate import hidden
-from tidegate.ops import query
+from tidegate.probes import delta_table
 from tidegate.spec.table import WINDOW_START
 from tidegate.trace import conditions
 
@@ -54,7 +54,7 @@ def target_rows(flow: ResolvedFlow, target: DeltaTable, first: DeltaTable, sourc
             return where
         time = source[windows.time]
         return f"{where} AND {_between(target, table.name, WINDOW_START, _moved(time, -_rest(windows)), time)}"
-    if flow.flow.kind.stateful and hidden.ROW_ID not in query.column_names(target):
+    if flow.flow.kind.stateful and hidden.ROW_ID not in delta_table.column_names(target):
         return NOTHING
     if flow.flow.kind.stateful or flow.landing is not None:
         return conditions.where(target, table.name, {hidden.ROW_ID: source[hidden.ROW_ID]})
@@ -86,7 +86,7 @@ def any_of(table: DeltaTable, name: str, rows: Iterable[Mapping[str, Any]]) -> s
 
 def alive(table: DeltaTable) -> str:
     """The rows of a table that are no tombstones; all, if it has none."""
-    return f"NOT coalesce({hidden.DELETED}, false)" if hidden.DELETED in query.column_names(table) else "true"
+    return f"NOT coalesce({hidden.DELETED}, false)" if hidden.DELETED in delta_table.column_names(table) else "true"
 
 
 def _between(table: DeltaTable, name: str, column: str, first: Any, last: Any) -> str:

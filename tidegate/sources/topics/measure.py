@@ -13,8 +13,8 @@ from tidegate.errors import NotDeliveredError
 from tidegate.formatting import count
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, Place
-from tidegate.ops import query, store
-from tidegate.probes import delta, kafka, retention, samples
+from tidegate.ops import store
+from tidegate.probes import delta, delta_table, kafka, retention, samples
 from tidegate.sources.topics import unread
 from tidegate.spec import Flow, KafkaSource, Pipeline
 from tidegate.status import freshness, topic_intervals
@@ -124,7 +124,7 @@ def _extent(environment: Environment, pipeline: Pipeline, flow: Flow, request: R
 def _ingested_messages(
     bronze: Address, name: str, ranges: dict[int, tuple[int, int]], recorded: topic.CheckpointTopic | None
 ) -> int:
-    if hidden.TOPIC_ID not in query.columns(bronze) or not ranges:
+    if hidden.TOPIC_ID not in delta_table.columns(bronze) or not ranges:
         return 0
     of_topic = f"{hidden.TOPIC} = '{name}'" if recorded is None else unread.topic_condition(recorded)
     sql = f"SELECT count(*) AS messages FROM delta_table WHERE {of_topic} AND ({unread.ranges_condition(ranges)})"

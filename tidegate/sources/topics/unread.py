@@ -13,8 +13,8 @@ from tidegate import hidden
 from tidegate.advice import Edit, Either, OutsideAct, new_version
 from tidegate.checkpoints import checkpoint, gap, topic
 from tidegate.errors import GapError, NotDeliveredError, OffsetsExpiredError, SourceError
-from tidegate.ops import query, store
-from tidegate.probes import kafka
+from tidegate.ops import store
+from tidegate.probes import delta_table, kafka
 from tidegate.sources.topics import start
 
 if TYPE_CHECKING:
@@ -181,7 +181,7 @@ def unaccepted_gap(
 
 def next_offsets_in_table(target: Address, checkpoint_topic: topic.CheckpointTopic) -> dict[int, int]:
     """Partition to the offset after the highest one of a topic in a bronze table."""
-    if hidden.TOPIC_ID not in query.columns(target):
+    if hidden.TOPIC_ID not in delta_table.columns(target):
         return {}
     sql = f"SELECT {hidden.PARTITION}, max({hidden.OFFSET}) + 1 AS next_offset FROM delta_table"
     rows = store.select(target, f"{sql} WHERE {topic_condition(checkpoint_topic)} GROUP BY {hidden.PARTITION}")
