@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -76,7 +76,7 @@ def measure(command: Sequence[str], environ: Mapping[str, str], log: Path) -> Co
             stderr=subprocess.STDOUT,
             stdin=subprocess.DEVNULL,
         )
-        with _Sampler() as sampler:
+        with Sampler(role_of) as sampler:
             code, wall, processor = 1, 0.0, 0.0
             with contextlib.suppress(ChildProcessError):
                 while True:
@@ -88,7 +88,7 @@ def measure(command: Sequence[str], environ: Mapping[str, str], log: Path) -> Co
                         process.returncode = code
         if code:
             raise SystemExit(f"{Path(command[0]).name} exited with {code}; see its log {log}")
-        roles = sampler.processor()
+        roles = dict.fromkeys(ROLES, 0.0) | sampler.processor()
         roles["other"] += max(0.0, processor - sum(roles.values()))
         counted = count_events(Path(events))
         jobs, executions = (counted[event] for event in _COUNTED)
@@ -127,16 +127,22 @@ def _event_log(folder: Path) -> list[str]:
     return [f"-Dspark.eventLog.{name}={value}" for name, value in settings.items()]
 
 
-class _Sampler:
-    """Samples all descendants of this process periodically, in a thread."""
+class Sampler:
+    """Samples all descendants of this process periodically, in a thread, until the end of a context.
 
-    def __init__(self) -> None:
+    Args:
+        role: The role of a process.
+    """
+
+    def __init__(self, role: Callable[[psutil.Process], str]) -> None:
         self.peaks: Counter[str] = Counter()
+        """Maximum bytes of resident memory by role."""
+        self._role = role
         self._usage: dict[tuple[int, float], tuple[str, float]] = {}
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, daemon=True)
 
-    def __enter__(self) -> _Sampler:
+    def __enter__(self) -> Sampler:
         self._thread.start()
         return self
 
@@ -146,7 +152,7 @@ class _Sampler:
 
     def processor(self) -> dict[str, float]:
         """Processor seconds by role."""
-        seconds: dict[str, float] = defaultdict(float, dict.fromkeys(ROLES, 0.0))
+        seconds: dict[str, float] = defaultdict(float)
         for role, each in self._usage.values():
             seconds[role] += each
         return seconds
@@ -157,13 +163,14 @@ class _Sampler:
             resident: Counter[str] = Counter()
             for process in own.children(recursive=True):
                 with contextlib.suppress(psutil.NoSuchProcess, psutil.ZombieProcess), process.oneshot():
-                    role, times = _role(process), process.cpu_times()
+                    role, times = self._role(process), process.cpu_times()
                     self._usage[process.pid, process.create_time()] = (role, times.user + times.system)
                     resident[role] += process.memory_info().rss
             self.peaks |= resident
 
 
-def _role(process: psutil.Process) -> str:
+def role_of(process: psutil.Process) -> str:
+    """One of `ROLES`."""
     words = process.cmdline()
     if process.name() == "java":
         return "JVM"

@@ -9,7 +9,7 @@ import time
 
 from benchmarks.scale.page import RESULTS, write_page
 
-NAMES = ("files", "history", "pipelines")
+NAMES = ("files", "arrivals", "history", "pipelines", "executors")
 
 
 def main() -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from benchmarks.scale import arithmetic
+from benchmarks.scale import arithmetic, run_numbers
+from benchmarks.scale.run_numbers import spread
 
 HERE = Path(__file__).parent
 RESULTS, TEMPLATE = HERE / "results", HERE / "page.template"
@@ -42,7 +42,13 @@ def page(measured: dict[str, Any]) -> str:
 
 def numbers(measured: dict[str, Any]) -> dict[str, str]:
     """Each number of the page by its name in the template."""
-    return {**_of_files(measured["files"]), **_of_history(measured["history"]), **_of_pipelines(measured["pipelines"])}
+    return {
+        **_of_files(measured["files"]),
+        **_of_history(measured["history"]),
+        **_of_pipelines(measured["pipelines"]),
+        **run_numbers.of_arrivals(measured["arrivals"], ARRIVALS),
+        **run_numbers.of_executors(measured["executors"]),
+    }
 
 
 def _of_files(measured: dict[str, Any]) -> dict[str, str]:
@@ -65,7 +71,7 @@ def _of_files(measured: dict[str, Any]) -> dict[str, str]:
         "files_largest": f"{sizes[-1]:,}",
         "files_power": f"{power:.2f}",
         "files_microseconds": f"{each * 1e6:.0f}",
-        "files_memory": _spread(memory, "{:,.0f}"),
+        "files_memory": spread(memory, "{:,.0f}"),
         "files_increment": f"{measured['increment']:,}",
         "files_others": " to ".join(f"{number:,}" for number in sorted({min(others), max(others)})),
         "objects": f"{OBJECTS:,}",
@@ -159,10 +165,6 @@ def _of_pipelines(measured: dict[str, Any]) -> dict[str, str]:
         "task_middle": f"{points[-2]['task']['process']:.1f}",
         "task_first": f"{points[0]['task']['process']:.1f}",
     }
-
-
-def _spread(values: Sequence[float], form: str) -> str:
-    return f"{form.format(min(values))} to {form.format(max(values))}"
 
 
 _STYLE = """
