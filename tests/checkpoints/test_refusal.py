@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -100,6 +101,9 @@ def test_a_refused_snapshot_does_not_go_to_quarantine(project: Project, place: P
     followed = Flow(name="silver", source=SnapshotFeed("bronze.orders"), target=Table("silver.orders", keys=("id",)))
     with pytest.raises(RequestError, match="land a newer snapshot, which takes the place of the refused one"):
         refusal.decide(place, followed, by="ada", reason="test")
+    kept = Table("silver.orders", keys=("id",), sequence_by=("snapshot_at",), history="scd2")
+    with pytest.raises(RequestError, match="a snapshot without its rows would end every version"):
+        refusal.decide(place, replace(followed, target=kept), by="ada", reason="test")
 
 
 def test_only_a_held_batch_can_be_accepted_also_one_of_groups(project: Project, place: Place) -> None:

@@ -62,6 +62,11 @@ pipeline = Pipeline(
         of_files("prices", "id INT NOT NULL, price INT", intervals=DAILY),
         Flow(name="prices", source=SnapshotFeed("bronze.prices"), target=Table("silver.prices", keys=("id",))),
         Flow(
+            name="price_history",
+            source=SnapshotFeed("bronze.prices"),
+            target=Table("silver.price_history", keys=("id",), sequence_by=("snapshot_at",), history="scd2"),
+        ),
+        Flow(
             name="messages",
             source=KafkaSource(topic="<topic>", schema="id INT NOT NULL"),
             target=Table("bronze.messages"),

@@ -25,6 +25,7 @@ COLUMNS = {
     "silver.names": ("day", "version", "name"),
     "gold.joined": ("id", "name", "amount"),
     "silver.prices": ("id", "price"),
+    "silver.price_history": ("id", "price"),
 }
 """What is compared of each table; of bronze the number of rows and of their ids. What depends on when a group was computed is left out."""
 
@@ -108,6 +109,7 @@ def expected(versions: Sequence[str]) -> dict[str, Rows]:
         ],
         "bronze.prices": [(prices, prices)],
         "silver.prices": [(key, key * 10 + increments[-1]) for key in range(increments[-1], 10)],
+        "silver.price_history": [(key, key * 10 + number) for number in increments for key in range(number, 10)],
         "bronze.messages": [(CLICKS * len(versions),) * 2],
     }
     return {name: sorted(each, key=repr) for name, each in rows.items()}

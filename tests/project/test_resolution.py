@@ -333,7 +333,7 @@ def test_a_flow_that_reads_snapshots_needs_files_that_say_when_one_is_complete(p
     kept = Table("silver.kept", keys=("id",), sequence_by=("at",), history="scd2")
     history = Flow(name="kept", source=ChangeFeed("silver.trips"), target=kept)
     own = Pipeline(name="trips", flows=(replace(BRONZE, source=complete), followed, history))
-    assert "no table has the versions between snapshots" in errors(resolved(project, own))["kept"]
+    assert "read the bronze table with SnapshotFeed" in errors(resolved(project, own))["kept"]
     for source in (
         FILES,
         replace(FILES, intervals=Intervals(days, quiet_hours=2)),

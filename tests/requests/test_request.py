@@ -177,6 +177,19 @@ def test_rows_of_a_snapshot_are_neither_backfilled_nor_replayed() -> None:
     assert RunRequest.check(pipeline, "r", {"mode": "full_refresh", "flows": ["silver"]}).mode == "full_refresh"
 
 
+def test_a_history_of_snapshots_is_backfilled_by_its_event_time_and_not_replayed() -> None:
+    table = Table(
+        "silver.flights", keys=("id",), sequence_by=("snapshot_at",), history="scd2", event_time="snapshot_at"
+    )
+    silver = Flow(name="silver", source=SnapshotFeed("bronze.flights"), target=table)
+    pipeline = dataclasses.replace(FLIGHTS, flows=(FLIGHTS.flow("bronze"), silver))
+    window = {"from_date": "2013-01-01", "to_date": "2013-01-01"}
+    request = RunRequest.check(pipeline, "r", {"mode": "backfill", "flows": ["silver"], **window})
+    assert request.applies_to(silver)
+    with pytest.raises(RequestError, match=r"depends on the others of its key.*mode='backfill'"):
+        RunRequest.of_replay(pipeline, "silver", "r", Selection.check(), requested_by="ada")
+
+
 def test_the_request_of_a_verification_is_a_dry_run_of_one_flow_and_is_read_back_unchanged(layout: Layout) -> None:
     request = RunRequest.of_verification(FLIGHTS, "silver", "cli__1", requested_by="ada", limit=5, keys=["flight_id=7"])
     assert (request.mode, request.flows, request.dry_run) == ("verify", ("silver",), True)

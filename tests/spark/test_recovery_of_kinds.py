@@ -69,6 +69,10 @@ pipeline = Pipeline(
             target=Table("bronze.prices"),
         ),
         Flow(name="current", source=SnapshotFeed("bronze.prices"), target=Table("silver.prices", keys=("id",))),
+        Flow(
+            name="kept", source=SnapshotFeed("bronze.prices"),
+            target=Table("silver.kept", keys=("id",), sequence_by=("snapshot_at",), history="scd2"),
+        ),
     ),
 )
 """
@@ -89,10 +93,10 @@ def joined(kinds, names):
         F.max("name").alias("name"), F.sum("amount").alias("amount")
     )
 """
-FLOWS = ("bronze", "silver", "history", "log", "days", "names", "joined", "prices", "current")
+FLOWS = ("bronze", "silver", "history", "log", "days", "names", "joined", "prices", "current", "kept")
 TABLES = (
     *("bronze.kinds", "silver.kinds", "silver.history", "silver.log", "bronze.days", "silver.names", "gold.joined"),
-    *("bronze.prices", "silver.prices"),
+    *("bronze.prices", "silver.prices", "silver.kept"),
 )
 BOOKKEEPING = ("_batch_id", "_ingested_at", "_row_id")
 """They depend on the division into batches, or on versions of a keyed source."""

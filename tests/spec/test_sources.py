@@ -72,6 +72,19 @@ def test_a_table_that_follows_snapshots_has_keys_alone(target: Table) -> None:
         Flow(name="silver", source=SnapshotFeed("bronze.trips"), target=target, transform="trips:clean")
 
 
+def test_snapshots_have_a_history_that_may_begin_at_a_column_of_theirs() -> None:
+    kept = Table("silver.trips", keys=("id",), sequence_by=("snapshot_at",), history="scd2")
+    flow = Flow(name="silver", source=SnapshotFeed("bronze.trips"), target=kept)
+
+    assert (flow.kind.name, flow.kind.derives_keys, kept.scope) == ("snapshot_histories", True, ("id",))
+    begun = replace(flow, source=SnapshotFeed("bronze.trips", valid_from="changed_at"))
+    assert fingerprint(begun.remembered()) != fingerprint(flow.remembered())
+    with pytest.raises(FieldError, match=r"a target with history, whose versions begin there"):
+        replace(begun, target=Table("silver.trips", keys=("id",)))
+    with pytest.raises(FieldError, match="one column's name"):
+        SnapshotFeed("bronze.trips", valid_from="changed at")
+
+
 def test_a_snapshot_has_no_bounds_is_no_part_of_a_join_and_is_not_dropped_by_a_statistic() -> None:
     feed, target = SnapshotFeed("bronze.trips"), Table("silver.trips", keys=("id",))
     with pytest.raises(FieldError, match="a snapshot is compared as a whole"):

@@ -23,7 +23,7 @@ from tidegate.errors.refusals import GateRefusal
 from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.reports.impact import Impact
 from tidegate.sources.snapshots import announcements
-from tidegate.sources.snapshots.measure import find
+from tidegate.sources.snapshots.measure import find, find_all
 from tidegate.spec import FileSource, Flow, Intervals, Pipeline, RewriteLimits, SnapshotFeed, Table
 from tidegate.status import intervals
 from tidegate.status.reading import Reading
@@ -340,3 +340,44 @@ def write_bronze(table: Address, *paths: Path) -> None:
         for path in paths
     ]
     write_deltalake(str(table), pa.Table.from_pylist(rows), mode="append")
+
+
+KEPT = replace(SILVER, target=Table("silver.trips", keys=("id",), sequence_by=("snapshot_at",), history="scd2"))
+
+
+def test_a_history_compares_every_complete_snapshot_also_one_that_is_late(project: SampleProject) -> None:
+    of_days = pipeline()
+    kept = replace(of_days, flows=(of_days.flow("bronze"), KEPT))
+    for day in (1, 3):
+        land_day(project, day, "a.csv", "b.csv", "_manifest")
+    land_day(project, 4, "a.csv", "_manifest")
+    read_all(project)
+
+    lag = measured(project, kept)
+    assert (lag.has_work, lag.reads) == (True, "snapshots 2026-01-01, 2026-01-03 of bronze.trips")
+    assert lag.remarks == "not complete: 2026-01-04 (1 of 2 files of _manifest missing)"
+    assert (lag.backlog.behind, lag.backlog.size) == (2, 16)
+
+    place = places.current(project.layout, kept, KEPT)
+    ready, _ = find_all(place.of_pipeline, kept, KEPT)
+    for batch_id, interval in enumerate(ready):
+        announcements.announce(place, interval.name, {file.path: file.modified_ms for file in interval.landed})
+        assert measured(project, kept).has_work, "announced and not compared"
+        snapshot = announcements.SNAPSHOTS.read(place, batch_id)
+        assert snapshot is not None
+        project.checkpoint("silver").plan(batch_id, {"logOffset": batch_id})
+        announcements.choose(place, batch_id, snapshot, keeps=True)
+        project.checkpoint("silver").commit(batch_id)
+    assert not measured(project, kept).has_work
+    assert measured(project, kept).backlog.position == "snapshot 2026-01-03 of bronze.trips"
+
+    land_day(project, 2, "a.csv", "b.csv", "_manifest")
+    read_all(project)
+    assert measured(project, kept).reads == "snapshot 2026-01-02 of bronze.trips"
+    Path(project.landing / "dt=2026-01-03/b.csv").unlink()
+    (project.landing / "dt=2026-01-03/_manifest").put(b"a.csv\n")
+    assert measured(project, kept).reads == "snapshot 2026-01-02 of bronze.trips", "a file of it was cleaned up"
+    land(project, "dt=2026-01-03/c.csv")
+    (project.landing / "dt=2026-01-03/_manifest").put(b"a.csv\nc.csv\n")
+    read_all(project)
+    assert measured(project, kept).backlog.behind == 2, "it has a file that it had not"

@@ -172,6 +172,7 @@ READS = {
     "groups": "tables",
     "joins": "tables",
     "snapshots": "snapshots",
+    "snapshot_histories": "snapshots",
     "stateful": "tables",
     "sinks": "tables",
 }

@@ -211,6 +211,8 @@ def no_text_order(name: str) -> tuple[str, Advice]:
     )
 
 
+SNAPSHOT_AT = "snapshot_at"
+"""The column of a history of snapshots with the time of the snapshot that first has the row, or lacks its key."""
 WINDOW_START = "window_start"
 """The key column with the beginning of a time window."""
 

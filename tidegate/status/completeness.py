@@ -127,6 +127,11 @@ def name_of(unit: IntervalUnit, start: datetime) -> str:
     return start.isoformat()[: len("2013-01-05T13" if unit == "hour" else "2013-01-05")]
 
 
+def begin_of(zone: ZoneInfo, name: str) -> datetime:
+    """The instant at which the interval of this name begins; of an hour that clocks repeat, the first begin."""
+    return datetime.fromisoformat(name).replace(tzinfo=zone)
+
+
 def quiet_from(moment: pendulum.DateTime) -> str:
     """Why an interval is not complete before its quiet hours are over, as a phrase."""
     return f"quiet from {moment.in_timezone('UTC').format('YYYY-MM-DD HH:mm')} UTC on"

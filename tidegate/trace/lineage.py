@@ -103,6 +103,8 @@ class Lineage:
         step = self._step(flow, table, row)
         if flow.writer is None:
             return step
+        if flow.landing is not None and row[hidden.ROW_ID] is None:
+            return noted(step, "no record made it: its snapshot has none of the key")
         source = flow.writer.target.name
         source_table = self._table(source)
         where = relation.source_rows(flow, source_table, row)

@@ -7,20 +7,28 @@ from tidegate.errors import FieldError, RequestError, SpecError
 from tidegate.sources.files import FileSource
 from tidegate.sources.snapshots import SnapshotFeed
 from tidegate.spec.kinds import DeclaredFlow, FlowKind
-from tidegate.spec.table import Table
+from tidegate.spec.table import SNAPSHOT_AT, Table
 
 
 def _check(owner: str, flow: DeclaredFlow) -> None:
-    """Refuse a target whose rows cannot be compared with a snapshot by their keys alone."""
-    target = flow.target
-    if not isinstance(flow.source, SnapshotFeed):
+    """Refuse a target whose rows cannot be compared with a snapshot by their keys alone, and that is no history of them."""
+    source, target = flow.source, flow.target
+    if not isinstance(source, SnapshotFeed):
+        return
+    if isinstance(target, Table) and target.history and target.sequence_by == (SNAPSHOT_AT,):
         return
     if not isinstance(target, Table) or target.write_mode != "recompute" or target.replace_by or target.windows:
-        allowed = "a table with keys alone for snapshots, without sequence_by, replace_by, history and windows: its rows are those of one"
+        allowed = (
+            "a table with keys alone for snapshots, without sequence_by, replace_by, history and windows: its rows are those of one; or "
+            f"one with keys, sequence_by=({SNAPSHOT_AT!r},) and history='scd2'"
+        )
         raise FieldError(owner, "target", target.name, allowed)
+    if source.valid_from is not None:
+        allowed = "None, or a target with history, whose versions begin there"
+        raise FieldError(owner, "source.valid_from", source.valid_from, allowed)
 
 
-def _check_writer(_flow: DeclaredFlow, writer: DeclaredFlow, *, in_pipeline: bool) -> None:
+def check_writer(_flow: DeclaredFlow, writer: DeclaredFlow, *, in_pipeline: bool) -> None:
     """Check that the files of the source say which of them are a snapshot, and when it is complete."""
     source, table = writer.source, writer.target.name
     if not in_pipeline:
@@ -75,10 +83,10 @@ KIND = FlowKind(
     derives_keys=False,
     superseded_by="a newer snapshot",
     # Bronze has the records of all snapshots, and none of a row that was deleted.
-    instead_for_history="no table has the versions between snapshots, so remove history",
+    instead_for_history="read the bronze table with SnapshotFeed",
     not_there="its snapshot was not compared, or the row was the same in an earlier one, or is another in a later one",
     refuses={"take": _not_taken, "replay": _not_replayed},
     unit="key",
     check=_check,
-    check_writer=_check_writer,
+    check_writer=check_writer,
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame
@@ -23,6 +24,7 @@ from tidegate.spark.lake import local, tables, writes
 from tidegate.spec import FileSource
 
 if TYPE_CHECKING:
+    from tidegate.lake.file_id import FileId
     from tidegate.sources.snapshots.announcements import Snapshot
     from tidegate.spark.job import Job
 
@@ -58,9 +60,19 @@ def split_newest(job: Job, batch_id: int, decision: Decision) -> Split | None:
     if changes is None:
         job.run.report.notes.append(f"snapshot {snapshot.name} has no rows, as the table")
         return None
+    note_repeated(job, snapshot, changes.prepared)
     if changes.kept is not None:
         _judge(job, snapshot, changes, changes.kept)
     return split_of(job, changes)
+
+
+def note_repeated(job: Job, snapshot: Snapshot, line: LedgerLine) -> None:
+    """Report keys that a snapshot has more than once, as two exports of one interval have."""
+    if line.deduplicated:
+        job.run.report.notes.append(
+            f"snapshot {snapshot.name} has {count(line.deduplicated, 'row')} whose key a later row of it has, which counts: list the files "
+            "of one export only in a manifest, or declare keys that are unique"
+        )
 
 
 def compare(job: Job, snapshot: Snapshot, batch_id: int, decision: Decision) -> Changes | None:
@@ -84,7 +96,7 @@ def compare(job: Job, snapshot: Snapshot, batch_id: int, decision: Decision) -> 
     affected, kept, unknown = written.select(*keys), None, 0
     if stored is not None:
         missing = groups.join_on_keys(stored.select(*keys), written, keys, "left_anti")
-        refused = None if judged is None else refused_keys(job, own, judged, batch_id, decision)
+        refused = None if judged is None else refused_keys(job, own, judged, batch_id, decision, keys)
         kept, unknown = kept_rows(job, missing, refused)
         affected = affected.unionByName(groups.join_on_keys(missing, kept, keys, "left_anti"))
     merged = groups.merge_source(job, written, affected)
@@ -97,7 +109,7 @@ def compare(job: Job, snapshot: Snapshot, batch_id: int, decision: Decision) -> 
             groups=upserted + deleted,
             upserted=upserted,
             deleted=deleted,
-            source_versions={job.flow.source_tables[0]: _version(job)},
+            source_versions={job.flow.source_tables[0]: version(job)},
         ),
         refused=judged.refused if judged is not None and prepared.quarantined else None,
         kept=kept,
@@ -111,15 +123,14 @@ def written_rows(judged: rows.JudgedRows) -> DataFrame:
 
 
 def refused_keys(
-    job: Job, own: DataFrame, judged: rows.JudgedRows, batch_id: int, decision: Decision
+    job: Job, own: DataFrame, judged: rows.JudgedRows, batch_id: int, decision: Decision, keys: Sequence[str]
 ) -> DataFrame | None:
     """The keys of the quarantined records of a snapshot, NULL for one that cannot be read; None if no record is quarantined.
 
     Args:
-        own: Its raw records.
+        own: Its raw records, which may have some of the keys.
         judged: The same, judged.
     """
-    keys = job.flow.target.keys
     quarantined = judged.assigned.where(f"{hidden.DISPOSITION} = {QUARANTINED}")
     if not judged.prepared.quarantined:
         return None
@@ -133,7 +144,9 @@ def refused_keys(
         transform_output.transform_records(job, refused.where(~raising).select(*own.columns)).select(*keys).persist()
     )
     job.persisted.append(readable)
-    no_keys = [F.lit(None).cast(readable.schema[key].dataType).alias(key) for key in keys]
+    no_keys = [
+        F.col(key) if key in own.columns else F.lit(None).cast(readable.schema[key].dataType).alias(key) for key in keys
+    ]
     if transform_errors.raised_by(readable.count) is not None:
         # It was edited since: no key is known, and so no row is deleted.
         return refused.select(*no_keys)
@@ -168,13 +181,18 @@ def split_of(job: Job, changes: Changes) -> Split:
     )
 
 
-def records(job: Job, snapshot: Snapshot, batch_id: int) -> DataFrame:
-    """The raw records of a snapshot's files, in the form of the change feed of bronze."""
-    assert job.source_table is not None
+def named_files(job: Job, snapshot: Snapshot) -> list[FileId]:
+    """The files of a snapshot, as records of any time name them."""
     landing = job.resolved.pipeline.writer_of(job.flow.source_tables[0])
     assert landing is not None and isinstance(landing.source, FileSource)
     source_folder = landing_folder.of(job.resolved.above(job.place.layout), landing.source)
-    names = [name for file in file_id.of_paths(snapshot.files) for name in source_folder.names(file)]
+    return [name for file in file_id.of_paths(snapshot.files) for name in source_folder.names(file)]
+
+
+def records(job: Job, snapshot: Snapshot, batch_id: int) -> DataFrame:
+    """The raw records of a snapshot's files, in the form of the change feed of bronze."""
+    assert job.source_table is not None
+    names = named_files(job, snapshot)
     listed = [(name.url, name.modified_ms) for name in names]
     files = local.from_rows(job.spark, listed, "_of_path string, _of_ms bigint")
     # Of an empty snapshot no row of bronze is read.
@@ -189,13 +207,14 @@ def records(job: Job, snapshot: Snapshot, batch_id: int) -> DataFrame:
     return own.join(F.broadcast(files), is_of_file, "left_semi").withColumns(
         {
             hidden.CHANGE_TYPE: F.lit("insert"),
-            hidden.COMMIT_VERSION: F.lit(_version(job)).cast("bigint"),
+            hidden.COMMIT_VERSION: F.lit(version(job)).cast("bigint"),
             hidden.COMMIT_TIMESTAMP: F.timestamp_millis(F.lit(job.work.planned_ms(job, batch_id))),
         }
     )
 
 
-def _version(job: Job) -> int:
+def version(job: Job) -> int:
+    """That of bronze."""
     assert job.source_table is not None
     return tables.version(job.spark, job.source_table)
 
@@ -226,30 +245,49 @@ def _judge(job: Job, snapshot: Snapshot, changes: Changes, kept: DataFrame) -> N
         if changes.unknown:
             why = f"{count(changes.unknown, 'record')} without a readable key may be theirs"
         job.run.report.notes.append(f"snapshot {snapshot.name} lacks {count(number, 'row')} that stay, because {why}")
-    stored, line = tables.read(job.spark, job.target), changes.prepared
-    before = stored.count() if line.deleted else 0
-    impact = Impact(
-        before=before,
-        after=before - line.deleted,
+    line = changes.prepared
+    judge(
+        job,
+        snapshot,
+        present=tables.read(job.spark, job.target),
+        changed=changes.merged,
+        written=changes.merged.where(f"{hidden.OP} = 'upsert'"),
         deleted=line.deleted,
-        changed=0,
-        added=0,
         read=line.read,
-        quarantined=0,
+        stay=number,
+    )
+
+
+def judge(
+    job: Job,
+    snapshot: Snapshot,
+    *,
+    present: DataFrame,
+    changed: DataFrame,
+    written: DataFrame,
+    deleted: int,
+    read: int,
+    stay: int = 0,
+) -> None:
+    """Refuse a snapshot that deletes too many of the rows that are present before it; raises `RewriteRefusedError`.
+
+    Args:
+        changed: The keys that differ.
+        written: Their new rows.
+        stay: Rows that it lacks and that stay.
+    """
+    before = present.count() if deleted else 0
+    impact = Impact(
+        before=before, after=before - deleted, deleted=deleted, changed=0, added=0, read=read, quarantined=0
     )
     if not job.resolved.pipeline.rewrite_limits_of(job.flow).exceeded(impact):
         return
-    keys = job.flow.target.keys
+    keys = job.flow.target.scope
     measured = rewrite.measure(
-        job,
-        groups.join_on_keys(stored, changes.merged, keys, "left_semi"),
-        changes.merged.where(f"{hidden.OP} = 'upsert'"),
-        keys=keys,
-        refused=None,
-        read=line.read,
+        job, groups.join_on_keys(present, changed, keys, "left_semi"), written, keys=keys, refused=None, read=read
     )
     # Rows that stay count as rows of the table, of which a share is deleted.
-    impact = dataclasses.replace(measured.impact, before=before, after=measured.impact.after + number)
+    impact = dataclasses.replace(measured.impact, before=before, after=measured.impact.after + stay)
     rewrite.check(
         job,
         dataclasses.replace(measured, impact=impact),

@@ -27,6 +27,7 @@ from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
     from tidegate.checkpoints.pending_jobs import PendingBackfill
     from tidegate.lake.place import Place
@@ -42,14 +43,19 @@ def _read_stream(job: Job, reading: Job) -> DataFrame | None:
     candidates = find(job.place.of_pipeline, job.resolved.pipeline, job.flow)
     if candidates.newest is not None:
         announcements.announce(job.place, candidates.newest.name, candidates.files)
-    elif _has_read_announcements(reading.place):
+    elif has_read_announcements(reading.place):
         return None
-    folder = announcements.SNAPSHOTS.folder(job.place)
-    folder.make_folder()
-    return job.spark.readStream.format("text").option("maxFileAge", "3650000d").load(str(folder))
+    return stream(job).load(str(announcements.SNAPSHOTS.folder(job.place)))
 
 
-def _has_read_announcements(place: Place) -> bool:
+def stream(job: Job) -> DataStreamReader:
+    """The reader of the folder of announcements, which exists then."""
+    announcements.SNAPSHOTS.folder(job.place).make_folder()
+    return job.spark.readStream.format("text").option("maxFileAge", "3650000d")
+
+
+def has_read_announcements(place: Place) -> bool:
+    """Whether a committed batch has read all announcements, so that a query would have no batch."""
     last = progress.settled(place.checkpoint)
     if last is None:
         return False
@@ -101,7 +107,7 @@ def _sides(job: Job, pins: Pinned) -> Sides:
     judged = rows.judge_rows(job, own, _NO_BATCH, decision, replaces=True)
     keys, actual = job.flow.target.keys, tables.read(job.spark, job.live, pins.version)
     expected = actual.limit(0) if judged is None else written_rows(judged)
-    refused = None if judged is None else refused_keys(job, own, judged, _NO_BATCH, decision)
+    refused = None if judged is None else refused_keys(job, own, judged, _NO_BATCH, decision, keys)
     kept, _ = kept_rows(job, groups.join_on_keys(actual, expected, keys, "left_anti"), refused)
     return Sides(
         expected=expected,

@@ -1,8 +1,8 @@
-"""Which snapshot a flow compares next: the newest complete one, from the intervals of the landing flow. Starts no JVM."""
+"""Which snapshots a flow compares next, from the intervals of the landing flow: the newest complete one, or all. Starts no JVM."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import TYPE_CHECKING
@@ -50,6 +50,90 @@ class Candidates:
         return {} if self.newest is None else {file.path: file.modified_ms for file in self.newest.landed}
 
 
+@dataclass(frozen=True, kw_only=True)
+class Landed:
+    """The intervals of the landing flow."""
+
+    place: FlowPlace
+    source_folder: LandingFolder
+    completeness: Completeness
+    latest: str
+    """The name of the last one that is not too far ahead of the clock."""
+    bronze: Address
+    refused: Sequence[FileId]
+    """The files that went to quarantine, and were not replayed since."""
+
+    @classmethod
+    def read(cls, of_pipeline: PipelinePlace, pipeline: Pipeline, flow: Flow) -> Landed:
+        """Raises as `find`."""
+        landing = pipeline.writer_of(flow.source_tables[0])
+        assert landing is not None
+        now = pendulum.now(pipeline.timezone)
+        lake = of_pipeline.layout.of_table(landing.target.name)
+        place = FlowPlace(lake, of_pipeline.pipeline, landing.name)
+        completeness = intervals.read(place, landing, pipeline.timezone, now)
+        assert completeness is not None
+        assert isinstance(landing.source, FileSource)
+        return cls(
+            place=place,
+            source_folder=landing_folder.of(place, landing.source),
+            completeness=completeness,
+            latest=name_of(completeness.unit, (now + _AHEAD).naive()),
+            bronze=lake.table(landing.target.name),
+            refused=_refused(place),
+        )
+
+    def touched(self, interval: Interval) -> frozenset[str]:
+        """The files of it that have another time and are not compared yet."""
+        return frozenset(self.completeness.touched.intersection(file.path for file in interval.landed))
+
+    def names(self, interval: Interval, files: Iterable[FileId]) -> set[FileId | str]:
+        """One name for each file; of those that were touched and not compared yet the path, because their times say nothing."""
+        touched = self.touched(interval)
+        return {file.path if file.path in touched else file for file in map(self.source_folder.identity, files)}
+
+    def own(self, interval: Interval) -> set[FileId | str]:
+        """The files of it."""
+        return self.names(interval, (file.id for file in interval.landed))
+
+    def announced(self, interval: Interval, snapshot: Snapshot) -> set[FileId | str]:
+        """Those of an announced snapshot of it."""
+        return self.names(interval, file_id.of_paths(snapshot.files))
+
+    def is_snapshot(self, interval: Interval, announced: Snapshot | None) -> bool:
+        """Whether it is a complete snapshot, with rows or without."""
+        own = self.own(interval)
+        has_rows = bool(own) and own.isdisjoint(self.names(interval, self.refused))
+        return interval.state == "complete" and (has_rows or _is_empty(self.bronze, interval, announced))
+
+    def waiting(self, interval: Interval) -> Interval:
+        """The interval, which waits until the files of it that were touched are compared."""
+        return replace(interval, why=remarks.touched(len(touched))) if (touched := self.touched(interval)) else interval
+
+
+def find_all(of_pipeline: PipelinePlace, pipeline: Pipeline, flow: Flow) -> tuple[list[Interval], list[Interval]]:
+    """The complete snapshots that are not announced yet, in their order, and those that cannot be compared yet, the newest first.
+
+    One that was announced is announced again if it has a file that it had not: a landing zone may be cleaned. Raises as `find`.
+    """
+    landed = Landed.read(of_pipeline, pipeline, flow)
+    announced = announcements.newest_by_name(of_pipeline.flow(flow.name))
+    ready, waiting = list[Interval](), list[Interval]()
+    for interval in landed.completeness.intervals:
+        before = announced.get(interval.name)
+        if interval.name > landed.latest:
+            waiting.append(replace(interval, why=f"it is more than {_AHEAD.days} days ahead of the clock"))
+        elif before is not None and landed.own(interval) <= landed.announced(interval, before):
+            continue
+        elif not landed.is_snapshot(interval, before):
+            waiting.append(interval)
+        elif landed.touched(interval):
+            waiting.append(landed.waiting(interval))
+        else:
+            ready.append(interval)
+    return ready, waiting[::-1]
+
+
 def find(of_pipeline: PipelinePlace, pipeline: Pipeline, flow: Flow) -> Candidates:
     """Look for a snapshot that the flow has to compare.
 
@@ -61,41 +145,26 @@ def find(of_pipeline: PipelinePlace, pipeline: Pipeline, flow: Flow) -> Candidat
         SourceError: The landing folder is missing or cannot be read.
         CheckpointCorruptError: A file of the landing flow's checkpoint cannot be read.
     """
-    landing = pipeline.writer_of(flow.source_tables[0])
-    assert landing is not None
-    now = pendulum.now(pipeline.timezone)
-    lake = of_pipeline.layout.of_table(landing.target.name)
-    place = FlowPlace(lake, of_pipeline.pipeline, landing.name)
-    completeness = intervals.read(place, landing, pipeline.timezone, now)
-    assert completeness is not None
-    assert isinstance(landing.source, FileSource)
-    source_folder = landing_folder.of(place, landing.source)
-    latest = name_of(completeness.unit, (now + _AHEAD).naive())
+    landed = Landed.read(of_pipeline, pipeline, flow)
     announced = announcements.announced(of_pipeline.flow(flow.name))
     # One that was announced by an earlier release, or by a wrong clock, hides no other.
-    since = "" if announced is None or announced.name > latest else announced.name
+    since = "" if announced is None or announced.name > landed.latest else announced.name
     waiting: list[Interval] = []
-    refused = _refused(place)
-    for interval in reversed(_later(completeness, since)):
-        if interval.name > latest:
+    for interval in reversed(_later(landed.completeness, since)):
+        if interval.name > landed.latest:
             waiting.append(replace(interval, why=f"it is more than {_AHEAD.days} days ahead of the clock"))
             continue
-        touched = completeness.touched.intersection(file.path for file in interval.landed)
-        landed = _names(source_folder, touched, (file.id for file in interval.landed))
-        has_rows = bool(landed) and landed.isdisjoint(_names(source_folder, touched, refused))
-        if interval.state == "complete" and (
-            has_rows or _is_empty(lake.table(landing.target.name), interval, announced)
-        ):
+        if landed.is_snapshot(interval, announced):
             is_announced = (
                 announced is not None
                 and announced.name == interval.name
-                and _names(source_folder, touched, file_id.of_paths(announced.files)) == landed
+                and landed.announced(interval, announced) == landed.own(interval)
             )
             if is_announced:
                 return Candidates(newest=None, waiting=tuple(waiting))
-            if not touched:
+            if not landed.touched(interval):
                 return Candidates(newest=interval, waiting=tuple(waiting))
-            interval = replace(interval, why=remarks.touched(len(touched)))
+            interval = landed.waiting(interval)
         if interval.name > since:
             waiting.append(interval)
     return Candidates(newest=None, waiting=tuple(waiting))
@@ -121,18 +190,14 @@ def _refused(place: FlowPlace) -> list[FileId]:
     return [FileId.parse(row[hidden.ROW_ID]) for row in entries]
 
 
-def _names(source_folder: LandingFolder, touched: Collection[str], files: Iterable[FileId]) -> set[FileId | str]:
-    """One name for each file; of those that were touched and not compared yet the path, because their times say nothing."""
-    names = map(source_folder.identity, files)
-    return {file.path if file.path in touched else file for file in names}
-
-
 def _backlog(reading: CheckpointReading) -> Backlog:
     """The snapshot that the flow compares next, if there is one; raises as `find`.
 
     A batch that was refused waits for a newer snapshot too, which takes its place.
     """
     pipeline, flow, place = reading.resolved.pipeline, reading.resolved.flow, reading.place
+    if flow.target.history:
+        return _backlog_of_history(reading)
     table, candidates = flow.source_tables[0], find(place.of_pipeline, pipeline, flow)
     newest_announced, chosen = announcements.announced(place), announcements.compared(place)
     done = None if chosen is None else chosen.by(reading.progress.last_committed)
@@ -152,6 +217,30 @@ def _backlog(reading: CheckpointReading) -> Backlog:
     )
 
 
+def _backlog_of_history(reading: CheckpointReading) -> Backlog:
+    """The snapshots that a history does not have; raises as `find`."""
+    pipeline, flow, place = reading.resolved.pipeline, reading.resolved.flow, reading.place
+    table, chosen = flow.source_tables[0], announcements.compared(place)
+    ready, waiting = find_all(place.of_pipeline, pipeline, flow)
+    done = None if chosen is None else chosen.by(reading.progress.last_committed)
+    last = -1 if chosen is None else chosen.snapshot.number
+    numbers = announcements.SNAPSHOTS.numbers(place)
+    pending = len([each for each in numbers if each > last and each not in announcements.passed_over(place)])
+    behind = len(ready) + pending
+    size = sum(file.size for interval in ready for file in interval.landed)
+    names = ", ".join(interval.name for interval in ready[:_NAMED])
+    what = f"snapshot{'s' if behind > 1 else ''} {names or 'announced'}{', …' if behind > _NAMED else ''} of {table}"
+    return Backlog(
+        what=what if behind else f"no further complete snapshot of {table}",
+        behind=behind,
+        rows=None if behind else 0,
+        size=None if pending else size,
+        position=NOTHING_READ if done is None else f"snapshot {done.name} of {table}",
+        has_data=bool(behind),
+        skipped=_waiting(waiting),
+    )
+
+
 def _waiting(waiting: Sequence[Interval]) -> str:
     named = [f"{each.name} ({each.why or _WHY[each.state]})" for each in waiting if each.state != "missing"]
     more = f" and {len(named) - _NAMED:,} more" if len(named) > _NAMED else ""
@@ -161,4 +250,6 @@ def _waiting(waiting: Sequence[Interval]) -> str:
 _WHY = {"complete": "a file of it was refused, or its files are gone"}
 
 
-SOURCE = MeasuredSource(backlog=_backlog, extent=extent, notes=(announcements.COMPARED, announcements.SNAPSHOTS))
+SOURCE = MeasuredSource(
+    backlog=_backlog, extent=extent, notes=(announcements.COMPARED, announcements.SNAPSHOTS, announcements.PASSED_OVER)
+)

@@ -1,0 +1,41 @@
+"""What a flow declares that keeps the history of snapshots."""
+
+from __future__ import annotations
+
+from tidegate.advice import Edit, Either, OutsideAct, Then
+from tidegate.errors import RequestError
+from tidegate.kinds import snapshots
+from tidegate.spec.kinds import DeclaredFlow, FlowKind
+
+
+def _not_taken(flow: DeclaredFlow) -> RequestError:
+    return RequestError(
+        f"flow {flow.name!r} compares snapshots, and a snapshot without its rows would end every version",
+        Either(
+            Edit("correct its suite or its transform", "suite"),
+            OutsideAct("land a newer snapshot, which takes the place of the refused one"),
+        ),
+    )
+
+
+def _not_replayed(flow: DeclaredFlow) -> RequestError:
+    return RequestError(
+        f"entries of flow {flow.name!r} are not replayed: what a record of a snapshot means depends on the others of its key.",
+        Then(
+            Edit("correct the suite or the transform", "suite"),
+            Edit("use mode='backfill' or 'full_refresh'", "request"),
+        ),
+    )
+
+
+KIND = FlowKind(
+    name="snapshot_histories",
+    shapes=(("upsert", False), ("upsert", True)),
+    holds_batches="that compares snapshots: a newer snapshot takes the place of a held one",
+    follows_feed=False,
+    superseded_by="a newer snapshot",
+    not_there="its snapshot was not compared, or says of the key what the snapshot before it says",
+    refuses={"take": _not_taken, "replay": _not_replayed},
+    check=snapshots.KIND.check,
+    check_writer=snapshots.check_writer,
+)
