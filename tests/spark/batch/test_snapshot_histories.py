@@ -181,12 +181,12 @@ STEPS = (
 
 @pytest.mark.parametrize(
     ("seed", "keys"),
-    [(3, 20), *[pytest.param(seed, 100, marks=pytest.mark.nightly) for seed in of_week(range(10, 20), 1)]],
+    [(3, 20), *[pytest.param(seed, 500, marks=pytest.mark.nightly) for seed in of_week(range(10, 20), 1)]],
 )
 def test_a_history_is_what_plain_python_makes_of_all_snapshots_in_any_order(
     histories: Histories, seed: int, keys: int
 ) -> None:
-    """Each key has a history of its own: of these seeds there are 1,020, a tenth of which runs each night."""
+    """Each key has a history of its own: 500 of a seed that runs at night."""
     histories.flow = dataclasses.replace(HISTORY, rewrite_limits=ANY)
     rng, landed, crashes, batch_id = random.Random(seed), dict[int, list[Record]](), 0, 0
     arrivals = list(Arrivals(seed, keys))
