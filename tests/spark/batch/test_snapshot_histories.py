@@ -119,6 +119,7 @@ def histories(spark: SparkSession, tmp_path: Path) -> Histories:
     return Histories(spark, tmp_path)
 
 
+@pytest.mark.nightly
 def test_versions_begin_and_end_with_snapshots_and_a_late_one_is_inserted(histories: Histories) -> None:
     histories.flow = dataclasses.replace(HISTORY, rewrite_limits=ANY)
     snapshots: dict[int, list[Record]] = {
@@ -207,6 +208,7 @@ def test_a_history_is_what_plain_python_makes_of_all_snapshots_in_any_order(
     histories.expect_verified(batch_id - 1)
 
 
+@pytest.mark.nightly
 def test_a_refused_snapshot_waits_is_accepted_or_gives_way_to_the_next(histories: Histories) -> None:
     everyone: list[Record] = [(key, 1, 1) for key in range(30)]
     histories.land(1, everyone)
@@ -234,6 +236,7 @@ def test_a_refused_snapshot_waits_is_accepted_or_gives_way_to_the_next(histories
     histories.expect_verified(3)
 
 
+@pytest.mark.nightly
 def test_a_version_begins_at_its_column_where_that_can_be_right(histories: Histories) -> None:
     """Of the column ``at``, as hours of January: not one after the interval of the snapshot, nor one before the row before it."""
 
