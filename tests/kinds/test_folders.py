@@ -96,7 +96,8 @@ def test_outside_of_their_folders_snapshots_are_named_where_they_are_registered_
     named = {
         str(path.relative_to(ROOT))
         for path in ROOT.rglob("*.py")
-        if path.parent.name not in ("snapshots", "snapshot_histories") and OF_SNAPSHOTS.search(path.read_text(encoding="utf-8"))
+        if path.parent.name not in ("snapshots", "snapshot_histories")
+        and OF_SNAPSHOTS.search(path.read_text(encoding="utf-8"))
     }
     registered = {"spec/__init__.py", "spec/kinds.py"}
     assert named - registered == {

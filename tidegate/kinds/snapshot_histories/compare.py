@@ -79,9 +79,9 @@ def read(job: Job, snapshots: Sequence[Snapshot], batch_id: int, decision: Decis
     listed = {
         (file.url, int(times[each.name].timestamp())) for each in snapshots for file in compare.named_files(job, each)
     }
-    at = local.from_rows(own.sparkSession, sorted(listed), "_of_path string, _of_seconds bigint")
-    at = at.select("_of_path", F.timestamp_seconds("_of_seconds").alias(SNAPSHOT_AT))
-    own = own.join(F.broadcast(at), F.col(hidden.PATH) == F.col("_of_path"), "left").drop("_of_path")
+    at = local.from_rows(own.sparkSession, sorted(listed), "_file_of string, _begins_s bigint")
+    at = at.select("_file_of", F.timestamp_seconds("_begins_s").alias(SNAPSHOT_AT))
+    own = own.join(F.broadcast(at), F.col(hidden.PATH) == F.col("_file_of"), "left").drop("_file_of")
     timed = dataclasses.replace(job, transform=lambda records: _with_times(job, records, at))
     judged = rows.judge_rows(timed, own, batch_id, decision, replaces=True)
     return Statements(
@@ -108,7 +108,7 @@ def _with_times(job: Job, records: DataFrame, at: DataFrame) -> DataFrame:
             Edit("return it under another name", "transform"),
         )
     path = F.col(f"{hidden.ORIGIN}.source.path")
-    return output.join(F.broadcast(at), path == F.col("_of_path"), "left").drop("_of_path")
+    return output.join(F.broadcast(at), path == F.col("_file_of"), "left").drop("_file_of")
 
 
 def derive(job: Job, stated: Sequence[Statements], stored: DataFrame | None) -> DataFrame | None:

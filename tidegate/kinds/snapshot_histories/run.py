@@ -38,7 +38,7 @@ def _read_stream(job: Job, reading: Job) -> DataFrame | None:
         announcements.announce(job.place, interval.name, {file.path: file.modified_ms for file in interval.landed})
     if not ready and has_read_announcements(reading.place):
         return None
-    return stream(job).option("maxFilesPerTrigger", 1).load(str(announcements.SNAPSHOTS.folder(job.place)))
+    return stream(job, maxFilesPerTrigger="1")
 
 
 def _split(job: Job, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:

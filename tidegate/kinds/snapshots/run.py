@@ -27,7 +27,6 @@ from tidegate.spark.lake import tables
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-    from pyspark.sql.streaming.readwriter import DataStreamReader
 
     from tidegate.checkpoints.pending_jobs import PendingBackfill
     from tidegate.lake.place import Place
@@ -45,13 +44,14 @@ def _read_stream(job: Job, reading: Job) -> DataFrame | None:
         announcements.announce(job.place, candidates.newest.name, candidates.files)
     elif has_read_announcements(reading.place):
         return None
-    return stream(job).load(str(announcements.SNAPSHOTS.folder(job.place)))
+    return stream(job)
 
 
-def stream(job: Job) -> DataStreamReader:
-    """The reader of the folder of announcements, which exists then."""
-    announcements.SNAPSHOTS.folder(job.place).make_folder()
-    return job.spark.readStream.format("text").option("maxFileAge", "3650000d")
+def stream(job: Job, **options: str) -> DataFrame:
+    """The announcements, with more options of Spark's file source."""
+    folder = announcements.SNAPSHOTS.folder(job.place)
+    folder.make_folder()
+    return job.spark.readStream.format("text").options(maxFileAge="3650000d", **options).load(str(folder))
 
 
 def has_read_announcements(place: Place) -> bool:
