@@ -5,18 +5,25 @@ The judge knows what was on the disk at each time, in plain Python; it imports n
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 
 import spark_jobs
+from tests import places
 from tests.deployment import Deployment
+from tests.fault_points import aborting
+from tidegate.checkpoints.landing_folder import MOVED_FILES
+from tidegate.checkpoints.note import Note
+from tidegate.lake.place import FlowPlace
 from tidegate.project import registry
 from tidegate.project.resolution import resolve
 from tidegate.requests.request import RunRequest, fresh_id
@@ -74,6 +81,10 @@ class History:
         )
         self.pipeline = Pipeline(name="shop", flows=(bronze, log))
         self.register(self.pipeline)
+
+    @property
+    def place(self) -> FlowPlace:
+        return places.of(self.deployment.layout, self.pipeline, self.pipeline.flow("bronze"))
 
     # What happens to the landing zone.
 
@@ -226,6 +237,70 @@ def begin(deployment: Deployment, tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     return lambda seed: History(
         seed, deployment, lambda pipeline: monkeypatch.setattr(registry, "load", lambda name: pipeline)
     )
+
+
+@pytest.mark.nightly
+def test_an_increment_compares_as_many_files_as_a_batch_may_have_and_says_how_many_are_left(
+    begin: Callable[[int], History],
+) -> None:
+    history = begin(6)
+    history.at_once = 2
+    history.declare()
+    for _ in range(5):
+        history.land()
+    history.increment()
+    history.restore_all()
+
+    for compared, left in ((2, 3), (2, 1), (1, 0)):
+        notes = history.deployment.run("shop").flow("bronze").notes
+        files = "1 file" if compared == 1 else f"{compared} files"
+        assert f"{files} with another time and the same size compared: {compared} the same as when read" in notes
+        assert any("the next run compares them" in note for note in notes) == (left > 0), notes
+        assert history.backlog().touched == left
+    assert not any("compared" in note for note in history.deployment.run("shop").flow("bronze").notes)
+    history.new_version()
+
+
+@contextlib.contextmanager
+def at_the_note(act: Callable[[Any], None], when: str) -> Iterator[None]:
+    """Call a function right before or after the times of compared files are noted, the first time."""
+    original, reached = Note.change, list[str]()
+
+    def change(note: Any, *args: Any, **options: Any) -> Any:
+        is_first = note is MOVED_FILES and not reached
+        if is_first:
+            reached.append(when)
+        if is_first and when == "before":
+            act(None)
+        result = original(note, *args, **options)
+        if is_first and when == "after":
+            act(None)
+        return result
+
+    with patch.object(Note, "change", change):
+        yield
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_a_new_version_that_is_killed_around_the_note_of_compared_files_reads_nothing_twice(
+    when: str, begin: Callable[[int], History], spark: Any
+) -> None:
+    history = begin(6)
+    for _ in range(3):
+        history.land()
+    history.increment()
+    history.restore_all()
+    history.overwrite()
+    history.version += 1
+    history.declare()
+
+    with aborting(lambda act: at_the_note(act, when), history.deployment.lake_folder, spark):
+        history.deployment.run("shop")
+
+    assert MOVED_FILES.exists(history.place) == (when == "after")
+    history.run(None)
+    history.read(lambda landed: landed.is_due)
 
 
 @pytest.mark.parametrize(
