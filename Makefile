@@ -42,7 +42,7 @@ test-fast: setup-python ## Run the tests that take a tenth of a second: no JVM, 
 
 NIGHTLY = files=$$($(BIN)/python -m tests.slices $(SLICE)) && $(BIN)/pytest $(PARALLEL) -m nightly --durations=20
 
-test-nightly: setup ## Run the nightly tests; with SLICE=1 to 13 or SLICE=commit a part that takes at most ten minutes.
+test-nightly: setup ## Run the nightly tests; with SLICE=1 to 14 or SLICE=commit a part that takes at most ten minutes.
 	@$(NIGHTLY) $$files
 
 test-packages: setup ## Run the tests of the built wheel in environments of their own, for which packages are downloaded; with Airflow 3.1 and 3.2, too.
