@@ -16,7 +16,7 @@ from urllib.parse import unquote
 
 from tidegate.advice import OutsideAct
 from tidegate.checkpoints import lease
-from tidegate.errors import TableUnreadableError, WriteConflictError
+from tidegate.errors import TidegateError, WriteConflictError
 from tidegate.ops import arrow
 from tidegate.probes import delta_log, delta_table
 from tidegate.store import Address, Content
@@ -223,7 +223,7 @@ def _compact(address: Address, table: DeltaTable | None, keep_days: int) -> None
         compaction.compact(address, keep_days, table)
     except CommitFailedError:
         log.info("%s: another commit came before that of a compaction; the next one tries again", address.name)
-    except (DeltaError, OSError, TableUnreadableError) as error:
+    except (DeltaError, OSError, TidegateError) as error:
         log.warning("%s: small files were not compacted (%s); the next commit tries again", address.name, error)
 
 

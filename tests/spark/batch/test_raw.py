@@ -149,15 +149,20 @@ def test_a_later_checkpoint_skips_files_that_are_in_bronze_or_quarantine(
         assert (result.prepared.read, result.expected_rows) == (1, 1)
 
 
-def test_a_file_with_a_new_modification_time_is_read_again(flow: Callable[..., Job]) -> None:
+@pytest.mark.parametrize(("content", "opened"), [('{"id": 2}\n', 1), ('{"id": 1}\n', 0)])
+def test_a_file_with_a_new_modification_time_is_read_again_if_it_has_another_content(
+    flow: Callable[..., Job], content: str, opened: int
+) -> None:
     import os
 
     job = flow()
     path = land(job, "good.json", '{"id": 1}\n')
     split_and_write(job, path)
-    os.utime(path, ns=(0, path.stat().st_mtime_ns + 5_000_000_000))
+    modified_ns = path.stat().st_mtime_ns
+    path.write_text(content)
+    os.utime(path, ns=(0, modified_ns + 5_000_000_000))
 
-    assert files(split(flow(refresh=1), path)) == (1, 1, 0, 0)
+    assert files(split(flow(refresh=1), path)) == (1, opened, 0, 1 - opened)
 
 
 def test_files_quarantined_by_an_earlier_attempt_at_the_batch_do_not_count_as_already_read(

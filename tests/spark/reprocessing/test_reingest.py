@@ -152,7 +152,7 @@ class TestPiecesOfAFlow:
             land(tmp_path, f"2026-03-0{day}.json", FIRST)
         run_flow(orders.job_of(spark, tmp_path, flow))
         for day in (1, 3):
-            land(tmp_path, f"2026-03-0{day}.json", FIRST + timedelta(hours=1), '{"id": 2}\n')
+            land(tmp_path, f"2026-03-0{day}.json", FIRST + timedelta(hours=1), '{"id": 22}\n')
 
         for window, opened, note in (
             (WINDOW, [1], "gaps: not read: 2026-03-01 (1 file changed after being read)"),
