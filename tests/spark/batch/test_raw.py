@@ -149,7 +149,7 @@ def test_a_later_checkpoint_skips_files_that_are_in_bronze_or_quarantine(
         assert (result.prepared.read, result.expected_rows) == (1, 1)
 
 
-@pytest.mark.parametrize(("content", "opened"), [('{"id": 2}\n', 1), ('{"id": 1}\n', 0)])
+@pytest.mark.parametrize(("content", "opened"), [('{"id": 2}\n', 1), ('{"id": 1}\n', 0)], ids=("another", "equal"))
 def test_a_file_with_a_new_modification_time_is_read_again_if_it_has_another_content(
     flow: Callable[..., Job], content: str, opened: int
 ) -> None:
