@@ -194,7 +194,7 @@ class History:
         due = sum(landed.is_due for landed in self.files.values() if landed.read)
         assert backlog.rewritten <= due, self.log
         if after_run and self.at_once == 100:
-            assert (backlog.rewritten, backlog.touched) == (due, 0), self.log
+            assert (backlog.rewritten, backlog.touched, backlog.has_data) == (due, 0, False), self.log
 
     def backlog(self) -> Backlog:
         flow = resolve(self.pipeline, self.deployment.environment.project).flow("bronze")
@@ -256,7 +256,7 @@ def test_an_increment_compares_as_many_files_as_a_batch_may_have_and_says_how_ma
         files = "1 file" if compared == 1 else f"{compared} files"
         assert f"{files} with another time and the same size compared: {compared} the same as when read" in notes
         assert any("the next run compares them" in note for note in notes) == (left > 0), notes
-        assert history.backlog().touched == left
+        assert (history.backlog().touched, history.backlog().has_data) == (left, left > 0)
     assert not any("compared" in note for note in history.deployment.run("shop").flow("bronze").notes)
     history.new_version()
 

@@ -305,7 +305,8 @@ def test_a_touched_file_makes_no_new_snapshot_and_one_that_is_not_compared_yet_w
     compare(project, 0, "2026-01-01")
     os.utime(landed[1], (later, later))
     assert not measured(project).has_work, "no file is opened: it is taken as read"
-    assert project.measure(pipeline().flow("bronze"), pipeline()).backlog.touched == 1
+    backlog = project.measure(pipeline().flow("bronze"), pipeline()).backlog
+    assert (backlog.touched, backlog.has_data) == (1, True), "a run of bronze compares it, although nothing is new"
 
     land_day(project, 2, "a.csv", "b.csv", "_manifest")
     files = [*Path(project.landing / "dt=2026-01-02").glob("*.csv")]

@@ -65,7 +65,8 @@ def _backlog(reading: CheckpointReading) -> Backlog:
         rows_exact=not new,
         position=NOTHING_READ if committed is None else f"{count(len(read), 'file')} read",
         # After a crash between listing and planning, the next batch contains the listed files even if they were deleted since.
-        has_data=bool(new) or progress.newest_log_batch(checkpoint) > up_to,
+        # A run compares touched files, so that one with another content has its alert although nothing else lands.
+        has_data=bool(new or touched) or progress.newest_log_batch(checkpoint) > up_to,
         ahead=_shortened([file.path.removeprefix(f"{folder}/") for file in new]),
         rewritten=rewritten,
         touched=touched,
