@@ -15,7 +15,7 @@ from tidegate.formatting import count
 from tidegate.lake import file_id
 from tidegate.lake.file_id import FileId
 from tidegate.probes import files
-from tidegate.spark.batch import compared_files, quarantine, raw
+from tidegate.spark.batch import quarantine, raw
 from tidegate.spark.intake import file_stream, landing
 from tidegate.spark.job import Entries, Job, Kind, Sides
 from tidegate.spark.lake import local, tables
@@ -37,7 +37,12 @@ def _read_stream(job: Job, _reading: Job) -> DataFrame | None:
     source = _source(job)
     logged = progress.source_files(job.place.checkpoint)
     landed = files.list_files(job.place.layout.landing(source.path), source.glob).files
-    compared_files.compare_touched(job, logged, landed)
+    times = {file.path: file.modified_ms for file in logged}
+    if any(file.modified_ms != times.get(file.path, file.modified_ms) for file in landed):
+        # Few files get another time.
+        from tidegate.spark.batch import compared_files
+
+        compared_files.compare_touched(job, times, landed)
     return file_stream.files_stream(job.spark, job.place, source, logged, landed)
 
 

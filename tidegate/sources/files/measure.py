@@ -16,7 +16,6 @@ from tidegate.lake.place import FlowPlace
 from tidegate.ops import store
 from tidegate.probes import files
 from tidegate.spec import FileSource, Flow, Pipeline
-from tidegate.status import remarks
 from tidegate.status.source import NOTHING_READ, Backlog, Extent, MeasuredSource, not_delivered
 
 if TYPE_CHECKING:
@@ -137,7 +136,7 @@ def _of_landed(place: FlowPlace, flow: Flow, window: Window | None) -> tuple[str
     }
     unread = [file for file in landed if source_folder.identity(file.id) not in ingested]
     # Few files have another time than in bronze.
-    from tidegate.status import changed_files
+    from tidegate.status import changed_files, remarks
 
     changed = changed_files.of_contents(place, flow, source_folder, unread)
     missing = changed.overwritten

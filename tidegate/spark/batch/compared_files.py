@@ -7,7 +7,7 @@ noted, so that no file is opened twice for one time.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tidegate.checkpoints.landing_folder import MOVED_FILES, ComparedContent, MovedFiles
@@ -21,23 +21,23 @@ from tidegate.spec.checks import in_bytes
 from tidegate.status import changed_files
 
 if TYPE_CHECKING:
-    from tidegate.checkpoints.progress import ListedFile
     from tidegate.spark.job import Job
     from tidegate.status.file_contents import FileContents
 
 
-def compare_touched(job: Job, logged: Sequence[ListedFile], landed: Sequence[LandedFile]) -> None:
+def compare_touched(job: Job, times: Mapping[str, int], landed: Sequence[LandedFile]) -> None:
     """Compare the landed files that the stream has read with another time, and will not read again.
 
     At most as many files and bytes as a micro-batch may have, but one file; the next run compares the others.
+
+    Args:
+        times: Of the files that the stream has read, by path, in milliseconds since 1970.
+        landed: The files of the landing zone.
 
     Raises:
         MachineError: The machine does not let a file be read.
         WriteConflictError: A person has accepted files meanwhile. Transient.
     """
-    times = {file.path: file.modified_ms for file in logged}
-    if all(file.modified_ms == times.get(file.path, file.modified_ms) for file in landed):
-        return
     changed = changed_files.unread(job.place, job.flow, times, landed)
     if changed.contents is None:
         return

@@ -15,12 +15,11 @@ from tidegate.formats.reader import CheckedFile
 from tidegate.lake import file_id
 from tidegate.lake.file_id import FileId
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.spark.batch import compared_files, landed_files, quarantine
+from tidegate.spark.batch import landed_files, quarantine
 from tidegate.spark.batch.split import Decision, Split
 from tidegate.spark.intake import landing
 from tidegate.spark.lake import local, tables, writes
 from tidegate.spec import FileSource
-from tidegate.status.file_contents import FileContent, FileContents
 from tidegate.times import dates
 
 if TYPE_CHECKING:
@@ -28,6 +27,7 @@ if TYPE_CHECKING:
 
     from tidegate.checkpoints.landing_folder import LandingFolder
     from tidegate.spark.job import Job
+    from tidegate.status.file_contents import FileContents
 
 
 def split_files(job: Job, batch: DataFrame, batch_id: int, decision: Decision) -> Split | None:
@@ -124,6 +124,9 @@ def _unread_files(job: Job, spark: SparkSession, listed: dict[str, int], batch_i
     """
     if job.work.is_first_read(job):
         return listed
+    # The first batches of most checkpoints are the first reading of their files.
+    from tidegate.spark.batch import compared_files
+
     assert isinstance(job.flow.source, FileSource)
     source_folder = landing_folder.of(job.place, job.flow.source)
     contents = _read_contents(job, spark, source_folder, listed, batch_id)
@@ -136,6 +139,8 @@ def _read_contents(
     job: Job, spark: SparkSession, source_folder: LandingFolder, listed: Iterable[str], batch_id: int
 ) -> FileContents:
     """What bronze and quarantine have of files with these paths, whatever their times."""
+    from tidegate.status.file_contents import FileContent, FileContents
+
     keys = {source_folder.key(path) for path in listed}
     paths = [(f"{folder}/{key}",) for key in keys for folder in (source_folder.path, *source_folder.earlier)]
     candidates = F.broadcast(local.from_rows(spark, paths, "_of_path string"))
