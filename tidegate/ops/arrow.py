@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
+import calendar
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from arro3.core import Array, DataType, Table
-
-_EPOCH, _MICROSECOND = datetime(1970, 1, 1, tzinfo=UTC), timedelta(microseconds=1)
 
 
 def table(columns: Mapping[str, str], rows: Sequence[Mapping[str, Any]]) -> Table:
@@ -31,7 +29,10 @@ def _array(kind: str, values: Sequence[Any]) -> Array:
 
     match kind:
         case "TIMESTAMPTZ":
-            numbers = [None if value is None else (value - _EPOCH) // _MICROSECOND for value in values]
+            numbers = [
+                None if value is None else calendar.timegm(value.utctimetuple()) * 1_000_000 + value.microsecond
+                for value in values
+            ]
             return Array(numbers, DataType.int64()).cast(DataType.timestamp("us", tz="UTC"))
         case "VARCHAR[]":
             return _lists(values, Array([item for value in values for item in value or ()], DataType.string()))
