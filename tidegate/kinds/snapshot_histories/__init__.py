@@ -2,20 +2,10 @@
 
 from __future__ import annotations
 
-from tidegate.advice import Edit, Either, OutsideAct, Then
+from tidegate.advice import Edit, Then
 from tidegate.errors import RequestError
 from tidegate.kinds import snapshots
 from tidegate.spec.kinds import DeclaredFlow, FlowKind
-
-
-def _not_taken(flow: DeclaredFlow) -> RequestError:
-    return RequestError(
-        f"flow {flow.name!r} compares snapshots, and a snapshot without its rows would end every version",
-        Either(
-            Edit("correct its suite or its transform", "suite"),
-            OutsideAct("land a newer snapshot, which takes the place of the refused one"),
-        ),
-    )
 
 
 def _not_replayed(flow: DeclaredFlow) -> RequestError:
@@ -35,7 +25,7 @@ KIND = FlowKind(
     follows_feed=False,
     superseded_by="a newer snapshot",
     not_there="its snapshot was not compared, or says of the key what the snapshot before it says",
-    refuses={"take": _not_taken, "replay": _not_replayed},
+    refuses={"take": snapshots.not_taken("end every version"), "replay": _not_replayed},
     check=snapshots.KIND.check,
     check_writer=snapshots.check_writer,
 )

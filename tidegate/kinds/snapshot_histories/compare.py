@@ -157,13 +157,8 @@ def split_next(job: Job, batch_id: int, decision: Decision) -> Split | None:
     stated, at, scope = [own], own.times[0], job.flow.target.scope
     is_newest = all(name < snapshot.name for name in earlier)
     present = None
-    if stored is not None:
-        present = (
-            stored.where(f"valid_to IS NULL AND NOT {hidden.DELETED}")
-            if is_newest
-            else fold.present_at(stored, at, scope)
-        )
-    if stored is not None and present is not None and is_newest:
+    if stored is not None and is_newest:
+        present = stored.where(f"valid_to IS NULL AND NOT {hidden.DELETED}")
         # Versions that are over do not tell which keys the newest snapshot changes.
         changed = derive(job, stated, present)
         assert changed is not None
@@ -172,6 +167,7 @@ def split_next(job: Job, batch_id: int, decision: Decision) -> Split | None:
         stored = groups.join_on_keys(stored, touched, scope, "left_semi")
         stated = [_of_keys(own, touched, scope)]
     elif stored is not None:
+        present = fold.present_at(stored, at, scope)
         # What the following snapshot says may differ from this one. If it says nothing of some keys, the next one may.
         for following in snapshots_of(job, {name: number for name, number in earlier.items() if name > snapshot.name}):
             stated.append(read_again(job, [following], batch_id))

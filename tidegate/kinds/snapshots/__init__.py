@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tidegate.advice import Edit, Either, OutsideAct, Then
 from tidegate.errors import FieldError, RequestError, SpecError
 from tidegate.sources.files import FileSource
@@ -54,14 +56,23 @@ def check_writer(_flow: DeclaredFlow, writer: DeclaredFlow, *, in_pipeline: bool
         )
 
 
-def _not_taken(flow: DeclaredFlow) -> RequestError:
-    return RequestError(
-        f"flow {flow.name!r} compares snapshots, and a snapshot without its rows would empty the table",
-        Either(
-            Edit("correct its suite or its transform", "suite"),
-            OutsideAct("land a newer snapshot, which takes the place of the refused one"),
-        ),
-    )
+def not_taken(consequence: str) -> Callable[[DeclaredFlow], RequestError]:
+    """The refusal to quarantine a snapshot as a whole.
+
+    Args:
+        consequence: What a snapshot without its rows would do.
+    """
+
+    def refusal(flow: DeclaredFlow) -> RequestError:
+        return RequestError(
+            f"flow {flow.name!r} compares snapshots, and a snapshot without its rows would {consequence}",
+            Either(
+                Edit("correct its suite or its transform", "suite"),
+                OutsideAct("land a newer snapshot, which takes the place of the refused one"),
+            ),
+        )
+
+    return refusal
 
 
 def _not_replayed(flow: DeclaredFlow) -> RequestError:
@@ -85,7 +96,7 @@ KIND = FlowKind(
     # Bronze has the records of all snapshots, and none of a row that was deleted.
     instead_for_history="read the bronze table with SnapshotFeed",
     not_there="its snapshot was not compared, or the row was the same in an earlier one, or is another in a later one",
-    refuses={"take": _not_taken, "replay": _not_replayed},
+    refuses={"take": not_taken("empty the table"), "replay": _not_replayed},
     unit="key",
     check=_check,
     check_writer=check_writer,
