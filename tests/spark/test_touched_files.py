@@ -191,10 +191,10 @@ class History:
     def check_status(self, *, after_run: bool = False) -> None:
         """No touched file is announced as overwritten; all are compared after a run, if it may compare so many."""
         backlog = self.backlog()
-        due = sum(landed.is_due for landed in self.files.values() if landed.read)
-        assert backlog.rewritten <= due, self.log
+        overwritten = sum(landed.is_due for landed in self.files.values() if landed.read)
+        assert backlog.rewritten <= overwritten, self.log
         if after_run and self.at_once == 100:
-            assert (backlog.rewritten, backlog.touched, backlog.has_data) == (due, 0, False), self.log
+            assert (backlog.rewritten, backlog.touched, backlog.has_data) == (overwritten, 0, False), self.log
 
     def backlog(self) -> Backlog:
         flow = resolve(self.pipeline, self.deployment.environment.project).flow("bronze")

@@ -19,7 +19,7 @@ from tidegate.errors import NotDeliveredError, SourceError
 from tidegate.lake.file_id import FileId
 
 if TYPE_CHECKING:
-    from collections.abc import Hashable, Sequence
+    from collections.abc import Hashable, Iterable, Mapping, Sequence
 
     from tidegate.store import Address, Entry
     from tidegate.times.window import Window
@@ -84,6 +84,15 @@ def modified_within(listed: tuple[LandedFile, ...], window: Window) -> tuple[Lan
     """The files whose modification time is in a window, in milliseconds: the precision of the time in bronze."""
     begin, end = (int(moment.timestamp() * 1000) for moment in (window.since, window.until))
     return tuple(file for file in listed if begin <= file.modified_ms < end)
+
+
+def with_another_time(listed: Iterable[LandedFile], times: Mapping[str, int]) -> list[LandedFile]:
+    """The landed files that have another modification time than the one with which they were read.
+
+    Args:
+        times: Of the files that were read, by path, in milliseconds since 1970.
+    """
+    return [file for file in listed if file.modified_ms != times.get(file.path, file.modified_ms)]
 
 
 def glob_pattern(glob: str) -> re.Pattern[str]:

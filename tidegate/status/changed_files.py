@@ -42,21 +42,20 @@ class ChangedFiles:
     """What was read of them; None without any."""
 
 
-def unread(place: FlowPlace, flow: Flow, read: Mapping[str, int], listed: Iterable[LandedFile]) -> ChangedFiles:
-    """Those of the listed files that have another time, and that neither a reingest nor a replay has read as they are now.
+def unread(place: FlowPlace, flow: Flow, read: Mapping[str, int], changed: list[LandedFile]) -> ChangedFiles:
+    """Those of some files with another time that neither a reingest nor a replay has read as they are now.
 
     A reingest lists what it read. What a replay read is in bronze: its rows have the times of their files. The time of the replay says
     nothing about a file whose time another machine wrote. So a file that was corrected to one without a record needs a reingest.
 
     Args:
         read: The files that the checkpoint has read: path to modification time, in milliseconds since 1970.
-        listed: The files of the landing zone. Without one of another time, neither table nor reingests are opened.
+        changed: The landed files that have another time (`files.with_another_time`). Without one, neither table nor reingests are opened.
 
     Raises:
         DamagedFileError: What a reingest stored does not fit.
         TableUnreadableError: The log of the table is damaged.
     """
-    changed = [file for file in listed if file.modified_ms != read.get(file.path, file.modified_ms)]
     if not changed:
         return ChangedFiles()
     assert isinstance(flow.source, FileSource)

@@ -69,7 +69,8 @@ def read(place: FlowPlace, flow: Flow, timezone: str, now: datetime) -> Complete
         if bronze.read_files:
             raise
         listed = {}
-    unread = changed_files.unread(place, flow, bronze.read_files, listed.values())
+    with_another_time = files.with_another_time(listed.values(), bronze.read_files)
+    unread = changed_files.unread(place, flow, bronze.read_files, with_another_time)
     bronze = dataclasses.replace(bronze, changed=frozenset(file.path for file in unread.overwritten))
     paths, others = _by_interval(folder, rule, listed)
     landed = {start: [listed[path] for path in own] for start, own in paths.items()}

@@ -38,11 +38,11 @@ def _read_stream(job: Job, _reading: Job) -> DataFrame | None:
     logged = progress.source_files(job.place.checkpoint)
     landed = files.list_files(job.place.layout.landing(source.path), source.glob).files
     times = {file.path: file.modified_ms for file in logged}
-    if any(file.modified_ms != times.get(file.path, file.modified_ms) for file in landed):
+    if with_another_time := files.with_another_time(landed, times):
         # Few files get another time.
         from tidegate.spark.batch import compared_files
 
-        compared_files.compare_touched(job, times, landed)
+        compared_files.compare_touched(job, times, with_another_time)
     return file_stream.files_stream(job.spark, job.place, source, logged, landed)
 
 

@@ -78,12 +78,13 @@ def _changed(
     place: FlowPlace, flow: Flow, read: Mapping[str, int], listed: Sequence[files.LandedFile]
 ) -> tuple[int, int]:
     """How many files were overwritten after they were read, and how many may only have another time."""
-    if all(file.modified_ms == read.get(file.path, file.modified_ms) for file in listed):
+    with_another_time = files.with_another_time(listed, read)
+    if not with_another_time:
         return 0, 0
     # Few files are changed after they were read.
     from tidegate.status import changed_files
 
-    changed = changed_files.unread(place, flow, read, listed)
+    changed = changed_files.unread(place, flow, read, with_another_time)
     return len(changed.overwritten), len(changed.touched)
 
 

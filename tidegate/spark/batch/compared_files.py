@@ -25,27 +25,27 @@ if TYPE_CHECKING:
     from tidegate.status.file_contents import FileContents
 
 
-def compare_touched(job: Job, times: Mapping[str, int], landed: Sequence[LandedFile]) -> None:
+def compare_touched(job: Job, times: Mapping[str, int], changed: list[LandedFile]) -> None:
     """Compare the landed files that the stream has read with another time, and will not read again.
 
     At most as many files and bytes as a micro-batch may have, but one file; the next run compares the others.
 
     Args:
         times: Of the files that the stream has read, by path, in milliseconds since 1970.
-        landed: The files of the landing zone.
+        changed: The landed files that have another time.
 
     Raises:
         MachineError: The machine does not let a file be read.
         WriteConflictError: A person has accepted files meanwhile. Transient.
     """
-    changed = changed_files.unread(job.place, job.flow, times, landed)
-    if changed.contents is None:
+    unread = changed_files.unread(job.place, job.flow, times, changed)
+    if unread.contents is None:
         return
     source = job.flow.source
     assert isinstance(source, FileSource)
-    bounded = _bounded(changed.touched, source.max_files_per_trigger, in_bytes(source.max_bytes_per_trigger))
-    same_files(job, [file.id for file in bounded], changed.contents)
-    left = len(changed.touched) - len(bounded)
+    bounded = _bounded(unread.touched, source.max_files_per_trigger, in_bytes(source.max_bytes_per_trigger))
+    same_files(job, [file.id for file in bounded], unread.contents)
+    left = len(unread.touched) - len(bounded)
     if left:
         verb = "has" if left == 1 else "have"
         job.run.report.notes.append(
