@@ -24,7 +24,7 @@ from tidegate.reports.ledger_line import Kind
 from tidegate.reports.verdict import ExpectationResult
 from tidegate.schema.changes import SchemaChange
 from tidegate.store import Address
-from tidegate.times import lateness
+from tidegate.times import dates
 
 pytestmark = pytest.mark.slow
 
@@ -57,7 +57,7 @@ OTHER_TYPES: dict[str, dict[str, Any]] = {
 
 NUMBERS = st.integers(0, 2**53)
 MAPS = st.dictionaries(st.text(), NUMBERS, max_size=3)
-INSTANTS = st.integers(0, 7 * 10**15).map(lateness.moment)
+INSTANTS = st.integers(0, 7 * 10**15).map(dates.from_micros)
 TEXTS = st.none() | st.text()
 RUN = {
     **dict.fromkeys(("run_key", "mode", "requested_by", "attempt"), TEXTS),

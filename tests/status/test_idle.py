@@ -21,7 +21,7 @@ from tidegate.probes import delta
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spec import Table, Watermark
 from tidegate.status import idle
-from tidegate.times import lateness
+from tidegate.times import dates
 
 pytestmark = pytest.mark.slow
 
@@ -60,7 +60,7 @@ def quiet(project: SampleProject) -> SampleProject:
 
 def test_after_idle_time_a_heartbeat_is_due_once_in_that_time_and_plan_has_work(quiet: SampleProject) -> None:
     beat = due_heartbeat(quiet)
-    assert beat is not None and lateness.moment(beat.event_time) == NOW - timedelta(hours=1)
+    assert beat is not None and dates.from_micros(beat.event_time) == NOW - timedelta(hours=1)
     plan = quiet.plan(TIMED, pipeline=PIPELINE)
     assert (plan.work, plan.reasons) == (
         True,
@@ -90,12 +90,12 @@ def test_a_longer_delay_does_not_move_the_watermark_of_a_heartbeat_back(quiet: S
     assert beat is not None
     heartbeats.append(place, beat)
     lines = heartbeats.read(place)
-    made = lateness.micros(NOW - timedelta(minutes=70))
+    made = dates.micros(NOW - timedelta(minutes=70))
 
     assert lines == [beat]
     assert [heartbeats.watermark(place, lines, delay, before=1) for delay in (600, 7_200)] == [made, made]
     new = dataclasses.replace(place, version=2)
-    assert heartbeats.watermark(new, lines, 7_200) == lateness.micros(NOW - timedelta(hours=3))
+    assert heartbeats.watermark(new, lines, 7_200) == dates.micros(NOW - timedelta(hours=3))
 
 
 def test_no_heartbeat_is_due_that_would_not_move_the_watermark(quiet: SampleProject) -> None:
@@ -149,7 +149,7 @@ def test_the_watermark_of_a_checkpoint_is_that_of_its_batches_its_heartbeats_and
     record("trips/silver/replay", 1, 15)
     assert ledger.watermark(place, 2) == at(15)
 
-    others = Heartbeat(event_time=lateness.micros(at(97)), at=0, app_id="trips/silver/v1/1")
-    own = Heartbeat(event_time=lateness.micros(at(40)), at=0, app_id=place.app_id)
-    assert heartbeats.watermark(place, [others, own], 600, before=9) == lateness.micros(at(30))
-    assert heartbeats.watermark(place, [others, own], 600) == lateness.micros(at(87)), "now all count"
+    others = Heartbeat(event_time=dates.micros(at(97)), at=0, app_id="trips/silver/v1/1")
+    own = Heartbeat(event_time=dates.micros(at(40)), at=0, app_id=place.app_id)
+    assert heartbeats.watermark(place, [others, own], 600, before=9) == dates.micros(at(30))
+    assert heartbeats.watermark(place, [others, own], 600) == dates.micros(at(87)), "now all count"

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tidegate.lake.place import FlowPlace
 from tidegate.ops import store
 from tidegate.probes import delta_table
-from tidegate.times import lateness
+from tidegate.times import dates
 
 _PLANNING = 600
 """Seconds that may pass between the plan of a batch and its begin, and between its end and its line."""
@@ -61,9 +61,9 @@ def read(place: FlowPlace, writers: Collection[str]) -> list[LedgerCommit]:
         LedgerCommit(
             version=line["target_version"],
             number=line["batch_id"],
-            recorded=lateness.micros(line["recorded_at"]),
+            recorded=dates.micros(line["recorded_at"]),
             seconds=line["seconds"] or 0.0,
-            planned=None if line["planned_at"] is None else lateness.micros(line["planned_at"]),
+            planned=None if line["planned_at"] is None else dates.micros(line["planned_at"]),
         )
         for line in lines
         if line["app_id"] in writers

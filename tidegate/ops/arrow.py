@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import calendar
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
+
+from tidegate.times import dates
 
 if TYPE_CHECKING:
     from arro3.core import Array, DataType, Table
@@ -29,10 +30,7 @@ def _array(kind: str, values: Sequence[Any]) -> Array:
 
     match kind:
         case "TIMESTAMPTZ":
-            numbers = [
-                None if value is None else calendar.timegm(value.utctimetuple()) * 1_000_000 + value.microsecond
-                for value in values
-            ]
+            numbers = [None if value is None else dates.micros(value) for value in values]
             return Array(numbers, DataType.int64()).cast(DataType.timestamp("us", tz="UTC"))
         case "VARCHAR[]":
             return _lists(values, Array([item for value in values for item in value or ()], DataType.string()))

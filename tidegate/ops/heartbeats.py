@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tidegate import hidden
 from tidegate.ops import arrow, ledger, store
 from tidegate.probes import delta_table
-from tidegate.times import lateness
+from tidegate.times import dates, lateness
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -60,11 +60,11 @@ def create(place: Place) -> None:
 def append(place: Place, heartbeat: Heartbeat) -> None:
     """Append a line."""
     line = {
-        "event_time": lateness.moment(heartbeat.event_time),
-        "at": lateness.moment(heartbeat.at),
+        "event_time": dates.from_micros(heartbeat.event_time),
+        "at": dates.from_micros(heartbeat.at),
         hidden.APP_ID: heartbeat.app_id,
         "version": heartbeat.version,
-        "watermark": None if heartbeat.watermark is None else lateness.moment(heartbeat.watermark),
+        "watermark": None if heartbeat.watermark is None else dates.from_micros(heartbeat.watermark),
     }
     # A stateful flow that waits for a person reads its files later: as long as those of any table.
     store.append(place.heartbeats, COLUMNS, [line], keep_days=_KEPT_DAYS)
@@ -74,11 +74,11 @@ def read(place: Place) -> list[Heartbeat]:
     """All lines; none without a table."""
     return [
         Heartbeat(
-            event_time=lateness.micros(line["event_time"]),
-            at=lateness.micros(line["at"]),
+            event_time=dates.micros(line["event_time"]),
+            at=dates.micros(line["at"]),
             app_id=line.get(hidden.APP_ID) or "",
             version=line.get("version"),
-            watermark=None if line.get("watermark") is None else lateness.micros(line["watermark"]),
+            watermark=None if line.get("watermark") is None else dates.micros(line["watermark"]),
         )
         for line in store.select(place.heartbeats, "SELECT * FROM delta_table")
     ]
@@ -99,4 +99,4 @@ def watermark(place: Place, lines: Iterable[Heartbeat], delay_seconds: int, befo
     arrivals = [lateness.Arrival(version=None, newest=each.event_time) for each in counted]
     by_clock = lateness.watermarks(arrivals, delay_seconds).after
     made = [each.watermark for each in counted if each.app_id == place.app_id]
-    return lateness.highest(None if recorded is None else lateness.micros(recorded), by_clock, *made)
+    return lateness.highest(None if recorded is None else dates.micros(recorded), by_clock, *made)

@@ -25,7 +25,7 @@ from tidegate.ops.table import line_of
 from tidegate.ops.table_cache import TableCache
 from tidegate.reports.ledger_line import LedgerLine
 from tidegate.reports.verdict import STATISTIC
-from tidegate.times import lateness
+from tidegate.times import dates
 
 if TYPE_CHECKING:
     from tidegate.lake.layout import Layout
@@ -187,7 +187,7 @@ class Journal:
     def summaries(self, pipelines: Sequence[str]) -> dict[tuple[str, str], Summary]:
         """Summaries of all flows of these pipelines that have a batch, by (pipeline, flow)."""
         self._refresh("recent", "ledger", pipelines)
-        since = lateness.micros(datetime.now(UTC)) - _DAY
+        since = dates.micros(datetime.now(UTC)) - _DAY
         rows = self._tables.query(queries.SUMMARIES, [since, since, json.dumps(list(pipelines))])
         return {key: _summary(list(newest)) for key, newest in groupby(rows, key=itemgetter("pipeline", "flow"))}
 
@@ -226,7 +226,7 @@ class Journal:
             self._tables.refresh(kind, pipeline, PipelinePlace(self._layout, pipeline).ops(kind))
         parameters = {
             **{"pipeline": pipeline, "flow": flow, "run_key": run_key, "page": page},
-            "until": None if until is None else lateness.micros(until),
+            "until": None if until is None else dates.micros(until),
             **{"batches": batches, "limit": limit, "offset": offset},
         }
         return [_line(row) for row in self._tables.query(queries.LINES, parameters, queries.JUDGEMENTS)]
@@ -235,7 +235,9 @@ class Journal:
         """The checkpoints with recorded batches of a flow, the newest first."""
         self._tables.refresh("ledger", pipeline, PipelinePlace(self._layout, pipeline).ops("ledger"))
         rows = self._tables.query(queries.VERSIONS, [pipeline, flow])
-        return [Version(**row | {name: lateness.moment(row[name]) for name in ("first_at", "last_at")}) for row in rows]
+        return [
+            Version(**row | {name: dates.from_micros(row[name]) for name in ("first_at", "last_at")}) for row in rows
+        ]
 
 
 def quarantine_counts(place: FlowPlace) -> list[QuarantineCount]:

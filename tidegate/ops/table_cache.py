@@ -19,14 +19,14 @@ from tidegate.probes import delta, delta_log, delta_table
 from tidegate.probes.delta_table import quoted
 from tidegate.probes.linked_table import LinkedFile, linked
 from tidegate.store.copies import local_files
-from tidegate.times import lateness
+from tidegate.times import dates
 
 if TYPE_CHECKING:
     from tidegate.store import Address
 
 _INSTANT, _MAP = "TIMESTAMPTZ", "MAP(VARCHAR, BIGINT)"
 _DECODERS: Mapping[str, Callable[[Any], Any]] = {
-    _INSTANT: lateness.moment,
+    _INSTANT: dates.from_micros,
     _MAP: json.loads,
     "VARCHAR[]": json.loads,
 }

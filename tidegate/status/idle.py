@@ -11,7 +11,7 @@ from tidegate.ops.heartbeats import Heartbeat
 from tidegate.probes import delta
 from tidegate.sources.tables import measure as tables
 from tidegate.status import freshness
-from tidegate.times import lateness
+from tidegate.times import dates, lateness
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -49,8 +49,8 @@ def heartbeat_due(resolved: ResolvedFlow, place: Place, now: datetime) -> Heartb
         return None
     delay = flow.watermark.delay_seconds
     event_time = lateness.due_heartbeat(
-        lateness.micros(now),
-        last_arrival=max([lateness.micros(newest), *(each.at for each in lines)]),
+        dates.micros(now),
+        last_arrival=max([dates.micros(newest), *(each.at for each in lines)]),
         watermark=heartbeats.watermark(place, lines, delay),
         delay_seconds=delay,
         idle_seconds=flow.watermark.idle_seconds,
@@ -59,7 +59,7 @@ def heartbeat_due(resolved: ResolvedFlow, place: Place, now: datetime) -> Heartb
         return None
     return Heartbeat(
         event_time=event_time,
-        at=lateness.micros(now),
+        at=dates.micros(now),
         app_id=place.app_id,
         version=version,
         watermark=lateness.after(event_time, delay),

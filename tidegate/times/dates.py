@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import calendar
 import datetime
 import re
 
@@ -14,6 +15,9 @@ days of its first and last year are refused: their conversion may raise an Overf
 FIRST_MS, END_MS = -12_219_292_800_000, 253_402_300_800_000
 """1582-10-15T00:00Z and 10000-01-01T00:00Z, in milliseconds since 1970. Spark, Delta and Python show a time from the first and before
 the second alike: before it Spark's Kafka connector changes the day, since Java has another calendar there, and Python ends with 9999."""
+_EPOCH = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
+_EARLIEST_MICROS = -62_135_596_800_000_000
+"""0001-01-01, the first moment of Python and of Delta's readers."""
 ALLOWED = f"a date as YYYY-MM-DD, from {FIRST} to {LAST}"
 
 
@@ -38,6 +42,16 @@ def midnight(day: object, timezone: str = "UTC") -> pendulum.DateTime:
 def moment(milliseconds: int | None) -> datetime.datetime | None:
     """An instant in UTC from milliseconds since 1970; None stays None."""
     return None if milliseconds is None else datetime.datetime.fromtimestamp(milliseconds / 1000, datetime.UTC)
+
+
+def micros(moment: datetime.datetime) -> int:
+    """An aware datetime in microseconds since 1970."""
+    return calendar.timegm(moment.utctimetuple()) * 1_000_000 + moment.microsecond
+
+
+def from_micros(microseconds: int) -> datetime.datetime:
+    """The reverse of `micros`, in UTC; not before the year 1."""
+    return _EPOCH + datetime.timedelta(microseconds=max(microseconds, _EARLIEST_MICROS))
 
 
 def literal(moment: datetime.datetime, *, zone: bool = True) -> str:

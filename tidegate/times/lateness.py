@@ -5,15 +5,10 @@ All times are microseconds since 1970, in which event times are compared exactly
 
 from __future__ import annotations
 
-import calendar
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SECOND = 1_000_000
-_EARLIEST = -62_135_596_800 * _SECOND
-"""0001-01-01, the first moment of Python and of Delta's readers."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -92,13 +87,3 @@ def due_heartbeat(
     if last_arrival is None or last_arrival > event_time:
         return None
     return event_time if watermark is None or after(event_time, delay_seconds) > watermark else None
-
-
-def micros(moment: datetime) -> int:
-    """An aware datetime in microseconds since 1970."""
-    return calendar.timegm(moment.utctimetuple()) * _SECOND + moment.microsecond
-
-
-def moment(microseconds: int) -> datetime:
-    """The reverse of `micros`, in UTC; not before the year 1."""
-    return _EPOCH + timedelta(microseconds=max(microseconds, _EARLIEST))

@@ -24,7 +24,7 @@ from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.rows import split_rows
 from tidegate.spark.reprocessing.replay import Replay, replay_entries
 from tidegate.spec import ChangeFeed, FileSource, Flow, Table, Watermark
-from tidegate.times import lateness
+from tidegate.times import dates
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -278,14 +278,12 @@ def test_no_replay_begins_while_a_batch_is_half_written(timed: Callable[..., Job
     replay_entries(job, Selection(rule="none"))
 
 
-@pytest.mark.parametrize(
-    ("at", "version"), [(lateness.micros(minute(-3000)), 10), (lateness.micros(minute(1.5)), None)]
-)
+@pytest.mark.parametrize(("at", "version"), [(dates.micros(minute(-3000)), 10), (dates.micros(minute(1.5)), None)])
 def test_a_heartbeat_counts_as_a_commit_of_bronze(timed: Callable[..., Job], at: int, version: int | None) -> None:
     """Of one of an earlier release only the time is known."""
     job = timed()
     heartbeats.create(job.place)
-    between = Heartbeat(event_time=lateness.micros(minute(5)), at=at, app_id="an earlier one", version=version)
+    between = Heartbeat(event_time=dates.micros(minute(5)), at=at, app_id="an earlier one", version=version)
     heartbeats.append(job.place, between)
 
     line = run(job, 0, FIRST, SECOND)
@@ -301,7 +299,7 @@ def test_a_heartbeat_that_came_after_a_batch_of_bronze_does_not_make_its_rows_la
     """As in a refresh, which reads again what an earlier checkpoint read before its heartbeats."""
     job = timed()
     heartbeats.create(job.place)
-    later = Heartbeat(event_time=lateness.micros(minute(60)), at=0, app_id="an earlier one", version=20)
+    later = Heartbeat(event_time=dates.micros(minute(60)), at=0, app_id="an earlier one", version=20)
     heartbeats.append(job.place, later)
 
     lines = [run(job, number, batch) for number, batch in enumerate((FIRST, SECOND))]

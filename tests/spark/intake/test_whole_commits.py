@@ -24,7 +24,7 @@ from tidegate.spark.driver import lease
 from tidegate.spark.lake import writes
 from tidegate.spark.lake.writes import Transaction
 from tidegate.spec import ChangeFeed, Watermark
-from tidegate.times import lateness
+from tidegate.times import dates
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -152,8 +152,8 @@ def test_a_rebuild_from_the_present_rows_finds_the_same_rows_late_whatever_the_c
         flows.run_flow(job)
     by_increments = late(job)
     assert by_increments == [4, 6, 7], "before -10, -1 and 19, by the commits before their own"
-    ahead = lateness.micros(minute(1000))
-    beat = heartbeats.Heartbeat(event_time=ahead, at=lateness.micros(minute(-5000)), app_id="an earlier one", version=9)
+    ahead = dates.micros(minute(1000))
+    beat = heartbeats.Heartbeat(event_time=ahead, at=dates.micros(minute(-5000)), app_id="an earlier one", version=9)
     heartbeats.append(job.place, beat)
     rebuild = opened(spark, tmp_path, version=2, skew="3 days")
 

@@ -25,7 +25,7 @@ from tidegate.spark.kind import change_feed, has_read_tables
 from tidegate.spark.lake import tables
 from tidegate.status import idle
 from tidegate.store import Address
-from tidegate.times import lateness
+from tidegate.times import dates
 
 if TYPE_CHECKING:
     from tidegate.spark.batch.pinned import Pinned
@@ -242,7 +242,7 @@ def _drained(job: Job) -> None:
         return
     declared = job.flow.watermark
     assert declared is not None
-    moved = lateness.moment(beat.event_time - declared.delay_seconds * 1_000_000)
+    moved = dates.from_micros(beat.event_time - declared.delay_seconds * 1_000_000)
     job.run.report.notes.append(
         f"no new rows of {_source_name(job)} for {declared.idle}: a heartbeat moved the watermark to {moved:%Y-%m-%d %H:%M:%S} UTC"
     )

@@ -21,7 +21,7 @@ from tidegate.reports.ledger_line import LedgerLine
 from tidegate.spark.batch import groups
 from tidegate.spark.batch.split import Split
 from tidegate.spark.lake import tables, writes
-from tidegate.times import lateness
+from tidegate.times import dates
 
 if TYPE_CHECKING:
     from tidegate.checkpoints.progress import DeltaPosition
@@ -98,7 +98,7 @@ def _position(job: Job, batch_id: int) -> DeltaPosition | None:
 def _watermark(job: Job, batch_id: int) -> datetime | None:
     """The watermark by which the results are final; None as long as there is none."""
     reached = job.planned_batch(batch_id).watermark_ms
-    return lateness.moment(reached * 1000) if reached else None
+    return dates.from_micros(reached * 1000) if reached else None
 
 
 def _check_columns(job: Job, batch: DataFrame) -> None:

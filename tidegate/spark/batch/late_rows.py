@@ -23,7 +23,7 @@ from tidegate.ops import arrivals, heartbeats
 from tidegate.spark.batch import quarantine
 from tidegate.spark.batch.dispositions import LATE
 from tidegate.spark.lake import local, tables
-from tidegate.times import lateness
+from tidegate.times import dates, lateness
 from tidegate.times.lateness import Arrival
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ def judge(job: Job, rows: DataFrame, batch_id: int, decision: Decision, *, one_t
         if version < newest:
             counted.append(Arrival(version=version, newest=beat.event_time, is_heartbeat=True))
     marks = lateness.watermarks(counted, declared.delay_seconds, start)
-    after = None if marks.after is None else lateness.moment(marks.after)
+    after = None if marks.after is None else dates.from_micros(marks.after)
     # An entry that is replayed comes after all rows that the flow has read.
     steps = [(each, start if job.work.of_entries else marks.before.get(each.version)) for each in measured]
     reached = [(each, mark) for each, mark in steps if mark is not None]
