@@ -41,6 +41,7 @@ def test_the_lake_of_another_project_is_refused_until_it_is_claimed(project: Pro
             in refused.err
         )
         assert 'tidegate claim --reason "…"' in refused.err
+    assert "is that of environment 'dev' of project 'shop'" in project.run("doctor").row("lake ", "failed")
     assert not [path for path in (project.folder / "lake").rglob("*") if path.is_file() and path.name != "lake.json"]
     claimed = project.run("claim", "--reason", "the shop became the flights")
     assert (claimed.code, "before, of environment 'dev' of project 'shop'" in claimed.out) == (0, True)

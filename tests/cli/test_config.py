@@ -121,6 +121,8 @@ def test_a_wrong_file_is_an_error_of_every_command_before_anything_is_written(
     assert not (project.folder / "lake").exists()
 
 
-def test_a_folder_without_a_file_is_no_project(project: Project) -> None:
-    refused = project.run("status", TIDEGATE_PROJECT=str(project.folder / "pipelines"))
-    assert refused.code == 78 and "`tidegate init`, or set TIDEGATE_PROJECT to the project's folder" in refused.err
+@pytest.mark.parametrize("command", [["status"], ["config"], ["claim", "--reason", "x"]])
+def test_a_folder_without_a_file_is_no_project(project: Project, command: list[str]) -> None:
+    refused = project.run(*command, TIDEGATE_PROJECT=str(project.folder / "pipelines"))
+    assert (refused.code, refused.out) == (78, "")
+    assert "`tidegate init`, or set TIDEGATE_PROJECT to the project's folder" in refused.err

@@ -95,8 +95,16 @@ def test_a_python_that_cannot_run_jobs_is_refused_and_nothing_is_written(project
     for arguments, (code, words) in refused.items():
         result = init(project, "shop", *arguments)
         assert (result.code, words in result.err) == (code, True), result.err
-    assert f"{bare} -m pip install" in init(project, "shop", "--job-python", bare).err
+    assert f"`uv pip install --python {bare} " in init(project, "shop", "--job-python", bare).err
     assert not (project.folder.parent / "shop").exists()
+
+
+def test_a_run_that_cannot_start_leaves_no_attempt(project: Project, bare: str) -> None:
+    assert init(project, "shop").code == 0
+    folder = project.folder.parent / "shop"
+    result = project.run("run", "orders", TIDEGATE_PROJECT=str(folder), TIDEGATE_JOB_PYTHON=bare, **ELSEWHERE)
+    assert (result.code, f"`uv pip install --python {bare} " in result.err) == (78, True), result.err
+    assert [path.name for path in (folder / ".data/lake").rglob("*") if path.is_file()] == ["plans.jsonl"]
 
 
 def test_the_settings_name_a_python_that_can_run_jobs(project: Project) -> None:
@@ -125,8 +133,9 @@ def test_an_environment_that_was_not_completed_is_made_again(project: Project, t
     result = attempt()
     assert result.code == 78
     assert "the index does not answer" in result.err
-    assert "uv venv ended with 2" in result.err and "`tidegate init --job-env`" in result.err
     shop = project.folder.parent / "shop"
+    says = f"`uv venv` ended with 2; see its lines above, then run `tidegate init {shop} --job-env` again"
+    assert result.err.strip().endswith(says)
     assert (shop / "pipelines" / "orders.py").exists()
     (shop / ".venv-job" / "bin").mkdir()
     (shop / ".venv-job" / "bin" / "python").touch()

@@ -298,7 +298,8 @@ def test_the_environment_is_the_selected_one_else_the_default_else_the_only_one(
 
 def test_a_source_of_a_variable_is_checked_as_one_of_the_file(tmp_path: Path) -> None:
     text = TWO.format(dev="", prod='source = "dev"')
-    assert "its own source, by way of" in error_of(tmp_path, text, TIDEGATE_SOURCE="prod").message
+    error = error_of(tmp_path, text, TIDEGATE_SOURCE="prod")
+    assert "its own source, by way of" in error.message and "set TIDEGATE_SOURCE to another one" in error.message
     assert "write prod" in error_of(tmp_path, text, TIDEGATE_SOURCE="prdo").message
     assert written(tmp_path, text, TIDEGATE_ENV="prod", TIDEGATE_SOURCE="dev").source == "dev"
 

@@ -110,6 +110,22 @@ def test_an_environment_that_cannot_run_jobs_is_an_error_with_the_next_step(
     assert "install" in raised.value.message
 
 
+def test_the_advice_is_a_command_that_works_in_the_environment(environment: Path) -> None:
+    def advice() -> str:
+        with pytest.raises(SetupError) as raised:
+            job_environment.of(python(environment)).check()
+        job_environment._ask.cache_clear()
+        return raised.value.message.partition("; ")[2]
+
+    wanted = f'"tidegate[job]=={__version__}"'
+    assert advice() == f"install it there with `uv pip install --python {python(environment)} {wanted}`"
+    (packages,) = environment.glob("lib/python*/site-packages")
+    (packages / "pip").mkdir()
+    assert advice() == f"install it there with `{python(environment)} -m pip install {wanted}`"
+    environment = environment.rename(environment.with_name(job_environment.FOLDER))
+    assert advice() == f"complete it with `tidegate init {environment.parent} --job-env`"
+
+
 def test_files_that_another_package_has_overwritten_are_an_error(environment: Path) -> None:
     add(environment, "tidegate", __version__)
     add(environment, "pyspark", "4.2.0", files="4.0.1", program=True)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from tidegate.advice import Edit
 from tidegate.cli import console, project
 from tidegate.cli.arguments import Reason
-from tidegate.environment import Environment
 from tidegate.environment.settings import FILE
 from tidegate.errors import RequestError
 from tidegate.lake.layout import Layout
@@ -19,7 +18,7 @@ def claim(reason: Reason) -> None:
     same one, are refused: a second writer of the same tables would be one by mistake. After the project or the environment got another
     name, or the lake another project, this is the way to say so.
     """
-    environment = Environment.read()
+    environment = project.read()
     if not environment.project_name:
         raise RequestError(
             f"{environment.project} has no name that the lake could record",

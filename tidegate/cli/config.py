@@ -6,7 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 
-from tidegate.cli import console
+from tidegate.cli import console, project
 from tidegate.cli.arguments import AsJson
 from tidegate.environment import Environment, selection
 from tidegate.environment.project_file import SelectedEnvironment
@@ -36,14 +36,14 @@ def config(*, as_json: AsJson = False) -> None:
     """
     variables = dict(os.environ)
     # Raises what is wrong with a value.
-    environment = Environment.read(variables)
-    project, selected = selection(variables)
+    environment = project.read()
+    folder, selected = selection(variables)
     shown = [_project(environment, variables, selected), *_rows(environment, variables, selected)]
     if as_json:
         console.print_json(
             {
                 "format": 1,
-                "project": str(project.absolute()),
+                "project": str(folder.absolute()),
                 "file": str(selected.file.toml.path.absolute()) if selected is not None else None,
                 "environment": environment.name or None,
                 "environments": list(selected.file.environments) if selected is not None else [],

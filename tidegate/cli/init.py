@@ -14,6 +14,7 @@ from tidegate.cli import console
 from tidegate.environment import Environment
 from tidegate.errors import RequestError
 from tidegate.errors.extras import installed_version
+from tidegate.runtime import job_environment
 from tidegate.scaffolding import job_packages
 from tidegate.scaffolding.project_files import SAMPLE, SETTINGS, NewProject
 
@@ -52,7 +53,7 @@ def init(
     if versions:
         console.echo(f"  jobs  {job_python}: {versions}")
     if job_env:
-        console.echo(f"  jobs  {job_packages.FOLDER} with {job_packages.requirement()} …")
+        console.echo(f"  jobs  {job_environment.FOLDER} with {job_packages.requirement()} …")
         job_packages.make(project)
         console.echo(f"  jobs  {job_packages.check(project / job_packages.PYTHON)}")
     console.echo()

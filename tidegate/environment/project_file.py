@@ -178,7 +178,10 @@ class ProjectFile:
             if following == name:
                 what = f"environment {name!r} is its own source"
                 what += f", by way of {', '.join(way[1:])}" if len(way) > 1 else ""
-                raise self.error(what, Edit("name another one, or leave it out", "setting"), path)
+                says = (
+                    f"set {variable} to another one, or unset it" if variable else "name another one, or leave it out"
+                )
+                raise self.error(what, Edit(says, "setting"), path)
 
     def _check_roots(self) -> None:
         """Refuse a lake that two environments have, or that is in another one or in its own landing zone."""

@@ -57,11 +57,13 @@ def jar_sets(environment: Environment) -> tuple[str, ...]:
 
 
 def prepare(environment: Environment, say: Callable[[str], None] = log.info) -> None:
-    """Fetch the jars of the job that this machine lacks; without any, this reads their sizes.
+    """Check that the environment of the jobs can run one, and fetch the jars that this machine lacks; without any, this reads their sizes.
 
     Raises:
-        SetupError: As `repository.fetch`.
+        SetupError: As `JobEnvironment.spark_submit` and `repository.fetch`.
     """
+    # Before a request is written, of which a run that cannot start would leave a folder.
+    _ = job_environment.of(environment.job_python).spark_submit
     lacking = jars.missing(jars.of_set(environment.project, *jar_sets(environment)))
     repository.fetch(lacking, say, python=environment.job_python)
 

