@@ -82,6 +82,9 @@ def _expect_decisions(deployment: StockDeployment, letter: str, function: str, p
     """
     before, landing = deployment.files(), deployment.folder / "landing/orders"
     entries, names = deployment.open_entries(), deployment.customers()
+    (state,) = [each["state"] for each in deployment.tidegate("status")["flows"] if each["flow"] == "gold"]
+    # All rows of the refused batch go to quarantine: gold reads only what an earlier backfill of silver alone has changed.
+    gold = "skipped" if state == "up to date" else "success"
     files = suite, transform = (
         deployment.project / "expectations/orders/silver.json",
         deployment.project / "spark_jobs/orders.py",
@@ -111,7 +114,7 @@ def _expect_decisions(deployment: StockDeployment, letter: str, function: str, p
     assert deployment.call("POST", "dags/orders/clearTaskInstances", "viewer", clear).status_code == 403
     assert deployment.call("POST", "dags/orders/clearTaskInstances", "op", clear).is_success
     states = deployment.end(run)
-    assert states == GREEN | {"gold": "skipped"}, states
+    assert states == GREEN | {"gold": gold}, states
     assert deployment.open_entries() == entries + 5
 
     rule = "between(amount)"
