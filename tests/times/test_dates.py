@@ -83,3 +83,10 @@ def test_entries_can_be_selected_up_to_the_ends_of_the_range(folder: Address, da
     condition = Selection.check(since=day).condition(), Selection.check(until=day).condition()
     numbers = [len(store.select(folder, f"SELECT 1 FROM delta_table WHERE {each}")) for each in condition]
     assert numbers == ([1, 0] if day == str(dates.FIRST) else [0, 1])
+
+
+def test_instants_are_exact_to_the_microsecond_and_not_before_the_first_year() -> None:
+    instant = datetime.datetime(2026, 3, 1, 12, 0, 0, 123457, tzinfo=datetime.UTC)
+
+    assert dates.from_micros(dates.micros(instant)) == instant
+    assert dates.from_micros(-(10**18)) == datetime.datetime(1, 1, 1, tzinfo=datetime.UTC)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import random
-from datetime import UTC, datetime
 
 import pytest
 
-from tidegate.times import dates
 from tidegate.times.lateness import Arrival, due_heartbeat, watermarks
 
 SECOND, MINUTE, HOUR = 1_000_000, 60_000_000, 3_600_000_000
@@ -112,10 +110,3 @@ def test_a_batch_whose_order_is_not_known_is_late_by_none_and_makes_none_late() 
 
     assert (marks.before, marks.after) == ({2: 50}, 900), "it is later than no row that follows"
     assert watermarks([Arrival(version=None, newest=9)], 0, start=7).before == {None: 7}
-
-
-def test_moments_are_exact_and_not_before_the_first_year() -> None:
-    moment = datetime(2026, 3, 1, 12, 0, 0, 123457, tzinfo=UTC)
-
-    assert dates.from_micros(dates.micros(moment)) == moment
-    assert dates.from_micros(-(10**18)) == datetime(1, 1, 1, tzinfo=UTC)
