@@ -16,6 +16,7 @@ from tidegate.lake.place import Place
 pytestmark = [pytest.mark.jvm, pytest.mark.kafka]
 
 
+@pytest.mark.nightly
 def test_the_command_in_the_error_message_accepts_the_gap(project: Project, broker: Broker, topic: str) -> None:
     project, name = Project(project.folder, broker.bootstrap), topic.replace("-", "_")
     project.run("new", name, "--source", "kafka")

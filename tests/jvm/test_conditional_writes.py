@@ -25,6 +25,7 @@ def writers(s3_server: S3Process, tmp_path_factory: pytest.TempPathFactory) -> W
     return Writers(tmp_path_factory.mktemp("writers"))
 
 
+@pytest.mark.nightly
 def test_no_acknowledged_commit_is_lost(writers: Writers, s3_server: S3Process) -> None:
     race = writers.race("commits", LOG_STORE, s3_server, processes=1, threads=4, each=20)
     assert (len(race.acknowledged), race.failed, race.lost) == (80, 0, 0)
@@ -65,7 +66,10 @@ def test_faults_of_a_server_neither_lose_an_offset_nor_let_two_drivers_create_it
     assert len(race.winners) == len(race.present) == 50
 
 
-@pytest.mark.parametrize(("kind", "other"), [("commits", OTHER_LOG_STORE), ("offsets", SPARKS_CHECKPOINT_FILES)])
+@pytest.mark.parametrize(
+    ("kind", "other"),
+    [("commits", OTHER_LOG_STORE), pytest.param("offsets", SPARKS_CHECKPOINT_FILES, marks=pytest.mark.nightly)],
+)
 def test_the_policy_of_a_bucket_refuses_writers_without_the_jar(
     kind: str, other: str, writers: Writers, s3_server: S3Process
 ) -> None:

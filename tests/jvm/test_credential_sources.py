@@ -74,6 +74,7 @@ def clients(s3_server: S3Process, bucket_writer: list[str], tmp_path: Path) -> I
         yield Clients(s3_server, endpoint, proxy, tmp_path, bucket_writer)
 
 
+@pytest.mark.nightly
 def test_one_identity_writes_by_all_three_clients_whatever_else_is_configured(
     clients: Clients, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -129,6 +129,7 @@ def test_a_schema_change_that_a_person_answers_with_quarantine_refuses_the_rows_
     assert stored(job, "id", "amount") == [(1, 1.5)]
 
 
+@pytest.mark.nightly
 def test_after_a_wider_type_is_accepted_values_that_are_too_large_are_rescued(orders: Orders, declare: Declare) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq

@@ -43,7 +43,7 @@ def few_or_many(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch)
         monkeypatch.setattr(local, "ROWS", 0)
 
 
-BOTH = pytest.mark.parametrize("few_or_many", ["few", "many"], indirect=True)
+BOTH = pytest.mark.parametrize("few_or_many", ["few", pytest.param("many", marks=pytest.mark.nightly)], indirect=True)
 
 
 @pytest.fixture
@@ -223,6 +223,7 @@ def test_the_source_is_read_at_the_last_version_of_the_batch(gold: Callable[...,
     assert write(job, split(job, *fed)) == {"read": 2, "groups": 1, "unchanged": 1}
 
 
+@pytest.mark.nightly
 def test_a_source_whose_version_was_vacuumed_is_read_at_its_newest_version(gold: Callable[..., Job]) -> None:
     job = gold()
     assert job.source_table is not None
@@ -308,6 +309,7 @@ def test_a_transform_that_does_not_return_one_row_per_changed_group_is_an_error(
         split(job, (1, 1, 10))
 
 
+@pytest.mark.nightly
 def test_a_column_added_by_the_transform_is_a_change_where_it_is_not_null(gold: Callable[..., Job]) -> None:
     from pyspark.sql import functions as F
 

@@ -140,6 +140,7 @@ def test_the_same_rows_are_late_however_batches_of_bronze_are_divided_into_batch
     assert [line.late for line in lines] == [0, 1, 1]
 
 
+@pytest.mark.nightly
 def test_refused_and_filtered_rows_are_not_late_and_a_row_ahead_of_the_clock_does_not_move_the_watermark(
     timed: Callable[..., Job],
 ) -> None:

@@ -245,6 +245,7 @@ def test_the_decision_to_take_a_batch_out_is_cleared_once_the_batch_is_recorded(
     assert {row["_batch_id"]: row["changed_by"] for row in table(job.place.quarantine)} == {0: None, 1: "ada"}
 
 
+@pytest.mark.nightly
 def test_a_backfill_updates_the_quarantine_entries_of_its_rows(latest: Callable[..., Job]) -> None:
     job = latest()
     Batch(job).run()

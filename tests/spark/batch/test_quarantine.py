@@ -218,6 +218,7 @@ def test_a_backfill_closes_the_entry_of_its_own_checkpoint_only(spark: SparkSess
     }
 
 
+@pytest.mark.nightly
 def test_a_row_that_was_replayed_and_fails_again_gets_a_new_entry(spark: SparkSession, tmp_path: Path) -> None:
     job = job_of(spark, tmp_path, LATEST)
     append(job, ("a", ["x"]))
@@ -244,6 +245,7 @@ def return_entries(job: Job, refused: DataFrame) -> None:
     job.work.write_refused(job, split, 3, transaction(job, 3))
 
 
+@pytest.mark.nightly
 def test_a_claimed_entry_that_is_refused_again_is_returned_with_the_new_rules(
     spark: SparkSession, tmp_path: Path
 ) -> None:

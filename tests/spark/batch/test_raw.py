@@ -134,6 +134,7 @@ def test_a_batch_without_files_has_no_split_and_one_with_only_bad_files_is_recor
     assert table(job.target) == []
 
 
+@pytest.mark.nightly
 def test_a_later_checkpoint_skips_files_that_are_in_bronze_or_quarantine(
     flow: Callable[..., Job],
 ) -> None:
@@ -165,6 +166,7 @@ def test_a_file_with_a_new_modification_time_is_read_again_if_it_has_another_con
     assert files(split(flow(refresh=1), path)) == (1, opened, 0, 1 - opened)
 
 
+@pytest.mark.nightly
 def test_files_quarantined_by_an_earlier_attempt_at_the_batch_do_not_count_as_already_read(
     flow: Callable[..., Job],
 ) -> None:

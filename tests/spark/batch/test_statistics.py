@@ -75,6 +75,7 @@ def test_a_batch_that_breaks_the_rule_waits_until_it_is_accepted_and_then_counts
     assert refusal.decision(job.place, 2) is None, "the decision is cleared with its batch"
 
 
+@pytest.mark.nightly
 def test_a_value_that_is_no_number_counts_as_null_and_is_no_earlier_value(latest: Open) -> None:
     mean = Statistic("amount", "avg(if(id = 0, double('NaN'), amount))", rule="value <= mean")
     job = measuring(latest, mean)

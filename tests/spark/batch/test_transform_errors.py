@@ -146,7 +146,15 @@ def test_the_class_of_a_python_exception_is_its_type_and_an_unreadable_record_ne
     assert counts(result.prepared) == {"read": 3, "written": 1, "quarantined": 2}
 
 
-@pytest.mark.parametrize(("share", "bad", "quarantined"), [(0.5, 4, 4), (0, 1, None), (0.01, 1, 1), (0.5, 5, None)])
+@pytest.mark.parametrize(
+    ("share", "bad", "quarantined"),
+    [
+        (0.5, 4, 4),
+        (0, 1, None),
+        pytest.param(0.01, 1, 1, marks=pytest.mark.nightly),
+        pytest.param(0.5, 5, None, marks=pytest.mark.nightly),
+    ],
+)
 def test_rows_up_to_the_declared_share_go_to_quarantine_and_a_single_row_unless_it_is_zero(
     latest: Open, dividing: Dividing, share: float, bad: int, quarantined: int | None
 ) -> None:
@@ -200,6 +208,7 @@ def test_the_search_ends_after_a_bounded_number_of_evaluations(
     assert dividing.calls <= 1 + 9
 
 
+@pytest.mark.nightly
 def test_a_transform_that_raises_on_every_row_of_a_large_batch_is_refused_without_a_search(
     latest: Open, dividing: Dividing
 ) -> None:
@@ -269,6 +278,7 @@ def test_in_a_rerun_the_rows_in_quarantine_leave_before_the_transform(latest: Op
     assert sorted(stored(job, "id")) == [(0,), (1,), (2,), (3,), (5,)]
 
 
+@pytest.mark.nightly
 def test_a_rerun_with_a_transform_that_raises_on_rows_that_passed_stops(latest: Open, dividing: Dividing) -> None:
     rows = numbered(3, 1)
     crash_before_the_target(latest(dividing), *rows)
@@ -278,6 +288,7 @@ def test_a_rerun_with_a_transform_that_raises_on_rows_that_passed_stops(latest: 
         split_rows(job, changes(job.spark, ORDERS, *rows), 0, SPLIT_BEFORE)
 
 
+@pytest.mark.nightly
 def test_replayed_entries_that_raise_again_are_refused_with_the_new_reason_whatever_their_share(
     spark: SparkSession, tmp_path: Path, dividing: Dividing
 ) -> None:
@@ -290,6 +301,7 @@ def test_replayed_entries_that_raise_again_are_refused_with_the_new_reason_whate
     assert job.run.report.verdicts == []
 
 
+@pytest.mark.nightly
 def test_a_batch_that_a_person_takes_out_needs_no_transform_and_no_gate(latest: Open, dividing: Dividing) -> None:
     job = latest(dividing)
     plan_batch(job, 0)

@@ -289,7 +289,7 @@ TEXTS = (
 
 @pytest.mark.parametrize(
     "formats",
-    [PLAIN, Formats(trim=True, rounding=True, true=("y",), date="dd.MM.yyyy")],
+    [pytest.param(PLAIN, marks=pytest.mark.nightly), Formats(trim=True, rounding=True, true=("y",), date="dd.MM.yyyy")],
     ids=["default formats", "declared formats"],
 )
 def test_a_text_is_cast_to_the_same_value_in_every_file_format(spark: SparkSession, formats: Formats) -> None:

@@ -187,6 +187,7 @@ def test_a_file_that_vanished_between_listing_and_reading_is_recorded(deployment
     assert deployment.table("bronze.flights")["line"].to_pylist() == [line(2)]
 
 
+@pytest.mark.nightly
 @pytest.mark.jvm
 def test_rows_of_a_file_that_is_replaced_before_it_is_read_a_second_time_are_never_mixed(
     deployment: Deployment, spark: Any

@@ -51,7 +51,10 @@ def landing(topic: str, isolation: Isolation) -> Flow:
 
 @pytest.mark.parametrize(
     ("isolation", "read"),
-    [("read_committed", [1, 2, 3, 7, 8, 9]), ("read_uncommitted", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12])],
+    [
+        ("read_committed", [1, 2, 3, 7, 8, 9]),
+        pytest.param("read_uncommitted", [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12], marks=pytest.mark.nightly),
+    ],
 )
 def test_aborted_messages_are_read_only_with_read_uncommitted(
     spark: SparkSession,

@@ -82,6 +82,7 @@ def test_a_function_gets_the_changes_of_a_batch_in_their_order_and_again_after_a
     expect_idle(outbox.run, "latest")
 
 
+@pytest.mark.nightly
 def test_an_id_is_of_one_change_also_if_the_lake_was_put_back_and_another_has_its_version(
     outbox: Outbox, functions: ModuleType, tmp_path: Path
 ) -> None:

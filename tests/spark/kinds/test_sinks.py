@@ -165,6 +165,7 @@ def test_after_a_crash_the_same_records_are_sent_again_and_a_consumer_has_the_ta
     assert outbox.ledger() == [("send", 0, 5, 5, 1), ("send", 1, 4, 4, 3), ("send", 2, 1, 1, 4)]
 
 
+@pytest.mark.nightly
 def test_while_no_broker_answers_changes_wait_and_are_sent_later(outbox: TopicOutbox) -> None:
     outbox.change({"id": 1})
     with pytest.raises(SinkUnavailableError, match="no Kafka broker answers at"):

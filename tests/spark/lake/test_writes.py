@@ -390,10 +390,10 @@ LOCAL = datetime(9999, 12, 31, 23, 59, 59, 999_999)  # noqa: DTZ001  # a time wi
     ("write", "kind"),
     [
         ("append", "map<string, timestamp_ntz>"),
-        ("upsert", "timestamp_ntz"),
+        pytest.param("upsert", "timestamp_ntz", marks=pytest.mark.nightly),
         ("groups", "array<struct<at: timestamp_ntz>>"),
-        ("swap", "timestamp_ntz"),
-        ("replace", "array<struct<at: timestamp_ntz>>"),
+        pytest.param("swap", "timestamp_ntz", marks=pytest.mark.nightly),
+        pytest.param("replace", "array<struct<at: timestamp_ntz>>", marks=pytest.mark.nightly),
     ],
 )
 def test_a_new_column_may_need_a_feature_that_the_table_does_not_have(

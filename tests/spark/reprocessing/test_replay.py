@@ -193,6 +193,7 @@ def test_a_permanent_error_releases_the_claim(place: Path) -> None:
     expect_every_order_in_one_place(job)
 
 
+@pytest.mark.nightly
 def test_the_next_run_releases_a_replay_that_crashed_before_it_wrote_to_the_target(
     place: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -254,6 +255,7 @@ def test_a_replay_that_crashed_after_it_wrote_to_the_target_is_recorded_and_sett
     expect_every_order_in_one_place(job)
 
 
+@pytest.mark.nightly
 def test_an_entry_without_its_source_record_stays_open_with_a_rule_for_it(place: Path) -> None:
     from deltalake import DeltaTable
 

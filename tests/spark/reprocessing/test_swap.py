@@ -232,6 +232,7 @@ def test_without_a_batch_the_live_table_is_unchanged(spark: SparkSession, tmp_pa
     assert (job.run.report.batches, after.target == job.live) == ([], False)
 
 
+@pytest.mark.nightly
 def test_with_other_keys_all_rows_are_replaced_and_the_commit_is_marked(spark: SparkSession, tmp_path: Path) -> None:
     live(spark, tmp_path, orders.SILVER, LIVE)
     target = with_fields(orders.SILVER.target, keys=("amount",))
@@ -247,6 +248,7 @@ def test_with_other_keys_all_rows_are_replaced_and_the_commit_is_marked(spark: S
     assert tables.transactions(spark, job.live)[job.app_id] == 1
 
 
+@pytest.mark.nightly
 def test_rows_that_cannot_be_compared_replace_the_table_and_its_schema(spark: SparkSession, tmp_path: Path) -> None:
     live(spark, tmp_path, orders.SILVER, LIVE)
     retyped = "id int, amount string, _row_id string, _batch_id bigint"

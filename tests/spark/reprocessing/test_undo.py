@@ -107,6 +107,7 @@ def undo_lines(job: Job) -> list[dict[str, Any]]:
     return store.select(path, "SELECT * FROM delta_table WHERE kind = 'undo' ORDER BY batch_id")
 
 
+@pytest.mark.nightly
 def test_the_net_change_of_several_commits_ends_where_another_commit_changed_the_row(
     spark: SparkSession, tmp_path: Path
 ) -> None:
