@@ -92,6 +92,26 @@ class LaterTries:
         self._hold.unlink()
         assert run.resume("run") == "success"
 
+    def expect_the_driver_of_a_marked_task_to_keep_out_others(self) -> None:
+        """A task is marked as failed while no triggerer is there: its driver goes on until it is cancelled, and the next run waits."""
+        marked = self.begin(3)
+        wait_until(lambda: self._is_held(marked), "silver transforms")
+        dag, drivers = marked.dag, self._drivers()
+        run = InProcessRun(dag, run_id="manual__after")
+        assert run.execute("plan") == "success"
+        assert run.execute("run") == "deferred"
+        assert run.resume("run") == "up for retry"
+        # The driver before it has the leases of the flows.
+        assert "is held by" in run.message and "Airflow tries again" in run.message
+        assert self._is_held(marked) and len(self._drivers()) == len(drivers) + 1
+
+        words = [str(COMMAND), "cancel", marked.run_id, "--reason", "marked as failed"]
+        subprocess.run(words, capture_output=True, text=True, check=True, cwd=self._project)
+        self._hold.unlink()
+        wait_until(lambda: (ended := self._report(marked)) is not None and ended.ended_at is not None, "it has ended")
+        assert run.execute("run") == "deferred"
+        assert run.resume("run") == "success"
+
     def _report(self, run: InProcessRun) -> RunReport | None:
         place = AttemptPlace(self.layout, "flights", run_key(run.run_id), run.xcom("run", "attempt"))
         return RunReport.read(place.report)

@@ -63,3 +63,12 @@ def test_a_later_try_waits_for_the_pod_of_an_earlier_one_unless_it_was_cancelled
     )
     assert len(list((cluster.folder / "pods").iterdir())) == 4
     assert mistakes(tries.layout) == []
+
+
+def test_a_pod_goes_on_after_its_task_was_marked_and_keeps_out_the_next_run(
+    project_dir: Path, cluster: Kubernetes
+) -> None:
+    tries = LaterTries(project_dir, lambda: list(cluster.drivers()))
+    tries.expect_the_driver_of_a_marked_task_to_keep_out_others()
+    wait_until(lambda: sorted(cluster.drivers().values()) == ["Failed", "Failed", "Succeeded"], "three pods have ended")
+    assert mistakes(tries.layout) == []
