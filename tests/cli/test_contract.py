@@ -75,4 +75,6 @@ def test_a_field_that_no_record_had_cannot_be_promoted(refused: Project) -> None
     assert unknown.code == 64
     assert "Amount, gate" in unknown.err
     clash = refused.run("contract", "promote", "orders", "Amount")
-    assert clash.code == 64
+    assert clash.code == 0
+    assert "fields={'Amount': 'amount_2'}" in clash.out
+    assert "must return the column amount_2" in clash.out

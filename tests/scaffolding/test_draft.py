@@ -55,11 +55,11 @@ def test_no_name_of_a_field_becomes_code(tmp_path: Path) -> None:
     declared = ast.parse(drafted.pipeline("shop", "shop"))
 
     assert [type(statement).__name__ for statement in declared.body] == ["Expr", "ImportFrom", "Assign", "Assign"]
-    schema = declared.body[2]
-    assert isinstance(schema, ast.Assign) and isinstance(schema.value, ast.Constant)
-    assert f"who STRUCT<`{nested}`: INT>" in str(schema.value.value)
-    constants = [each.value for each in ast.walk(ast.parse(drafted.job("shop"))) if isinstance(each, ast.Constant)]
-    assert odd in constants
+    constants = [each.value for each in ast.walk(declared) if isinstance(each, ast.Constant)]
+    assert {odd, nested} <= {*constants}
+    assert any("who STRUCT<x_raise_system_exit_y: INT>" in str(each) for each in constants)
+    ast.parse(drafted.job("shop"))
+    ast.parse(drafted.test("shop"))
 
 
 def test_values_of_several_kinds_are_texts_and_may_be_compared(tmp_path: Path) -> None:
@@ -108,14 +108,14 @@ def test_without_a_key_every_record_is_kept(tmp_path: Path) -> None:
         ("first name,first-name,id", ["first_name", "first_name_2", "id"]),
         ("_id,id,x", ["id_2", "id", "x"]),
         ("rescued,landed_at,id", ["rescued_2", "landed_at_2", "id"]),
-        ("aB,a_b,AB", ["a_b", "a_b_2", "ab"]),
+        ("aB,a_b,AB", ["a_b", "a_b_2", "ab_2"]),
     ],
 )
 def test_every_header_has_columns_of_different_names(tmp_path: Path, header: str, columns: list[str]) -> None:
     drafted = draft(tmp_path, f"{header}\n1,x,2\n2,y,3\n")
     assert [each.column for each in drafted.fields] == columns
-    declared = {each.name.lower() for each in drafted.fields if each.is_declared}
-    assert len(declared) == sum(each.is_declared for each in drafted.fields), "Spark ignores the case of names"
+    declared = {each.declared.lower() for each in drafted.fields}
+    assert len(declared) == len(drafted.fields), "Spark ignores the case of names"
 
 
 @pytest.mark.parametrize("first", ["2026-01-05", "05.01.2026", "+3", "-1.5", "1,5", "10:30", "2026-01-05T10:30:00Z"])
@@ -160,7 +160,6 @@ def test_a_large_file_is_not_copied_but_named_with_its_place(tmp_path: Path) -> 
         ("x.json", '[{"a": 1},\n {"a": 2}]\n', "jq -c '.[]' x.json > x.jsonl"),
         ("x.json", '[\n{"a": 1}\n]\n', "most of its lines are no JSON objects (line 1)"),
         ("x.parquet", "no", "cannot be read as parquet (corrupt_file)"),
-        ("x.csv", "A b,c-d\nx,y\nz,w\n", "no field of the sample has a name that a schema can have"),
     ],
 )
 def test_a_sample_without_a_meaning_is_refused(tmp_path: Path, name: str, content: str | bytes, words: str) -> None:

@@ -57,7 +57,7 @@ def test_the_spellings_of_a_delimited_file_become_values(spark: SparkSession, tm
         "betrag": Decimal("1234.50"),
         "tag": date(2026, 1, 5),
         "aktiv": True,
-        "rescued": '{"Order ID":"first"}',
+        "rescued": None,
     }
     assert (third["order_no"], third["betrag"]) == (3, None)
 
@@ -66,9 +66,9 @@ def test_names_that_a_schema_cannot_have_are_columns(spark: SparkSession, tmp_pa
     rows = drafted_rows(spark, tmp_path / "x.csv", ",rescued,a$b,1st,select\n0,x,1,y,2026-01-05\n1,y,2,z,2026-01-06\n")
     shown = [{name: row[name] for name in ("field", "rescued_2", "a_b", "field_1st", "select")} for row in rows]
     assert shown[0] == {
-        "field": "0",
+        "field": 0,
         "rescued_2": "x",
-        "a_b": "1",
+        "a_b": 1,
         "field_1st": "y",
         "select": date(2026, 1, 5),
     }
@@ -77,5 +77,5 @@ def test_names_that_a_schema_cannot_have_are_columns(spark: SparkSession, tmp_pa
 def test_nested_json_and_names_that_differ_in_case_are_columns(spark: SparkSession, tmp_path: Path) -> None:
     nested = '{"_id": "k", "A": "x", "a": 1, "tags": ["t"], "who": {"first name": "b", "Age": 2}}\n'
     (row,) = drafted_rows(spark, tmp_path / "x.json", nested)
-    assert (row["id"], row["a"], row["a_2"], row["tags"]) == ("k", "x", "1", ["t"])
-    assert row["who"] == {"first name": "b", "Age": 2}
+    assert (row["id"], row["a"], row["a_2"], row["tags"]) == ("k", "x", 1, ["t"])
+    assert row["who"] == {"first_name": "b", "Age": 2}

@@ -9,6 +9,7 @@ from __future__ import annotations
 from tidegate.json_codec import to_plain
 from tidegate.project.fingerprints import fingerprint
 from tidegate.project.resolution import ResolvedPipeline
+from tidegate.schema.ddl import parse_ddl
 from tidegate.spec import AfterTables, Contract, Flow, Pipeline
 
 
@@ -28,6 +29,12 @@ def describe(resolved: ResolvedPipeline) -> str:
         if (source := flow.landed_source) is not None:
             lines += [f"Fields of one source record of `{flow.name}`; contract: {_contract(source.contract)}.", ""]
             lines += ["```sql", _dedent(source.schema), "```", ""]
+            described = [
+                f"- `{column.name}`: {text}"
+                for column in parse_ddl("schema", source.schema)
+                if (text := source.names.description(column.name))
+            ]
+            lines += [*described, ""] if described else []
     return "\n".join([*lines, f"Declaration `{fingerprint(to_plain(pipeline))}`."])
 
 

@@ -314,11 +314,13 @@ def _check_schema(layout: Layout, resolved: ResolvedFlow) -> None:
     breaking = [change for change in changes if not change.keeps_checkpoint]
     if not breaking or version != flow.checkpoint_version:
         return
-    file, names = f"pipelines/{pipeline.name}.py", ", ".join(change.formerly or change.field for change in breaking)
+    file, changed = f"pipelines/{pipeline.name}.py", ", ".join(change.formerly or change.field for change in breaking)
+    assert resolved.landing is not None
+    names = resolved.landing.names
     steps: list[Advice] = [new_version(version, f"set {{}} for flow {flow.name!r} in {file}")]
     if flow.transform is not None:
         module, _, function = flow.transform.partition(":")
-        steps.append(Edit(f"check {function} in spark_jobs/{module}.py for {names}", "transform"))
+        steps.append(Edit(f"check {function} in spark_jobs/{module}.py for {changed}", "transform"))
     swapped = f"run `{{}}`: {flow.target.name} is derived again from bronze and swapped in"
     again = swapped if flow.is_staged else "run `{}`: the new table gets all rows"
     steps.append(Command.tidegate("run", pipeline.name, "--flow", flow.name, says=again))
@@ -326,7 +328,7 @@ def _check_schema(layout: Layout, resolved: ResolvedFlow) -> None:
         flow.name,
         version,
         {change.field: (change.before, change.after) for change in breaking},
-        descriptions=[change.summary() for change in breaking],
+        descriptions=[change.summary(names) for change in breaking],
         steps=Then(*steps),
         breaks=resolved.readers,
     )

@@ -15,6 +15,8 @@ from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
 from tidegate.ops import evolution
 from tidegate.schema.ddl import Column, parse_ddl
+from tidegate.schema.names import COLUMN, hashed_name
+from tidegate.schema.transliteration import column_name
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -37,7 +39,7 @@ def show(name: Name, as_json: AsJson = False) -> None:
             f"{line.recorded_at:%Y-%m-%d %H:%M}",
             line.flow,
             line.event,
-            line.change.summary(),
+            line.change.summary(resolved.pipeline.names_of(line.flow)),
             line.decision + (f" by {line.decided_by}" if line.decided_by else ""),
             f"v{line.version_before}"
             if line.version_before == line.version_after
@@ -69,13 +71,13 @@ def answer(
 ) -> None:
     """Answer a schema change that a frozen contract refused, as in Airflow; the next run applies it. Starts no JVM."""
     layout = project.lake(project.read())
-    project.load(name)
+    pipeline = project.load(name)
     lines = evolution.answer(PipelinePlace(layout, name), schema_change_id, answer, by or project.current_user())
     if not lines:
         console.echo(f"Schema change {schema_change_id} already has that answer.")
         return
     for line in lines:
-        console.echo(f"{line.flow}: {line.change.summary()}: {answer}")
+        console.echo(f"{line.flow}: {line.change.summary(pipeline.names_of(line.flow))}: {answer}")
     console.echo(f"The next run applies it: `tidegate run {name}`.")
 
 
@@ -89,7 +91,7 @@ def promote(
     environment = project.read()
     layout, resolved = Layout.of(environment), project.resolve(environment, name)
     history = evolution.read(resolved.place(layout))
-    changes = [line for line in history if line.change.field == field]
+    changes = [line for line in history if line.change.field in (field, hashed_name(field))]
     if not changes:
         fields = sorted({line.change.field for line in history if line.event != "declared"})
         names = ", ".join(fields) or "none"
@@ -102,19 +104,24 @@ def promote(
             f"flow {flow.name!r} of {name!r} no longer parses records",
             Edit("promote the field in the flow that parses them", "request"),
         )
-    columns = (*parse_ddl("schema", source.schema), *parse_ddl("type", f"{field} {kind}"))
-    duplicates = [column.name for column in columns[:-1] if column.name.lower() == field.lower()]
-    if duplicates:
+    declared = parse_ddl("schema", source.schema)
+    if source.names.declared(field) in (column.name for column in declared):
         raise RequestError(
-            f"the schema of {name!r} already has {duplicates[0]}; Delta column names are case-insensitive, so "
-            f"{field} would clash.",
-            Edit("give the field another name where it is made", "request"),
+            f"the schema of {name!r} has the field {field!r} already, as {source.names.declared(field)}",
+            Edit("name a field that is missing in the schema", "request"),
         )
+    used = {column.name.lower() for column in declared}
+    # Names of columns in Delta are case-insensitive.
+    is_column = COLUMN.fullmatch(field) is not None and field.lower() not in used
+    column = field if is_column else column_name(field, used)
+    columns = (*declared, *parse_ddl("type", f"{column} {kind}"))
     console.echo(f"To make {field} a column of {flow.target.name}, with its values from bronze since the beginning:")
-    console.echo(f"1. pipelines/{name}.py: schema={', '.join(map(_ddl, columns))!r}")
+    console.echo(f"1. pipelines/{name}.py: schema={', '.join(map(_ddl, columns))!r}{'' if is_column else ','}")
+    if not is_column:
+        console.echo(f"   fields={dict(source.fields) | {field: column}!r}")
     if flow.transform is not None:
         module, _, function = flow.transform.partition(":")
-        console.echo(f"2. spark_jobs/{module}.py: {function} must return the column {field}")
+        console.echo(f"2. spark_jobs/{module}.py: {function} must return the column {column}")
     console.echo(f"3. pipelines/{name}.py, flow {flow.name!r}: checkpoint_version={flow.checkpoint_version + 1}")
     console.echo(f"4. tidegate run {name}")
 

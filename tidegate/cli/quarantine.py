@@ -11,7 +11,7 @@ import typer
 
 from tidegate import formatting, hidden
 from tidegate.advice import Edit
-from tidegate.cli import console, decisions, lazy
+from tidegate.cli import console, decisions, lazy, project
 from tidegate.cli.arguments import AnyFlow, AsJson, Name, OneFlow
 from tidegate.errors import RequestError
 from tidegate.lake.file_id import path_sql
@@ -52,6 +52,7 @@ def list_open(name: Name, flow: AnyFlow = None, as_json: AsJson = False) -> None
 
     An entry that broke several rules is counted under each; the total counts it once.
     """
+    pipeline = project.load(name)
     layout, flows = decisions.selected_flows(name, flow)
     counted = [(each.name, *_count(FlowPlace(layout, name, each.name))) for each in flows]
     counts = {each.name: lifecycle.entry_counts(FlowPlace(layout, name, each.name).quarantine) for each in flows}
@@ -72,6 +73,9 @@ def list_open(name: Name, flow: AnyFlow = None, as_json: AsJson = False) -> None
     ]
     if rows:
         console.print_table(("flow", "level", "rule", "open", "source"), rows, right=("open",))
+    for each, _, lines in counted:
+        for shown in pipeline.names_of(each).shown_in(line["rule"] for line in lines):
+            console.echo(f"{each}: {shown}")
     for each, total, _ in counted:
         if not counts[each].states:
             continue
@@ -105,6 +109,7 @@ def show(
         )
 
     layout, (only,) = decisions.selected_flows(name, flow)
+    names = project.load(name).names_of(only.name)
     records = query(
         FlowPlace(layout, name, only.name).quarantine, _RECORD, _RECORDS, [limit], where=f"state = '{state}'"
     )
@@ -114,6 +119,8 @@ def show(
     for record in records:
         console.echo(f"{record[hidden.ROW_ID]}  batch {record['batch_id']}, {record['quarantined_at']}", style="bold")
         console.echo(f"  rules   {', '.join(record['rules'])}")
+        if shown := names.shown_in(record["rules"]):
+            console.echo(f"  fields  {', '.join(shown)}")
         console.echo(f"  source  {record['source']}")
         console.echo(f"  record  {record['record'] if record['record'] is not None else '(a whole file)'}")
         if record["changed_by"]:

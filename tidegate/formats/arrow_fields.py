@@ -21,6 +21,7 @@ from tidegate.formats.raw_fields import (
     csv_reader,
     dialect_of,
 )
+from tidegate.schema.names import AS_THEY_ARE, FieldNames
 
 UNKNOWN = pa.map_(pa.string(), pa.string())
 
@@ -53,12 +54,13 @@ class CsvFields:
     Args:
         fields: The declared fields.
         null_values: Texts that mean "no value".
+        renames: Names of headers that are declared to be others.
     """
 
-    def __init__(self, fields: Sequence[Field], null_values: Sequence[str]) -> None:
-        self._fields = fields
+    def __init__(self, fields: Sequence[Field], null_values: Sequence[str], renames: FieldNames = AS_THEY_ARE) -> None:
+        self._fields, self._renames = fields, renames
         self._nulls = pa.array(null_values, pa.string())
-        self._reader = csv_reader(fields, null_values)
+        self._reader = csv_reader(fields, null_values, renames)
 
     def __call__(self, raw: pa.Array, header: pa.Array, dialect: pa.Array) -> pa.StructArray:
         """Read records; arguments and result as in `read_each`."""
@@ -76,8 +78,9 @@ class CsvFields:
     ) -> pa.StructArray:
         dialect, count = dialect_of(stored), len(self._fields)
         declared = {field.name for field in self._fields}
-        names = header_names(header or "", dialect)
-        if dialect.escape or not declared.issuperset(names) or header_problem(header or "", dialect, declared):
+        names = header_names(header or "", dialect, self._renames)
+        problem = header_problem(header or "", dialect, declared, self._renames)
+        if dialect.escape or self._renames.inside or not declared.issuperset(names) or problem:
             return read_each(raw, headers, dialects, self._reader, count)
         splittable = pc.and_(
             pc.equal(pc.count_substring(raw, dialect.separator), len(names) - 1), pc.greater(pc.binary_length(raw), 0)

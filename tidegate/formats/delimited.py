@@ -12,6 +12,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
+from tidegate.schema.names import AS_THEY_ARE, FieldNames
 from tidegate.spec.formats import Dialect
 
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
@@ -211,20 +212,21 @@ def splitter(dialect: Dialect) -> Callable[[str], Cells | None]:
     return split
 
 
-def header_names(header: str, dialect: Dialect) -> list[str]:
-    """The field names in a header, stripped; empty if the header breaks the grammar."""
+def header_names(header: str, dialect: Dialect, renames: FieldNames = AS_THEY_ARE) -> list[str]:
+    """The declared names of the fields in a header, which are stripped; empty if the header breaks the grammar."""
     cells = splitter(dialect)(header)
-    return [] if cells is None else [name.strip() for name in cells[0]]
+    return [] if cells is None else [renames.declared(name.strip()) for name in cells[0]]
 
 
-def header_problem(header: str, dialect: Dialect, declared: set[str]) -> str | None:
+def header_problem(header: str, dialect: Dialect, declared: set[str], renames: FieldNames = AS_THEY_ARE) -> str | None:
     """The rule that every record of a file breaks because its header is unusable; None for a usable header."""
-    names = header_names(header, dialect)
+    names = header_names(header, dialect, renames)
     if declared & set(names):
         return "repeated_header" if len(set(names)) != len(names) else None
     for separator, separator_name in _SEPARATORS.items():
         if separator not in (dialect.separator, dialect.quote, dialect.escape, dialect.comment):
             other = Dialect(separator=separator, quote=dialect.quote, escape=dialect.escape)
-            if len(names) < len(header_names(header, other)) and declared & set(header_names(header, other)):
+            others = header_names(header, other, renames)
+            if len(names) < len(others) and declared & set(others):
                 return f"other_separator({separator_name})"
     return "unknown_header"

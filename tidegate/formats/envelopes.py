@@ -10,6 +10,8 @@ import base64
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tidegate.formats.renaming import renamed_record
+from tidegate.schema.names import AS_THEY_ARE, FieldNames
 from tidegate.spec import ChangeRecords
 
 NO_VALUE = "no_value"
@@ -23,6 +25,7 @@ class Envelope:
         changes: The declaration.
         declared: The columns of the schema.
         becomes_column: Whether an undeclared field of the row is, or may become, a column.
+        names: The declared names of the fields of the row.
     """
 
     def __init__(
@@ -30,8 +33,9 @@ class Envelope:
         changes: ChangeRecords,
         declared: Sequence[str],
         becomes_column: Callable[[str], bool] = lambda name: False,
+        names: FieldNames = AS_THEY_ARE,
     ) -> None:
-        self.changes, self.becomes_column = changes, becomes_column
+        self.changes, self.becomes_column, self.names = changes, becomes_column, names
         self.paths = {name: path.split(".") for name, path in changes.paths.items()}
         self.of_row = set(declared) - self.paths.keys()
         marker = changes.unavailable
@@ -41,6 +45,9 @@ class Envelope:
         """The record of one change, and the rule that it breaks, if any.
 
         A record whose operation is not declared has no row: its operation decides what is done with it.
+
+        Raises:
+            RepeatedNameError: The row has a field by two names.
         """
         if record.keys() == {"schema", "payload"}:
             record = record["payload"]
@@ -55,6 +62,7 @@ class Envelope:
         row = record.get(field)
         if not isinstance(row, dict):
             return outside, f"missing({field})"
+        row = renamed_record(row, self.names)
         if both := sorted(row.keys() & outside.keys()):
             return outside, f"repeated_field({both[0]})"
         if self.markers:

@@ -6,15 +6,17 @@ exact value of any size, and a STRING field keeps ``1.10`` instead of ``1.1``.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal, InvalidOperation
-from typing import Any, Protocol
+from typing import Protocol
 
 from tidegate import json_codec
+from tidegate.formats import exact_json
 from tidegate.formats.delimited import header_names, header_problem, splitter
 from tidegate.formats.envelopes import Envelope
+from tidegate.formats.renaming import RepeatedNameError, renamed_record, renamed_text
+from tidegate.schema.names import AS_THEY_ARE, FieldNames
 from tidegate.spec.formats import Dialect
 
 _MAX_INTEGER_DIGITS = 19
@@ -51,14 +53,16 @@ class RecordReader(Protocol):
         """Split a record by its file's header and dialect, as stored in bronze."""
 
 
-def csv_reader(fields: Sequence[Field], null_values: Sequence[str]) -> RecordReader:
-    """Make a reader for records of delimited files."""
+def csv_reader(fields: Sequence[Field], null_values: Sequence[str], names: FieldNames = AS_THEY_ARE) -> RecordReader:
+    """Make a reader for records of delimited files, whose headers have other names where they are declared."""
     splitters: dict[tuple[str | None, str | None], Callable[[str], RawFields]] = {}
 
     def read(raw: str, header: str | None, dialect: str | None) -> RawFields:
         split = splitters.get((header, dialect))
         if split is None:
-            split = splitters[header, dialect] = _csv_splitter(fields, null_values, header or "", dialect_of(dialect))
+            split = splitters[header, dialect] = _csv_splitter(
+                fields, null_values, header or "", dialect_of(dialect), names
+            )
         return split(raw)
 
     return read
@@ -70,17 +74,18 @@ def dialect_of(stored: str | None) -> Dialect:
 
 
 def _csv_splitter(
-    fields: Sequence[Field], null_values: Sequence[str], header: str, dialect: Dialect
+    fields: Sequence[Field], null_values: Sequence[str], header: str, dialect: Dialect, renames: FieldNames
 ) -> Callable[[str], RawFields]:
     declared = {field.name: field for field in fields}
-    if (problem := header_problem(header, dialect, set(declared))) is not None:
+    if (problem := header_problem(header, dialect, set(declared), renames)) is not None:
         refused = RawFields([None] * len(fields), malformed=problem)
         return lambda raw: refused
-    names = header_names(header, dialect)
+    names = header_names(header, dialect, renames)
     split = splitter(dialect)
     positions = [(names.index(field.name) if field.name in names else None, field.is_text) for field in fields]
     undeclared = [(position, name) for position, name in enumerate(names) if name not in declared]
     nulls = frozenset(null_values)
+    nested = [renames.inside.get(field.name) for field in fields]
 
     def read(raw: str) -> RawFields:
         if not raw:
@@ -93,54 +98,56 @@ def _csv_splitter(
             None if index is None or (cells[index] in nulls and not (is_text and index in quoted)) else cells[index]
             for index, is_text in positions
         ]
+        if renames.inside:
+            try:
+                values = [
+                    value if value is None or inside is None else renamed_text(value, inside)
+                    for value, inside in zip(values, nested, strict=True)
+                ]
+            except RepeatedNameError as error:
+                return RawFields([None] * len(fields), malformed=f"repeated_field({error.name})")
         unknown = {name: cells[index] for index, name in undeclared if cells[index] or index in quoted}
         return RawFields(values, unknown)
 
     return read
 
 
-class _Number(str):
-    """The literal of a JSON number."""
-
-    __slots__ = ()
-
-
-class _Fraction(_Number):
-    """A number with a fraction or an exponent."""
-
-    __slots__ = ()
-
-
-def json_reader(fields: Sequence[Field], null_values: Sequence[str], envelope: Envelope | None = None) -> RecordReader:
+def json_reader(
+    fields: Sequence[Field],
+    null_values: Sequence[str],
+    envelope: Envelope | None = None,
+    names: FieldNames = AS_THEY_ARE,
+) -> RecordReader:
     """Make a reader for records that are one JSON object each; of an envelope the row and the columns outside it are read."""
     declared = {field.name for field in fields}
     nulls = frozenset(null_values)
-    decoder = json.JSONDecoder(
-        object_pairs_hook=_unique_names, parse_float=_Fraction, parse_int=_Number, parse_constant=_refuse_constant
-    )
     refused = [None] * len(fields)
 
     def read(raw: str, header: str | None, dialect: str | None) -> RawFields:
         if not raw or raw.isspace():
             return RawFields(refused, malformed="blank_line")
         try:
-            record = decoder.decode(raw)
+            record = exact_json.decode(raw)
             if not isinstance(record, dict):
                 return RawFields(refused, malformed="malformed_json")
             if "\\u" in raw:
                 # A lone surrogate cannot be encoded as UTF-8; encode() raises UnicodeEncodeError, a ValueError.
-                _dumped(record).encode()
-            if envelope is not None:
+                exact_json.as_text(record).encode()
+            if envelope is None:
+                record = renamed_record(record, names)
+            else:
                 record, problem = envelope(record)
                 if problem is not None:
                     return RawFields(refused, malformed=problem)
             texts = {name: _text(value) for name, value in record.items()}
+        except RepeatedNameError as error:
+            return RawFields(refused, malformed=f"repeated_field({error.name})")
         except (ValueError, RecursionError):
             return RawFields(refused, malformed="malformed_json")
         values = []
         for declared_field in fields:
             text = texts.get(declared_field.name)
-            if declared_field.bits and isinstance(record.get(declared_field.name), _Fraction):
+            if declared_field.bits and isinstance(record.get(declared_field.name), exact_json.Fraction):
                 text = _integer_text(record[declared_field.name], declared_field.bits)
             # In a STRING field an empty JSON string is a value.
             values.append(None if text in nulls and not (declared_field.is_text and text == "") else text)
@@ -148,13 +155,6 @@ def json_reader(fields: Sequence[Field], null_values: Sequence[str], envelope: E
         return RawFields(values, unknown)
 
     return read
-
-
-def _unique_names(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    record = dict(pairs)
-    if len(record) < len(pairs):
-        raise ValueError("an object has one name twice")
-    return record
 
 
 def _integer_text(literal: str, bits: int) -> str:
@@ -170,26 +170,7 @@ def _integer_text(literal: str, bits: int) -> str:
     return str(integer) if number == integer and -(1 << (bits - 1)) <= integer < 1 << (bits - 1) else literal
 
 
-def _refuse_constant(constant: str) -> Any:
-    raise ValueError(f"{constant} is not valid JSON")
-
-
-def _text(value: Any) -> str | None:
+def _text(value: object) -> str | None:
     if value is None:
         return None
-    return str(value) if isinstance(value, str) else _dumped(value)
-
-
-def _dumped(value: Any) -> str:
-    """Encode a decoded value as JSON; numbers keep their literal."""
-    if isinstance(value, _Number):
-        return str(value)
-    if isinstance(value, dict):
-        return "{" + ",".join(f"{_quoted(name)}:{_dumped(item)}" for name, item in value.items()) + "}"
-    if isinstance(value, list):
-        return "[" + ",".join(map(_dumped, value)) + "]"
-    return _quoted(value)
-
-
-def _quoted(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False)
+    return str(value) if isinstance(value, str) else exact_json.as_text(value)

@@ -16,6 +16,7 @@ from tidegate.errors.classification import says_nothing_about_file
 from tidegate.formats import delimited
 from tidegate.formats.text_stream import CorruptFileError, LineTooLongError, RepeatedFieldError, open_text
 from tidegate.lake.file_id import FileId
+from tidegate.schema.names import AS_THEY_ARE, FieldNames
 from tidegate.spec import FileFormat
 from tidegate.spec.formats import Dialect
 from tidegate.store import Address, Entry
@@ -61,7 +62,13 @@ class FileReader:
     """Reads one file: iterate over its records first, then read `checked`."""
 
     def __init__(
-        self, file: Address, modified_ms: int, kind: FileFormat, dialect: Dialect, names: Sequence[str] = ()
+        self,
+        file: Address,
+        modified_ms: int,
+        kind: FileFormat,
+        dialect: Dialect,
+        names: Sequence[str] = (),
+        renames: FieldNames = AS_THEY_ARE,
     ) -> None:
         """Prepare to read a file; nothing is opened yet.
 
@@ -70,11 +77,12 @@ class FileReader:
             modified_ms: Its modification time in the stream's source log.
             dialect: The dialect of a CSV file. A JSON file uses its encoding and its setting for blank lines.
             names: The declared field names, those of a CSV file without a header.
+            renames: Names of headers that are declared to be others.
         """
         self.header: str | None = None
         """The first record of a CSV file, or the fields of a Parquet or Avro file with their types, as JSON. Set before the
         first record is returned."""
-        self._names = names
+        self._names, self._renames = names, renames
         self._file, self._modified_ms, self._kind, self._dialect = file, modified_ms, kind, dialect
         self._size = self._records = 0
         self._digest = hashlib.sha256()
@@ -100,7 +108,9 @@ class FileReader:
                 self._problem = "empty_file"
             elif not self._records and self._names and self._kind == "csv" and self._dialect.header:
                 # Without a record, no row would tell that the first line is no header, but the only record.
-                self._problem = delimited.header_problem(self.header or "", self._dialect, set(self._names))
+                self._problem = delimited.header_problem(
+                    self.header or "", self._dialect, set(self._names), self._renames
+                )
         except FileNotFoundError:
             self._problem, self._size = "vanished", 0
         except (EOFError, zlib.error, gzip.BadGzipFile):

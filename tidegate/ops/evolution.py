@@ -208,10 +208,12 @@ def refusals(place: PipelinePlace, schema_change_id: str) -> list[SchemaHistoryL
 
 
 def declared_fingerprint(source: LandingSource) -> str:
-    """Hash of the schema, its contract, formats, metadata and change records. When it has changed, a refused batch may pass."""
+    """Hash of the schema, its renames, contract, formats, metadata and change records. When it has changed, a refused batch may pass."""
     parts = {name: json_codec.changed_fields(getattr(source, name)) for name in ("contract", "formats")}
     if source.changes is not None:
         parts["changes"] = json_codec.to_plain(source.changes)
+    if source.fields:
+        parts["fields"] = {"renamed": source.fields}
     # Of messages alone.
     if metadata := getattr(source, "metadata", None):
         parts["metadata"] = dict(metadata)

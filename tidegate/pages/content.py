@@ -15,6 +15,7 @@ from tidegate.ops.journal import Journal, Line, Summary
 from tidegate.ops.journal_tables import TREND
 from tidegate.ops.ledger import RecordedVerdict
 from tidegate.pages import shares, state_trend, trend
+from tidegate.schema.names import FieldNames
 from tidegate.spec import Flow, Pipeline
 
 PER_PAGE = 50
@@ -93,14 +94,16 @@ class PageContent:
         kept, place = [], PipelinePlace(self.layout, pipeline.name)
         if declared is not None and declared.kind.stateful:
             kept = metrics.state_figures(place.ops("progress"), name, TREND)
+        quarantined, names = journal.quarantine_counts(place.flow(name)), pipeline.names_of(name)
         return values | {
             "trend": trend.draw(self.journal.lines(pipeline.name, flow=name, batches=True, limit=TREND)),
             "kept": kept,
             "kept_trend": state_trend.draw(kept),
             "versions": list(self._versions(pipeline.name, name, declared)),
-            "changes": changes(each for each in evolution.read(place) if each.flow == name),
+            "changes": changes((each for each in evolution.read(place) if each.flow == name), names),
+            "fields": names.shown_in(entry.rule for entry in quarantined),
             "alerts": alerts(place, name, present),
-            "by_rule": journal.quarantine_counts(place.flow(name)),
+            "by_rule": quarantined,
         }
 
     def batch(self, pipeline: Pipeline, flow: str, page: str) -> Values | None:
@@ -154,28 +157,36 @@ def batch(
         history: The schema history of the pipeline.
     """
     record = line.record
+    names = pipeline.names_of(line.flow)
     own = [] if line.is_swap else [each for each in history if _is_in(each, line)]
     answer = next((each for each in own if each.event == "answered"), None)
     return {
-        **{"pipeline": pipeline.name, "flow": line.flow, "line": line, "answer": answer, "changes": changes(own)},
+        **{
+            "pipeline": pipeline.name,
+            "flow": line.flow,
+            "line": line,
+            "answer": answer,
+            "changes": changes(own, names),
+        },
         "target": next((flow.target.name for flow in pipeline.flows if flow.name == line.flow), ""),
         "sentence": shares.sentence(record) if record else "",
         "tables": list(shares.dispositions(record)) if record else [],
         "rules": shares.by_rule(record) if record else [],
+        "fields": names.shown_in(record.rules) if record else [],
         "judgements": [] if line.is_swap else judged.get(line.key, ()),
         "previous": next((other for other in recent if other != line), None),
         "trend": trend.draw(recent, line),
     }
 
 
-def changes(lines: Iterable[evolution.SchemaHistoryLine]) -> list[dict[str, str]]:
+def changes(lines: Iterable[evolution.SchemaHistoryLine], names: FieldNames) -> list[dict[str, str]]:
     """Schema changes, the newest first, as column title to text; columns that are empty in all of them are left out."""
     rows = [
         {
             "Recorded": f"{line.recorded_at:%Y-%m-%d %H:%M:%S}",
             "Batch": "" if line.batch_id is None else str(line.batch_id),
-            "Field": line.change.field,
-            "Formerly": line.change.formerly or "",
+            "Field": names.shown(line.change.field),
+            "Formerly": names.shown(line.change.formerly or ""),
             "Kind": line.change.kind.replace("_", " "),
             "Before": line.change.before or "",
             "After": line.change.after or "",

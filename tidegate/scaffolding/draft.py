@@ -7,32 +7,32 @@ from __future__ import annotations
 
 import dataclasses
 import importlib.resources
-import itertools
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from functools import reduce
 from string import Template
 from typing import Any, Literal
 
 from tidegate import hidden
-from tidegate.advice import Edit
-from tidegate.errors import RequestError
 from tidegate.expectations.profile import Profile, ProfiledColumn
 from tidegate.expectations.proposal import propose
 from tidegate.formatting import count
 from tidegate.scaffolding.sample import Sample
 from tidegate.schema import inference
 from tidegate.schema.inference import Guess
+from tidegate.schema.names import COLUMN, FieldPath, renamed_types
+from tidegate.schema.transliteration import column_name
 
 _KEY_NAME = re.compile(r"(^|_)(id|key|uuid|guid|number|no|nr|code)$")
 _ORDER_NAME = re.compile(r"(^|_)(updated|modified|changed|published|version|revision|sequence|seq|ts|timestamp)(_|$)")
 _EVENT_NAME = re.compile(r"(^|_)(created|ordered|occurred|event|day|date|time|at|on)(_|$)")
 _KEY_TYPES = ("STRING", "INT", "BIGINT", "DATE", "TIMESTAMP")
 _SHOWN_LINES = 5
-_UNDECLARED = "as text from _rescued: a schema has no such name"
+_WIDTH = 90
+"""Of a mapping on one line."""
 _LANDED = {False: "landed_at", True: "sent_at"}
 """The column that orders versions where no field does: the file's modification time, or the message's timestamp."""
 _SOURCES = {False: ("FileSource", "path", "@daily"), True: ("KafkaSource", "topic", "*/10 * * * *")}
@@ -64,11 +64,14 @@ class DraftField:
     """A field of the sample, and its column in silver."""
 
     name: str
+    """As in the sample."""
+    declared: str
+    """As in the schema: the same, unless a column cannot have it."""
     column: str
     guess: Guess
     values: Sequence[Any]
-    is_declared: bool
-    """Whether the schema has it; the others are in ``_rescued``."""
+    renames: Mapping[FieldPath, str] = field(default_factory=dict)
+    """The renames of the field and of what is in it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,33 +92,32 @@ class Draft:
 
     @classmethod
     def of(cls, sample: Sample, *, of_topic: bool) -> Draft:
-        """Guess from a sample.
-
-        Raises:
-            RequestError: No field has a name that a schema can have.
-        """
+        """Guess from a sample."""
         csv = sample.format == "csv"
         formats = inference.spelling(sample.columns.values()) if csv else inference.Spelling()
         names = _declared_names(sample.columns)
         columns = _columns(sample.columns, names, ("rescued", _LANDED[of_topic]))
         fields = []
         for name, values in sample.columns.items():
-            guess = _guess(sample, name, formats) if name in names else Guess(type="STRING", why=_UNDECLARED)
+            guess = _guess(sample, name, formats)
+            kind, nested = renamed_types(guess.type, (name,))
             if guess.type == "STRING":
                 values = [value if value is None or isinstance(value, str) else json.dumps(value) for value in values]
+            declared = name if name in names else columns[name]
             fields.append(
-                DraftField(name=name, column=columns[name], guess=guess, values=values, is_declared=name in names)
+                DraftField(
+                    name=name,
+                    declared=declared,
+                    column=columns[name],
+                    guess=dataclasses.replace(guess, type=kind) if nested else guess,
+                    values=values,
+                    renames={**({} if declared == name else {name: declared}), **nested},
+                )
             )
-        declared = [each for each in fields if each.is_declared]
-        if not declared:
-            raise RequestError(
-                "no field of the sample has a name that a schema can have",
-                Edit("a name is a letter, then letters, digits and '_': declare the fields by hand", "request"),
-            )
-        orders = _orders(declared)
-        keys, why_keys = _keys(declared, orders)
+        orders = _orders(fields)
+        keys, why_keys = _keys(fields, orders)
         order = next((each.column for each in orders if each.column not in keys), "") if keys else ""
-        times = [each for each in declared if each.guess.type in ("DATE", "TIMESTAMP")]
+        times = [each for each in fields if each.guess.type in ("DATE", "TIMESTAMP")]
         named = [each for each in times if each.column != order and _EVENT_NAME.search(each.column)]
         event_time = next((each.column for each in (*named, *times) if not _has_nulls(each)), "")
         return cls(
@@ -138,6 +140,8 @@ class Draft:
             yield f"versions of a key are ordered by {self.order}{origin}"
         if self.event_time:
             yield f"event time, for windows of backfills: {self.event_time}"
+        if renamed := sum(len(each.renames) for each in self.fields):
+            yield f"{count(renamed, 'field')} renamed, because a column cannot have the name: fields={{…}} in the declaration"
         if len(self.sample.null_values) > 1:
             yield f"texts that mean no value: {', '.join(map(repr, self.sample.null_values))}"
         if self.sample.malformed:
@@ -169,6 +173,8 @@ class Draft:
             arguments["format"] = self.sample.format
         texts = [f"{argument}={_literal(value)}" for argument, value in arguments.items()] + ["schema=SCHEMA"]
         imports = {"ChangeFeed", "Flow", "Gate", "Pipeline", "Table", source}
+        if renames := {path: name for each in self.fields for path, name in each.renames.items()}:
+            texts.append(f"fields={_renames(renames)}")
         for kind, values in (("Dialect", self.sample.dialect), ("Formats", self.formats.values)):
             if values:
                 imports.add(kind)
@@ -183,9 +189,8 @@ class Draft:
         if self.event_time:
             table.append(f'event_time="{self.event_time}"')
         fields = (
-            f"{each.name} {each.guess.type}{' NOT NULL' if each.column in (*self.keys, self.order) else ''}"
+            f"{each.declared} {each.guess.type}{' NOT NULL' if each.column in (*self.keys, self.order) else ''}"
             for each in self.fields
-            if each.is_declared
         )
         return _PIPELINE.substitute(
             title=_title(name),
@@ -216,11 +221,10 @@ class Draft:
 
     def test(self, name: str) -> str:
         """The text of ``tests/spark_jobs/test_<name>.py``, with a made-up record."""
-        declared = [each for each in self.fields if each.is_declared]
         formats = self.formats.values
-        examples = {each.name: _example(each.guess.type, formats) for each in declared}
+        examples = {each.name: _example(each.guess.type, formats) for each in self.fields}
         values = "".join(f"    {_literal(name)}: {_literal(example)},\n" for name, example in examples.items())
-        shown = [each.column for each in declared if examples[each.name] is not None]
+        shown = [each.column for each in self.fields if examples[each.name] is not None]
         column = next((column for column in shown if column in self.keys), shown[0] if shown else hidden.ROW_ID)
         return _TEST.substitute(name=name, values=values, column=column)
 
@@ -235,23 +239,24 @@ def _guess(sample: Sample, name: str, formats: inference.Spelling) -> Guess:
 
 
 def _declared_names(names: Iterable[str]) -> set[str]:
-    """The fields that a schema can have: of those that differ in case only, the first."""
+    """The fields that keep their names in the schema: of those that differ in case only, the first."""
     chosen: dict[str, str] = {}
     for name in names:
-        if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name):
+        if COLUMN.fullmatch(name):
             chosen.setdefault(name.lower(), name)
     return set(chosen.values())
 
 
 def _columns(names: Iterable[str], declared: Collection[str], reserved: Iterable[str]) -> dict[str, str]:
-    """The column of each field. Of those that would have the same, declared ones keep it; the others get a number."""
+    """The column of each field. Of those that would have the same, declared ones keep it; the others get a number.
+
+    A field that is renamed has its column's name in the schema, which therefore is not the name of another field there.
+    """
     columns: dict[str, str] = {}
     used = set(reserved)
+    in_schema = {name.lower() for name in declared}
     for name in sorted(names, key=lambda name: name not in declared):
-        plain = _column(name)
-        columns[name] = next(
-            each for each in itertools.chain([plain], (f"{plain}_{n}" for n in itertools.count(2))) if each not in used
-        )
+        columns[name] = column_name(name, used if name in declared else used | in_schema)
         used.add(columns[name])
     return columns
 
@@ -330,20 +335,19 @@ def _example(kind: str, formats: Mapping[str, Any]) -> str | None:
 
 
 def _selected(each: DraftField) -> str:
-    if not each.is_declared:
-        return f'F.col("{hidden.RESCUED}")[{_literal(each.name)}].alias("{each.column}")'
-    return f'"{each.name}"' if each.name == each.column else f'F.col("{each.name}").alias("{each.column}")'
+    same = each.declared == each.column
+    return f'"{each.column}"' if same else f'F.col("{each.declared}").alias("{each.column}")'
 
 
 def _has_nulls(each: DraftField) -> bool:
     return bool(each.guess.misfits) or any(value is None for value in each.values)
 
 
-def _column(name: str) -> str:
-    """The column of a field: lower case with underscores, such as a key may be."""
-    spaced = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name)
-    column = re.sub(r"[^a-z0-9]+", "_", spaced.lower()).strip("_")
-    return column if column[:1].isalpha() else f"field_{column}".rstrip("_")
+def _renames(renames: Mapping[FieldPath, str]) -> str:
+    """The mapping on one line, or one pair a line where that is long."""
+    pairs = [f"{_literal(path)}: {_literal(name)}" for path, name in renames.items()]
+    line = f"{{{', '.join(pairs)}}}"
+    return line if len(line) <= _WIDTH else "{\n" + "".join(f"{' ' * 20}{pair},\n" for pair in pairs) + f"{' ' * 16}}}"
 
 
 def _arguments(values: Any) -> str:

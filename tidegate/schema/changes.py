@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Literal, Self
 
 from tidegate.schema.ddl import Column, nested_fields, nested_type, quoted, split_top_level
+from tidegate.schema.names import AS_THEY_ARE, FieldNames
 
 ChangeKind = Literal["addition", "widening", "narrowing", "removal", "rename_suspect", "case_clash", "type_change"]
 
@@ -70,22 +71,27 @@ class SchemaChange:
         nullable_now = self.kind == "widening" and self.before == f"{self.after}{_NOT_NULL}"
         return self.kind == "addition" or nullable_now
 
-    def summary(self) -> str:
-        """One phrase with names and types, never a value."""
+    def summary(self, names: FieldNames = AS_THEY_ARE) -> str:
+        """One phrase with names and types, never a value.
+
+        Args:
+            names: With which a column is shown that has another name in records.
+        """
+        field, formerly = names.shown(self.field), names.shown(self.formerly or "")
         types = f" ({self.before or 'unknown'} -> {self.after or 'unknown'})"
         match self.kind:
             case "addition":
-                return f"new field {self.field}" + (f" ({self.after})" if self.after else "")
+                return f"new field {field}" + (f" ({self.after})" if self.after else "")
             case "removal":
-                return f"{self.field} is missing"
+                return f"{field} is missing"
             case "rename_suspect":
-                return f"{self.formerly} is missing and {self.field} is new: renamed?"
+                return f"{formerly} is missing and {field} is new: renamed?"
             case "case_clash":
-                return f"{self.field} differs from {self.formerly} only in case"
+                return f"{field} differs from {formerly} only in case"
             case "type_change":
-                return f"{self.field} has another type{types if self.after else f': no value is {self.before}'}"
+                return f"{field} has another type{types if self.after else f': no value is {self.before}'}"
             case _:
-                return f"{self.field} is {self.kind.replace('ing', 'ed')}{types}"
+                return f"{field} is {self.kind.replace('ing', 'ed')}{types}"
 
     def identity(self) -> str:
         """A key of the change: equal changes have equal keys."""

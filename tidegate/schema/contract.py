@@ -6,7 +6,6 @@ it names it also applies to single values that do not fit the type.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -16,13 +15,11 @@ from tidegate.errors import FieldError
 from tidegate.formatting import count
 from tidegate.schema.changes import SchemaChange
 from tidegate.schema.ddl import Column, can_be_column, nested_paths, parse_ddl
+from tidegate.schema.names import COLUMN
 
 Mode = Literal["evolve", "rescue", "freeze", "discard_value"]
 Action = Literal["evolve", "rescue", "freeze", "discard_value", "quarantine"]
 Answer = Literal["evolve", "quarantine"]
-
-COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}")
-"""Names of undeclared fields that can become columns."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -2,11 +2,21 @@
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
 
 from tidegate.errors import FieldError
+from tidegate.schema.transliteration import column_name
 
+_FIELD = re.compile(r"\s*(`?)([A-Za-z][A-Za-z0-9_]*)\1\s*:?\s+(.+?)(\s+NOT\s+NULL)?\s*", re.IGNORECASE | re.DOTALL)
+_TYPES = (
+    "tinyint|byte|smallint|short|int|integer|bigint|long|float|real|double|dec|decimal|numeric|date|timestamp|timestamp_ltz|"
+    "timestamp_ntz|string|char|character|varchar|binary|boolean|interval|array|map|struct|variant"
+)
+_TYPED = re.compile(rf"(?:{_TYPES})\b.*", re.IGNORECASE | re.DOTALL)
+_OTHER_NAME = re.compile(rf"\s*(?:`((?:[^`]|``)*)`|(.+?))\s*:?\s+((?:{_TYPES})\b.*?)\s*", re.IGNORECASE | re.DOTALL)
+"""A field by a name that no column can have: in backticks, or all that is before its type."""
 _NESTED_FIELD = re.compile(r"\s*(?:`((?:[^`]|``)*)`|([^\s:`]+))(?:\s*:|\s)(.*)", re.DOTALL)
 
 _REFUSED_BY_DELTA = frozenset(" ,;{}()\n\t=")
@@ -37,18 +47,27 @@ def parse_ddl(owner: str, ddl: str) -> tuple[Column, ...]:
     """
     columns = []
     for part in split_top_level(ddl) if isinstance(ddl, str) else [""]:
-        match = re.fullmatch(
-            r"\s*(`?)([A-Za-z][A-Za-z0-9_]*)\1\s*:?\s+(.+?)(\s+NOT\s+NULL)?\s*", part, re.IGNORECASE | re.DOTALL
-        )
+        match, other = _FIELD.fullmatch(part), _OTHER_NAME.fullmatch(part)
+        if other is not None and (match is None or not _TYPED.fullmatch(match[3])):
+            raise _other_name(owner, part, other)
         if match is None:
-            raise FieldError(
-                owner,
-                "schema",
-                part.strip() or ddl,
-                "'<name> <type> [NOT NULL], …' with names that begin with a letter",
-            )
+            allowed = "'<name> <type> [NOT NULL], …' with names of a letter, then letters, digits and '_'"
+            raise FieldError(owner, "schema", part.strip() or ddl, allowed)
         columns.append(Column(match[2], match[3].strip(), match[4] is not None))
     return tuple(columns)
+
+
+def _other_name(owner: str, part: str, match: re.Match[str]) -> FieldError:
+    """The error about a name that no column can have, with the rename to declare."""
+    original = match[2] if match[1] is None else match[1].replace("``", "`")
+    name = column_name(original)
+    rename = f"fields={{{json.dumps(original, ensure_ascii=False)}: {json.dumps(name)}}}"
+    return FieldError(
+        owner,
+        "schema",
+        part.strip(),
+        f"'{name} {match[3]}', with {rename} beside it: a column's name is a letter, then letters, digits and '_'",
+    )
 
 
 def split_top_level(ddl: str) -> list[str]:

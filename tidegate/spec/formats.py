@@ -14,6 +14,8 @@ from tidegate.errors import FieldError
 from tidegate.schema.changes import normal
 from tidegate.schema.contract import Contract
 from tidegate.schema.ddl import parse_ddl
+from tidegate.schema.names import FieldPath, checked_renames
+from tidegate.spec.change_records import ChangeRecords
 from tidegate.spec.checks import check_choice, check_texts
 
 _DATE_LETTERS: Mapping[str, range] = {"y": range(1, 5), "M": range(1, 5), "L": range(1, 5), "d": range(1, 3)}
@@ -129,6 +131,43 @@ def check_contract(declared: object, contract: object, schema: str) -> None:
     if not isinstance(contract, Contract):
         raise FieldError(owner, "contract", contract, "a Contract, as in Contract(mode='freeze')")
     contract.check_fits(owner, schema)
+
+
+def checked_fields(
+    declared: object,
+    fields: object,
+    schema: str,
+    contract: Contract,
+    changes: ChangeRecords | None,
+    dialect: Dialect | None = None,
+) -> tuple[tuple[FieldPath, str], ...]:
+    """The renames of a source as sorted pairs.
+
+    Args:
+        dialect: That of CSV files.
+
+    Raises:
+        FieldError: They are no renames, do not fit the schema, or name what other fields of the declaration name too.
+    """
+    owner = type(declared).__name__
+    pairs = checked_renames(owner, fields, schema)
+    for original, name in pairs:
+        if not isinstance(original, str):
+            continue
+        if changes is not None and name in changes.paths:
+            allowed = f"no rename for {name!r}: its path in changes has the name that the records have"
+            raise FieldError(owner, "fields", {original: name}, allowed)
+        if original in contract.column_modes() and original != name:
+            raise FieldError("Contract", "columns", original, f"{name!r}, the name that fields gives it")
+        if dialect is not None and original != original.strip():
+            raise FieldError(
+                owner, "fields", {original: name}, f"{original.strip()!r}: blanks around names in a header are ignored"
+            )
+    if pairs and dialect is not None and not dialect.header:
+        raise FieldError(
+            owner, "fields", dict(pairs), "none without a header: the fields are in the order of the schema"
+        )
+    return pairs
 
 
 def check_formats(declared: object, formats: object, schema: str, kind: str) -> None:

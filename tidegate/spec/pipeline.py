@@ -12,6 +12,7 @@ import pendulum
 
 from tidegate.advice import Edit
 from tidegate.errors import FieldError, SpecError
+from tidegate.schema.names import AS_THEY_ARE, FieldNames
 from tidegate.spec.checks import check_name, check_table, check_texts, check_unique, fits
 from tidegate.spec.flow import Flow
 from tidegate.spec.limits import RewriteLimits, Thresholds, check_thresholds
@@ -138,6 +139,13 @@ class Pipeline:
     def writer_of(self, table: str) -> Flow | None:
         """The flow of this pipeline that writes ``table``; None if there is none."""
         return next((flow for flow in self.flows if flow.target.name == table), None)
+
+    def names_of(self, flow: str) -> FieldNames:
+        """The names of fields that are not those of columns, in the records that a flow lands or parses; none for other flows."""
+        each = next((each for each in self.flows if each.name == flow), None)
+        sources = () if each is None else (each, *self.upstream_of(each))
+        landed = next((source.landed_source for source in sources if source.landed_source is not None), None)
+        return AS_THEY_ARE if landed is None else landed.names
 
     def upstream_of(self, flow: Flow) -> tuple[Flow, ...]:
         """The flows of this pipeline that write source tables of ``flow``, in the order of its sources."""

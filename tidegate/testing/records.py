@@ -54,7 +54,7 @@ def feed(spark: SparkSession, source: LandingSource, records: Sequence[Record]) 
 
 def _line(source: FileSource, record: Record, number: int) -> tuple[Any, ...]:
     path, modified_at = record.get(hidden.PATH, "/landing/sample"), record.get(hidden.MODIFIED_AT, LANDED_AT)
-    fields = _fields(record)
+    fields = _fields(source, record)
     if source.format == "json":
         return (_json(fields), None, None, modified_at, path, number)
     missing = source.null_values[0] if source.null_values else ""
@@ -72,7 +72,7 @@ _NOT_STORED = ("encoding", "header")
 
 def _message(source: KafkaSource, record: Record, number: int) -> tuple[Any, ...]:
     outside = {part: record[name] for name, part in source.metadata.items() if record.get(name) is not None}
-    fields = {name: value for name, value in _fields(record).items() if name not in source.metadata}
+    fields = {name: value for name, value in _fields(source, record).items() if name not in source.metadata}
     value = None if record.get(hidden.DELETES) else bytearray(_json(fields).encode())
     key = str(record.get(hidden.KEY, _key(outside) or f"k{number}")).encode()
     headers = [
@@ -110,8 +110,10 @@ _LANDED: Mapping[type, tuple[Callable[[Any, Record, int], tuple[Any, ...]], str]
 """By the type of the source: how a record lands, and the columns of its bronze table."""
 
 
-def _fields(record: Record) -> dict[str, Any]:
-    return {name: value for name, value in record.items() if not name.startswith("_")}
+def _fields(source: LandingSource, record: Record) -> dict[str, Any]:
+    """What is a field of the record; a name that begins with ``_`` is one if the source declares its rename."""
+    names = source.names.renamed
+    return {name: value for name, value in record.items() if not name.startswith("_") or name in names}
 
 
 def _csv(cells: Sequence[str], dialect: Dialect) -> str:

@@ -6,7 +6,7 @@ Longer than 300 lines: it is one walk through the lake, in both directions.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from tidegate.lake import identity
 from tidegate.lake.place import FlowPlace
 from tidegate.ops import query
 from tidegate.probes import delta_table
+from tidegate.schema.names import AS_THEY_ARE
 from tidegate.trace import conditions, relation
 from tidegate.trace.changes import Ledger, RowChange, RowHistory, history
 from tidegate.trace.raw_record import fields_of
@@ -187,7 +188,8 @@ class Lineage:
                 f"entry of flow {_name(flow)} mentions it.",
                 Edit("give --file and --line, or --offset, to follow a record instead", "request"),
             )
-        notes = ("these quarantine entries have the same text somewhere in their record",) if entries else ()
+        same_text = "these quarantine entries have the same text somewhere in their record"
+        notes = (same_text, *_field_notes(flow, entries)) if entries else ()
         state = "removed" if changes else "quarantined"
         return Step(
             table=name, flow=_name(flow), key=dict(values), state=state, changes=changes, entries=entries, notes=notes
@@ -238,7 +240,7 @@ class Lineage:
             of_key = conditions.of_key(self._table(source_name), source, flow.source_keys)
             entries = tuple(self._select_entries(flow, f"level = 'row' AND {of_key}"))
         if entries:
-            return Step(state="quarantined", entries=entries, **shared)
+            return Step(state="quarantined", entries=entries, notes=_field_notes(flow, entries), **shared)
         if late := self._late(flow, {hidden.ROW_ID: str(source.get(hidden.ROW_ID))}):
             return late[0]
         if note := flow.flow.kind.not_there:
@@ -264,7 +266,8 @@ class Lineage:
 
     def _same_key(self, flow: ResolvedFlow, table: DeltaTable | None, source: Mapping[str, Any]) -> tuple[str, ...]:
         """The row that has the key of a record, if the record has fields of the keys' names; a transform may change their values."""
-        fields = fields_of(source)
+        names = AS_THEY_ARE if flow.landing is None else flow.landing.names
+        fields = {names.declared(name): value for name, value in fields_of(source).items()}
         key = {name: fields[name] for name in flow.flow.target.keys if fields.get(name)}
         if table is None or not key or len(key) < len(flow.flow.target.keys):
             return ()
@@ -424,6 +427,12 @@ class Lineage:
         if key not in self._ledgers:
             self._ledgers[key] = Ledger(self._place(flow))
         return self._ledgers[key]
+
+
+def _field_notes(flow: ResolvedFlow, entries: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
+    """Which fields of the record the rules of quarantine entries are about, where it has other names for them."""
+    names = AS_THEY_ARE if flow.landing is None else flow.landing.names
+    return tuple(names.shown_in(rule for entry in entries for rule in entry["rules"] or ()))
 
 
 def _name(flow: ResolvedFlow) -> str:

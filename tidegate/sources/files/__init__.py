@@ -10,6 +10,7 @@ from tidegate.errors import FieldError
 from tidegate.json_codec import changed_fields
 from tidegate.schema.contract import DEFAULT_CONTRACT, Contract
 from tidegate.schema.ddl import Column, parse_ddl
+from tidegate.schema.names import FieldNames, Renames, field_names
 from tidegate.spec.change_records import ChangeRecords, check_changes
 from tidegate.spec.checks import (
     brackets_closed,
@@ -20,7 +21,15 @@ from tidegate.spec.checks import (
     check_size,
     check_texts,
 )
-from tidegate.spec.formats import DEFAULT_FORMATS, RFC_4180, Dialect, Formats, check_contract, check_formats
+from tidegate.spec.formats import (
+    DEFAULT_FORMATS,
+    RFC_4180,
+    Dialect,
+    Formats,
+    check_contract,
+    check_formats,
+    checked_fields,
+)
 from tidegate.spec.intervals import Intervals
 
 FileFormat = Literal["csv", "json", "parquet", "avro"]
@@ -51,6 +60,10 @@ class FileSource:
     schema: str
     """The fields of one record as DDL: ``"dep_delay DOUBLE, origin STRING NOT NULL"``. Silver parses fields by name;
     a record with a value that does not fit its type, or without a ``NOT NULL`` field, is quarantined."""
+    fields: Renames = ()
+    """Fields whose name in the records is not that in the schema: ``{"Order ID": "order_id"}``, and of nested fields
+    ``{("customer", "First Name"): "first_name"}``. A record may also have the name in the schema, but not both. The name in the
+    records is kept as the column's comment."""
     null_values: tuple[str, ...] = ("",)
     """Texts that mean "no value", for example ``("", "NA")``."""
     dialect: Dialect = RFC_4180
@@ -84,6 +97,10 @@ class FileSource:
         check_contract(self, self.contract, self.schema)
         check_formats(self, self.formats, self.schema, self.format)
         check_changes(type(self).__name__, self.changes, self.schema, self.format)
+        fields = checked_fields(
+            self, self.fields, self.schema, self.contract, self.changes, self.dialect if self.format == "csv" else None
+        )
+        object.__setattr__(self, "fields", fields)
         if self.intervals is not None and not isinstance(self.intervals, Intervals):
             raise FieldError("FileSource", "intervals", self.intervals, "Intervals(…) or None")
         if not self.glob:
@@ -93,6 +110,11 @@ class FileSource:
     def columns(self) -> tuple[Column, ...]:
         """The declared fields."""
         return parse_ddl("schema", self.schema)
+
+    @property
+    def names(self) -> FieldNames:
+        """The names of fields in records that are not those in the schema."""
+        return field_names(self.fields, self.columns)
 
     def _check_dialect(self) -> None:
         if not isinstance(self.dialect, Dialect):

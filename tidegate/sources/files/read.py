@@ -86,13 +86,15 @@ def _header_of(feed: DataFrame, source: FileSource) -> list[SparkColumn]:
 def _writers_in(headers: Iterable[Row], source: FileSource) -> dict[int, tuple[Column, ...]]:
     rows = sorted(headers, key=lambda row: (row["header"] or "", row["dialect"] or ""))
     if source.format != "csv":
-        return {row["writer"]: tuple(Column(*pair) for pair in json.loads(row["header"])) for row in rows}
+        return {
+            row["writer"]: source.names.columns(Column(*pair) for pair in json.loads(row["header"])) for row in rows
+        }
     names = {column.name for column in parse_ddl("schema", source.schema)}
     parts = [(row["writer"], row["header"] or "", dialect_of(row["dialect"])) for row in rows]
     return {
-        writer: tuple(Column(name, "") for name in header_names(header, dialect))
+        writer: tuple(Column(name, "") for name in header_names(header, dialect, source.names))
         for writer, header, dialect in parts
-        if header_problem(header, dialect, names) is None
+        if header_problem(header, dialect, names, source.names) is None
     }
 
 

@@ -12,9 +12,10 @@ from tidegate.errors import FieldError
 from tidegate.formatting import count
 from tidegate.schema.contract import DEFAULT_CONTRACT, Contract
 from tidegate.schema.ddl import parse_ddl
+from tidegate.schema.names import FieldNames, Renames, field_names
 from tidegate.spec.change_records import ChangeRecords, check_changes
 from tidegate.spec.checks import check_choice, check_positive, check_schema, check_size, fits
-from tidegate.spec.formats import DEFAULT_FORMATS, Formats, check_contract, check_formats
+from tidegate.spec.formats import DEFAULT_FORMATS, Formats, check_contract, check_formats, checked_fields
 from tidegate.spec.intervals import TopicIntervals
 from tidegate.spec.sinks import TOPIC, check_cluster
 
@@ -35,6 +36,10 @@ class KafkaSource:
     Another first name, or one less that was read, needs a new ``checkpoint_version``."""
     schema: str
     """The fields of one value as DDL, parsed by name in silver."""
+    fields: Renames = ()
+    """Fields whose name in the values is not that in the schema: ``{"Order ID": "order_id"}``, and of nested fields
+    ``{("customer", "First Name"): "first_name"}``. A value may also have the name in the schema, but not both. The name in the
+    values is kept as the column's comment."""
     cluster: str = "default"
     """The name of its cluster in the settings: ``kafka.<name>.servers``. A topic of another cluster is another topic."""
     format: ValueFormat = "json"
@@ -82,12 +87,19 @@ class KafkaSource:
         check_contract(self, self.contract, self.schema)
         check_formats(self, self.formats, self.schema, self.format)
         check_changes(type(self).__name__, self.changes, self.schema, self.format)
+        fields = checked_fields(self, self.fields, self.schema, self.contract, self.changes)
+        object.__setattr__(self, "fields", fields)
         self._check_start()
         self._check_metadata()
         check_positive(self, "max_offsets_per_trigger", self.max_offsets_per_trigger)
         if self.intervals is not None and not isinstance(self.intervals, TopicIntervals):
             raise FieldError("KafkaSource", "intervals", self.intervals, "TopicIntervals(…) or None")
         check_size(self, self.max_bytes_per_trigger)
+
+    @property
+    def names(self) -> FieldNames:
+        """The names of fields in values that are not those in the schema."""
+        return field_names(self.fields, parse_ddl("schema", self.schema))
 
     @property
     def deletes_unread(self) -> bool:

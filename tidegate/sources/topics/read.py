@@ -47,7 +47,7 @@ def _records(feed: DataFrame, source: KafkaSource, lookup: Lookup | None) -> Rec
         F.coalesce(hidden.PROBLEM, *(problem for _, problem in parts.values())).alias(hidden.PROBLEM),
         *outside,
     )
-    writers = messages.fields_of(schemas, source.changes, names)
+    writers = messages.fields_of(schemas, source.changes, names, source.names)
     return Records(rows=rows, metadata=names, writers=writers, writers_cover_all=source.format == "avro")
 
 

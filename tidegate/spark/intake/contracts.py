@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +25,7 @@ from tidegate.schema import registry_schemas
 from tidegate.schema.changes import SchemaChange, compare, fingerprint, normal
 from tidegate.schema.contract import Action
 from tidegate.schema.ddl import Column, parse_ddl
+from tidegate.schema.names import hashed_name
 from tidegate.spark.intake import bronze, parse
 from tidegate.spark.intake.casts import cast
 from tidegate.spark.intake.typed_values import MASK_BITS
@@ -158,10 +158,13 @@ class SchemaChanges:
         """
         if self.run.request.dry_run:
             return
+        for name in self.source.names.shown_in(quarantined):
+            if (note := f"quarantined by rules about {name}") not in self.run.report.notes:
+                self.run.report.notes.append(note)
         added = evolution.record(self.place.of_pipeline, self.lines)
         if added:
             summary = "; ".join(
-                f"{line.change.summary()}: {self.terms.effect(line.change, self.actions[line.change], quarantined)}"
+                f"{line.change.summary(self.source.names)}: {self.terms.effect(line.change, self.actions[line.change], quarantined)}"
                 for line in added
             )
             self.run.report.notes.append(f"batch {batch_id}: {summary}")
@@ -239,7 +242,7 @@ class SchemaChanges:
         """
         if _IDENTIFIER.fullmatch(name) or (name in self.terms.contract.column_modes() and _DECLARED.fullmatch(name)):
             return name
-        return f"name#{hashlib.sha256(name.encode()).hexdigest()[:8]}"
+        return hashed_name(name)
 
     def _refusal(self, frozen: list[SchemaChange], batch_id: int) -> ContractRefusedError:
         schema_change_id = fingerprint(self.place.flow, frozen)
@@ -256,7 +259,7 @@ class SchemaChanges:
             self.place.flow,
             batch_id,
             schema_change_id=schema_change_id,
-            changes=[change.summary() for change in frozen],
+            changes=[change.summary(self.source.names) for change in frozen],
             declared=evolution.declared_fingerprint(self.source),
             breaks=sorted({name for line in lines for name in line.breaks}),
             is_replay=self.is_replay,

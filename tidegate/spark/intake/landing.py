@@ -119,7 +119,7 @@ def read_files(
         return FileBatch([], None, None)
     numbered = [(number, *file) for number, file in enumerate(files)]
     listed = local.from_rows(spark, numbered, "number int, path string, modified_ms bigint")
-    kind, dialect, names = source.format, source.dialect, [column.name for column in source.columns]
+    kind, dialect, names, renames = source.format, source.dialect, [each.name for each in source.columns], source.names
 
     def read(listings: Iterable[pyarrow.RecordBatch]) -> Iterator[pyarrow.RecordBatch]:
         # An executor has server and credentials of buckets from its own environment.
@@ -127,7 +127,7 @@ def read_files(
         for listing in listings:
             for file in listing.to_pylist():
                 address = stores.address(file["path"])
-                reader = FileReader(address, file["modified_ms"], kind, dialect, names)
+                reader = FileReader(address, file["modified_ms"], kind, dialect, names, renames)
                 yield from arrow_batches(reader, batch, file["number"])
 
     frame = listed.mapInArrow(read, _CONTENT_COLUMNS).persist(StorageLevel.DISK_ONLY)

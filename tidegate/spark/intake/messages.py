@@ -13,6 +13,7 @@ from pyspark.sql import functions as F
 from tidegate import hidden
 from tidegate.formats import envelopes, json_text, records
 from tidegate.schema.ddl import Column
+from tidegate.schema.names import AS_THEY_ARE, FieldNames
 from tidegate.schema.registry_schemas import HEADER_BYTES, WriterSchema
 
 if TYPE_CHECKING:
@@ -82,14 +83,17 @@ def referenced_schemas(
 
 
 def fields_of(
-    schemas: Mapping[int, WriterSchema], changes: ChangeRecords | None = None, outside: Collection[str] = ()
+    schemas: Mapping[int, WriterSchema],
+    changes: ChangeRecords | None = None,
+    outside: Collection[str] = (),
+    names: FieldNames = AS_THEY_ARE,
 ) -> dict[int, tuple[Column, ...]]:
-    """The fields of each schema, with types as DDL; schemas without fields are left out.
+    """The fields of each schema by their declared names, with types as DDL; schemas without fields are left out.
 
     Of an envelope in Avro those of its row, and the columns outside it without a type. The fields of one in JSON are known from
     the records only. Fields that are ``outside`` the value have no type.
     """
-    fields_by_id = {id: _fields_of(schema, changes) for id, schema in schemas.items()}
+    fields_by_id = {id: _fields_of(schema, changes, names) for id, schema in schemas.items()}
     return {
         id: (
             *(each for each in fields if each.name not in outside),
@@ -100,13 +104,14 @@ def fields_of(
     }
 
 
-def _fields_of(schema: WriterSchema, changes: ChangeRecords | None) -> tuple[Column, ...]:
+def _fields_of(schema: WriterSchema, changes: ChangeRecords | None, names: FieldNames) -> tuple[Column, ...]:
     enveloped = changes is not None and changes.has_envelope
     if schema.kind == "JSON":
-        return () if enveloped else schema.json_fields()
+        return () if enveloped else names.columns(schema.json_fields())
     if changes is None or not enveloped:
-        return tuple(Column(*pair) for pair in records.avro_fields(schema.definition))
-    fields = [Column(*pair) for pair in records.avro_fields(envelopes.fields_of_row(schema.definition, changes))]
+        return names.columns(Column(*pair) for pair in records.avro_fields(schema.definition))
+    row = records.avro_fields(envelopes.fields_of_row(schema.definition, changes))
+    fields = names.columns(Column(*pair) for pair in row)
     return (*fields, *(Column(name, "") for name in changes.paths)) if fields else ()
 
 

@@ -80,6 +80,7 @@ def parse(feed: DataFrame, source: LandingSource, terms: Terms | None = None, lo
         source.formats,
         source.changes,
         records.metadata.keys(),
+        source.names,
     )
     return Parsed(rows=rows, writers=records.writers, writers_cover_all=records.writers_cover_all)
 
@@ -98,15 +99,15 @@ def _split_fields(records: Records, source: LandingSource, columns: Sequence[Col
     ]
     changes, envelope = source.changes, None
     if changes is not None and changes.has_envelope:
-        envelope = envelopes.Envelope(changes, [column.name for column in columns], terms.becomes_column)
+        envelope = envelopes.Envelope(changes, [column.name for column in columns], terms.becomes_column, source.names)
 
     # The function is sent to the executors, which must not get the rows with it.
-    rows, is_csv, null_values = records.rows, records.is_csv, records.null_values
+    rows, is_csv, null_values, names = records.rows, records.is_csv, records.null_values, source.names
 
     def read(raw: pa.Array, header: pa.Array, dialect: pa.Array) -> pa.Array:
         if is_csv:
-            return CsvFields(fields, null_values)(raw, header, dialect)
-        return read_each(raw, header, dialect, json_reader(fields, null_values, envelope), len(fields))
+            return CsvFields(fields, null_values, names)(raw, header, dialect)
+        return read_each(raw, header, dialect, json_reader(fields, null_values, envelope, names), len(fields))
 
     kinds = [*["string"] * len(fields), "map<string,string>", "string"]
     schema = ", ".join(f"_{index}: {kind}" for index, kind in enumerate(kinds))

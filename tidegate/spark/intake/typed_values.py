@@ -11,6 +11,7 @@ from pyspark.sql import functions as F
 from tidegate import hidden
 from tidegate.schema.contract import Terms
 from tidegate.schema.ddl import Column
+from tidegate.schema.names import AS_THEY_ARE, FieldNames
 from tidegate.spark.intake.casts import BLANKS, cast, trims
 from tidegate.spec import ChangeRecords, Formats
 from tidegate.spec.formats import DEFAULT_FORMATS
@@ -36,6 +37,7 @@ def cast_fields(
     formats: Formats = DEFAULT_FORMATS,
     changes: ChangeRecords | None = None,
     outside: Collection[str] = (),
+    names: FieldNames = AS_THEY_ARE,
 ) -> DataFrame:
     """Cast each field on its own and record which fields do not fit. Three projections, so that each cast runs once.
 
@@ -47,6 +49,8 @@ def cast_fields(
         formats: The spellings that the source uses.
         changes: The declaration of change records, which have ``_deletes`` and ``_filters`` beside the texts.
         outside: Fields that are not in the record, which one that deletes has too.
+        names: Names in records that differ from those of the columns. They become the columns' comments, which Spark passes on
+            with a column, also under another name.
 
     Returns:
         The columns of `tidegate.spark.intake.parse.parse`.
@@ -74,7 +78,13 @@ def cast_fields(
         *extra,
     ]
     raw = texts.select(*metadata, hidden.UNKNOWN, *[without_null_values(column) for column in columns])
-    values = [cast(F.col(text_column(column)), column.type, formats).alias(column.name) for column in columns]
+
+    def value(column: Column) -> SparkColumn:
+        typed = cast(F.col(text_column(column)), column.type, formats)
+        comment = names.description(column.name)
+        return typed.alias(column.name, **({"metadata": {"comment": comment}} if comment else {}))
+
+    values = [value(column) for column in columns]
     typed = raw.select("*", *values)
     readable = F.col(hidden.MALFORMED).isNull()
     unknown = F.when(readable & (F.size(hidden.UNKNOWN) > 0), F.col(hidden.UNKNOWN))
@@ -93,10 +103,10 @@ def cast_fields(
         _mask([_unfit(column) for column in columns]).alias("unfit"),
         *[F.col(name).alias(name.removeprefix("_")) for name in of_change],
     )
-    names = [column.name for column in columns]
+    fields = [column.name for column in columns]
     deleted = [F.col(hidden.DELETES).alias(hidden.DELETED)] if changes is not None else []
     return typed.select(
-        hidden.ROW_ID, origin.alias(hidden.ORIGIN), *names, rescued.alias(hidden.RESCUED), *deleted, *extra
+        hidden.ROW_ID, origin.alias(hidden.ORIGIN), *fields, rescued.alias(hidden.RESCUED), *deleted, *extra
     )
 
 
