@@ -52,8 +52,8 @@ def list_open(name: Name, flow: AnyFlow = None, as_json: AsJson = False) -> None
 
     An entry that broke several rules is counted under each; the total counts it once.
     """
-    pipeline = project.load(name)
     layout, flows = decisions.selected_flows(name, flow)
+    pipeline = project.load(name)
     counted = [(each.name, *_count(FlowPlace(layout, name, each.name))) for each in flows]
     counts = {each.name: lifecycle.entry_counts(FlowPlace(layout, name, each.name).quarantine) for each in flows}
     if as_json:
