@@ -13,6 +13,7 @@ import pytest
 from tests.pages import samples
 from tests.s3_server import S3Process
 from tests.store.buckets import new_store
+from tests.with_fields import with_fields
 from tidegate.errors import RequestError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import PipelinePlace
@@ -104,6 +105,16 @@ def test_a_page_shows_all_dispositions_rules_and_expectations(layout: Layout) ->
         "silver.flights, Delta version 8",
     ):
         assert phrase in page
+
+
+def test_pages_name_fields_as_records_do_where_a_rename_is_declared(layout: Layout) -> None:
+    bronze, *others = FLIGHTS.flows
+    renamed = with_fields(bronze, source=with_fields(bronze.source, fields={"Origin Airport": "origin"}))
+    samples.fill(layout, samples.batch(7))
+    pipeline = dataclasses.replace(FLIGHTS, flows=(renamed, *others))
+    folder = Path(export(layout, pipeline, PipelinePlace(layout, "flights").docs, 200)).parent
+    page = text(folder / "silver" / "v1-0-batch-7.html")
+    assert "Names in the records: origin (&#34;Origin Airport&#34; in the source)." in page
 
 
 def test_a_sent_batch_names_the_version_of_the_source_and_none_of_the_sink(layout: Layout) -> None:

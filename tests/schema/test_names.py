@@ -11,7 +11,7 @@ from tidegate.schema.changes import SchemaChange
 from tidegate.schema.ddl import Column, parse_ddl
 from tidegate.schema.names import FieldNames
 from tidegate.schema.transliteration import column_name
-from tidegate.spec import Contract, Dialect, FileSource, KafkaSource, debezium
+from tidegate.spec import ChangeFeed, Contract, Dialect, FileSource, Flow, KafkaSource, Pipeline, Table, debezium
 
 SCHEMA = "order_id STRING NOT NULL, amount INT, items ARRAY<STRUCT<unit_price: INT, code: STRING>>"
 FIELDS: dict[str | tuple[str, ...], str] = {
@@ -147,3 +147,17 @@ def test_words_of_sql_are_names() -> None:
 def test_a_name_is_transliterated(name: str, column: str) -> None:
     assert column_name(name) == column
     assert column_name(name, {column, f"{column}_2"}) == f"{column}_3"
+
+
+def test_the_flows_that_land_and_that_parse_records_have_their_names() -> None:
+    feeds = [Flow(name="bronze", source=source(FIELDS), target=Table("bronze.orders"))]
+    for layer, below in (("silver", "bronze"), ("gold", "silver")):
+        target = Table(f"{layer}.orders", keys=("order_id",), sequence_by=("amount",))
+        feeds.append(Flow(name=layer, source=ChangeFeed(f"{below}.orders"), transform="orders:clean", target=target))
+    pipeline = Pipeline(name="orders", flows=tuple(feeds))
+    assert [bool(pipeline.names_of(flow)) for flow in ("bronze", "silver", "gold", "unknown")] == [
+        True,
+        True,
+        False,
+        False,
+    ]
