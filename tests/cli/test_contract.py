@@ -9,6 +9,7 @@ from tests.spark_files import write_refused_schema_change
 from tidegate.lake.place import PipelinePlace
 from tidegate.ops import evolution
 from tidegate.schema.changes import SchemaChange
+from tidegate.schema.names import hashed_name
 
 pytestmark = pytest.mark.slow
 
@@ -68,6 +69,23 @@ def test_promote_prints_edits_and_changes_no_file(refused: Project) -> None:
     assert "gate INT'" in result.row("1. pipelines/orders.py")
     assert result.row("checkpoint_version=2")
     assert {path: path.read_bytes() for path in before} == before
+
+
+def test_a_field_whose_name_no_column_can_have_is_promoted_with_a_rename(refused: Project) -> None:
+    line = evolution.SchemaHistoryLine(
+        flow="silver",
+        event="observed",
+        change=SchemaChange(kind="addition", field=hashed_name("Größe (cm)")),
+        decision="rescue",
+        version_before=1,
+        version_after=1,
+    )
+    evolution.record(PipelinePlace(refused.layout, "orders"), [line])
+    result = refused.run("contract", "promote", "orders", "Größe (cm)", "--type", "INT")
+    assert result.code == 0, result.err
+    assert "groesse_cm INT'" in result.row("1. pipelines/orders.py")
+    assert "fields={'Größe (cm)': 'groesse_cm'}" in result.out
+    assert "must return the column groesse_cm" in result.out
 
 
 def test_a_field_that_no_record_had_cannot_be_promoted(refused: Project) -> None:

@@ -15,6 +15,7 @@ import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
 
 from tests.cli.project import Project, append, orders, quarantined
+from tests.with_fields import with_fields
 from tidegate.errors import RequestError, SpecError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, PipelinePlace
@@ -37,8 +38,12 @@ def _shared_database() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Project:
+    return with_two_records(tmp_path_factory.mktemp("trace") / "project")
+
+
+def with_two_records(folder: Path) -> Project:
     """Two records of a file, one with a line break, of which silver has the first and quarantine the second."""
-    project = Project.make(tmp_path_factory.mktemp("trace") / "project")
+    project = Project.make(folder)
     pipeline = project.declare(orders())
     path = project.land("1.csv", 'order_id,amount\nA-1,5\nA-2,"1\n2"\n')
     rows = [record(path, 2, "A-1,5"), record(path, 3, 'A-2,"1\n2"')]
@@ -118,6 +123,22 @@ def test_a_record_is_printed_with_what_became_of_it(made: Project) -> None:
     assert result.code == 0, result.err
     assert result.row("silver.orders", "quarantined").strip() == "silver.orders  quarantined"
     assert result.row("quarantined at").endswith("for wrong_type(amount): open")
+
+
+def test_lists_name_fields_as_records_do_where_a_rename_is_declared(tmp_path: Path) -> None:
+    project = with_two_records(tmp_path / "project")
+    bronze, *others = orders().flows
+    renamed = with_fields(bronze, source=with_fields(bronze.source, fields={"Betrag (€)": "amount"}))
+    project.declare(dataclasses.replace(orders(), flows=(renamed, *others)))
+    both = 'amount ("Betrag (€)" in the source)'
+
+    traced = project.run("trace", "--file", "orders/1.csv", "--line", "3")
+    listed = project.run("quarantine", "list", "orders")
+    shown = project.run("quarantine", "show", "orders", "silver")
+
+    assert traced.row("note").endswith(f"note     {both}"), traced.out + traced.err
+    assert f"silver: {both}" in listed.out, listed.out + listed.err
+    assert shown.row("  fields  ").endswith(both), shown.out + shown.err
 
 
 def test_a_line_inside_a_record_is_that_record(made: Project) -> None:
