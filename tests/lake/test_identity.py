@@ -58,6 +58,7 @@ def test_kinds_that_are_decisions() -> None:
         (STREAM, "recompute", True),
         (STREAM, "swap", False),
         (f"{STREAM}/window", "recompute", False),
+        (f"{STREAM}/snapshot", "snapshot", False),
         ("flights/silver/replay", "replay", False),
         ("flights/silver/decision", "waive", False),
         ("clicks/bronze/gap", "gap", False),

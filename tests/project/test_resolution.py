@@ -347,6 +347,41 @@ def test_a_flow_that_reads_snapshots_needs_files_that_say_when_one_is_complete(p
     )
 
 
+def test_snapshots_beside_changes_are_complete_ones_of_the_same_columns(project: Path) -> None:
+    days = Intervals("dt=%Y-%m-%d", files=3)
+    exports = Flow(
+        name="exports", source=replace(FILES, path="exports", intervals=days), target=Table("bronze.exports")
+    )
+    followed = Flow(
+        name="silver",
+        source=ChangeFeed("bronze.trips"),
+        snapshots=SnapshotFeed("bronze.exports"),
+        target=Table("silver.trips", keys=("id",), sequence_by=("at",)),
+    )
+
+    def error(*flows: Flow) -> str:
+        return errors(resolved(project, Pipeline(name="trips", flows=flows))).get("silver", "")
+
+    assert error(BRONZE, exports, followed) == ""
+    assert "no declared flow writes 'bronze.exports', the table of its snapshots" in error(BRONZE, followed)
+    plain = with_fields(exports, source=with_fields(exports.source, intervals=None))
+    assert "nothing says when a snapshot in its source 'bronze.exports' is complete" in error(BRONZE, plain, followed)
+    wide = with_fields(exports, source=with_fields(exports.source, schema="id BIGINT NOT NULL, at TIMESTAMP"))
+    assert "column 'id' is int in its changes (bronze.trips), and bigint in its snapshots (bronze.exports)" in error(
+        BRONZE, wide, followed
+    )
+    keyless = with_fields(exports, source=with_fields(exports.source, schema="at TIMESTAMP"))
+    assert "its snapshots (bronze.exports) have no column 'id', which is a key" in error(BRONZE, keyless, followed)
+    latest = replace(followed, name="latest", snapshots=None)
+    copied = replace(
+        followed, source=ChangeFeed("silver.trips"), target=Table("silver.copy", keys=("id",), sequence_by=("at",))
+    )
+    assert "its source 'silver.trips' is no bronze table" in error(BRONZE, exports, latest, copied)
+    elsewhere = Pipeline(name="landing", flows=(exports,))
+    own = Pipeline(name="trips", flows=(BRONZE, followed))
+    assert "another pipeline" in errors(resolved(project, own, elsewhere))["silver"]
+
+
 @pytest.mark.parametrize("in_pipeline", ["trips", "other"])
 def test_a_landing_folder_with_other_intervals_elsewhere_is_an_error_of_both_flows_that_names_both(
     project: Path, in_pipeline: str

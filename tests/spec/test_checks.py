@@ -121,6 +121,7 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (variant_of(FILES), "max_bytes_per_trigger", ("0m", "1", 5, None)),
     (variant_of(FEED), "max_files_per_trigger", (0, None)),
     (variant_of(FEED), "max_bytes_per_trigger", ("0m", "1", "1t", "g", "1 g", 5, None)),
+    (variant_of(SILVER), "snapshots", (5, "bronze.exports", ())),
     (variant_of(SILVER), "watermark", ("10 minutes", LATE)),
     (variant_of(SILVER), "state", (2,)),
     *((variant_of(LATE), name, ("", "soon", "0 hours", 5)) for name in ("delay", "skew", "idle")),

@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
-from tests.spec.trips import BRONZE, FILES, GOLD, RECOMPUTED, SILVER, TRIPS, UPSERTED
+from tests.spec.trips import BRONZE, FEED, FILES, GOLD, RECOMPUTED, SILVER, TRIPS, UPSERTED
 from tests.with_fields import with_fields
 from tidegate.errors import FieldError
 from tidegate.project.fingerprints import fingerprint
-from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, Table, TimeWindows
+from tidegate.spec import ChangeFeed, FileSource, Flow, Gate, SnapshotFeed, Table, TimeWindows
 
 TRIP_FEED, WEATHER = ChangeFeed("silver.trips"), ChangeFeed("silver.weather", on={"at": "hour"})
 CARRIERS = ChangeFeed("silver.carriers", on={"carrier": "code"})
 JOINED = Flow(name="joined", sources=(TRIP_FEED, WEATHER, CARRIERS), transform="trips:join", target=RECOMPUTED)
+EXPORTS, DATED = SnapshotFeed("bronze.exports"), SnapshotFeed("bronze.exports", valid_from="at")
+LIMITED = Table("silver.trips", keys=("id",), sequence_by=("at",), event_time="at", first_day="2026-01-01")
 IN_THE_SIDECAR = [
     replace(SILVER, source=ChangeFeed("bronze.other")),
     replace(SILVER, target=Table("silver.other", keys=("id",), sequence_by=("at",))),
@@ -27,6 +29,7 @@ IN_THE_SIDECAR = [
 NOT_IN_THE_SIDECAR = [
     replace(SILVER, source=ChangeFeed("bronze.trips", max_files_per_trigger=7, max_bytes_per_trigger="2g")),
     replace(SILVER, gate=None),
+    replace(SILVER, snapshots=EXPORTS),
     replace(SILVER, checkpoint_version=9),
 ]
 
@@ -48,6 +51,12 @@ NOT_IN_THE_SIDECAR = [
         ("target", "silver.trips", lambda: replace(JOINED, target=UPSERTED)),
         ("target", "silver.weather", lambda: replace(JOINED, target=Table("silver.weather", keys=("day",)))),
         ("transform", None, lambda: replace(JOINED, transform=None)),
+        ("snapshots", FEED, lambda: with_fields(SILVER, snapshots=FEED)),
+        ("snapshots", DATED, lambda: replace(SILVER, snapshots=DATED)),
+        ("snapshots", EXPORTS, lambda: replace(GOLD, snapshots=EXPORTS)),
+        ("snapshots", EXPORTS, lambda: replace(BRONZE, snapshots=EXPORTS)),
+        ("snapshots", EXPORTS, lambda: replace(SILVER, snapshots=EXPORTS, target=LIMITED)),
+        ("target", "silver.trips", lambda: replace(SILVER, snapshots=SnapshotFeed("silver.trips"))),
         ("flows", "bronze", lambda: replace(TRIPS, flows=(BRONZE, replace(BRONZE, target=Table("bronze.other"))))),
         ("flows", "bronze.trips", lambda: replace(TRIPS, flows=(BRONZE, replace(BRONZE, name="other")))),
     ],

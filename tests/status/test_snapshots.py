@@ -22,9 +22,10 @@ from tidegate.checkpoints.rewrite import JudgedRewrite
 from tidegate.errors.refusals import GateRefusal
 from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.reports.impact import Impact
-from tidegate.sources.snapshots import announcements
+from tidegate.sources.snapshots import announcements, beside
 from tidegate.sources.snapshots.measure import find, find_all
-from tidegate.spec import FileSource, Flow, Intervals, Pipeline, RewriteLimits, SnapshotFeed, Table
+from tidegate.sources.snapshots.waiting import announce_newest
+from tidegate.spec import ChangeFeed, FileSource, Flow, Intervals, Pipeline, RewriteLimits, SnapshotFeed, Table
 from tidegate.status import intervals
 from tidegate.status.reading import Reading
 from tidegate.store import Address
@@ -382,3 +383,46 @@ def test_a_history_compares_every_complete_snapshot_also_one_that_is_late(projec
     (project.landing / "dt=2026-01-03/_manifest").put(b"a.csv\nc.csv\n")
     read_all(project)
     assert measured(project, kept).backlog.behind == 2, "it has a file that it had not"
+
+
+def test_a_snapshot_beside_changes_waits_for_the_first_of_them_and_is_compared_once(project: SampleProject) -> None:
+    of_days = pipeline()
+    assert isinstance(BRONZE.source, FileSource)
+    changes = replace(BRONZE, name="changes", source=replace(BRONZE.source, path="c"), target=Table("bronze.changes"))
+    beside_changes = Flow(
+        name="silver",
+        source=ChangeFeed("bronze.changes"),
+        snapshots=SnapshotFeed("bronze.trips"),
+        target=Table("silver.trips", keys=("id",), sequence_by=("at",)),
+    )
+    both = replace(of_days, flows=(of_days.flow("bronze"), changes, beside_changes))
+    assert [flow.name for flow in both.upstream_of(beside_changes)] == ["changes", "bronze"]
+    place = places.current(project.layout, both, beside_changes)
+    land_day(project, 1, "a.csv", "b.csv", "_manifest")
+    assert measured(project, both).reason == "waits: bronze.changes does not exist yet", "bronze has nothing of it"
+    read_all(project)
+    write_deltalake(str(project.layout.table("bronze.trips")), pa.table({"a": [1]}))
+    lag = measured(project, both)
+    assert (lag.has_work, lag.remarks) == (False, "snapshot 2026-01-01 of bronze.trips waits for the first change")
+
+    write_deltalake(str(project.layout.table("silver.trips")), pa.table({"id": [1]}))
+    assert measured(project, both).reads == "snapshot 2026-01-01 of bronze.trips"
+    snapshot = announce_newest(place, both, beside_changes)
+    assert snapshot is not None and snapshot.number == 0
+    assert measured(project, both).has_work, "announced and not compared"
+    impact = Impact(before=20, after=0, deleted=20, changed=0, added=0, read=0, quarantined=0)
+    refused = JudgedRewrite(
+        what="snapshot 2026-01-01 of bronze.trips", app_id=place.snapshots_app_id, impact=impact, reasons=("delete 20",)
+    )
+    rewrite.record(place, refused)
+    assert not measured(project, both).has_work, "it waits for a person or another one"
+    rewrite.clear(place)
+    beside.BESIDE.write(place, beside.Beside(compared=0))
+    assert not measured(project, both).has_work
+
+    land_day(project, 2, "a.csv", "b.csv", "_manifest")
+    land_day(project, 3, "a.csv", "_manifest")
+    read_all(project)
+    lag = measured(project, both)
+    assert lag.reads == "snapshot 2026-01-02 of bronze.trips"
+    assert lag.remarks == "not complete: 2026-01-03 (1 of 2 files of _manifest missing)"

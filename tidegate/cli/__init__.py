@@ -32,6 +32,7 @@ _COMMANDS = {
     "plan": "Show what a run would do, and why.",
     "run": "Run one increment of each flow of a pipeline.",
     "verify": "Compare the table of a flow with what its sources make.",
+    "snapshots": "Show how snapshots beside the changes of a flow differed from its table.",
     "diff": "Compare tables of this environment with those of another one.",
     "recover": "Derive again what damage of tables or checkpoints has reached.",
     "undo": "Put back the rows that a backfill or a replay changed.",

@@ -20,12 +20,15 @@ UNDO = "undo"
 GAP = "gap"
 """Suffix of the transaction id of accepted gaps in a flow's topic; also the ``kind`` of their ledger lines."""
 
-_SUFFIXES = (f"/{WINDOW}", f"/{REPLAY}", f"/{DECISION}", f"/{GAP}", f"/{UNDO}")
+SNAPSHOT = "snapshot"
+"""Last part of the transaction id of the snapshots beside the changes of a checkpoint; their numbers are those of the announcements."""
+
+_SUFFIXES = (f"/{SNAPSHOT}", f"/{WINDOW}", f"/{REPLAY}", f"/{DECISION}", f"/{GAP}", f"/{UNDO}")
 _DECISIONS = ("waive", "expire", "retire", "retire_waived")
 
 BATCHES = ("append", "upsert", "recompute", "snapshot", "send", "emit")
 """The kinds of ledger lines of batches of a stream."""
-IS_BATCH = f"kind IN {BATCHES} AND app_id NOT LIKE '%/{WINDOW}'"
+IS_BATCH = f"kind IN {BATCHES} AND app_id NOT LIKE '%/{WINDOW}' AND app_id NOT LIKE '%/{SNAPSHOT}'"
 """SQL condition on the ledger for lines of stream batches; the same as `tidegate.reports.ledger_line.LedgerLine.is_batch`."""
 
 
@@ -41,8 +44,8 @@ def checkpoint_of(app_id: str | None) -> tuple[int, int] | tuple[None, None]:
 
 
 def stream_app_id(app_id: str) -> str:
-    """The transaction id of the checkpoint's stream, for that of its backfills and reingests."""
-    return app_id.removesuffix(f"/{WINDOW}")
+    """The transaction id of the checkpoint's stream, for that of its backfills, reingests and snapshots."""
+    return app_id.removesuffix(f"/{WINDOW}").removesuffix(f"/{SNAPSHOT}")
 
 
 def is_decision(kind: str | None) -> bool:
@@ -64,6 +67,8 @@ def label(app_id: str, number: int, kind: str | None = None) -> str:
         return kind or DECISION
     if app_id.endswith(f"/{UNDO}"):
         return f"{UNDO} {number}"
+    if app_id.endswith(f"/{SNAPSHOT}"):
+        return f"{SNAPSHOT} {number}"
     if app_id.endswith(f"/{WINDOW}"):
         if number < 0:
             return "dry run"

@@ -154,6 +154,11 @@ class Place(FlowPlace):
         """The ``txnAppId`` of the backfills and reingests of windows that belong to this checkpoint."""
         return f"{self.app_id}/{identity.WINDOW}"
 
+    @property
+    def snapshots_app_id(self) -> str:
+        """The ``txnAppId`` of the snapshots beside the changes of this checkpoint."""
+        return f"{self.app_id}/{identity.SNAPSHOT}"
+
 
 @dataclass(frozen=True)
 class RunPlace:

@@ -241,4 +241,5 @@ def _is_in(change: evolution.SchemaHistoryLine, line: Line) -> bool:
 
 
 def _source(flow: Flow) -> str:
-    return ", ".join([flow.source.summary(), *flow.source_tables[1:]])
+    beside = () if flow.snapshots is None else (flow.snapshots.summary(),)
+    return ", ".join([flow.source.summary(), *flow.source_tables[1:], *beside])

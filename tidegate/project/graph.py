@@ -9,6 +9,7 @@ from typing import Any
 
 from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError, TidegateError
+from tidegate.schema.changes import normal
 from tidegate.schema.ddl import parse_ddl
 from tidegate.spec import AfterTables, FileSource, Flow, Pipeline
 from tidegate.spec.table import no_text_order
@@ -39,7 +40,7 @@ class FlowGraph:
         for pipeline in (each for each in declared.values() if isinstance(each, Pipeline)):
             for flow in pipeline.flows:
                 writers[flow.target.name].append((pipeline, flow))
-                for table in dict.fromkeys(flow.source_tables):
+                for table in dict.fromkeys(flow.read_tables):
                     readers[table].append((pipeline, flow))
                 if isinstance(flow.source, FileSource):
                     landings[flow.source.path, flow.source.glob].append((pipeline, flow))
@@ -141,6 +142,7 @@ def check_flow(
     _check_watermark(pipeline, flow, writer)
     if writer is not None:
         flow.kind.check_writer(flow, writer, in_pipeline=pipeline.writer_of(writer.target.name) is not None)
+    _check_snapshots(pipeline, flow, writer, flows)
 
 
 def _check_landing(flow: Flow, flows: FlowGraph) -> None:
@@ -212,4 +214,40 @@ def _check_watermark(pipeline: Pipeline, flow: Flow, writer: Flow | None) -> Non
             f"it declares a watermark, but its source {writer.target.name!r} is no bronze table of pipeline "
             f"{pipeline.name!r}: a row is late by the batches of bronze before its own.",
             Edit("declare the watermark on the flow that parses the bronze table", "declaration"),
+        )
+
+
+def _check_snapshots(pipeline: Pipeline, flow: Flow, writer: Flow | None, flows: FlowGraph) -> None:
+    """Check that the snapshots beside changes are complete ones of the same table, with the same types."""
+    if flow.snapshots is None:
+        return
+    table, changes = flow.snapshots.table, None if writer is None else writer.landed_source
+    of_snapshots = next((each for _, each in flows.writers_of(table, pipeline)), None)
+    if of_snapshots is None:
+        raise SpecError(f"no declared flow writes {table!r}, the table of its snapshots", _WRITER)
+    flow.of_snapshots.kind.check_writer(
+        flow.of_snapshots, of_snapshots, in_pipeline=pipeline.writer_of(table) is not None
+    )
+    rows = of_snapshots.landed_source
+    if changes is None or rows is None:
+        raise SpecError(
+            f"it has snapshots, but its source {flow.source_tables[0]!r} is no bronze table, which has every change",
+            Edit("read the bronze table of the changes", "declaration"),
+        )
+    declared = {column.name: normal(column.type) for column in parse_ddl("schema", changes.schema)}
+    for column in parse_ddl("schema", rows.schema):
+        kind = declared.get(column.name, normal(column.type))
+        if kind != normal(column.type):
+            raise SpecError(
+                f"column {column.name!r} is {kind} in its changes ({flow.source_tables[0]}), and {normal(column.type)} in its snapshots "
+                f"({table})",
+                Edit("declare the same type in both schemas", "declaration"),
+            )
+    lacking = [
+        key for key in flow.target.keys if key not in {column.name for column in parse_ddl("schema", rows.schema)}
+    ]
+    if lacking and flow.transform is None:
+        raise SpecError(
+            f"its snapshots ({table}) have no column {', '.join(map(repr, lacking))}, which is a key of {flow.target.name!r}",
+            Edit(f"declare it in the schema of flow {of_snapshots.name!r}", "declaration"),
         )

@@ -74,7 +74,8 @@ class LedgerLine:
     ``emit``: ``results`` counts the results of a stateful operator, which are of all rows so far; ``read`` the rows since the last
     batch with results.
     ``snapshot``: ``written`` counts the rows of the snapshot that pass, and ``groups`` the keys that were compared, of its rows and
-    of those that it lacks. ``replay``: ``read`` counts the claimed entries, ``quarantined`` those that were refused again.
+    of those that it lacks; beside changes it has the transaction id of the checkpoint with ``/snapshot``.
+    ``replay``: ``read`` counts the claimed entries, ``quarantined`` those that were refused again.
     ``waive``, ``expire``, ``retire``: ``read`` counts the open entries that the decision is about, ``rules`` the rules that they
     broke. ``gap``: ``read`` counts the lost messages that a person accepted, or those that a start skipped, ``filtered`` names their
     offsets. ``undo``: ``groups`` counts the rows that the undone run changed: those put back are ``upserted`` and ``deleted``,
@@ -101,6 +102,7 @@ class LedgerLine:
     upserted: int = part("group", look="written", note="new or changed")
     deleted: int = part("group", look="quarantined", note="no longer have rows")
     unchanged: int = part("group", "result", note="computed with the same result, not written")
+    overtaken: int = part("group", note="the table has a later change of the key than the snapshot", rare=True)
     results: int = 0
     """Rows that a stateful operator returned: windows that closed, or the present value of changed keys, or decisions."""
     files_listed: int = 0

@@ -58,6 +58,7 @@ def run_flow(
             undelivered = not_delivered(missing, job.place, job.live)
             job.run.report.notes.append(undelivered.what)
             return
+        job.kind.caught_up(job)
         job = _swap_in(job)
         if job.target == job.live and (job.place.version, job.place.refresh) != (1, 0):
             from tidegate.spark.reprocessing import interrupted
@@ -204,6 +205,7 @@ def _refresh_if_needed(job: Job, reading: Job) -> Job:
 
 def _finish_of_checkpoint(job: Job) -> None:
     """Finish what is half-written under the transaction id of the checkpoint, before the next refresh opens."""
+    job.kind.finish(job)
     if pending_jobs.read(job.place):
         from tidegate.spark.reprocessing import interrupted
 
@@ -253,6 +255,8 @@ def _check_target_exists(job: Job, has_history: bool, transactions: dict[str, in
 def _check_old_versions_finished(job: Job) -> None:
     """Refuse a new checkpoint version while an earlier one has a half-written batch, which only its declaration can complete."""
     for old in checkpoint.of_flow(job.place):
+        if old != job.place:
+            job.kind.finish(dataclasses.replace(job, place=old))
         if old != job.place and _is_half_written(job, old):
             if job.kind.completed_by_target:
                 # A batch that only quarantine has is read again by the new version.

@@ -280,6 +280,10 @@ class Kind:
     again, which may no longer have it, or its state. A batch that only quarantine has is read again."""
     renewed_by: Callable[[Job], Origin | None] = lambda _: None
     """What opens the next refresh where the checkpoint cannot go on, and only a new refresh of it can; None where it can."""
+    caught_up: Callable[[Job], None] = lambda _: None
+    """Called when the stream has read everything, before a table that was derived again takes the place of the live one."""
+    finish: Callable[[Job], None] = lambda _: None
+    """Records what a crash has interrupted after its write into the live table, before another checkpoint takes the place of this one."""
     drained: Callable[[Job], None] = lambda _: None
     """Called at the end of an increment, when the stream has read everything and the live table has it."""
     parts: Callable[[Job, Window | None, Sequence[PendingPiece]], Iterator[Mapping[str, Any]]] = _missing

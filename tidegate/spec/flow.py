@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, cast
 
 from tidegate.errors import FieldError
@@ -17,6 +17,7 @@ from tidegate.spec.state import State, Watermark
 from tidegate.spec.table import OtherTarget, Table
 
 if TYPE_CHECKING:
+    from tidegate.sources.snapshots import SnapshotFeed
     from tidegate.spec.sinks import Target
     from tidegate.spec.sources import LandingSource, Source
 
@@ -34,6 +35,9 @@ class Flow:
     sources: tuple[ChangeFeed, ...] = ()
     """Instead of ``source``, for a table of groups that are computed from several tables. The first source has the target's keys
     and determines the groups; the others are joined with its rows by their ``on``."""
+    snapshots: SnapshotFeed | None = None
+    """Full snapshots of the table whose changes it reads, into a table with ``sequence_by``. Where the rows of a snapshot have one value in
+    these columns, that is its position: the table becomes the snapshot and the changes after it. Any other is only compared."""
     target: Target
     """The table that it writes, or the sink to which it sends every change of its source table."""
     transform: str | None = None
@@ -73,6 +77,8 @@ class Flow:
         check_unique(owner, "statistics", [each.name for each in self.statistics], "names")
         if self.watermark is not None and not isinstance(self.watermark, Watermark):
             raise FieldError(owner, "watermark", self.watermark, "Watermark(delay=…) or None")
+        if self.snapshots is not None and source_folder(type(self.snapshots)) != "snapshots":
+            raise FieldError(owner, "snapshots", self.snapshots, "SnapshotFeed(…) or None")
         if self.state is not None and not isinstance(self.state, State):
             raise FieldError(owner, "state", self.state, "State(…) or None")
         check_positive(self, "checkpoint_version", self.checkpoint_version, owner)
@@ -89,7 +95,7 @@ class Flow:
                 "without first_day and last_day for a landing flow, which keeps every record: limit the next table"
             )
             raise FieldError(owner, "target", self.target.name, allowed)
-        if self.target.name in self.source_tables:
+        if self.target.name in self.read_tables:
             raise FieldError(owner, "target", self.target.name, "another table than the source")
         kind_of(self)
 
@@ -118,6 +124,18 @@ class Flow:
     def source_tables(self) -> tuple[str, ...]:
         """The tables of its change feeds, the first source first."""
         return tuple(feed.table for feed in self.feeds)
+
+    @property
+    def read_tables(self) -> tuple[str, ...]:
+        """The tables of its change feeds, and that of its snapshots."""
+        return self.source_tables if self.snapshots is None else (*self.source_tables, self.snapshots.table)
+
+    @property
+    def of_snapshots(self) -> Flow:
+        """The flow that would compare its snapshots alone, by whose steps they are read."""
+        assert self.snapshots is not None and isinstance(self.target, Table)
+        keyed = replace(self.target, sequence_by=(), text_order={})
+        return replace(self, source=self.snapshots, snapshots=None, target=keyed, statistics=())
 
     @property
     def intervals(self) -> Intervals | TopicIntervals | None:

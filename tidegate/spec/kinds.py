@@ -21,6 +21,7 @@ from tidegate.errors import FieldError, RequestError
 from tidegate.spec.table import Table, WriteMode
 
 if TYPE_CHECKING:
+    from tidegate.sources.snapshots import SnapshotFeed
     from tidegate.sources.tables import ChangeFeed
     from tidegate.spec.gate import Gate, Statistic
     from tidegate.spec.sinks import Sink
@@ -65,6 +66,8 @@ class DeclaredFlow(Protocol):
     def feeds(self) -> tuple[ChangeFeed, ...]: ...
     @property
     def source_tables(self) -> tuple[str, ...]: ...
+    @property
+    def snapshots(self) -> SnapshotFeed | None: ...
     @property
     def target(self) -> Table | Sink: ...
     @property
@@ -111,6 +114,8 @@ class FlowKind:
     """Whether it keeps state between batches: it declares `tidegate.spec.State`."""
     gate: bool = True
     """Whether it may have a gate, and statistics."""
+    snapshots: bool = False
+    """Whether it has snapshots beside its changes."""
     watermark: bool = False
     """Whether it may have a watermark, if it appends rows."""
     quarantines: bool = True
@@ -171,6 +176,7 @@ READS = {
     "rows": "tables",
     "groups": "tables",
     "joins": "tables",
+    "rows_with_snapshots": "tables",
     "snapshots": "snapshots",
     "snapshot_histories": "snapshots",
     "stateful": "tables",
@@ -222,7 +228,8 @@ def kind_of(flow: DeclaredFlow) -> FlowKind:
 
 def _declares(kind: FlowKind, flow: DeclaredFlow) -> bool:
     """Whether the flow, which reads the kind of source that it should, declares what one of this kind declares."""
-    if (kind.several, kind.stateful) != (bool(flow.sources), flow.state is not None):
+    declared = (bool(flow.sources), flow.state is not None, flow.snapshots is not None)
+    if (kind.several, kind.stateful, kind.snapshots) != declared:
         return False
     shape = (flow.target.write_mode, flow.transform is not None)
     return shape in kind.shapes and not (kind.several and flow.target.windows is not None)

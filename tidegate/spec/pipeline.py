@@ -148,13 +148,13 @@ class Pipeline:
         return AS_THEY_ARE if landed is None else landed.names
 
     def upstream_of(self, flow: Flow) -> tuple[Flow, ...]:
-        """The flows of this pipeline that write source tables of ``flow``, in the order of its sources."""
-        writers = (self.writer_of(table) for table in flow.source_tables)
+        """The flows of this pipeline that write tables that ``flow`` reads, in the order of its sources."""
+        writers = (self.writer_of(table) for table in flow.read_tables)
         return tuple(writer for writer in writers if writer is not None)
 
     def reads_external(self, flow: Flow) -> bool:
         """Whether the flow reads files, a topic or a table of another pipeline."""
-        return not flow.feeds or len(self.upstream_of(flow)) < len(flow.feeds)
+        return not flow.feeds or len(self.upstream_of(flow)) < len(flow.read_tables)
 
 
 def _reads_external(pipeline: Pipeline, flow: Flow) -> bool:
@@ -201,7 +201,7 @@ def _topological_order(owner: str, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
         if flow.name in visiting:
             raise FieldError(owner, "flows", " -> ".join([*visiting, flow.name]), "flows without a cycle")
         visiting.append(flow.name)
-        for table in flow.source_tables:
+        for table in flow.read_tables:
             if table in by_target:
                 visit(by_target[table])
         visiting.pop()

@@ -43,7 +43,7 @@ class BacklogReading(CheckpointReading):
         """Measure again what was measured, and let the store ask for everything again that is of the flow."""
         for name in [name for name in vars(self) if isinstance(getattr(type(self), name, None), measured)]:
             del vars(self)[name]
-        place, tables = self.resolved.place(self.layout), (*self.resolved.flow.source_tables, self.target)
+        place, tables = self.resolved.place(self.layout), (*self.resolved.flow.read_tables, self.target)
         for address in (place.checkpoints, place.quarantine, place.late, *map(self.layout.table, tables)):
             address.forget()
 
@@ -51,7 +51,12 @@ class BacklogReading(CheckpointReading):
     def backlog(self) -> Backlog:
         """What waits at its source; rows that flows above it have yet to write are not counted."""
         self.ask(CheckpointReading.proven)
-        return source.load(self.resolved.flow).backlog(self)
+        backlog = source.load(self.resolved.flow).backlog(self)
+        if self.resolved.flow.snapshots is None:
+            return backlog
+        from tidegate.sources.snapshots import waiting
+
+        return waiting.with_snapshots(self, backlog)
 
     @classmethod
     def parts_measured(cls) -> tuple[part[Any], ...]:

@@ -77,12 +77,14 @@ def _store_raising(job: Job, window: Window | None, pending: PendingBackfill, ra
 
 
 def _split_keys(job: Job, keys: DataFrame, pending: PendingBackfill, decision: Decision) -> Split | None:
-    batch = (
-        _whole_feed(job, pending.source_version, pending.planned_at_ms)
-        if pending.is_whole
-        else source_rows(job, keys, pending)
-    )
-    return rows.replace_rows(job, batch, keys, pending.number, decision)
+    return rows.replace_rows(job, source_batch(job, keys, pending), keys, pending.number, decision)
+
+
+def source_batch(job: Job, keys: DataFrame, pending: PendingBackfill) -> DataFrame:
+    """As `source_rows`; for the whole table all rows of the source."""
+    if pending.is_whole:
+        return _whole_feed(job, pending.source_version, pending.planned_at_ms)
+    return source_rows(job, keys, pending)
 
 
 def source_rows(job: Job, keys: DataFrame, pending: PendingBackfill) -> DataFrame:

@@ -17,7 +17,7 @@ from tidegate.lake.file_id import FileId
 from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.ops import store
 from tidegate.probes import delta
-from tidegate.sources.snapshots import announcements
+from tidegate.sources.snapshots import announcements, beside
 from tidegate.sources.tables.measure import extent
 from tidegate.spec import FileSource, Flow, Pipeline
 from tidegate.status import intervals, remarks
@@ -213,7 +213,7 @@ def _backlog(reading: CheckpointReading) -> Backlog:
         size=None if name and not size else size,
         position=NOTHING_READ if done is None else f"snapshot {done.name} of {table}",
         has_data=name is not None,
-        skipped=_waiting(candidates.waiting),
+        skipped=waiting_text(candidates.waiting),
     )
 
 
@@ -237,11 +237,12 @@ def _backlog_of_history(reading: CheckpointReading) -> Backlog:
         size=None if pending else size,
         position=NOTHING_READ if done is None else f"snapshot {done.name} of {table}",
         has_data=bool(behind),
-        skipped=_waiting(waiting),
+        skipped=waiting_text(waiting),
     )
 
 
-def _waiting(waiting: Sequence[Interval]) -> str:
+def waiting_text(waiting: Sequence[Interval]) -> str:
+    """Names some that cannot be compared yet; empty if there are none."""
     named = [f"{each.name} ({each.why or _WHY[each.state]})" for each in waiting if each.state != "missing"]
     more = f" and {len(named) - _NAMED:,} more" if len(named) > _NAMED else ""
     return f"not complete: {', '.join(named[:_NAMED])}{more}" if named else ""
@@ -251,5 +252,13 @@ _WHY = {"complete": "a file of it was refused, or its files are gone"}
 
 
 SOURCE = MeasuredSource(
-    backlog=_backlog, extent=extent, notes=(announcements.COMPARED, announcements.SNAPSHOTS, announcements.PASSED_OVER)
+    backlog=_backlog,
+    extent=extent,
+    notes=(
+        announcements.COMPARED,
+        announcements.SNAPSHOTS,
+        announcements.PASSED_OVER,
+        beside.BESIDE,
+        beside.COMPARISONS,
+    ),
 )

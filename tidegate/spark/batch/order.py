@@ -63,18 +63,22 @@ def broken_rules(job: Job, output: DataFrame) -> list[Column]:
 
 def of_rows(job: Job, rows: DataFrame) -> Column:
     """The order of rows, with the fields of ``_origin.at`` after the declared columns."""
+    coordinates = rows.schema[hidden.ORIGIN].dataType["at"].dataType.names  # type: ignore[index]  # a struct of structs
+    if hidden.PATH not in coordinates or not _orders_paths_by_numbers(job):
+        return F.struct(*declared(job), F.col(f"{hidden.ORIGIN}.at.*"))
+    path = by_numbers(f"{hidden.ORIGIN}.at.{hidden.PATH}").alias(hidden.PATH)
+    return F.struct(
+        *declared(job), *[path if name == hidden.PATH else F.col(f"{hidden.ORIGIN}.at.{name}") for name in coordinates]
+    )
+
+
+def declared(job: Job) -> list[Column]:
+    """The ``sequence_by`` columns of rows, as they compare."""
     target = job.flow.target
-    declared = [
+    return [
         by_numbers(f"`{name}`").alias(name) if target.text_order.get(name) == "numbers" else F.col(name)
         for name in target.sequence_by
     ]
-    coordinates = rows.schema[hidden.ORIGIN].dataType["at"].dataType.names  # type: ignore[index]  # a struct of structs
-    if hidden.PATH not in coordinates or not _orders_paths_by_numbers(job):
-        return F.struct(*declared, F.col(f"{hidden.ORIGIN}.at.*"))
-    path = by_numbers(f"{hidden.ORIGIN}.at.{hidden.PATH}").alias(hidden.PATH)
-    return F.struct(
-        *declared, *[path if name == hidden.PATH else F.col(f"{hidden.ORIGIN}.at.{name}") for name in coordinates]
-    )
 
 
 def by_numbers(text: str) -> Column:

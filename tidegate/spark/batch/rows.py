@@ -11,7 +11,17 @@ from pyspark.sql import functions as F
 
 from tidegate import hidden
 from tidegate.reports.ledger_line import LedgerLine
-from tidegate.spark.batch import groups, histories, judgement, late_rows, order, quarantine, scopes, transform_output
+from tidegate.spark.batch import (
+    groups,
+    histories,
+    judgement,
+    late_rows,
+    order,
+    position,
+    quarantine,
+    scopes,
+    transform_output,
+)
 from tidegate.spark.batch.dispositions import DEDUPLICATED, FILTERED, LATE, NAMES, QUARANTINED, SUPERSEDED, WRITTEN
 from tidegate.spark.batch.split import Decision, Settled, Split
 from tidegate.spark.batch.transform_output import Measured
@@ -80,12 +90,15 @@ def split_rows(job: Job, batch: DataFrame, batch_id: int, decision: Decision) ->
     )
 
 
-def replace_rows(job: Job, batch: DataFrame, keys: DataFrame, batch_id: int, decision: Decision) -> Split | None:
+def replace_rows(
+    job: Job, batch: DataFrame, keys: DataFrame, batch_id: int, decision: Decision, base: DataFrame | None = None
+) -> Split | None:
     """Steps 1 and 2 of a backfill, which replaces the table's rows of its keys; unchanged rows are not rewritten.
 
     Args:
         batch: The source rows of the keys.
         keys: The keys, or scopes, one row each.
+        base: The rows of the snapshot with which the table begins; None without one.
     """
     judged = judge_rows(job, batch, batch_id, decision)
     if judged is None:
@@ -98,7 +111,7 @@ def replace_rows(job: Job, batch: DataFrame, keys: DataFrame, batch_id: int, dec
             written = histories.with_versions(job, written)
         changes = scopes.merge_source(job, written, scopes.stored_rows(job, keys, written))
     else:
-        changes = groups.merge_source(job, judged.written, keys)
+        changes = groups.merge_source(job, position.with_base(job, judged.written, base, keys), keys)
     counts = {row[hidden.OP]: row["count"] for row in changes.groupBy(hidden.OP).count().collect()}
     upserted, deleted = counts.get("upsert", 0), counts.get("delete", 0)
     line = dataclasses.replace(
@@ -200,13 +213,13 @@ def _with_dispositions(job: Job, flagged: DataFrame, *, against_table: bool) -> 
     ordered = ordered.withColumn("_candidate", is_candidate)
     latest_first = Window.partitionBy("_candidate", *target.keys).orderBy(F.col(hidden.ORDER).desc())
     ranked = ordered.withColumn(hidden.RANK, F.row_number().over(latest_first))
-    older: Column = F.lit(False)
+    older = position.is_covered(job, ranked)
     if against_table and tables.exists(job.target):
         existing = tables.read(ranked.sparkSession, job.target).select(
             *target.keys, F.col(hidden.ORDER).alias(hidden.TABLE_ORDER)
         )
         ranked = ranked.join(existing, list(target.keys), "left")
-        older = F.coalesce(F.col(hidden.TABLE_ORDER) >= F.col(hidden.ORDER), F.lit(False))
+        older |= F.coalesce(F.col(hidden.TABLE_ORDER) >= F.col(hidden.ORDER), F.lit(False))
     disposition = disposition.when(F.col(hidden.RANK) > 1, F.lit(DEDUPLICATED)).when(older, F.lit(SUPERSEDED))
     disposition = disposition.otherwise(F.lit(WRITTEN))
     return ranked.withColumn(hidden.DISPOSITION, disposition).drop(hidden.RANK, "_candidate", hidden.TABLE_ORDER)
