@@ -57,6 +57,7 @@ def comments(project: Project, table: str) -> dict[str, str]:
     return {each["name"]: each["metadata"]["comment"] for each in fields if "comment" in each["metadata"]}
 
 
+@pytest.mark.nightly
 def test_a_delimited_file_with_other_names_from_the_sample_to_a_replay(tmp_path: Path) -> None:
     project = Project.scaffolded(tmp_path / "project")
     (tmp_path / "orders.csv").write_text(ORDERS)
@@ -100,6 +101,7 @@ def test_a_delimited_file_with_other_names_from_the_sample_to_a_replay(tmp_path:
     assert json.loads(replayed["rescued"]) == {"Neu": "n"}
 
 
+@pytest.mark.nightly
 def test_nested_json_with_other_names_and_keys_that_are_words_of_sql(tmp_path: Path) -> None:
     project = Project.scaffolded(tmp_path / "project")
     (tmp_path / "visits.jsonl").write_text("".join(f"{json.dumps(record)}\n" for record in VISITS))

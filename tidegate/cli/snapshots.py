@@ -23,7 +23,7 @@ def snapshots(
     rows: Annotated[int, typer.Option(metavar="N", help="Name at most this many keys of each snapshot.", min=0)] = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Show how the snapshots beside the changes of a flow differed from its table, and name keys that did. Starts no JVM.
+    """Show how snapshots beside the changes of a flow differed from its table, and name keys that did. Starts no JVM.
 
     A missing key was in the snapshot only, an unexpected one in the table only. Keys with a later change are counted, and left as they
     are. At most 100 keys of a snapshot are kept.

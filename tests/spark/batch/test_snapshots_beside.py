@@ -232,6 +232,7 @@ def test_a_first_snapshot_is_followed_by_the_changes_after_its_position(lake: La
     lake.expect_verified()
 
 
+@pytest.mark.nightly
 def test_what_has_no_position_of_its_own_is_only_compared(lake: Lake) -> None:
     lake.change((1, 1, 10), (2, 2, 20))
     version = tables.version(lake.spark, lake.job().target)
