@@ -7,7 +7,6 @@ import re
 from dataclasses import dataclass
 
 from tidegate.errors import FieldError
-from tidegate.schema.transliteration import column_name
 
 _FIELD = re.compile(r"\s*(`?)([A-Za-z][A-Za-z0-9_]*)\1\s*:?\s+(.+?)(\s+NOT\s+NULL)?\s*", re.IGNORECASE | re.DOTALL)
 _TYPES = (
@@ -59,6 +58,8 @@ def parse_ddl(owner: str, ddl: str) -> tuple[Column, ...]:
 
 def _other_name(owner: str, part: str, match: re.Match[str]) -> FieldError:
     """The error about a name that no column can have, with the rename to declare."""
+    from tidegate.schema.transliteration import column_name
+
     original = match[2] if match[1] is None else match[1].replace("``", "`")
     name = column_name(original)
     rename = f"fields={{{json.dumps(original, ensure_ascii=False)}: {json.dumps(name)}}}"

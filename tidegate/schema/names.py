@@ -11,7 +11,6 @@ from itertools import chain
 
 from tidegate.errors import FieldError
 from tidegate.schema.ddl import Column, nested_fields, nested_type, parse_ddl, quoted, split_top_level
-from tidegate.schema.transliteration import column_name
 
 FieldPath = str | tuple[str, ...]
 """The name of a field in records; of a nested one the names from the outside to it, without positions in an ARRAY and keys of a MAP."""
@@ -150,6 +149,8 @@ def renamed_types(kind: str, path: tuple[str, ...]) -> tuple[str, dict[FieldPath
     """
     outer, inner = nested_type(kind)
     if outer == "struct":
+        from tidegate.schema.transliteration import column_name
+
         renames: dict[FieldPath, str] = {}
         fields = nested_fields(inner)
         kept = {name.lower(): name for name, _ in reversed(fields) if _NESTED.fullmatch(name)}
@@ -183,6 +184,8 @@ def _check(owner: str, paths: Mapping[tuple[str, ...], str], types: Mapping[str,
             allowed = f"a name that the schema has{place}: {', '.join(types)}; or add {name!r} to it, with its type"
             raise FieldError(owner, "fields", {original: name}, allowed)
         if len(both := [each for each in own if own[each] == name]) > 1:
+            from tidegate.schema.transliteration import column_name
+
             allowed = f"one field for {name!r}{place}: give {both[1]!r} a column of its own, as in {column_name(both[1], types)!r}"
             raise FieldError(owner, "fields", dict.fromkeys(both, name), allowed)
         if original != name and original in types and original not in own.values():

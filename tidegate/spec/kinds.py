@@ -176,13 +176,13 @@ READS = {
     "rows": "tables",
     "groups": "tables",
     "joins": "tables",
-    "rows_with_snapshots": "tables",
     "snapshots": "snapshots",
     "snapshot_histories": "snapshots",
     "stateful": "tables",
     "sinks": "tables",
+    "rows_with_snapshots": "tables",
 }
-"""Every kind of flow: the kind of source that it reads by its folder."""
+"""Every kind of flow: the kind of source that it reads by its folder. A kind is imported for a flow that none before it declares."""
 KINDS: Registry[FlowKind] = Registry("kinds", READS)
 
 _NO_TRANSFORM = "None for a landing flow: bronze keeps the raw record"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, overload
 
 import pendulum
 
-from tidegate.checkpoints import checkpoint, derivation, progress
+from tidegate.checkpoints import checkpoint, progress
 from tidegate.lake.layout import Layout
 from tidegate.probes import delta, delta_log
 from tidegate.status import proofs
@@ -182,7 +182,10 @@ class CheckpointReading:
         own = (target, resolved.place(self.layout).quarantine, resolved.place(self.layout).late)
         for path in (*own, of_pipeline.ops("ledger"), of_pipeline.ops("verdicts")):
             delta_log.check(path)
-        derivation.check_recorded(self.layout, resolved)
+        if resolved.flow.transform is not None:
+            from tidegate.checkpoints import derivation
+
+            derivation.check_recorded(self.layout, resolved)
         proven = proofs.check(resolved, self.place)
         proofs.check_checkpoint(resolved, self.place, proven, self.progress.last_planned)
         if self.progress.last_committed is None:
