@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import json
 import random
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,12 +15,12 @@ import pytest
 from tests.crashes import Crash, crash
 from tests.fault_points import fault
 from tests.slices import of_week
-from tests.spark.job import SILVER, job_of, plan_batch, reading, table, write_table
+from tests.spark.job import SILVER, job_of, plan_batch, reading, table
+from tests.spark.landed_snapshots import LANDED_AT, LandedSnapshots
 from tests.spark.snapshot_oracle import Record, Version, folded
 from tidegate.errors import RewriteRefusedError, SpecError
 from tidegate.kinds.snapshot_histories.run import KIND
 from tidegate.runs.verify.pins import Pins
-from tidegate.sources.snapshots import announcements
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.lake import tables
 from tidegate.spec import FileSource, Intervals, RewriteLimits, SnapshotFeed, Table
@@ -38,11 +38,6 @@ pytestmark = pytest.mark.jvm
 KEPT = Table("silver.orders", keys=("id",), sequence_by=("snapshot_at",), history="scd2", untracked=("at",))
 HISTORY = dataclasses.replace(SILVER, source=SnapshotFeed("bronze.orders"), target=KEPT)
 ANY = RewriteLimits(deleted_share=1)
-_BRONZE = (
-    "_row_id string, line string, _header string, _modified_at timestamp, _path string, _line_number bigint, "
-    "_ingested_at timestamp"
-)
-_LANDED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Histories:
@@ -50,9 +45,8 @@ class Histories:
 
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder = spark, folder
-        self.rows: list[tuple[Any, ...]] = []
         self.flow = HISTORY
-        self.landed = 0
+        self.snapshots, self.landed = LandedSnapshots(), 0
 
     def job(self, **options: Any) -> Job:
         return job_of(self.spark, self.folder, self.flow, **options)
@@ -60,17 +54,11 @@ class Histories:
     def land(self, day: int, records: Sequence[Record]) -> None:
         """A complete snapshot of a day, in bronze and announced."""
         self.landed += 1
-        path, modified = f"/orders/{day}-{self.landed}.json", _LANDED + timedelta(hours=self.landed)
+        path, modified = f"/orders/{day}-{self.landed}.json", LANDED_AT + timedelta(hours=self.landed)
         lines = ['{"id": 1, "amou' if key is None else _line(key, amount, at) for key, amount, at in records]
-        self.rows += [
-            (f"{self.landed}#{number}", line, None, modified, f"file://{path}", number, _LANDED)
-            for number, line in enumerate(lines)
-        ]
         job = self.job()
         assert job.source_table is not None
-        write_table(job.source_table, _BRONZE, *self.rows)
-        files = {path: int(modified.timestamp() * 1000)} if records else {}
-        announcements.announce(job.place, f"2026-01-{day:02}", files)
+        self.snapshots.land(job, job.source_table, f"2026-01-{day:02}", path, modified, lines, has_file=bool(lines))
 
     def process(self, batch_id: int, **options: Any) -> LedgerLine | None:
         """The ledger line of a batch; None if it writes nothing."""
@@ -259,7 +247,7 @@ def test_a_version_begins_at_its_column_where_that_can_be_right(histories: Histo
         histories.process(batch_id, transform=with_time)
 
     begins = {
-        (row["id"], row["amount"]): (row["valid_from"] - _LANDED, row["valid_to"] and row["valid_to"] - _LANDED)
+        (row["id"], row["amount"]): (row["valid_from"] - LANDED_AT, row["valid_to"] and row["valid_to"] - LANDED_AT)
         for row in table(histories.job().target)
         if not row["_deleted"]
     }

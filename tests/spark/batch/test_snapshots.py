@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import json
 import random
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,8 @@ import pytest
 from tests.crashes import Crash, crash
 from tests.fault_points import fault
 from tests.slices import of_week
-from tests.spark.job import BRONZE, SILVER, job_of, plan_batch, table, write_table
+from tests.spark.job import BRONZE, SILVER, job_of, plan_batch, table
+from tests.spark.landed_snapshots import LANDED_AT, LandedSnapshots
 from tidegate import json_codec
 from tidegate.checkpoints import overrides
 from tidegate.checkpoints.landing_folder import MOVED_FILES, MovedFiles
@@ -40,11 +40,6 @@ pytestmark = pytest.mark.jvm
 COMPARED = dataclasses.replace(
     SILVER, source=SnapshotFeed("bronze.orders"), target=Table("silver.orders", keys=("id",))
 )
-_BRONZE = (
-    "_row_id string, line string, _header string, _modified_at timestamp, _path string, _line_number bigint, "
-    "_ingested_at timestamp"
-)
-_LANDED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Snapshots:
@@ -53,7 +48,7 @@ class Snapshots:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark = spark
         self.folder = folder
-        self.rows: list[tuple[Any, ...]] = []
+        self.landed = LandedSnapshots()
         self.days = 0
 
     def job(self, **options: Any) -> Job:
@@ -62,17 +57,10 @@ class Snapshots:
     def land(self, lines: Sequence[str]) -> None:
         """A complete snapshot of the next day, in bronze and announced."""
         self.days += 1
-        path = f"/orders/{self.days}.json"
-        modified = _LANDED.replace(day=self.days)
-        self.rows += [
-            (f"{self.days}#{number}", line, None, modified, f"file://{path}", number, _LANDED)
-            for number, line in enumerate(lines)
-        ]
         job = self.job()
         assert job.source_table is not None
-        write_table(job.source_table, _BRONZE, *self.rows)
-        name, files = f"2026-01-{self.days:02}", {path: int(modified.timestamp() * 1000)}
-        announcements.announce(job.place, name, files)
+        name, path = f"2026-01-{self.days:02}", f"/orders/{self.days}.json"
+        self.landed.land(job, job.source_table, name, path, LANDED_AT.replace(day=self.days), lines)
 
     def process(self, batch_id: int, **options: Any) -> LedgerLine | None:
         """The ledger line of a batch; None if it writes nothing."""

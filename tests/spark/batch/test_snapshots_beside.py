@@ -6,7 +6,7 @@ import contextlib
 import dataclasses
 import json
 import random
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +17,12 @@ from tests.fault_points import fault
 from tests.resolved import resolved_flow
 from tests.slices import of_week
 from tests.spark.job import BRONZE, SILVER, backfill, job_of, plan_batch, table, write_table
+from tests.spark.landed_snapshots import BRONZE_COLUMNS, LANDED_AT, LandedSnapshots
 from tidegate.errors import RewriteRefusedError
 from tidegate.kinds.rows_with_snapshots import compare
 from tidegate.kinds.rows_with_snapshots.run import KIND
 from tidegate.runs.verify.pins import Pins
-from tidegate.sources.snapshots import announcements, beside
+from tidegate.sources.snapshots import beside
 from tidegate.spark.batch import micro_batch
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.batch.work import Staged
@@ -66,11 +67,6 @@ EXPORTS = Flow(
 HEALED = dataclasses.replace(
     SILVER, snapshots=SnapshotFeed("bronze.exports"), rewrite_limits=RewriteLimits(deleted_share=1)
 )
-_BRONZE = (
-    "_row_id string, line string, _header string, _modified_at timestamp, _path string, _line_number bigint, "
-    "_ingested_at timestamp"
-)
-_LANDED = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Lake:
@@ -79,7 +75,7 @@ class Lake:
     def __init__(self, spark: SparkSession, folder: Path) -> None:
         self.spark, self.folder, self.flow = spark, folder, HEALED
         self.changes: list[tuple[Any, ...]] = []
-        self.rows: list[tuple[Any, ...]] = []
+        self.snapshots = LandedSnapshots()
         self.batches = self.landed = self.refresh = 0
 
     def job(self, **options: Any) -> Job:
@@ -95,12 +91,12 @@ class Lake:
             for key, at, amount in changes
         ]
         batch = [
-            (f"c{number}#{line}", text, None, _LANDED, "file:///c", 1000 * number + line, _LANDED)
+            (f"c{number}#{line}", text, None, LANDED_AT, "file:///c", 1000 * number + line, LANDED_AT)
             for line, text in enumerate(lines)
         ]
         job = self.job(**options)
         plan_batch(job, number)
-        feed = self.spark.createDataFrame([(*row, "insert") for row in batch], f"{_BRONZE}, _change_type string")
+        feed = self.spark.createDataFrame([(*row, "insert") for row in batch], f"{BRONZE_COLUMNS}, _change_type string")
         micro_batch.process(job, feed.coalesce(1), number)
         self.batches += 1
         self.changes += batch
@@ -109,16 +105,12 @@ class Lake:
     def land(self, *rows: Row) -> None:
         """A complete snapshot, in bronze and announced."""
         self.landed += 1
-        path, modified = f"/exports/{self.landed}.json", _LANDED + timedelta(hours=self.landed)
+        path, modified = f"/exports/{self.landed}.json", LANDED_AT + timedelta(hours=self.landed)
         lines = [json.dumps({"id": key, "at": at, "amount": amount}) for key, at, amount in rows]
-        self.rows += [
-            (f"s{self.landed}#{number}", line, None, modified, f"file://{path}", number, _LANDED)
-            for number, line in enumerate(lines)
-        ]
-        job = self.job()
-        write_table(job.place.layout.table("bronze.exports"), _BRONZE, *self.rows)
-        files = {path: int(modified.timestamp() * 1000)} if rows else {}
-        announcements.announce(job.place, f"2026-01-{self.landed:02}", files)
+        job, name = self.job(), f"2026-01-{self.landed:02}"
+        self.snapshots.land(
+            job, job.place.layout.table("bronze.exports"), name, path, modified, lines, has_file=bool(lines)
+        )
 
     def compare(self, **options: Any) -> LedgerLine | None:
         """The ledger line of the snapshot announced last; None if it was only compared."""
@@ -169,7 +161,7 @@ class Lake:
     def _with_bronze(self) -> Job:
         job = self.job()
         assert job.source_table is not None
-        write_table(job.source_table, _BRONZE, *self.changes)
+        write_table(job.source_table, BRONZE_COLUMNS, *self.changes)
         return job
 
 
