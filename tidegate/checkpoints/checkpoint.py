@@ -315,8 +315,6 @@ def _check_schema(layout: Layout, resolved: ResolvedFlow) -> None:
     if not breaking or version != flow.checkpoint_version:
         return
     file, changed = f"pipelines/{pipeline.name}.py", ", ".join(change.formerly or change.field for change in breaking)
-    assert resolved.landing is not None
-    names = resolved.landing.names
     steps: list[Advice] = [new_version(version, f"set {{}} for flow {flow.name!r} in {file}")]
     if flow.transform is not None:
         module, _, function = flow.transform.partition(":")
@@ -328,7 +326,7 @@ def _check_schema(layout: Layout, resolved: ResolvedFlow) -> None:
         flow.name,
         version,
         {change.field: (change.before, change.after) for change in breaking},
-        descriptions=[change.summary(names) for change in breaking],
+        descriptions=[change.summary(resolved.names) for change in breaking],
         steps=Then(*steps),
         breaks=resolved.readers,
     )

@@ -18,6 +18,7 @@ from tidegate.errors import SpecError, TidegateError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.project import fingerprints, graph, registry, suite_file, transform_code
+from tidegate.schema.names import AS_THEY_ARE, FieldNames
 from tidegate.spec import Flow, Pipeline
 from tidegate.spec.table import OtherTarget
 from tidegate.store import Address
@@ -73,6 +74,11 @@ class ResolvedFlow:
     def landing(self) -> LandingSource | None:
         """The source of the bronze table whose records the flow parses; None for other flows."""
         return None if self.writer is None or self.source_keys else self.writer.landed_source
+
+    @property
+    def names(self) -> FieldNames:
+        """The names of fields that are not those of columns, in the records that the flow parses."""
+        return AS_THEY_ARE if self.landing is None else self.landing.names
 
     def statistics_fingerprint(self) -> str:
         """The fingerprint of the declared statistics."""

@@ -19,7 +19,6 @@ from tidegate.lake import identity
 from tidegate.lake.place import FlowPlace
 from tidegate.ops import query
 from tidegate.probes import delta_table
-from tidegate.schema.names import AS_THEY_ARE
 from tidegate.trace import conditions, relation
 from tidegate.trace.changes import Ledger, RowChange, RowHistory, history
 from tidegate.trace.raw_record import fields_of
@@ -266,8 +265,7 @@ class Lineage:
 
     def _same_key(self, flow: ResolvedFlow, table: DeltaTable | None, source: Mapping[str, Any]) -> tuple[str, ...]:
         """The row that has the key of a record, if the record has fields of the keys' names; a transform may change their values."""
-        names = AS_THEY_ARE if flow.landing is None else flow.landing.names
-        fields = {names.declared(name): value for name, value in fields_of(source).items()}
+        fields = {flow.names.declared(name): value for name, value in fields_of(source).items()}
         key = {name: fields[name] for name in flow.flow.target.keys if fields.get(name)}
         if table is None or not key or len(key) < len(flow.flow.target.keys):
             return ()
@@ -431,8 +429,7 @@ class Lineage:
 
 def _field_notes(flow: ResolvedFlow, entries: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
     """Which fields of the record the rules of quarantine entries are about, where it has other names for them."""
-    names = AS_THEY_ARE if flow.landing is None else flow.landing.names
-    return tuple(names.shown_in(rule for entry in entries for rule in entry["rules"] or ()))
+    return tuple(flow.names.shown_in(rule for entry in entries for rule in entry["rules"] or ()))
 
 
 def _name(flow: ResolvedFlow) -> str:

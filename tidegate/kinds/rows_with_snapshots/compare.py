@@ -84,7 +84,7 @@ def _split(job: Job, snapshot: Snapshot) -> Split | None:
     if judged is not None:
         compare.note_repeated(reading, snapshot, judged.prepared)
     own, why = _position(job, judged, made)
-    kind = _order_type(stored)
+    kind = position.order_type(stored)
     if own is not None and known.base is not None and not _is_after(job, own.text, known.base.position, kind):
         why = f"it is not after snapshot {known.base.snapshot.name}, with which the table begins"
     marked = _marked(job, stored, made, own, snapshot.number).persist()
@@ -183,7 +183,7 @@ def _marked(job: Job, stored: DataFrame, made: DataFrame, own: _OwnPosition | No
     is_later = F.lit(False)
     if own is not None:
         declared = F.struct(*[F.col(f"t.{hidden.ORDER}.`{name}`") for name in sequence])
-        is_later = was_there & (declared > position.literal(own.text, _order_type(stored)))
+        is_later = was_there & (declared > position.literal(own.text, position.order_type(stored)))
     differing = F.array_compact(
         F.array(
             *[F.when(F.expr(writes.differs([name], made.schema, stored.schema)), F.lit(name)) for name in compared],
@@ -242,9 +242,3 @@ def _record(job: Job, snapshot: Snapshot, comparison: Comparison) -> None:
         return
     command = Command.tidegate("snapshots", job.place.pipeline, job.flow.name, says="`{}` names keys")
     job.run.report.notes.append(f"snapshot {comparison.name} {done}: {comparison.summary()}; {command.text}")
-
-
-def _order_type(stored: DataFrame) -> types.StructType:
-    kind = stored.schema[hidden.ORDER].dataType
-    assert isinstance(kind, types.StructType)
-    return kind

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import Column, DataFrame, types
 from pyspark.sql import functions as F
@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from tidegate import hidden
 from tidegate.kinds.snapshots import compare
 from tidegate.schema.contract import DEFAULT_CONTRACT
+from tidegate.schema.ddl import Column as DeclaredColumn
 from tidegate.schema.ddl import parse_ddl
 from tidegate.sources.snapshots.announcements import Snapshot
 from tidegate.spark.batch import position, rows
@@ -141,11 +142,10 @@ def reading_of(job: Job) -> Job:
     return dataclasses.replace(job, resolved=resolved, transform=transform)
 
 
-def _schemas(job: Job) -> tuple[Any, Any]:
+def _schemas(job: Job) -> tuple[Sequence[DeclaredColumn], Sequence[DeclaredColumn]]:
     """The declared columns of the changes, and of the snapshots."""
-    pipeline, flow = job.resolved.pipeline, job.flow
-    names = flow.read_tables if flow.snapshots is not None else ()
-    writers = [job.resolved.writer, pipeline.writer_of(names[-1])]
+    assert job.flow.snapshots is not None
+    writers = (job.resolved.writer, job.resolved.pipeline.writer_of(job.flow.snapshots.table))
     changes, snapshots = (parse_ddl("schema", each.landed_source.schema) for each in writers)  # type: ignore[union-attr]
     return changes, snapshots
 

@@ -42,10 +42,15 @@ def is_covered(job: Job, rows: DataFrame) -> Column:
     base = base_of(job)
     if base is None:
         return F.lit(False)
+    declared = F.struct(*[F.col(f"{hidden.ORDER}.`{name}`") for name in job.flow.target.sequence_by])
+    return F.coalesce(declared <= literal(base.position, order_type(rows)), F.lit(False))
+
+
+def order_type(rows: DataFrame) -> types.StructType:
+    """The type of the ``_order`` of rows."""
     kind = rows.schema[hidden.ORDER].dataType
     assert isinstance(kind, types.StructType)
-    declared = F.struct(*[F.col(f"{hidden.ORDER}.`{name}`") for name in job.flow.target.sequence_by])
-    return F.coalesce(declared <= literal(base.position, kind), F.lit(False))
+    return kind
 
 
 def with_base(job: Job, written: DataFrame, base: DataFrame | None, keys: DataFrame | None = None) -> DataFrame:
