@@ -241,7 +241,7 @@ def _declarations() -> Iterator[str]:
     yield ""
     yield from _prose(spec.__doc__)
     kinds = (
-        *(spec.Pipeline, spec.AfterTables, spec.Flow, spec.FileSource, spec.Dialect, spec.KafkaSource),
+        *(spec.Pipeline, spec.Tables, spec.AfterTables, spec.Flow, spec.FileSource, spec.Dialect, spec.KafkaSource),
         *(
             spec.Contract,
             spec.Formats,
@@ -510,7 +510,7 @@ def _fields(declared: type) -> list[tuple[str, str, str, str]]:
         meaning = ""
         if isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
             meaning = _plain_marks(inspect.cleandoc(str(below.value.value)).replace("\n", " "))
-        kind = ast.unparse(statement.annotation)
+        kind = re.sub(r"^InitVar\[(.+)\]$", r"\1", ast.unparse(statement.annotation))
         kind = _CHOICES.get(kind, kind)
         default = f"`{ast.unparse(statement.value)}`" if statement.value is not None else "required"
         rows.append((f"`{statement.target.id}`", f"`{kind}`", default, meaning))

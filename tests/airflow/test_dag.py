@@ -17,6 +17,7 @@ from tidegate.airflow import build_dag
 from tidegate.airflow.alerts import build_alerts_dag
 from tidegate.airflow.approval import build_schema_approval
 from tidegate.airflow.dag import _schedule
+from tidegate.airflow.failure import TaskFailure
 from tidegate.airflow.quarantine import build_quarantine_dag
 from tidegate.airflow.retry import RETRIES, ReportRetryPolicy
 from tidegate.errors import SpecError
@@ -30,6 +31,7 @@ from tidegate.spec import (
     KafkaSource,
     Pipeline,
     Table,
+    Tables,
     TopicIntervals,
 )
 from tidegate.spec.pipeline import SHARED_DAGS, SHARED_TASKS
@@ -206,6 +208,25 @@ def test_a_missing_suite_or_transform_is_in_the_documentation_and_the_log_and_th
     assert "suite 'flights/lost' (flights/lost.json) does not exist" in caplog.text
     assert "cannot run" not in str(build_dag(flights).doc_md)
     assert set(dag.partial_subset("gold", include_upstream=True).task_dict) >= {"plan", "run", "gold"}
+
+
+def _landed(name: str, path: str) -> Flow:
+    return Flow(name=name, source=FileSource(path=path, format="csv", schema="a INT"), target=Table(f"bronze.{name}"))
+
+
+def test_a_table_of_a_list_that_is_not_valid_has_a_task_of_its_own_which_fails_and_stops_no_other() -> None:
+    listed = [{"name": "orders", "path": "orders"}, {"name": "tills"}]
+    dag = build_dag(Pipeline(name="shop", tables=Tables(listed, _landed)))
+
+    assert set(dag.task_dict) == {"plan", "run", "orders", "tills-invalid"}
+    assert not dag.task_dict["tills-invalid"].upstream_task_ids | dag.task_dict["tills-invalid"].downstream_task_ids
+    assert "**Table `tills` cannot run.** entry 2 of Tables, table 'tills': path is missing" in str(dag.doc_md)
+    assert "broken" in dag.tags
+    with pytest.raises(TaskFailure, match="path is missing") as failure:
+        dag.task_dict["tills-invalid"].execute({})
+    assert failure.value.code == 78
+    assert json.dumps(DagSerialization.serialize_dag(dag), default=str)
+    assert set(dag.partial_subset("orders", include_upstream=True).task_dict) == {"plan", "run", "orders"}
 
 
 @pytest.mark.parametrize(

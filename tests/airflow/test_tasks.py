@@ -98,6 +98,20 @@ def test_a_landing_folder_that_does_not_exist_yet_ends_the_run_without_an_applic
     assert "not delivered yet" in run.xcom("plan", "reason")
 
 
+def test_the_log_of_plan_names_a_flow_that_ran_and_is_not_declared_any_more(
+    dag: Any, landed: Lake, capsys: pytest.CaptureFixture[str]
+) -> None:
+    removed = dataclasses.replace(pipeline.flow("gold"), name="hours", target=Table("gold.hours", keys=("hour",)))
+    write_sidecar(FlowPlace(landed.layout, "flights", "hours"), removed)
+
+    assert InProcessRun(dag).execute("plan") == "success"
+
+    log = capsys.readouterr().out
+    assert "1 flow is not declared any more, and all that it wrote is still there" in log
+    assert "hours: gold.hours, checkpoint v1/0 before its first batch" in log
+    assert "tidegate flow keep flights hours" in log
+
+
 @pytest.mark.parametrize(
     ("conf", "message"),
     [

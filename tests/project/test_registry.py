@@ -91,3 +91,22 @@ def test_a_pipeline_that_does_not_load_hides_no_other(declare: Path) -> None:
     declared = registry.declarations()
     assert isinstance(declared["aa_wip"], SpecError)
     assert declared["ant"] == registry.load("ant")
+
+
+LISTED = """
+from tidegate.spec import FileSource, Flow, Pipeline, Table, Tables
+def landed(name: str) -> Flow:
+    return Flow(name=name, source=FileSource(path=name, format="csv", schema="a INT"), target=Table("bronze." + name))
+pipeline = Pipeline(name="shop", tables=Tables("shop.csv", landed))
+"""
+
+
+def test_a_line_that_is_added_to_a_list_of_tables_is_read_when_the_declaration_is_read_again(declare: Path) -> None:
+    (declare / "shop.py").write_text(LISTED)
+    (declare / "shop.csv").write_text("name\norders\n")
+    assert [flow.name for flow in registry.reload("shop").flows] == ["orders"]
+
+    (declare / "shop.csv").write_text("name\norders\ntills\nOrders\n")
+
+    assert [flow.name for flow in registry.reload("shop").flows] == ["orders", "tills"]
+    assert [each.where for each in registry.reload("shop").invalid_tables] == ["pipelines/shop.csv line 4"]

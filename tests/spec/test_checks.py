@@ -201,6 +201,9 @@ WRONG: list[tuple[Make, str, tuple[Any, ...]]] = [
     (variant_of(TRIPS), "thresholds", (None, {}, 5)),
     (variant_of(TRIPS), "rewrite_limits", (None, {}, 0.1)),
     (variant_of(TRIPS), "resources", ({}, {"executors": 2}, "4g", 5)),
+    (variant_of(TRIPS), "tables", ("shop.csv", {}, 5)),
+    (variant_of(TRIPS), "listed", ("a", ["a"], (1,), None)),
+    (variant_of(TRIPS), "invalid_tables", (("a",), [], None)),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pendulum
@@ -13,6 +14,7 @@ from tidegate.alerting.episodes import transitions
 from tidegate.errors import SpecError
 from tidegate.lake.place import PipelinePlace
 from tidegate.ops import alert_history
+from tidegate.spec.tables import InvalidTable
 from tidegate.status import evaluation
 
 NOW = pendulum.now("UTC")
@@ -42,6 +44,23 @@ def test_a_broken_ledger_is_an_alert_of_its_flows_and_quotes_nothing(project: Pr
     alerts = [alert for findings in evaluated.findings for alert in findings.alerts]
     assert {alert.rule for alert in alerts} == {"unreadable"}
     assert not any("secret" in alert.message or "4711" in alert.message for alert in alerts)
+
+
+def test_a_table_that_is_not_valid_is_an_alert_and_resolves_none_of_its_flows(project: Project) -> None:
+    tills = InvalidTable(
+        name="tills", where="pipelines/orders.csv line 3", problem="line 3: keys is missing", advice=None
+    )
+    listed = resolved(replace(orders(), invalid_tables=(tills,)))
+
+    (evaluated,) = evaluation.evaluate_pipelines(project.environment, [("orders", listed)], NOW)
+
+    opened = [alert for findings in evaluated.findings for alert in findings.alerts]
+    assert [(alert.flow, alert.rule) for alert in opened] == [("", "unreadable")]
+    assert opened[0].message.startswith("line 3: keys is missing. Blocked below: all flows of these tables. Next: ")
+    assert [each.flow for each in evaluated.readings] == ["bronze", "silver", "gold"]
+    including = {each.flow: each for each in evaluated.findings_including(["silver", "tills_bronze"])}
+    assert including["tills_bronze"].undecided >= {"unreadable"}
+    assert including.keys() == {"bronze", "silver", "gold", "", "tills_bronze"}
 
 
 def test_a_declaration_that_does_not_load_is_an_alert_and_resolves_no_other(project: Project) -> None:

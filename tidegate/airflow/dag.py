@@ -19,7 +19,7 @@ from tidegate.airflow.compat import CronDataIntervalTimetable
 from tidegate.airflow.declaration import describe
 from tidegate.airflow.retry import LONGEST_DELAY, RETRIES, RETRY_DELAY, FailureRetryPolicy
 from tidegate.airflow.submit import RunFlows
-from tidegate.airflow.tasks import PlanRun, ShowFlow
+from tidegate.airflow.tasks import Broken, PlanRun, ShowFlow
 from tidegate.environment import Environment
 from tidegate.project.resolution import ResolvedPipeline, resolve
 from tidegate.requests.parameters import RUN_ID
@@ -34,7 +34,7 @@ def build_dag(pipeline: Pipeline) -> DAG:
     """The DAG that runs a pipeline; its id is the pipeline's name. Bind it to a global name in a file under ``dags/``.
 
     A flow without its suite or its transform does not prevent the import: it is named in the DAG's documentation and in the log
-    of the import, and fails in each run.
+    of the import, and fails in each run. So does a table of a list that is not valid, which has a task of its own.
 
     Raises:
         SpecError: A table has two writers, or no flow writes a source: Airflow shows the import error.
@@ -82,6 +82,14 @@ def dag_of(resolved: ResolvedPipeline) -> DAG:
             shows[flow.name] = _show(pipeline, flow)
             upstream = [shows[each.name] for each in pipeline.upstream_of(flow)]
             (upstream or run) >> shows[flow.name]
+        for table in pipeline.invalid_tables:
+            # No flow has this name. It fails in each run, and stops no other task.
+            Broken(
+                task_id=f"{table.name}-invalid",
+                retries=0,
+                problem=table.error.message,
+                exit_code=table.error.exit_code,
+            )
     return dag
 
 
@@ -109,7 +117,7 @@ def _schedule(pipeline: Pipeline) -> CronDataIntervalTimetable | AssetAny | None
 
 def _tags(pipeline: Pipeline) -> list[str]:
     layers = {flow.target.layer for flow in pipeline.flows}
-    return sorted({"tidegate", *layers, *pipeline.tags})
+    return sorted({"tidegate", *layers, *pipeline.tags, *(["broken"] if pipeline.invalid_tables else [])})
 
 
 def _params(pipeline: Pipeline) -> dict[str, Any]:

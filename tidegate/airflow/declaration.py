@@ -17,6 +17,7 @@ def describe(resolved: ResolvedPipeline) -> str:
     """The declaration as Markdown: errors, flows, gates, source schemas, and the fingerprint of the whole declaration."""
     pipeline = resolved.pipeline
     lines = [f"**`{each.flow.name}` cannot run.** {each.error.message}.\n" for each in resolved.flows if each.error]
+    lines += [f"**Table `{each.name}` cannot run.** {each.error.message}.\n" for each in pipeline.invalid_tables]
     lines += [pipeline.description or f"The pipeline `{pipeline.name}`.", ""]
     lines += [f"Declared in `pipelines/{pipeline.name}.py`. Runs: {_schedule(pipeline)}.", ""]
     lines += [

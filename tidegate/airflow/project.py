@@ -6,14 +6,13 @@ import importlib
 import logging
 import os
 from pathlib import Path
-from typing import Any
 
 import pendulum
-from airflow.sdk import DAG, BaseOperator, Context, get_parsing_context
+from airflow.sdk import DAG, get_parsing_context
 
 from tidegate.airflow.attempt import ALERTS, PLAN, QUARANTINE
 from tidegate.airflow.dag import dag_of
-from tidegate.airflow.failure import TaskFailure, plain_failures
+from tidegate.airflow.tasks import Broken
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
 from tidegate.project import folder, resolution
@@ -76,21 +75,3 @@ def _dag(name: str, resolved: ResolvedPipeline | TidegateError) -> DAG:
     ) as dag:
         Broken(task_id=PLAN, retries=0, problem=resolved.message, exit_code=resolved.exit_code)
     return dag
-
-
-class Broken(BaseOperator):
-    """Fails with what is wrong with a pipeline."""
-
-    def __init__(self, *, problem: str, exit_code: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.problem, self.exit_code = problem, exit_code
-
-    @plain_failures
-    def execute(self, context: Context) -> None:
-        """Fail.
-
-        Raises:
-            TaskFailure: Always.
-        """
-        del context
-        raise TaskFailure(self.problem, exit_code=self.exit_code)

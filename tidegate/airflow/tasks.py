@@ -33,6 +33,7 @@ from tidegate.requests.request import RunRequest
 from tidegate.requests.runs import RUNS
 from tidegate.spec import Flow, Pipeline
 from tidegate.states import STATES, state_after, step_for
+from tidegate.status import removed
 from tidegate.status.plan import Plan, check_and_decide, decide, record
 from tidegate.status.reading import Reading
 from tidegate.times.window import Window
@@ -99,6 +100,9 @@ class PlanRun(BaseOperator, SkipMixin):
         environment = Environment.read()
         layout = Layout.of(environment)
         layout.open()
+        undecided = removed.undecided(removed.removed_flows(layout, self._pipeline, self._resolved.declared))
+        for line in removed.lines(undecided):
+            self.log.warning("%s", line)
         flows = request.selected(self._pipeline)
         if request.mode == "incremental" and not request.dry_run:
             return self._decide_increment(environment, layout, request, flows)
@@ -107,7 +111,7 @@ class PlanRun(BaseOperator, SkipMixin):
             for line in lines:
                 self.log.info("%s", line)
             return request, f"dry run: {request.summary()}" if request.dry_run else request.summary()
-        for flow in flows:
+        for flow in self._pipeline.declared_alone(flows):
             check_compatible(layout, self._resolved.flow(flow.name))
         self._resolved.check_runnable([flow for flow in flows if request.applies_to(flow)])
         increment_plan = decide(environment, self._resolved, flows) if request.mode == "incremental" else None
@@ -280,6 +284,24 @@ class ShowFlow(BaseOperator):
                 advice = step_for(step, self._pipeline.name, self._flow.name, takes_batches=takes)
                 lines.append(f"Next: {advice.text}.")
         raise TaskFailure("\n".join([*lines, CLEARING_HINT]))
+
+
+class Broken(BaseOperator):
+    """Fails with what is wrong with a pipeline, or with a table of its list."""
+
+    def __init__(self, *, problem: str, exit_code: int, **kwargs: Any) -> None:
+        super().__init__(**kwargs)
+        self.problem, self.exit_code = problem, exit_code
+
+    @plain_failures
+    def execute(self, context: Context) -> None:
+        """Fail.
+
+        Raises:
+            TaskFailure: Always.
+        """
+        del context
+        raise TaskFailure(self.problem, exit_code=self.exit_code)
 
 
 def _inlets(flows: Sequence[Flow]) -> list[Asset]:

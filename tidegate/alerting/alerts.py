@@ -112,10 +112,10 @@ def cause_in(message: str) -> str:
     return message[: max(ends)] if ends else message
 
 
-def unloadable(pipeline: str, cause: str) -> Findings:
-    """The findings about a pipeline whose declaration does not load."""
+def unloadable(pipeline: str, cause: str, below: str = "all of its flows") -> Findings:
+    """The findings about a pipeline whose declaration does not load, or not for all tables of its list."""
     check = Command.tidegate("plan", pipeline, says="`{}` checks it")
     step = Then(Edit("correct the declaration", "declaration"), check)
-    message = f"{cause.rstrip('.')}. Blocked below: all of its flows. Next: {step.text}."
+    message = f"{' '.join(cause.split()).rstrip('.')}. Blocked below: {below}. Next: {step.text}."
     unreadable = Alert(flow="", rule="unreadable", message=message)
     return Findings(flow="", alerts=(unreadable,), undecided=frozenset(RULES) - {"unreadable"})

@@ -18,11 +18,12 @@ from tidegate.reports.report import now
 from tidegate.spec import FileSource, Flow
 from tidegate.store import Address
 
-Act = Literal["off", "on", "skip", "read", "gap", "loss", "move", "start"]
+Act = Literal["off", "on", "skip", "read", "gap", "loss", "move", "start", "keep"]
 """``off``, ``on``: whether the flow runs. ``skip``, ``read``: whether a file is opened when a batch lists it. ``gap``:
 the flow continues without messages that the broker deleted before they were read (`tidegate.checkpoints.gap`). ``loss``: it is
 recovered without what its table had and no source has any more (`tidegate.planning.losses`). ``move``: its landing folder was moved
-(`tidegate.checkpoints.landing_folder`). ``start``: a checkpoint version began where its declaration says, and skipped what is before."""
+(`tidegate.checkpoints.landing_folder`). ``start``: a checkpoint version began where its declaration says, and skipped what is before.
+``keep``: the flow is not declared any more, and all that it wrote is kept (`tidegate.status.removed`)."""
 
 RULE = "skipped_file"
 """The rule of a skipped file's quarantine entry. A replay of the entry reads the file."""
@@ -46,7 +47,7 @@ class Override:
     lost: int | None = None
     """Of an accepted loss: the number."""
     what: str | None = None
-    """Of an accepted loss: what was lost, with the number."""
+    """Of an accepted loss: what was lost, with the number. Of a flow that is kept: where it stopped."""
     moved_from: str | None = None
     """Where the landing folder was."""
     version: int | None = None
@@ -69,6 +70,7 @@ class Override:
             "gap": f"offsets {self.offsets_text} of topic {self.topic} accepted as a gap",
             "loss": f"the loss of {self.what} accepted",
             "move": f"the move of the landing folder from {self.moved_from} accepted",
+            "keep": f"{self.what} kept",
             "start": f"offsets {self.offsets_text or 'none'} of topic {self.topic} skipped at the start of v{self.version}",
         }
         return f"{verbs[self.act]} by {self.by} on {self.at[:16]}: {self.reason}"
@@ -103,6 +105,11 @@ def switched_off(place: FlowPlace) -> Override | None:
     """The decision that switched a flow off; None when the flow is on."""
     newest = [each for each in history(place) if each.act in ("off", "on")][-1:]
     return newest[0] if newest and newest[0].act == "off" else None
+
+
+def kept(place: FlowPlace, stopped: str) -> Override | None:
+    """The decision to keep what a flow left that is not declared any more; None if there is none since it stopped there."""
+    return next((each for each in history(place) if each.act == "keep" and each.what == stopped), None)
 
 
 def check_on(place: FlowPlace) -> None:

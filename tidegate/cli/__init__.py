@@ -55,7 +55,7 @@ _COMMANDS = {
     "expectations": "Propose a suite from a table, check suites, measure what a suite does not catch.",
     "watermark": "Measure how late rows come, and propose the delay of a watermark.",
     "contract": "Show how schemas changed, answer a schema change that waits, or see how to promote a field to a column.",
-    "flow": "Switch a flow off or on, skip a file that stops it, accept lost messages; who, when and why is recorded.",
+    "flow": "Switch a flow off or on, skip a file that stops it, accept lost messages, keep what it left; who, when and why is recorded.",
     "landing": "Accept that the files of a landing zone were moved, copied or restored.",
 }
 """What the list of commands says."""

@@ -1,4 +1,4 @@
-"""``tidegate flow``: switch a flow off and on, skip a file, accept that a topic lost messages."""
+"""``tidegate flow``: switch a flow off and on, skip a file, accept that a topic lost messages, keep what a removed flow left."""
 
 from __future__ import annotations
 
@@ -8,13 +8,17 @@ from typing import Annotated
 
 import typer
 
+from tidegate.advice import Edit
 from tidegate.checkpoints import checkpoint, gap, overrides
+from tidegate.checkpoints.overrides import Override
 from tidegate.cli import console, project
 from tidegate.cli.arguments import AsJson, Name, OneFlow, Reason
+from tidegate.errors import RequestError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace
 from tidegate.spec import Flow
 from tidegate.status import lost_messages
+from tidegate.status.removed import removed_flows
 
 app = typer.Typer(no_args_is_help=True, rich_markup_mode=None)
 
@@ -82,11 +86,39 @@ def accept_gap(
 
 
 @app.command()
+def keep(
+    name: Name,
+    flows: Annotated[list[str], typer.Argument(metavar="FLOWS...", help="Flows that are not declared any more.")],
+    reason: Reason,
+) -> None:
+    """Keep what removed flows left: tables, quarantine, checkpoints and ledger. Starts no JVM.
+
+    Nothing of it is changed. `tidegate plan`, `run` and `status` list a flow that ran and is not declared any more until this is
+    recorded. Declared again, it goes on where it stopped.
+    """
+    environment = project.read()
+    resolved, layout = project.resolve(environment, name), project.lake(environment)
+    removed = {each.place.flow: each for each in removed_flows(layout, resolved.pipeline, resolved.declared)}
+    if unknown := [flow for flow in flows if flow not in removed]:
+        declared = any(flow.name == unknown[0] for flow in resolved.pipeline.flows)
+        raise RequestError(
+            f"flow {unknown[0]!r} of {name!r} {'is declared' if declared else 'has left nothing in the lake'}",
+            Edit(f"removed flows: {', '.join(removed) or 'none'}", "request"),
+        )
+    for flow in flows:
+        decision = Override(act="keep", by=project.current_user(), reason=reason, what=removed[flow].stopped)
+        overrides.record(removed[flow].place, decision)
+        console.echo(f"{name}/{flow}: {decision.summary()}")
+
+
+@app.command()
 def show(name: Name, as_json: AsJson = False) -> None:
-    """Show the decisions about a pipeline's flows, oldest first. Starts no JVM."""
+    """Show the decisions about a pipeline's flows, oldest first, also those that are not declared any more. Starts no JVM."""
     layout = Layout.of(project.read())
-    flows = project.load(name).flows
-    decisions = [(flow.name, each) for flow in flows for each in overrides.history(FlowPlace(layout, name, flow.name))]
+    folders = sorted(
+        each.name for each in (layout.root / "checkpoints" / project.load(name).name).list() if each.is_folder
+    )
+    decisions = [(flow, each) for flow in folders for each in overrides.history(FlowPlace(layout, name, flow))]
     decisions.sort(key=lambda decision: datetime.fromisoformat(decision[1].at))
     if as_json:
         output = [{"flow": flow, **asdict(each)} for flow, each in decisions]

@@ -9,9 +9,11 @@ import typer
 from tidegate.cli import console, project
 from tidegate.cli.arguments import AsJson, First, Flows, Gaps, Last, Mode, Name
 from tidegate.cli.status import lag_cells
+from tidegate.cli.undeclared import exit_code, print_undeclared, undeclared_to_json
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
 from tidegate.lake import read_once
+from tidegate.lake.layout import Layout
 from tidegate.planning.preview import preview
 from tidegate.project.resolution import ResolvedPipeline
 from tidegate.reports.report import ErrorReport
@@ -41,7 +43,9 @@ def plan(
     Shows what is read and rewritten, the affected downstream flows, the current lease holders, the expected duration from
     the flow's history, and the exact commands; for an increment, a backfill, a reingest or a full refresh.
 
-    The exit code is 0 whether there is work or not, or that of an error that would stop the run or one of its flows.
+    Below are the tables of a list that are not valid, and flows that ran and are not declared any more, until `tidegate flow keep`.
+
+    The exit code is 0 whether there is work or not, or that of an error that would stop the run, one of its flows or a table of its list.
     """
     environment = read_once.once(project.read())
     resolved = project.resolve(environment, name)
@@ -50,7 +54,7 @@ def plan(
     request = project.build_request(pipeline, mode, flow, first, last, gaps=gaps)
     if request.mode != "incremental":
         _print_preview(environment, resolved, request, as_json=as_json)
-        return
+        raise typer.Exit(exit_code(pipeline, flow))
     try:
         run_plan = lag_plan.check_and_decide(environment, resolved, flows)
     except TidegateError:
@@ -59,7 +63,9 @@ def plan(
     if as_json:
         expected = preview(environment, resolved, request, run_plan.readings)
         own = allocation(environment, pipeline.resources).to_json()
-        console.print_json({**_to_json(pipeline, run_plan), "preview": expected.to_json(), "resources": own})
+        undeclared = undeclared_to_json(Layout.of(environment), resolved)
+        values = {**_to_json(pipeline, run_plan), **undeclared, "preview": expected.to_json(), "resources": own}
+        console.print_json(values)
     else:
         lines = preview(environment, resolved, request, run_plan.readings).lines() if run_plan.work else ()
         print_plan(run_plan.readings)
@@ -68,8 +74,10 @@ def plan(
             console.echo(f"  {line}")
         if run_plan.work:
             console.echo(f"  {allocation(environment, pipeline.resources).line()}")
-    if run_plan.errors:
-        raise typer.Exit(run_plan.errors[0].exit_code)
+        print_undeclared(Layout.of(environment), resolved)
+    code = run_plan.errors[0].exit_code if run_plan.errors else exit_code(pipeline, flow)
+    if code:
+        raise typer.Exit(code)
 
 
 def _print_preview(environment: Environment, resolved: ResolvedPipeline, request: RunRequest, *, as_json: bool) -> None:
@@ -83,6 +91,7 @@ def _print_preview(environment: Environment, resolved: ResolvedPipeline, request
         console.echo(f"{name}: {request.summary()}")
         for line in [*expected.lines(), resources.line()]:
             console.echo(f"  {line}")
+        print_undeclared(Layout.of(environment), resolved)
     for each in expected.flows:
         if (error := resolved.flow(each.flow).error) is not None:
             raise typer.Exit(error.exit_code)
@@ -134,6 +143,7 @@ def _print_errors(
             rows.append((each.flow, work, *lag_cells(each), status_of(each).sentence))
         console.print_table(_HEADERS, rows, right=("rows", "bytes"))
         console.echo(f"{name}: a run would stop at the errors above", style="error")
+        print_undeclared(Layout.of(environment), resolved)
     return flow_status.exit_code(readings)
 
 

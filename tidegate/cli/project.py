@@ -123,13 +123,15 @@ def choose(pipeline: Pipeline, names: Iterable[str]) -> tuple[Flow, ...]:
         RequestError: The pipeline has no such flow; the message suggests the closest name.
     """
     known = [flow.name for flow in pipeline.flows]
+    lost = [f"; {each.where} is not valid" for each in pipeline.invalid_tables]
     requested = list(names)
     for name in requested:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1)
             hint = f"; did you mean {near[0]!r}?" if near else "."
             raise RequestError(
-                f"pipeline {pipeline.name!r} has no flow {name!r}{hint}", Edit(f"it has: {', '.join(known)}", "request")
+                f"pipeline {pipeline.name!r} has no flow {name!r}{hint}",
+                Edit(f"it has: {', '.join(known)}{''.join(lost)}", "request"),
             )
     return tuple(flow for flow in pipeline.flows if not requested or flow.name in requested)
 

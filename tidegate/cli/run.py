@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tidegate import json_codec
-from tidegate.cli import child, console, driver_log, progress_view, project
+from tidegate.cli import child, console, driver_log, progress_view, project, undeclared
 from tidegate.cli.arguments import First, Flows, Gaps, Last, Mode, Name
 from tidegate.cli.plan import conclusion, print_plan
 from tidegate.environment import Environment
@@ -58,7 +58,8 @@ def run(
     """Run one increment of each flow of a pipeline, without Airflow.
 
     If nothing is new, no JVM is started. A flow whose source, suite or transform cannot be read fails, and its downstream
-    flows are skipped; the others run. Ctrl-C stops the job; the next run finishes the pending batch.
+    flows are skipped; the others run. So do those of a list with a table that is not valid, whose code the run ends with. Ctrl-C stops
+    the job; the next run finishes the pending batch.
 
     A backfill, a full refresh or a new version that deletes or quarantines too large a share of the rows is refused, unless the
     numbers are accepted by name (--accept). See them before with --dry-run, which starts a JVM.
@@ -72,15 +73,17 @@ def run(
     pipeline = resolved.pipeline
     flows = project.choose(pipeline, flow or ())
     request = project.build_request(pipeline, mode, flow, first, last, gaps=gaps, dry_run=dry_run, accept=accept)
+    undeclared.print_undeclared(Layout.of(environment), resolved)
+    code = undeclared.exit_code(pipeline, flow)
     if dry_run and not rewrites.has_any(Layout.of(environment), pipeline, request):
         console.echo(
             f"{name}: nothing to judge: no row is replaced; no JVM was started. `tidegate plan` shows what is read"
         )
-        return
+        raise typer.Exit(code)
     if request.mode != "incremental" or dry_run:
         resolved.check_runnable([each for each in flows if request.applies_to(each)])
         console.echo(f"{name}: {request.summary()}")
-        raise typer.Exit(attempt(environment, with_size(environment, pipeline, request)))
+        raise typer.Exit(attempt(environment, with_size(environment, pipeline, request)) or code)
     reading = read_once.once(environment)
     run_plan = lag_plan.check_and_decide(reading, resolved, flows)
     lag_plan.record(reading, name, run_plan)
@@ -90,8 +93,9 @@ def run(
             error = run_plan.errors[0]
             raise error.naming(next(each.flow for each in run_plan.readings if each.error is error))
         console.echo(f"{name}: {conclusion(run_plan)}; no JVM was started (--force runs anyway)")
-        return
-    raise typer.Exit(attempt(environment, dataclasses.replace(request, small=run_plan.small, size=run_plan.size)))
+        raise typer.Exit(code)
+    sized = dataclasses.replace(request, small=run_plan.small, size=run_plan.size)
+    raise typer.Exit(attempt(environment, sized) or code)
 
 
 def attempt(environment: Environment, request: RunRequest) -> int:

@@ -7,8 +7,10 @@ import typer
 
 from tidegate import formatting
 from tidegate.alerting.alerts import warnings
-from tidegate.cli import console, project
+from tidegate.cli import console, project, undeclared
 from tidegate.cli.arguments import AnyName, AsJson, Patience
+from tidegate.lake.layout import Layout
+from tidegate.project.resolution import ResolvedPipeline
 from tidegate.states import status_of
 from tidegate.status.flow_status import PATIENCE, exit_code, to_json
 from tidegate.status.reading import Reading
@@ -21,7 +23,8 @@ def status(name: AnyName = None, as_json: AsJson = False, timeout: Patience = PA
 
     Below the table is a line for each flow whose state needs an explanation, with the next step. `docs/reference/states.md`
     lists the states. A line says which intervals of a source are complete, if it declares intervals; --json has all of them.
-    Another says how many rows of state a stateful flow keeps, and how far its watermark is behind the clock.
+    Another says how many rows of state a stateful flow keeps, and how far its watermark is behind the clock. The last name flows that
+    ran and are not declared any more, until `tidegate flow keep`.
 
     Starts no JVM.
 
@@ -29,11 +32,16 @@ def status(name: AnyName = None, as_json: AsJson = False, timeout: Patience = PA
     """
     environment = project.read()
     readings = project.readings(environment, name, timeout)
+    layout, pipelines = Layout.of(environment), project.resolve_all(environment, name)
+    loaded = [each for _, each in pipelines if isinstance(each, ResolvedPipeline)]
     if as_json:
-        console.print_json({"format": 1, "flows": [to_json(each) for each in readings]})
+        removed = [flow for each in loaded for flow in undeclared.undeclared_to_json(layout, each)["removed_flows"]]
+        console.print_json({"format": 1, "flows": [to_json(each) for each in readings], "removed_flows": removed})
     elif readings:
         console.print_table(_HEADERS, [_row(each) for each in readings], right=("rows", "bytes"))
         _print_details(readings)
+        for pipeline in loaded:
+            undeclared.print_removed(layout, pipeline)
     else:
         console.echo("No pipeline is declared yet; `tidegate new NAME` creates one.")
     raise typer.Exit(exit_code(readings))

@@ -23,7 +23,7 @@ class FlowGraph:
     """The flows of all pipelines of a project by what they write and read, so that a flow finds its neighbours without a search."""
 
     unloadable: Sequence[str]
-    """Files of pipelines that do not load."""
+    """Files of pipelines that do not load, and entries of lists that are not valid."""
     _writers: Mapping[str, Sequence[tuple[Pipeline, Flow]]] = field(repr=False)
     _readers: Mapping[str, Sequence[tuple[Pipeline, Flow]]] = field(repr=False)
     _landings: Mapping[tuple[str, str], Sequence[tuple[Pipeline, Flow]]] = field(repr=False)
@@ -45,6 +45,8 @@ class FlowGraph:
                 if isinstance(flow.source, FileSource):
                     landings[flow.source.path, flow.source.glob].append((pipeline, flow))
         unloadable = [f"pipelines/{name}.py" for name, each in declared.items() if not isinstance(each, Pipeline)]
+        for pipeline in (each for each in declared.values() if isinstance(each, Pipeline)):
+            unloadable += [each.where for each in pipeline.invalid_tables]
         return cls(unloadable, writers, readers, landings)
 
     def writers_of(self, table: str, pipeline: Pipeline) -> list[tuple[Pipeline, Flow]]:
@@ -61,13 +63,15 @@ class FlowGraph:
 
 
 def _own_first(flows: Sequence[tuple[Pipeline, Flow]], pipeline: Pipeline) -> list[tuple[Pipeline, Flow]]:
-    return sorted(flows, key=lambda each: each[0] is not pipeline)
+    """Those of one pipeline first; of the others those of lists last."""
+    return sorted(flows, key=lambda each: (each[0] is not pipeline, each[1].name in each[0].listed))
 
 
 def check_writers(pipeline: Pipeline, flow: Flow, flows: FlowGraph) -> None:
-    """Check that no other pipeline writes the table of a flow."""
+    """Check that no other pipeline writes the table of a flow. A flow of a list gives way to one that is declared by itself."""
     for other, second in flows.writers_of(flow.target.name, pipeline):
-        if other is not pipeline:
+        gives_way = second.name in other.listed and flow.name not in pipeline.listed
+        if other is not pipeline and not gives_way:
             raise SpecError(
                 f"pipelines/{pipeline.name}.py, flow {flow.name!r}: flow {second.name!r} in pipelines/{other.name}.py writes "
                 f"{flow.target.name!r} too",

@@ -20,8 +20,8 @@ from tidegate.spec import Pipeline
 
 Loader = Callable[[str, Sequence[str] | None], Pipeline]
 """`load` or `reload`."""
-_loaded: dict[str, int] = {}
-"""Modification time of each loaded pipeline's file, in nanoseconds, for `reload`."""
+_loaded: dict[str, dict[str, int]] = {}
+"""Modification times of each loaded pipeline's file and of all lists of tables, in nanoseconds, for `reload`."""
 _reloading = threading.Lock()
 
 
@@ -71,7 +71,8 @@ def reload(name: str, declared: Sequence[str] | None = None) -> Pipeline:
     if name in declared:
         [folder] = importlib.import_module("pipelines").__path__
         path = Path(folder) / f"{name}.py"
-        modified_ns = path.stat().st_mtime_ns
+        lists = (each for pattern in ("*.csv", "*.toml") for each in Path(folder).glob(pattern))
+        modified_ns = {each.name: each.stat().st_mtime_ns for each in (path, *lists)}
         with _reloading:
             module = sys.modules.get(f"pipelines.{name}")
             if module is not None and _loaded.get(name) != modified_ns:

@@ -1,14 +1,15 @@
 """Resolves a pipeline's declaration before anything runs: who writes its sources, its suites, its transforms.
 
-A graph without meaning is an error of the pipeline: a table with two writers, or a source that no flow writes. A suite or a
-transform that cannot be used is the error of its flow, so that flows that do not depend on it run. No transform is imported
-and no suite is checked by Great Expectations: the files are only parsed, because DAG files are read many times a minute.
+A graph without meaning is an error of the pipeline: a table with two writers, or a source that no flow writes; of a flow that a list
+of tables has made it is the error of this flow. A suite or a transform that cannot be used is the error of its flow, so that flows that
+do not depend on it run. No transform is imported and no suite is checked by Great Expectations: the files are only parsed, because DAG
+files are read many times a minute.
 """
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -198,37 +199,53 @@ def _resolve_flow(
     declared: Mapping[str, Pipeline | TidegateError],
     flows: graph.FlowGraph,
 ) -> ResolvedFlow:
-    graph.check_writers(pipeline, flow, flows)
     where = f"pipelines/{pipeline.name}.py, flow {flow.name!r}"
     suite = None if flow.gate is None else project / "expectations" / f"{flow.gate.suite}.json"
     code = None if flow.transform is None else transform_code.file_of(flow.transform)
-    error = None
-    writers = [graph.writer_of(table, pipeline, flows, where) for table in flow.source_tables]
-    writer = writers[0] if writers else None
+    writers: list[Flow | None] = []
     try:
-        graph.check_flow(pipeline, flow, writers, flows)
-        if suite is not None and flow.gate is not None:
-            suite_file.read_entries(suite, flow.gate.suite)
-        if flow.transform is not None:
-            transform_code.check(flow.transform, code, [feed.name for feed in flow.sources])
-            if flow.state is not None:
-                # The rules for state are for flows that declare some.
-                from tidegate.project import state_code
-
-                state_code.check(flow.transform)
-        if isinstance(flow.target, OtherTarget) and (write := flow.target.function) is not None:
-            transform_code.check_exists(
-                f"function of the sink {flow.target.name}", write, transform_code.file_of(write)
-            )
-    except SpecError as cause:
-        error = SpecError(f"{where}: {cause.problem}", cause.advice)
+        graph.check_writers(pipeline, flow, flows)
+        writers = [graph.writer_of(table, pipeline, flows, where) for table in flow.source_tables]
+        error = None
+    except SpecError as meaningless:
+        if pipeline.declared_alone((flow,)):
+            raise
+        error = meaningless
+    if error is None:
+        try:
+            _check(pipeline, flow, writers, flows, suite, code)
+        except SpecError as cause:
+            error = SpecError(f"{where}: {cause.problem}", cause.advice)
     return ResolvedFlow(
         pipeline=pipeline,
         flow=flow,
-        writer=writer,
+        writer=writers[0] if writers else None,
         readers=tuple(f"{each.name}/{reader.name}" for each, reader in flows.readers_of(flow.target.name, pipeline)),
         suite=suite,
         code=code,
         error=error,
         declared=declared,
     )
+
+
+def _check(
+    pipeline: Pipeline,
+    flow: Flow,
+    writers: Sequence[Flow | None],
+    flows: graph.FlowGraph,
+    suite: Path | None,
+    code: Path | None,
+) -> None:
+    """Check a flow with what its declaration refers to."""
+    graph.check_flow(pipeline, flow, writers, flows)
+    if suite is not None and flow.gate is not None:
+        suite_file.read_entries(suite, flow.gate.suite)
+    if flow.transform is not None:
+        transform_code.check(flow.transform, code, [feed.name for feed in flow.sources])
+        if flow.state is not None:
+            # The rules for state are for flows that declare some.
+            from tidegate.project import state_code
+
+            state_code.check(flow.transform)
+    if isinstance(flow.target, OtherTarget) and (write := flow.target.function) is not None:
+        transform_code.check_exists(f"function of the sink {flow.target.name}", write, transform_code.file_of(write))

@@ -35,8 +35,8 @@ from tidegate.spec.table import TimeWindows as TimeWindows
 __all__ = [
     "AfterTables", "ChangeFeed", "ChangeRecords", "Contract", "Dialect", "FileFormat", "FileSource", "Flow", "Formats",
     "FunctionSink", "Gate", "Intervals", "KafkaSink", "KafkaSource", "LandingSource", "Pipeline", "Resources",
-    "RewriteLimits", "SnapshotFeed", "Source", "State", "Statistic", "Table", "Target", "Thresholds", "TimeWindows", "TopicIntervals",
-    "ValueFormat", "Watermark", "debezium",
+    "RewriteLimits", "SnapshotFeed", "Source", "State", "Statistic", "Table", "Tables", "Target", "Thresholds", "TimeWindows",
+    "TopicIntervals", "ValueFormat", "Watermark", "debezium",
 ]  # fmt: skip
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ if TYPE_CHECKING:
     from tidegate.spec.sinks import Target as Target
     from tidegate.spec.sources import LandingSource as LandingSource
     from tidegate.spec.sources import Source as Source
+    from tidegate.spec.tables import Tables as Tables
 else:
     _ON_DEMAND = {
         "SnapshotFeed": "tidegate.sources.snapshots",
@@ -60,6 +61,7 @@ else:
         "Target": "tidegate.spec.sinks",
         "LandingSource": "tidegate.spec.sources",
         "Source": "tidegate.spec.sources",
+        "Tables": "tidegate.spec.tables",
     }
     """What few pipelines declare, by the module that has it, which is imported for those alone."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 from typing import TYPE_CHECKING
 
 import pendulum
@@ -20,11 +20,13 @@ from tidegate.times import dates
 
 if TYPE_CHECKING:
     from tidegate.spec.resources import Resources
+    from tidegate.spec.tables import InvalidTable, Tables
 
 SHARED_DAGS = ("alerts", "quarantine", "schema_approval")
 """Ids of the DAGs that serve all pipelines; not allowed as names of pipelines."""
 SHARED_TASKS = ("plan", "run")
 """Tasks that every pipeline's DAG has in addition to one per flow; not allowed as names of flows."""
+_FLOWS = "a tuple of one Flow or more"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,7 +35,9 @@ class Pipeline:
 
     name: str
     """Also the DAG's id and the stem of the pipeline's files in every folder; none of `SHARED_DAGS`."""
-    flows: tuple[Flow, ...]
+    flows: tuple[Flow, ...] = ()
+    tables: InitVar[Tables | None] = None
+    """Many tables of one shape, whose flows are added to ``flows``."""
     schedule: str | AfterTables | None = None
     """A cron expression, ``@hourly``, ``@daily``, ``@weekly``, ``@monthly``, ``@yearly``, the tables of other pipelines
     that it follows (`AfterTables`), or None for manual runs only."""
@@ -51,20 +55,30 @@ class Pipeline:
     """How much a backfill, a full refresh or a new version of a flow without limits of its own may delete or refuse."""
     resources: Resources | None = None
     """What the Spark application of a run requests; None: as in the settings."""
+    listed: tuple[str, ...] = ()
+    """The names of the flows that ``tables`` made; not declared."""
+    invalid_tables: tuple[InvalidTable, ...] = ()
+    """The entries of ``tables`` that made no flows; not declared."""
 
-    def __post_init__(self) -> None:
+    def __post_init__(self, tables: Tables | None) -> None:
         owner = f"Pipeline {self.name!r}"
         check_name(owner, "name", self.name)
         if self.name in SHARED_DAGS:
             raise FieldError(owner, "name", self.name, "another name: this is a DAG that serves all pipelines")
-        if not isinstance(self.flows, tuple) or not self.flows or not all(isinstance(f, Flow) for f in self.flows):
-            raise FieldError(owner, "flows", self.flows, "a tuple of one Flow or more")
-        check_unique(owner, "flows", [flow.name for flow in self.flows], "names")
-        if reserved := [flow.name for flow in self.flows if flow.name in SHARED_TASKS]:
-            allowed = f"names other than {' and '.join(SHARED_TASKS)}, which are tasks of every DAG"
-            raise FieldError(owner, "flows", reserved[0], allowed)
-        check_unique(owner, "flows", [flow.target.name for flow in self.flows], "targets (one writer per table)")
-        self._check_schedule(owner)
+        self._check_fields(owner)
+        if tables is not None:
+            self._add_flows(owner, tables)
+        self._check_flows(owner)
+        object.__setattr__(self, "flows", _topological_order(owner, self.flows))
+
+    def _check_fields(self, owner: str) -> None:
+        """Check the types and values of the fields, without what depends on the flows that the pipeline has."""
+        if not isinstance(self.flows, tuple) or not all(isinstance(each, Flow) for each in self.flows):
+            raise FieldError(owner, "flows", self.flows, _FLOWS)
+        known = self.schedule is None or isinstance(self.schedule, AfterTables) or self.schedule in PRESETS
+        if not known and not is_cron(self.schedule):
+            allowed = f"None, five cron fields, one of {', '.join(PRESETS)}, or AfterTables(…)"
+            raise FieldError(owner, "schedule", self.schedule, allowed)
         if not isinstance(self.timezone, str):
             raise FieldError(owner, "timezone", self.timezone, "an IANA zone, as in 'Europe/Paris'")
         try:
@@ -85,20 +99,46 @@ class Pipeline:
             from tidegate.spec.resources import check_resources
 
             check_resources(owner, self.resources)
-        self._check_thresholds_apply(owner)
         if not isinstance(self.owner, str) or not self.owner.strip():
             raise FieldError(owner, "owner", self.owner, "a name")
         if not isinstance(self.description, str):
             raise FieldError(owner, "description", self.description, "a text")
-        object.__setattr__(self, "flows", _topological_order(owner, self.flows))
+        check_texts(owner, "listed", self.listed)
+        if self.invalid_tables != ():
+            from tidegate.spec.tables import check_invalid
 
-    def _check_schedule(self, owner: str) -> None:
-        if isinstance(self.schedule, AfterTables):
-            if own := [table for table in self.schedule.tables if self.writer_of(table)]:
-                raise FieldError(owner, "schedule", own[0], "tables of other pipelines: it would trigger itself")
-        elif self.schedule is not None and self.schedule not in PRESETS and not is_cron(self.schedule):
-            allowed = f"None, five cron fields, one of {', '.join(PRESETS)}, or AfterTables(…)"
-            raise FieldError(owner, "schedule", self.schedule, allowed)
+            check_invalid(owner, self.invalid_tables)
+
+    def _add_flows(self, owner: str, tables: Tables) -> None:
+        """Add the flows of the valid tables of a list."""
+        from tidegate.spec.tables import Tables, make_flows
+
+        if not isinstance(tables, Tables):
+            raise FieldError(owner, "tables", tables, "Tables(…) or None")
+
+        def check(flows: tuple[Flow, ...]) -> None:
+            # The pipeline's thresholds apply to some flow, but perhaps to none of these.
+            dataclasses.replace(self, flows=flows, thresholds=Thresholds())
+
+        made, invalid = make_flows(tables, self.flows, check)
+        if invalid and not (self.flows or made):
+            raise invalid[0].error
+        object.__setattr__(self, "flows", (*self.flows, *made))
+        object.__setattr__(self, "listed", tuple(flow.name for flow in made))
+        object.__setattr__(self, "invalid_tables", invalid)
+
+    def _check_flows(self, owner: str) -> None:
+        if not self.flows:
+            raise FieldError(owner, "flows", self.flows, _FLOWS)
+        check_unique(owner, "flows", [flow.name for flow in self.flows], "names")
+        if reserved := [flow.name for flow in self.flows if flow.name in SHARED_TASKS]:
+            allowed = f"names other than {' and '.join(SHARED_TASKS)}, which are tasks of every DAG"
+            raise FieldError(owner, "flows", reserved[0], allowed)
+        check_unique(owner, "flows", [flow.target.name for flow in self.flows], "targets (one writer per table)")
+        followed = self.schedule.tables if isinstance(self.schedule, AfterTables) else ()
+        if own := [table for table in followed if self.writer_of(table)]:
+            raise FieldError(owner, "schedule", own[0], "tables of other pipelines: it would trigger itself")
+        self._check_thresholds_apply(owner)
 
     def _check_thresholds_apply(self, owner: str) -> None:
         """Refuse a declared threshold of a flow that cannot apply to it, and one of the pipeline that applies to no flow."""
@@ -127,6 +167,11 @@ class Pipeline:
             f"pipeline {self.name!r} has no flow {name!r}",
             Edit(f"it has: {', '.join(f.name for f in self.flows)}", "request"),
         )
+
+    def declared_alone(self, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
+        """Those of some flows that no list of tables has made, whose errors are errors of the pipeline."""
+        listed = frozenset(self.listed)
+        return tuple(flow for flow in flows if flow.name not in listed)
 
     def thresholds_of(self, flow: Flow) -> Thresholds:
         """The flow's own thresholds, or else the pipeline's."""
@@ -192,11 +237,11 @@ _APPLIES: Mapping[str, tuple[Callable[[Pipeline, Flow], bool], str]] = {
 
 def _topological_order(owner: str, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
     by_target = {flow.target.name: flow for flow in flows}
-    ordered: list[Flow] = []
+    ordered: dict[str, Flow] = {}
     visiting: list[str] = []
 
     def visit(flow: Flow) -> None:
-        if flow in ordered:
+        if flow.name in ordered:
             return
         if flow.name in visiting:
             raise FieldError(owner, "flows", " -> ".join([*visiting, flow.name]), "flows without a cycle")
@@ -205,11 +250,11 @@ def _topological_order(owner: str, flows: tuple[Flow, ...]) -> tuple[Flow, ...]:
             if table in by_target:
                 visit(by_target[table])
         visiting.pop()
-        ordered.append(flow)
+        ordered[flow.name] = flow
 
     for flow in flows:
         visit(flow)
-    return tuple(ordered)
+    return tuple(ordered.values())
 
 
 PRESETS = ("@hourly", "@daily", "@weekly", "@monthly", "@yearly")

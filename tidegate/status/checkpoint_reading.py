@@ -83,7 +83,7 @@ class CheckpointReading:
     clusters: Clusters
     """Those of Kafka."""
     declared: ResolvedFlow | str = field(repr=False)
-    """The name of the pipeline, if its declaration does not load."""
+    """The name of the pipeline, if its declaration does not load; ``<pipeline>/<table>`` of a list's table that is not valid."""
     at: datetime
     """When the reading began."""
     error: TidegateError | None = None
@@ -128,7 +128,7 @@ class CheckpointReading:
     @property
     def pipeline(self) -> str:
         """The name of its pipeline."""
-        return self.declared if isinstance(self.declared, str) else self.declared.pipeline.name
+        return self.declared.partition("/")[0] if isinstance(self.declared, str) else self.declared.pipeline.name
 
     @property
     def flow(self) -> str:
@@ -137,8 +137,8 @@ class CheckpointReading:
 
     @property
     def label(self) -> str:
-        """``<pipeline>/<flow>``, or only the pipeline if its declaration does not load."""
-        return f"{self.pipeline}/{self.flow}" if self.flow else self.pipeline
+        """``<pipeline>/<flow>``, or what is not declared."""
+        return self.declared if isinstance(self.declared, str) else f"{self.pipeline}/{self.flow}"
 
     @property
     def target(self) -> str:

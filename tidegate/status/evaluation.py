@@ -39,10 +39,10 @@ class PipelineAlerts:
     """Why its declaration does not load; then its flows are not observed."""
 
     def findings_including(self, flows: Sequence[str]) -> tuple[Findings, ...]:
-        """The findings; if the declaration does not load, also undecided findings for the given flows."""
-        if self.error is None:
-            return self.findings
-        return (*self.findings, *(Findings(flow=flow, alerts=(), undecided=frozenset(RULES)) for flow in flows if flow))
+        """The findings; if the declaration does not load as a whole, also undecided findings for those of the flows that it lacks."""
+        known = {each.flow for each in self.findings}
+        lacking = [flow for flow in flows if flow not in known] if "" in known else []
+        return (*self.findings, *(Findings(flow=flow, alerts=(), undecided=frozenset(RULES)) for flow in lacking))
 
 
 def evaluate_pipelines(
@@ -62,10 +62,15 @@ def evaluate_pipelines(
     for name, resolved in pipelines:
         own = tuple(each for each in readings if each.pipeline == name)
         if isinstance(resolved, TidegateError):
-            findings = (alerts.unloadable(name, " ".join(resolved.message.split())),)
+            findings = (alerts.unloadable(name, resolved.message),)
             results.append(PipelineAlerts(pipeline=name, findings=findings, error=resolved))
         else:
-            results.append(PipelineAlerts(pipeline=name, findings=tuple(map(_evaluate, own)), readings=own))
+            flows = tuple(each for each in own if each.flow)
+            invalid = [each.problem or "" for each in own if not each.flow]
+            findings = tuple(map(_evaluate, flows))
+            if invalid:
+                findings += (alerts.unloadable(name, "; ".join(invalid), below="all flows of these tables"),)
+            results.append(PipelineAlerts(pipeline=name, findings=findings, readings=flows))
     return results
 
 
@@ -115,7 +120,8 @@ def with_alerts(
 
 def _present(reading: Reading, recorded: Collection[tuple[str, str]]) -> tuple[str, ...]:
     if isinstance(reading.declared, str):
-        return tuple(sorted(rule for _, rule in recorded))
+        whole = reading.declared == reading.pipeline
+        return tuple(sorted(rule for flow, rule in recorded if whole or not flow))
     if not (rules := [rule for flow, rule in recorded if flow == reading.flow]):
         return ()
     findings = _evaluate(reading)

@@ -101,6 +101,16 @@ def gather(
             readings.append(Reading(layout=layout, clusters=environment.cluster, declared=name, at=now, error=pipeline))
         else:
             readings += [Reading.of(environment, flow, now) for flow in pipeline.flows]
+            readings += [
+                Reading(
+                    layout=layout,
+                    clusters=environment.cluster,
+                    declared=f"{name}/{each.name}",
+                    at=now,
+                    error=each.error,
+                )
+                for each in pipeline.pipeline.invalid_tables
+            ]
     read = _read_all(readings, patience)
     with_ends: list[Reading] = []
     for name, pipeline in pipelines:
@@ -113,7 +123,7 @@ def _with_ends(
     layout: Layout, resolved: ResolvedPipeline, readings: Sequence[Reading], now: datetime
 ) -> Sequence[Reading]:
     """Readings of a pipeline with how its last runs ended; a failed increment counts as long as the pipeline has work."""
-    running = any(each.holder is not None for each in readings)
+    running = any(each.holder is not None for each in readings if each.flow)
     try:
         ends = run_ends.read(layout, resolved.pipeline, now, running=running)
     except (FileNotFoundError, ValueError):
@@ -121,7 +131,7 @@ def _with_ends(
         return readings
     except OSError as error:
         return [each.given(error=each.error or classify(error, "the reports of its runs")) for each in readings]
-    if not any(each.lag is None or each.has_work for each in readings):
+    if not any(each.lag is None or each.has_work for each in readings if each.flow):
         # There is nothing left of what failed, and no run would start, whose success could end the failure.
         ends |= {flow: RunEnds(caught_up_at=own.caught_up_at) for flow, own in ends.items() if own.of_increment}
     return [each.given(ends=ends.get(each.flow)) for each in readings]

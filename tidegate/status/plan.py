@@ -57,13 +57,15 @@ class Plan:
 def check_and_decide(environment: Environment, resolved: ResolvedPipeline, flows: tuple[Flow, ...]) -> Plan:
     """Check the lake and the declarations against their checkpoints, then `decide`.
 
+    That of a flow which a list of tables has made is checked with its reading, and stops this flow alone.
+
     Raises:
         TidegateError: An error that would stop the whole run before its first batch.
     """
     environment = contents.known(environment.writing(flow.target.name for flow in flows), resolved.pipeline.name)
     layout = Layout.of(environment)
     layout.check()
-    for flow in flows:
+    for flow in resolved.pipeline.declared_alone(flows):
         checkpoint.check_compatible(layout, resolved.flow(flow.name))
     return decide(environment, resolved, flows)
 
@@ -127,6 +129,8 @@ def _measured(environment: Environment, resolved: ResolvedFlow) -> Reading:
     """A reading of the flow that is measured, or ended by an error, which is then the reason why it has no work."""
     reading = Reading.of(environment, resolved)
     try:
+        if not resolved.pipeline.declared_alone((resolved.flow,)):
+            checkpoint.check_compatible(reading.layout, resolved)
         return reading.ask(Reading.off).measure()
     except Exception as raised:
         ended = reading.ended(classify(raised))
