@@ -15,11 +15,12 @@ from airflow.sdk import DAG, AssetAny, Param, TriggerRule
 from tidegate.airflow import compat
 from tidegate.airflow.assets import interval_asset, table_asset
 from tidegate.airflow.attempt import PLAN, RUN
+from tidegate.airflow.broken import Broken
 from tidegate.airflow.compat import CronDataIntervalTimetable
 from tidegate.airflow.declaration import describe
 from tidegate.airflow.retry import LONGEST_DELAY, RETRIES, RETRY_DELAY, FailureRetryPolicy
 from tidegate.airflow.submit import RunFlows
-from tidegate.airflow.tasks import Broken, PlanRun, ShowFlow
+from tidegate.airflow.tasks import PlanRun, ShowFlow
 from tidegate.environment import Environment
 from tidegate.project.resolution import ResolvedPipeline, resolve
 from tidegate.requests.parameters import RUN_ID

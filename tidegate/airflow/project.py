@@ -11,8 +11,8 @@ import pendulum
 from airflow.sdk import DAG, get_parsing_context
 
 from tidegate.airflow.attempt import ALERTS, PLAN, QUARANTINE
+from tidegate.airflow.broken import Broken
 from tidegate.airflow.dag import dag_of
-from tidegate.airflow.tasks import Broken
 from tidegate.environment import Environment
 from tidegate.errors import TidegateError
 from tidegate.project import folder, resolution

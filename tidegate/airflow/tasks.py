@@ -286,24 +286,6 @@ class ShowFlow(BaseOperator):
         raise TaskFailure("\n".join([*lines, CLEARING_HINT]))
 
 
-class Broken(BaseOperator):
-    """Fails with what is wrong with a pipeline, or with a table of its list."""
-
-    def __init__(self, *, problem: str, exit_code: int, **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        self.problem, self.exit_code = problem, exit_code
-
-    @plain_failures
-    def execute(self, context: Context) -> None:
-        """Fail.
-
-        Raises:
-            TaskFailure: Always.
-        """
-        del context
-        raise TaskFailure(self.problem, exit_code=self.exit_code)
-
-
 def _inlets(flows: Sequence[Flow]) -> list[Asset]:
     """The Assets whose earlier events a task reads that sends the events of these flows."""
     tables = [table_asset(flow.target.name) for flow in flows]

@@ -21,7 +21,7 @@ _NAME = re.compile(r"\s*name\s*=\s*[\"'](\w+)[\"']")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Entry:
+class TableEntry:
     """One entry of a list, as it was written."""
 
     where: str
@@ -33,7 +33,7 @@ class Entry:
     """Why the line cannot be read; empty if it can."""
 
 
-def read(entries: str | Sequence[Mapping[str, object]]) -> Iterator[Entry]:
+def read(entries: str | Sequence[Mapping[str, object]]) -> Iterator[TableEntry]:
     """The entries of a list.
 
     Raises:
@@ -49,11 +49,11 @@ def read(entries: str | Sequence[Mapping[str, object]]) -> Iterator[Entry]:
     return (_toml if entries.endswith(".toml") else _csv)(file, lines)
 
 
-def _given(number: int, values: object) -> Entry:
+def _given(number: int, values: object) -> TableEntry:
     where = f"entry {number} of Tables"
     if isinstance(values, Mapping):
-        return Entry(where=where, values=values)
-    return Entry(where=where, values={}, problem=f"{values!r} is no dict")
+        return TableEntry(where=where, values=values)
+    return TableEntry(where=where, values={}, problem=f"{values!r} is no dict")
 
 
 def _lines(name: str) -> list[str]:
@@ -71,7 +71,7 @@ def _lines(name: str) -> list[str]:
         ) from error
 
 
-def _toml(file: str, lines: Sequence[str]) -> Iterator[Entry]:
+def _toml(file: str, lines: Sequence[str]) -> Iterator[TableEntry]:
     """Each ``[[table]]`` with what follows it is read on its own: its lines are known, and its errors are its own."""
     starts = [number for number, line in enumerate(lines) if _TABLE.fullmatch(line)]
     before = lines[: starts[0]] if starts else lines
@@ -91,16 +91,16 @@ def _toml(file: str, lines: Sequence[str]) -> Iterator[Entry]:
         except tomllib.TOMLDecodeError as error:
             shifted = re.sub(r"line (\d+)", lambda number, start=start: f"line {int(number[1]) + start}", str(error))
             name = next((match[1] for line in own if (match := _NAME.match(line))), None)
-            yield Entry(
+            yield TableEntry(
                 where=where, values={} if name is None else {"name": name}, problem=f"it is not TOML: {shifted}"
             )
             continue
         [values], others = content.pop("table"), list(content)
         problem = f"[{others[0]}] is no part of a [[table]]; a table in it begins with [table.…]" if others else ""
-        yield Entry(where=where, values=values, problem=problem)
+        yield TableEntry(where=where, values=values, problem=problem)
 
 
-def _csv(file: str, lines: Sequence[str]) -> Iterator[Entry]:
+def _csv(file: str, lines: Sequence[str]) -> Iterator[TableEntry]:
     """A header and one entry per line; no cell has more than one line."""
     header, *rest = lines
     delimiter = ";" if ";" in header and "," not in header else ","
@@ -120,7 +120,7 @@ def _csv(file: str, lines: Sequence[str]) -> Iterator[Entry]:
         if not problem and len(cells) != len(columns):
             problem = f"it has {count(len(cells), 'cell')}, and the header {len(columns)}"
         values = {name: cell for name, cell in zip(columns, cells, strict=False) if cell}
-        yield Entry(where=f"{file} line {number}", values=values, of_text=True, problem=problem)
+        yield TableEntry(where=f"{file} line {number}", values=values, of_text=True, problem=problem)
 
 
 def _cells(line: str, delimiter: str) -> list[str]:

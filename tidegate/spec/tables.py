@@ -18,7 +18,7 @@ from tidegate.errors.classification import raise_machine
 from tidegate.json_codec import from_plain
 from tidegate.spec.checks import NAME, fits
 from tidegate.spec.flow import Flow
-from tidegate.spec.table_list import Entry, read
+from tidegate.spec.table_list import TableEntry, read
 
 _WORDS = {str: "a text", int: "a whole number", float: "a number", bool: "true or false"}
 _NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -92,7 +92,7 @@ def make_flows(
         SpecError: The list as a whole, or the shape, is not valid.
     """
     columns = _columns(tables.shape)
-    by_name = defaultdict[str, list[Entry]](list)
+    by_name = defaultdict[str, list[TableEntry]](list)
     for entry in read(tables.entries):
         by_name[_name(entry)].append(entry)
     made: dict[str, tuple[Flow, ...]] = {}
@@ -120,7 +120,7 @@ def make_flows(
 
 
 def _flows_of_one(
-    same: Sequence[Entry],
+    same: Sequence[TableEntry],
     columns: Mapping[str, _Column],
     shape: Callable[..., Flow | tuple[Flow, ...]],
     check: Callable[[tuple[Flow, ...]], None],
@@ -151,7 +151,7 @@ def _flows_of_one(
     return flows
 
 
-def _values(entry: Entry, columns: Mapping[str, _Column]) -> dict[str, object]:
+def _values(entry: TableEntry, columns: Mapping[str, _Column]) -> dict[str, object]:
     """The arguments of the shape for an entry."""
     if entry.problem:
         raise SpecError(f"{_label(entry)}: {entry.problem}", Edit("correct the entry", "declaration"))
@@ -240,7 +240,7 @@ def _typed(text: str, kind: Any) -> object:
     return {"true": True, "false": False}.get(text.lower(), text) if kind is bool else text
 
 
-def _name(entry: Entry) -> str:
+def _name(entry: TableEntry) -> str:
     """The name of a table; of an entry without a valid one, its place."""
     name = entry.values.get("name")
     return (
@@ -250,7 +250,7 @@ def _name(entry: Entry) -> str:
     )
 
 
-def _label(entry: Entry) -> str:
+def _label(entry: TableEntry) -> str:
     name = entry.values.get("name")
     return entry.where if name is None else f"{entry.where}, table {name!r}"
 

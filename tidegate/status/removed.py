@@ -111,9 +111,9 @@ def lines(removed: Sequence[RemovedFlow]) -> list[str]:
     """Lines of text for messages; empty for none."""
     if not removed:
         return []
-    are, them = ("1 flow is", "it") if len(removed) == 1 else (f"{len(removed)} flows are", "they")
+    them = "it" if len(removed) == 1 else "they"
     return [
-        f"{are} not declared any more, and all that {them} wrote is still there",
+        f"{formatting.count(len(removed), 'flow is', 'flows are')} not declared any more, and all that {them} wrote is still there",
         *(f"  {each.summary()}" for each in removed),
         f"Next: {advice(removed).text}.",
     ]
