@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from datetime import timedelta
+from typing import Any
 
 import pendulum
 import pytest
@@ -219,11 +220,12 @@ def test_a_table_of_a_list_that_is_not_valid_has_a_task_of_its_own_which_fails_a
     dag = build_dag(Pipeline(name="shop", tables=Tables(listed, _landed)))
 
     assert set(dag.task_dict) == {"plan", "run", "orders", "tills-invalid"}
-    assert not dag.task_dict["tills-invalid"].upstream_task_ids | dag.task_dict["tills-invalid"].downstream_task_ids
+    invalid: Any = dag.task_dict["tills-invalid"]
+    assert not invalid.upstream_task_ids | invalid.downstream_task_ids
     assert "**Table `tills` cannot run.** entry 2 of Tables, table 'tills': path is missing" in str(dag.doc_md)
     assert "broken" in dag.tags
     with pytest.raises(TaskFailure, match="path is missing") as failure:
-        dag.task_dict["tills-invalid"].execute({})
+        invalid.execute({})
     assert failure.value.code == 78
     assert json.dumps(DagSerialization.serialize_dag(dag), default=str)
     assert set(dag.partial_subset("orders", include_upstream=True).task_dict) == {"plan", "run", "orders"}

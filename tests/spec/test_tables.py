@@ -43,7 +43,7 @@ def flows(
         schema="id INT NOT NULL, at TIMESTAMP",
         max_files_per_trigger=most_files,
         null_values=null_values,
-        fields=fields or {},
+        fields=tuple((fields or {}).items()),
     )
     silver = Flow(
         name=f"{name}_silver",
@@ -142,7 +142,7 @@ def lists(draw: st.DrawFn) -> tuple[list[dict[str, Any]], dict[str, str]]:
         if draw(st.booleans()):
             column = draw(st.sampled_from(sorted(FAULTS)))
             entry[column] = FAULTS[column][1]
-            faulty[entry["name"]] = column
+            faulty[str(entry["name"])] = column
     return entries, faulty
 
 
@@ -166,7 +166,7 @@ def test_a_csv_file_makes_the_flows_of_its_valid_lines(
     text = as_csv(entries, delimiter, quoting)
     pipeline = declared(folder, "list.csv", text)
     check(pipeline, entries, faulty)
-    lines = {each["name"]: f"pipelines/list.csv line {number}" for number, each in enumerate(entries, 2)}
+    lines = {str(each["name"]): f"pipelines/list.csv line {number}" for number, each in enumerate(entries, 2)}
     assert all(each.where == lines[each.name] for each in pipeline.invalid_tables)
 
 
@@ -319,8 +319,8 @@ def test_a_reserved_flow_a_result_without_flows_and_an_entry_that_is_no_dict_sto
         results = {"nothing": (), "text": "flow", "plan": same_target("plan"), "own": same_target("own")}
         return results[name]
 
-    listed: list[Any] = [{"name": name} for name in ("nothing", "text", "plan", "own")]
-    pipeline = Pipeline(name="shop", tables=Tables([*listed, "orders"], made))
+    listed: list[Any] = [*({"name": name} for name in ("nothing", "text", "plan", "own")), "orders"]
+    pipeline = Pipeline(name="shop", tables=Tables(listed, made))
 
     assert [flow.name for flow in pipeline.flows] == ["own"]
     assert (

@@ -89,15 +89,21 @@ def _toml(file: str, lines: Sequence[str]) -> Iterator[TableEntry]:
         try:
             content = tomllib.loads("\n".join(own) + "\n")
         except tomllib.TOMLDecodeError as error:
-            shifted = re.sub(r"line (\d+)", lambda number, start=start: f"line {int(number[1]) + start}", str(error))
             name = next((match[1] for line in own if (match := _NAME.match(line))), None)
             yield TableEntry(
-                where=where, values={} if name is None else {"name": name}, problem=f"it is not TOML: {shifted}"
+                where=where,
+                values={} if name is None else {"name": name},
+                problem=f"it is not TOML: {_of_file(str(error), start)}",
             )
             continue
         [values], others = content.pop("table"), list(content)
         problem = f"[{others[0]}] is no part of a [[table]]; a table in it begins with [table.…]" if others else ""
         yield TableEntry(where=where, values=values, problem=problem)
+
+
+def _of_file(message: str, start: int) -> str:
+    """What tomllib says of a part of a file, with the numbers that lines have in the file."""
+    return re.sub(r"line (\d+)", lambda number: f"line {int(number[1]) + start}", message)
 
 
 def _csv(file: str, lines: Sequence[str]) -> Iterator[TableEntry]:

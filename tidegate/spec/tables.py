@@ -269,6 +269,6 @@ def _among(name: str, columns: Mapping[str, _Column]) -> str:
 
 
 def _line(error: Exception, shape: Callable[..., object]) -> str:
-    file = inspect.unwrap(shape).__code__.co_filename  # type: ignore[attr-defined]  # a function
+    file = inspect.unwrap(shape).__code__.co_filename
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f" (line {lines[-1]} of {file.rpartition('/')[2]})" if lines else ""

@@ -62,8 +62,8 @@ def evaluate_pipelines(
     for name, resolved in pipelines:
         own = tuple(each for each in readings if each.pipeline == name)
         if isinstance(resolved, TidegateError):
-            findings = (alerts.unloadable(name, resolved.message),)
-            results.append(PipelineAlerts(pipeline=name, findings=findings, error=resolved))
+            whole = (alerts.unloadable(name, resolved.message),)
+            results.append(PipelineAlerts(pipeline=name, findings=whole, error=resolved))
         else:
             flows = tuple(each for each in own if each.flow)
             invalid = [each.problem or "" for each in own if not each.flow]
