@@ -34,6 +34,7 @@ ELSEWHERE = {
     "tidegate/project/fingerprints.py": "code and suites of the project",
     "tidegate/project/registry.py": "declarations of the project",
     "tidegate/project/transform_code.py": "transforms of the project",
+    "tidegate/spec/table_list.py": "lists of tables of the project",
     "tidegate/processes.py": "processes of this machine",
     "tidegate/airflow/submission.py": "programs of this machine",
     "tidegate/requests/launch.py": "the log of a child process",
