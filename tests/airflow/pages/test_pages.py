@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from datetime import UTC, date, datetime, timedelta
 from html import unescape
@@ -28,6 +29,7 @@ from tidegate.quarantine.selection import Selection
 from tidegate.reports.impact import Impact
 from tidegate.reports.report import ErrorReport, FlowReport
 from tidegate.spec import KafkaSource
+from tidegate.spec.tables import InvalidTable
 
 if TYPE_CHECKING:
     from tests.airflow.pages.conftest import Client
@@ -388,6 +390,22 @@ def test_a_row_shows_the_age_of_its_data(client: Client, lake: Lake) -> None:
     assert re.search(r"silver silver.flights [a-z ]+ 3 d( \d+ h)? ago event never", page_text), page_text
     assert re.search(r"bronze bronze.flights [a-z ]+ 5 h ago ingested never", page_text), page_text
     assert re.search(r"gold gold.daily_delay [a-z ]+ \S never", page_text), page_text
+
+
+def test_a_table_of_a_list_that_is_not_valid_has_a_row_with_its_error(
+    client: Client, lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pipelines.flights
+
+    message = "pipelines/flights.csv line 3, table 'tills': keys is missing"
+    invalid = InvalidTable(name="tills", where="pipelines/flights.csv line 3", problem=message, advice=None)
+    listed = dataclasses.replace(registry.reload("flights"), invalid_tables=(invalid,))
+    monkeypatch.setattr(pipelines.flights, "pipeline", listed)
+
+    for address in ("/tidegate/", "/tidegate/pipelines/flights"):
+        page_text = text(client().get(address).text)
+        assert message in page_text
+        assert "bronze bronze.flights" in page_text
 
 
 def test_flows_that_are_switched_off_can_be_filtered(client: Client, lake: Lake) -> None:
