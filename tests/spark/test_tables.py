@@ -19,13 +19,18 @@ DECLARATION = """
 from tidegate.spec import ChangeFeed, FileSource, Flow, Pipeline, Table, Tables
 
 
-def versions(name: str, keys: tuple[str, ...], transform: str = "shop_of_tables:clean") -> tuple[Flow, ...]:
+def versions(
+    name: str, keys: tuple[str, ...], transform: str = "shop_of_tables:clean", version: int = 1
+) -> tuple[Flow, ...]:
     source = FileSource(path=name, format="csv", schema="id INT NOT NULL, version INT, amount INT")
-    silver = Table(f"silver.{name}", keys=keys, sequence_by="version")
-    return (
-        Flow(name=f"{name}_bronze", source=source, target=Table(f"bronze.{name}")),
-        Flow(name=f"{name}_silver", source=ChangeFeed(f"bronze.{name}"), transform=transform, target=silver),
+    silver = Flow(
+        name=f"{name}_silver",
+        source=ChangeFeed(f"bronze.{name}"),
+        transform=transform,
+        target=Table(f"silver.{name}", keys=keys, sequence_by="version"),
+        checkpoint_version=version,
     )
+    return Flow(name=f"{name}_bronze", source=source, target=Table(f"bronze.{name}")), silver
 
 
 pipeline = Pipeline(name="shop_of_tables", tables=Tables("shop_of_tables.csv", versions))
@@ -40,8 +45,8 @@ def broken(rows):
 
     return rows.withColumn("amount", F.raise_error(F.lit("broken")).cast("int"))
 """
-HEADER, CUSTOMERS, ORDERS, TILLS = "name,keys,transform\n", "customers,id,\n", "orders,id,\n", "tills,id,\n"
-BROKEN, INVALID = "orders,id,shop_of_tables:broken\n", "visits,,\n"
+HEADER, CUSTOMERS, TILLS = "name,keys,transform,version\n", "customers,id,,\n", "tills,id,,\n"
+BROKEN, CORRECTED, INVALID = "orders,id,shop_of_tables:broken,\n", "orders,id,,2\n", "visits,,,\n"
 NAMES = ("customers", "orders", "tills")
 FILES = ("id,version,amount\n1,1,10\n2,1,20\n1,2,11\n", "id,version,amount\n2,3,22\n3,1,30\n1,1,10\n")
 
@@ -105,7 +110,7 @@ def test_a_list_of_tables_runs_without_its_bad_ones_and_a_removed_table_goes_on_
 
     for name in NAMES:
         lake.land(f"{name}/2.csv", FILES[1])
-    write(CUSTOMERS, ORDERS)
+    write(CUSTOMERS, CORRECTED)
     report = lake.run()
 
     assert {each.flow: each.state for each in report.flows} == {
@@ -119,7 +124,7 @@ def test_a_list_of_tables_runs_without_its_bad_ones_and_a_removed_table_goes_on_
         "tills_silver: silver.tills with 2 rows, checkpoint v1/0 after batch 0",
     ]
 
-    write(CUSTOMERS, ORDERS, TILLS)
+    write(CUSTOMERS, CORRECTED, TILLS)
     report = lake.run()
 
     assert [report.flow(f"tills_{layer}").state for layer in ("bronze", "silver")] == ["done", "done"]

@@ -71,7 +71,7 @@ def reload(name: str, declared: Sequence[str] | None = None) -> Pipeline:
     if name in declared:
         [folder] = importlib.import_module("pipelines").__path__
         path = Path(folder) / f"{name}.py"
-        lists = (each for pattern in ("*.csv", "*.toml") for each in Path(folder).glob(pattern))
+        lists = (each for each in Path(folder).iterdir() if each.suffix in (".csv", ".toml"))
         modified_ns = {each.name: each.stat().st_mtime_ns for each in (path, *lists)}
         with _reloading:
             module = sys.modules.get(f"pipelines.{name}")
