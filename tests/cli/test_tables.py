@@ -111,6 +111,21 @@ def test_a_run_without_work_ends_with_the_error_of_the_table_that_is_not_valid(s
     assert not list(Path(PipelinePlace(shop.layout, "shop").reports).glob("*/*"))
 
 
+@pytest.mark.jvm
+@pytest.mark.nightly
+def test_a_run_with_work_runs_the_other_tables_and_ends_with_the_error_of_the_one_that_is_not_valid(
+    shop: Project,
+) -> None:
+    write(shop, CUSTOMERS, "orders,orders,,,\n")
+
+    result = shop.run("run", "shop")
+
+    assert result.code == 78, result.err
+    assert "table orders cannot run: pipelines/shop.csv line 3, table 'orders': keys is missing" in result.out
+    assert "customers_silver -> silver.customers: done, 1 batch" in result.out
+    assert shop.run("run", "shop", "--flow", "customers_bronze", "--flow", "customers_silver").code == 0
+
+
 def test_a_table_that_writes_what_a_declared_flow_writes_stops_alone_and_so_does_one_without_source(
     shop: Project,
 ) -> None:
