@@ -81,7 +81,7 @@ def test_a_compressed_file_with_tabs_and_no_header_is_read(tmp_path: Path) -> No
     declared = draft(tmp_path, gzip.compress(text.encode()), "x.tsv.gz").pipeline("shop", "shop")
     assert 'dialect=Dialect(separator="\\t", header=False),' in declared
     assert 'glob="*.tsv.gz",' in declared
-    assert "column_1 INT NOT NULL,\n    column_2 DATE,\n    column_3 STRING\n" in declared
+    assert "column_1 INT,\n    column_2 DATE,\n    column_3 STRING\n" in declared, "a number without a name is no key"
     assert types(draft(tmp_path, bz2.compress(b"id,a\n1,x\n"), "x.csv.bz2")) == {"id": "INT", "a": "STRING"}
 
 
@@ -93,9 +93,49 @@ def test_a_sample_of_debezium_says_what_to_declare_instead(tmp_path: Path) -> No
     assert "debezium" not in str(draft(tmp_path, lines(row, {"id": 1}), "x.json").why)
 
 
+def test_a_value_that_does_not_fit_is_rescued_and_named_with_its_line(tmp_path: Path) -> None:
+    records = [{"id": f"A-{number}", "amount": number, "who": {"age": number}} for number in range(10, 30)]
+    records[3]["amount"], records[5]["who"], records[7]["who"] = "a lot", "nobody", {"age": "old"}
+    drafted = draft(tmp_path, lines(*records), "x.jsonl")
+    assert types(drafted) == {"id": "STRING", "amount": "INT", "who": "STRUCT<age: INT>"}
+    assert 'contract=Contract(columns={"amount": "rescue", "who": "rescue"}),' in drafted.pipeline("shop", "shop")
+    assert [*drafted.doubts()] == [
+        "amount is not INT in line 4 (a lot): amount is empty, and the value in rescued",
+        "who.age is not INT in line 8 (old): who is empty, and the value in rescued",
+        "who is not STRUCT in line 6 (nobody): who is empty, and the value in rescued",
+    ]
+
+
+def test_a_value_for_which_a_type_is_wider_is_named_with_its_line(tmp_path: Path) -> None:
+    drafted = draft(
+        tmp_path, "id,a,b\n" + "".join(f"A-{number},{number},1\n" for number in range(10, 30)) + "A-99,2.5,007\n"
+    )
+    assert types(drafted) == {"id": "STRING", "a": "DECIMAL(18,1)", "b": "STRING"}
+    assert [*drafted.doubts()] == [
+        "a would be INT without line 22 (2.5)",
+        "b would be INT without line 22 (007): leading zeros",
+    ]
+
+
+def test_texts_for_no_value_in_json_are_declared(tmp_path: Path) -> None:
+    records = [{"id": f"A-{number}", "at": "2026-01-05T09:30:00Z", "amount": number} for number in range(10, 30)]
+    records[3] |= {"amount": "N/A", "at": "null"}
+    drafted = draft(tmp_path, lines(*records), "x.jsonl")
+    assert types(drafted) == {"id": "STRING", "at": "TIMESTAMP", "amount": "INT"}
+    assert 'null_values=("", "N/A", "null"),' in drafted.pipeline("shop", "shop")
+
+
+def test_each_field_has_what_the_sample_has_and_examples(tmp_path: Path) -> None:
+    drafted = draft(tmp_path, "id,name\n1,a\n2,\n3,a\n4,ein sehr langer Name aus vielen Buchstaben\n")
+    assert drafted.rows() == [
+        ("id", "id", "key", "INT", "4 values, 4 different: 1, 2, 3"),
+        ("name", "name", "", "STRING", "3 values, 1 empty, 2 different: a, ein sehr langer…"),
+    ]
+
+
 def test_without_a_key_every_record_is_kept(tmp_path: Path) -> None:
     drafted = draft(tmp_path, "a,b\n1,x\n1,x\n")
-    assert "no key: no field or pair of fields is different in all records, so silver keeps every record" in drafted.why
+    assert "no key: no field looks like an identifier. Silver keeps every record" in drafted.why
     assert "keys=" not in drafted.pipeline("shop", "shop")
 
 

@@ -97,8 +97,13 @@ def _print_guesses(drafted: Draft) -> None:
     for line in drafted.guesses():
         console.echo(f"  {line}")
     console.echo()
-    console.print_table(("field", "type", "column", "remark"), drafted.rows())
+    console.print_table(("field", "column", "use", "type", "in the sample"), drafted.rows())
     console.echo()
+    if doubts := list(drafted.doubts()):
+        console.echo("Doubts, with the lines of the sample:", style="bold")
+        for line in doubts:
+            console.echo(f"  {line}")
+        console.echo()
 
 
 def _created_lines(folder: Path, files: Iterable[Address]) -> Iterator[str]:

@@ -10,7 +10,7 @@ import importlib.resources
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import date, datetime
 from functools import reduce
 from string import Template
@@ -20,17 +20,17 @@ from tidegate import hidden
 from tidegate.expectations.profile import Profile, ProfiledColumn
 from tidegate.expectations.proposal import propose
 from tidegate.formatting import count
-from tidegate.scaffolding.sample import Sample
-from tidegate.schema import inference
-from tidegate.schema.inference import Guess
+from tidegate.scaffolding.draft_field import DraftField, shortened, text_of
+from tidegate.scaffolding.keys import Key, guess_key, is_nearly_complete
+from tidegate.scaffolding.sample import Sample, line_numbers
+from tidegate.scaffolding.spellings import Spelling, spelling
+from tidegate.scaffolding.value_types import Guess, Oddity, of_json, of_texts
 from tidegate.schema.names import COLUMN, FieldPath, renamed_types
 from tidegate.schema.transliteration import column_name
 
-_KEY_NAME = re.compile(r"(^|_)(id|key|uuid|guid|number|no|nr|code)$")
 _ORDER_NAME = re.compile(r"(^|_)(updated|modified|changed|published|version|revision|sequence|seq|ts|timestamp)(_|$)")
 _EVENT_NAME = re.compile(r"(^|_)(created|ordered|occurred|event|day|date|time|at|on)(_|$)")
-_KEY_TYPES = ("STRING", "INT", "BIGINT", "DATE", "TIMESTAMP")
-_SHOWN_LINES = 5
+_ORDER_TYPES = ("INT", "BIGINT", "DATE", "TIMESTAMP")
 _WIDTH = 90
 """Of a mapping on one line."""
 _LANDED = {False: "landed_at", True: "sent_at"}
@@ -60,33 +60,18 @@ _PIPELINE, _JOB, _TEST = (_template(name) for name in ("pipeline.py", "spark_job
 
 
 @dataclass(frozen=True, kw_only=True)
-class DraftField:
-    """A field of the sample, and its column in silver."""
-
-    name: str
-    """As in the sample."""
-    declared: str
-    """As in the schema: the same, unless a column cannot have it."""
-    column: str
-    guess: Guess
-    values: Sequence[Any]
-    renames: Mapping[FieldPath, str] = field(default_factory=dict)
-    """The renames of the field and of what is in it."""
-
-
-@dataclass(frozen=True, kw_only=True)
 class Draft:
     """Everything that is guessed from a sample."""
 
     sample: Sample
     fields: tuple[DraftField, ...]
-    keys: tuple[str, ...]
-    """Columns of silver; empty if no columns tell the records apart."""
+    key: Key
+    """Columns of silver."""
     order: str
     """The column that orders versions of a key; ``landed_at`` or ``sent_at`` where no field does; empty without keys."""
     event_time: str
     of_topic: bool
-    formats: inference.Spelling
+    formats: Spelling
     why: tuple[str, ...]
     """For people: what was guessed, and from what."""
 
@@ -94,7 +79,7 @@ class Draft:
     def of(cls, sample: Sample, *, of_topic: bool) -> Draft:
         """Guess from a sample."""
         csv = sample.format == "csv"
-        formats = inference.spelling(sample.columns.values()) if csv else inference.Spelling()
+        formats = spelling(sample.columns.values()) if csv else Spelling()
         names = _declared_names(sample.columns)
         columns = _columns(sample.columns, names, ("rescued", _LANDED[of_topic]))
         fields = []
@@ -115,26 +100,31 @@ class Draft:
                 )
             )
         orders = _orders(fields)
-        keys, why_keys = _keys(fields, orders)
-        order = next((each.column for each in orders if each.column not in keys), "") if keys else ""
+        key = guess_key(fields, orders, sample.lines_of)
+        order = next((each.column for each in orders if each.column not in key.columns), _LANDED[of_topic])
         times = [each for each in fields if each.guess.type in ("DATE", "TIMESTAMP")]
         named = [each for each in times if each.column != order and _EVENT_NAME.search(each.column)]
-        event_time = next((each.column for each in (*named, *times) if not _has_nulls(each)), "")
+        event_time = next((each.column for each in (*named, *times) if not each.missing), "")
         return cls(
             sample=sample,
             fields=tuple(fields),
-            keys=keys,
-            order=order or (_LANDED[of_topic] if keys else ""),
+            key=key,
+            order=order if key.columns else "",
             of_topic=of_topic,
-            event_time=event_time if keys else "",
+            event_time=event_time if key.columns else "",
             formats=formats,
-            why=(*sample.notes, *formats.why, why_keys),
+            why=(*sample.notes, *formats.why, key.why),
         )
+
+    @property
+    def required(self) -> tuple[str, ...]:
+        """The columns without which a record goes to quarantine: those of the key, and the order."""
+        return (*self.key.columns, self.order)
 
     def guesses(self) -> Iterator[str]:
         """What was guessed, one line each."""
         yield from self.why
-        if self.keys:
+        if self.key.columns:
             named = any(each.column == self.order for each in self.fields)
             origin = "" if named else ", because no field looks like a version: the last file or message wins"
             yield f"versions of a key are ordered by {self.order}{origin}"
@@ -144,22 +134,46 @@ class Draft:
             yield f"{count(renamed, 'field')} renamed, because a column cannot have the name: fields={{…}} in the declaration"
         if len(self.sample.null_values) > 1:
             yield f"texts that mean no value: {', '.join(map(repr, self.sample.null_values))}"
+
+    def doubts(self) -> Iterator[str]:
+        """What a person should look at, one line each: the records by their lines, and what becomes of them."""
         if self.sample.malformed:
-            yield f"{count(len(self.sample.malformed), 'record')} cannot be split: {_lines(self.sample.malformed)}"
+            yield f"{count(len(self.sample.malformed), 'record')} cannot be split: {line_numbers(self.sample.malformed)}"
+        yield from self.key.doubts
         for each in self.fields:
-            if each.guess.misfits:
-                lines = [self.sample.lines[index] for index in each.guess.misfits]
-                yield f"{each.name} is not always {each.guess.type}: {_lines(lines)}; such records go to quarantine"
+            empty = [record for record in each.missing if each.values[record] is None]
+            if each.column == self.order and empty:
+                goes = "its record goes" if len(empty) == 1 else "their records go"
+                yield f"{each.name} has no value in {self.sample.lines_of(empty)}: {goes} to quarantine"
+            disposition = (
+                "the record goes to quarantine"
+                if each.column in self.required
+                else f"{each.column} is empty, and the value in rescued"
+            )
+            for odd in _of_one_type(each.guess.misfits):
+                yield f"{_path(each, odd[0])} is not {odd[0].type} in {self._shown(odd)}: {disposition}"
+            for odd in _of_one_type(each.guess.wider):
+                reason = f": {each.guess.why}" if each.guess.why else ""
+                yield f"{_path(each, odd[0])} would be {odd[0].type} without {self._shown(odd)}{reason}"
+            if each.guess.why and not each.guess.wider:
+                yield f"{each.name} is {each.guess.type}: {each.guess.why}"
 
-    def rows(self) -> list[tuple[str, str, str, str]]:
-        """A table of the fields: name, type, column, remark."""
-        return [(each.name, each.guess.type, each.column, self._remark(each)) for each in self.fields]
+    def rows(self) -> list[tuple[str, str, str, str, str]]:
+        """A table of the fields: name, column, use, type, what the sample has."""
+        return [
+            (each.name, each.column, self._use(each), shortened(each.guess.type), each.summary())
+            for each in self.fields
+        ]
 
-    def _remark(self, each: DraftField) -> str:
-        parts = ["key"] if each.column in self.keys else []
+    def _use(self, each: DraftField) -> str:
+        parts = ["key"] if each.column in self.key.columns else []
         parts += ["order"] if each.column == self.order else []
         parts += ["event time"] if each.column == self.event_time else []
-        return ", ".join([*parts, *filter(None, [each.guess.why])])
+        return ", ".join(parts)
+
+    def _shown(self, odd: Sequence[Oddity]) -> str:
+        """The lines of values, with the first value."""
+        return f"{self.sample.lines_of([each.record for each in odd])} ({shortened(text_of(odd[0].value))})"
 
     def pipeline(self, name: str, place: str) -> str:
         """The text of ``pipelines/<name>.py``.
@@ -179,17 +193,24 @@ class Draft:
             if values:
                 imports.add(kind)
                 texts.append(f"{kind.lower()}={kind}({_arguments(values)})")
+        rescued = {
+            each.declared: "rescue" for each in self.fields if each.guess.misfits and each.column not in self.required
+        }
+        if rescued:
+            imports.add("Contract")
+            pairs = ", ".join(f"{_literal(name)}: {_literal(mode)}" for name, mode in rescued.items())
+            texts.append(f"contract=Contract(columns={{{pairs}}})")
         if self.sample.null_values != ("",):
             texts.append(f"null_values={_literal(self.sample.null_values)}")
         if self.sample.glob:
             texts.append(f"glob={_literal(self.sample.glob)}")
         table = [f'"silver.{name}"']
-        if self.keys:
-            table += [f"keys={_literal(self.keys)}", f"sequence_by={_literal((self.order,))}"]
+        if self.key.columns:
+            table += [f"keys={_literal(self.key.columns)}", f"sequence_by={_literal((self.order,))}"]
         if self.event_time:
             table.append(f'event_time="{self.event_time}"')
         fields = (
-            f"{each.declared} {each.guess.type}{' NOT NULL' if each.column in (*self.keys, self.order) else ''}"
+            f"{each.declared} {each.guess.type}{' NOT NULL' if each.column in self.required else ''}"
             for each in self.fields
         )
         return _PIPELINE.substitute(
@@ -216,7 +237,7 @@ class Draft:
     def suite(self, name: str) -> str:
         """The text of the first suite."""
         profiles = [profile for each in self.fields if (profile := _profile(each)) is not None]
-        suite = propose(f"{name}/silver", profiles, self.keys, (self.order,) if self.order else ())
+        suite = propose(f"{name}/silver", profiles, self.key.columns, (self.order,) if self.order else ())
         return json.dumps(suite, indent=2, ensure_ascii=False) + "\n"
 
     def test(self, name: str) -> str:
@@ -225,17 +246,17 @@ class Draft:
         examples = {each.name: _example(each.guess.type, formats) for each in self.fields}
         values = "".join(f"    {_literal(name)}: {_literal(example)},\n" for name, example in examples.items())
         shown = [each.column for each in self.fields if examples[each.name] is not None]
-        column = next((column for column in shown if column in self.keys), shown[0] if shown else hidden.ROW_ID)
+        column = next((column for column in shown if column in self.key.columns), shown[0] if shown else hidden.ROW_ID)
         return _TEST.substitute(name=name, values=values, column=column)
 
 
-def _guess(sample: Sample, name: str, formats: inference.Spelling) -> Guess:
+def _guess(sample: Sample, name: str, formats: Spelling) -> Guess:
     if name in sample.types:
         kind = sample.types[name]
         # The names of nested fields keep their case.
         return Guess(type=kind if "<" in kind else kind.upper(), why="the type in the file")
     values = sample.columns[name]
-    return inference.of_texts(values, formats.values) if sample.format == "csv" else inference.of_json(values)
+    return of_texts(values, formats.values) if sample.format == "csv" else of_json(values)
 
 
 def _declared_names(names: Iterable[str]) -> set[str]:
@@ -263,32 +284,10 @@ def _columns(names: Iterable[str], declared: Collection[str], reserved: Iterable
 
 def _orders(fields: Sequence[DraftField]) -> list[DraftField]:
     """The fields that may order versions of a key, the best first: instants and numbers with such a name, other instants."""
-    complete = [each for each in fields if not _has_nulls(each)]
-    named = [each for each in complete if _ORDER_NAME.search(each.column) and each.guess.type in (*_KEY_TYPES[1:],)]
+    complete = [each for each in fields if is_nearly_complete(len(each.missing), len(each.values))]
+    named = [each for each in complete if _ORDER_NAME.search(each.column) and each.guess.type in _ORDER_TYPES]
     instants = [each for each in complete if each.guess.type == "TIMESTAMP" and each not in named]
     return [*named, *instants]
-
-
-def _keys(fields: Sequence[DraftField], orders: Sequence[DraftField]) -> tuple[tuple[str, ...], str]:
-    """The key, and why: a field or a pair of fields whose values occur once, or once per version."""
-    candidates = [each for each in fields if not _has_nulls(each) and each.guess.type in _KEY_TYPES]
-    candidates.sort(key=lambda each: (not _KEY_NAME.search(each.column), each in orders, fields.index(each)))
-    rows = len(fields[0].values)
-    singles = [(each,) for each in candidates if _KEY_NAME.search(each.column) or each not in orders]
-    pairs = [(one, two) for index, one in enumerate(candidates[:8]) for two in candidates[index + 1 : 8]]
-    for chosen in (*singles, *pairs):
-        distinct = len(set(zip(*(each.values for each in chosen), strict=True)))
-        columns = tuple(each.column for each in chosen)
-        if distinct == rows and (len(chosen) > 1 or _KEY_NAME.search(chosen[0].column) or chosen[0] is fields[0]):
-            return columns, f"key {', '.join(columns)}: {count(rows, 'record')}, all different"
-        versions = [each for each in orders if each not in chosen]
-        of_versions = versions and len(set(zip(*(each.values for each in (*chosen, versions[0])), strict=True))) == rows
-        if len(chosen) == 1 and _KEY_NAME.search(chosen[0].column) and of_versions:
-            return (
-                columns,
-                f"key {columns[0]}: {distinct:,} of {count(rows, 'record')} are different, with {versions[0].column} all",
-            )
-    return (), "no key: no field or pair of fields is different in all records, so silver keeps every record"
 
 
 def _profile(each: DraftField) -> Profile | None:
@@ -296,7 +295,7 @@ def _profile(each: DraftField) -> Profile | None:
     kind = _PROFILED.get(each.guess.type.partition("(")[0])
     if kind is None:
         return None
-    misfits = set(each.guess.misfits)
+    misfits = {odd.record for odd in each.guess.misfits}
     values = [value for index, value in enumerate(each.values) if value is not None and index not in misfits]
     measured = [measure for value in values if (measure := _measure(kind, value)) is not None]
     profile = Profile(
@@ -339,10 +338,6 @@ def _selected(each: DraftField) -> str:
     return f'"{each.column}"' if same else f'F.col("{each.declared}").alias("{each.column}")'
 
 
-def _has_nulls(each: DraftField) -> bool:
-    return bool(each.guess.misfits) or any(value is None for value in each.values)
-
-
 def _renames(renames: Mapping[FieldPath, str]) -> str:
     """The mapping on one line, or one pair a line where that is long."""
     pairs = [f"{_literal(path)}: {_literal(name)}" for path, name in renames.items()]
@@ -367,10 +362,16 @@ def _literal(value: Any) -> str:
     return repr(value)
 
 
-def _lines(lines: Sequence[int]) -> str:
-    shown = ", ".join(map(str, lines[:_SHOWN_LINES]))
-    more = f" and {len(lines) - _SHOWN_LINES:,} more" if len(lines) > _SHOWN_LINES else ""
-    return f"line{'s' if len(lines) > 1 else ''} {shown}{more}"
+def _of_one_type(oddities: Iterable[Oddity]) -> Iterable[list[Oddity]]:
+    """The oddities of each path and type, one of each record."""
+    groups: dict[tuple[tuple[str, ...], str], dict[int, Oddity]] = {}
+    for each in oddities:
+        groups.setdefault((each.path, each.type), {}).setdefault(each.record, each)
+    return [[*group.values()] for group in groups.values()]
+
+
+def _path(each: DraftField, odd: Oddity) -> str:
+    return ".".join((each.name, *odd.path))
 
 
 def _title(name: str) -> str:

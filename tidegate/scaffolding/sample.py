@@ -19,6 +19,8 @@ from tidegate.formats import delimited
 from tidegate.formats.reader import FileReader
 from tidegate.formatting import count
 from tidegate.probes import samples
+from tidegate.scaffolding.spellings import spelling
+from tidegate.scaffolding.value_types import of_json, of_texts
 from tidegate.spec import Dialect, FileFormat, FileSource
 from tidegate.store import Address
 
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
 
 RECORDS = 1_000
 """Records of a sample."""
+_SHOWN_LINES = 5
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
 _NULLS = ("NA", "N/A", "NULL", "null", "None", "NaN", "nan", "-", "\\N")
 """Texts that mean that there is no value, in columns of other types."""
@@ -67,6 +70,17 @@ class Sample:
     notes: list[str] = field(default_factory=list)
     """How it was read, for people."""
     complete: bool = True
+
+    def lines_of(self, records: Sequence[int]) -> str:
+        """The lines of records, by their positions."""
+        return line_numbers([self.lines[record] for record in records])
+
+
+def line_numbers(lines: Sequence[int]) -> str:
+    """``line 3`` or ``lines 3, 17``, and how many more."""
+    shown = ", ".join(map(str, lines[:_SHOWN_LINES]))
+    more = f" and {len(lines) - _SHOWN_LINES:,} more" if len(lines) > _SHOWN_LINES else ""
+    return f"line{'s' if len(lines) > 1 else ''} {shown}{more}"
 
 
 def of_file(path: Address) -> Sample:
@@ -196,6 +210,11 @@ def _add_objects(sample: Sample, records: Sequence[tuple[int, str]]) -> None:
             sample.malformed.append(line)
     names = list(dict.fromkeys(name for each in objects for name in each))
     sample.columns = {name: [each.get(name) for each in objects] for name in names}
+    nulls = [text for text in _NULLS if any(_is_json_null(text, column) for column in sample.columns.values())]
+    if nulls:
+        sample.null_values = ("", *nulls)
+        for name, column in sample.columns.items():
+            sample.columns[name] = [None if isinstance(value, str) and value in nulls else value for value in column]
     if objects and all(map(_is_envelope, objects)):
         sample.notes.append(_ENVELOPES)
 
@@ -307,22 +326,26 @@ def _is_header(names: Sequence[str], rows: Sequence[Sequence[str]]) -> bool:
 
 def _is_value(name: str) -> bool:
     """Whether a text is a number, a date or a time rather than a name."""
-    from tidegate.schema import inference
-
     is_number = any(map(str.isdigit, name)) and not any(map(str.isalpha, name))
-    return is_number or (
-        name != "" and inference.of_texts([name], inference.spelling([[name]]).values).type != "STRING"
-    )
+    return is_number or (name != "" and of_texts([name], spelling([[name]]).values).type != "STRING")
 
 
 def _is_null(text: str, column: Sequence[str]) -> bool:
     """Whether a text stands for no value: it occurs, and the others are numbers, days or instants."""
-    from tidegate.schema import inference
-
     if text not in column:
         return False
     others = [each for each in column if each and each not in _NULLS]
-    return bool(others) and inference.of_texts(others, inference.spelling([others]).values).type != "STRING"
+    return bool(others) and of_texts(others, spelling([others]).values).type != "STRING"
+
+
+def _is_json_null(text: str, column: Sequence[Any]) -> bool:
+    """Whether a text stands for no value: it occurs, and the other values are no texts, or days or instants."""
+    if text not in column:
+        return False
+    others = [value for value in column if value not in (None, "", *_NULLS)]
+    return bool(others) and (
+        not any(isinstance(value, str) for value in others) or of_json(others).type in ("DATE", "TIMESTAMP")
+    )
 
 
 def _extent(sample: Sample) -> str:
