@@ -102,6 +102,17 @@ def test_positions_tell_the_rows_of_an_identifier_apart(tmp_path: Path) -> None:
     assert drafted.key.columns == ("order_id", "line")
 
 
+def test_one_time_without_a_value_is_named_and_stays_order_and_event_time(tmp_path: Path) -> None:
+    rows = many("A#,2026-01-05,2026-01-05T09:30:00Z")
+    rows[3], rows[7] = "A103,2026-01-05,", "A107,,2026-01-05T09:30:00Z"
+    drafted = table(tmp_path, "order_id,order_day,updated_at", *rows)
+    assert (drafted.order, drafted.event_time) == ("updated_at", "order_day")
+    assert [*drafted.doubts()] == [
+        "event time order_day has no value in line 9: no window of a backfill has it",
+        "order updated_at has no value in line 5: its record goes to quarantine",
+    ]
+
+
 def test_a_small_sample_is_a_doubt(tmp_path: Path) -> None:
     drafted = table(tmp_path, "order_id,note", *many("A#,x", 3))
     assert drafted.key.doubts == ("only 3 records: too few to know that order_id is different in all",)

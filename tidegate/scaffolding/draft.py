@@ -104,7 +104,7 @@ class Draft:
         order = next((each.column for each in orders if each.column not in key.columns), _LANDED[of_topic])
         times = [each for each in fields if each.guess.type in ("DATE", "TIMESTAMP")]
         named = [each for each in times if each.column != order and _EVENT_NAME.search(each.column)]
-        event_time = next((each.column for each in (*named, *times) if not each.missing), "")
+        event_time = next((each.column for each in (*named, *times) if is_nearly_complete(each)), "")
         return cls(
             sample=sample,
             fields=tuple(fields),
@@ -142,9 +142,10 @@ class Draft:
         yield from self.key.doubts
         for each in self.fields:
             empty = [record for record in each.missing if each.values[record] is None]
-            if each.column == self.order and empty:
+            if each.column in (self.order, self.event_time) and empty:
                 goes = "its record goes" if len(empty) == 1 else "their records go"
-                yield f"{each.name} has no value in {self.sample.lines_of(empty)}: {goes} to quarantine"
+                effect = f"{goes} to quarantine" if each.column == self.order else "no window of a backfill has it"
+                yield f"{self._use(each)} {each.name} has no value in {self.sample.lines_of(empty)}: {effect}"
             disposition = (
                 "the record goes to quarantine"
                 if each.column in self.required
@@ -284,7 +285,7 @@ def _columns(names: Iterable[str], declared: Collection[str], reserved: Iterable
 
 def _orders(fields: Sequence[DraftField]) -> list[DraftField]:
     """The fields that may order versions of a key, the best first: instants and numbers with such a name, other instants."""
-    complete = [each for each in fields if is_nearly_complete(len(each.missing), len(each.values))]
+    complete = [each for each in fields if is_nearly_complete(each)]
     named = [each for each in complete if _ORDER_NAME.search(each.column) and each.guess.type in _ORDER_TYPES]
     instants = [each for each in complete if each.guess.type == "TIMESTAMP" and each not in named]
     return [*named, *instants]

@@ -69,8 +69,8 @@ class _Values:
 
     @property
     def is_complete(self) -> bool:
-        """Whether all records but one of five or more, or one of a hundred, have values."""
-        return is_nearly_complete(len(self.missing), self.rows)
+        """Whether few records lack one of the values."""
+        return _are_few(self.missing, self.rows)
 
     @property
     def is_unique(self) -> bool:
@@ -110,9 +110,13 @@ def guess_key(fields: Sequence[DraftField], orders: Sequence[DraftField], lines:
     return Key(columns=chosen.columns, why=f"key {names}: {why}; {looks} like an identifier's", doubts=tuple(doubts))
 
 
-def is_nearly_complete(missing: int, rows: int) -> bool:
-    """Whether a column of which so many records have no value may be required: these records go to quarantine."""
-    return missing <= max(rows >= 5, rows // 100) and missing < rows
+def is_nearly_complete(each: DraftField) -> bool:
+    """Whether a column may be one that a table relies on: all records but one of five or more, or one of a hundred, have a value."""
+    return _are_few(each.missing, len(each.values))
+
+
+def _are_few(missing: Sequence[int], rows: int) -> bool:
+    return len(missing) <= max(rows >= 5, rows // 100) and len(missing) < rows
 
 
 def _is_named(each: DraftField) -> bool:
