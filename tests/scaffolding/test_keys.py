@@ -52,7 +52,7 @@ def test_a_measure_is_no_key_however_small_the_sample_is(tmp_path: Path, column:
     for rows in (1, 2, 3, 30):
         drafted = table(tmp_path, f"{column},note", *many(f"{value},again and again", rows))
         assert drafted.key.columns == ()
-        assert drafted.why[-1] == "no key: no field looks like an identifier. Silver keeps every record"
+        assert drafted.why[-1].startswith("no key: no field looks like an identifier")
 
 
 def test_one_record_without_a_value_is_named_and_does_not_hide_the_key(tmp_path: Path) -> None:

@@ -108,6 +108,14 @@ def test_one_odd_value_changes_no_type_of_json(usual: Any, odd: Any, expected: s
     assert [(each.record, each.path) for each in guess.misfits] == [(MANY, path)]
 
 
+def test_values_of_several_kinds_are_texts_and_the_less_common_ones_are_named() -> None:
+    guess = value_types.of_json([{"x": 1}, [{"x": 1}], "none", {"x": 2}])
+    odd = [
+        Oddity(record=record, value=value, type="STRUCT<x: INT>") for record, value in ((1, [{"x": 1}]), (2, "none"))
+    ]
+    assert (guess.type, guess.wider) == ("STRING", tuple(odd))
+
+
 @pytest.mark.parametrize(
     ("values", "expected"),
     [

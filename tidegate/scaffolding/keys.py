@@ -97,7 +97,7 @@ def guess_key(fields: Sequence[DraftField], orders: Sequence[DraftField], lines:
         else versions or next((each for each in _pairs(fields, identifiers) if each.is_unique), None)
     )
     if chosen is None:
-        return Key(columns=(), why=f"no key: {'; '.join(_reasons(singles, lines))}. Silver keeps every record")
+        return Key(columns=(), why=f"no key: {'; '.join(_reasons(fields, singles, lines))}. Silver keeps every record")
     names = ", ".join(chosen.columns)
     doubts = list(_doubts(chosen, unique, lines))
     if chosen is versions:
@@ -200,10 +200,17 @@ def _doubts(chosen: _Values, unique: Sequence[_Values], lines: Callable[[Sequenc
         yield f"{', '.join(others)} could be the key too"
 
 
-def _reasons(singles: Sequence[_Values], lines: Callable[[Sequence[int]], str]) -> Iterator[str]:
-    """Why none of the identifiers is the key."""
+def _reasons(
+    fields: Sequence[DraftField], singles: Sequence[_Values], lines: Callable[[Sequence[int]], str]
+) -> Iterator[str]:
+    """Why there is none."""
     if not singles:
-        yield "no field looks like an identifier"
+        possible = [_values(fields, each) for each in fields if each.guess.type in (*_TYPES, *_TIMES)]
+        different = [each.columns[0] for each in possible if each.is_unique and not each.repeated][:_NEAR_MISSES]
+        verb = "is" if len(different) == 1 else "are"
+        yield "no field looks like an identifier" + (
+            f" ({', '.join(different)} {verb} different in all records)" if different else ""
+        )
     for each in singles[:_NEAR_MISSES]:
         if each.clashes:
             yield f"{each.columns[0]} is the same in {lines(each.clashes[0])}, which differ"

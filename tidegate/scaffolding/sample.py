@@ -31,7 +31,7 @@ RECORDS = 1_000
 """Records of a sample."""
 _SHOWN_LINES = 5
 _SEPARATORS = {",": "comma", ";": "semicolon", "\t": "tab", "|": "pipe"}
-_NULLS = ("NA", "N/A", "NULL", "null", "None", "NaN", "nan", "-", "\\N")
+_NULLS = ("NA", "N/A", "n/a", "#N/A", "k.A.", "NULL", "null", "None", "NaN", "nan", "-", "\\N")
 """Texts that mean that there is no value, in columns of other types."""
 _ENCODINGS = ("utf-8", "utf-16", "cp1252")
 _COMPRESSED = (".gz", ".bz2")

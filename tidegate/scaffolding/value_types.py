@@ -84,7 +84,10 @@ def of_texts(texts: Sequence[str | None], formats: Mapping[str, Any]) -> Guess:
     Args:
         formats: `tidegate.scaffolding.spellings.Spelling.values`.
     """
-    return _of_texts([(record, text) for record, text in enumerate(texts) if text is not None], _families(formats))
+    guess = _of_texts([(record, text) for record, text in enumerate(texts) if text is not None], _families(formats))
+    # A family may have read them in another spelling.
+    wider = tuple(dataclasses.replace(each, value=texts[each.record]) for each in guess.wider)
+    return dataclasses.replace(guess, wider=wider)
 
 
 def of_json(values: Sequence[Any]) -> Guess:
@@ -207,9 +210,12 @@ def _of_json(items: Items) -> Guess:
             return dataclasses.replace(guess, misfits=guess.misfits + _oddities(rest, guess.type.partition("<")[0]))
     kinds = Counter(_json_kind(value) for _, value in present)
     guess = _of_texts([(record, _text(value)) for record, value in present], _json_families(kinds, len(present)))
-    if guess.type == "STRING" and len(kinds) > 1 and not guess.wider and not guess.why:
-        return dataclasses.replace(guess, why=f"values of several kinds: {', '.join(sorted(kinds))}")
-    return guess
+    if guess.type != "STRING" or len(kinds) == 1 or guess.wider or guess.why:
+        return guess
+    most = kinds.most_common(1)[0][0]
+    of_most = _of_json([item for item in present if _json_kind(item[1]) == most]).type
+    rest = [item for item in present if _json_kind(item[1]) != most] if of_most != "STRING" else []
+    return dataclasses.replace(guess, wider=_oddities(rest, of_most))
 
 
 def _struct(items: Items) -> Guess:
