@@ -9,24 +9,22 @@ import dataclasses
 import importlib.resources
 import json
 import re
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
 from functools import reduce
 from string import Template
-from typing import Any, Literal
+from typing import Any
 
 from tidegate import hidden
-from tidegate.expectations.profile import Profile, ProfiledColumn
-from tidegate.expectations.proposal import propose
 from tidegate.formatting import count
 from tidegate.scaffolding.draft_field import DraftField, shortened, text_of
 from tidegate.scaffolding.keys import Key, guess_key, is_nearly_complete
+from tidegate.scaffolding.names import columns_of, declared_names, renamed_types
 from tidegate.scaffolding.sample import Sample, line_numbers
 from tidegate.scaffolding.spellings import Spelling, spelling
+from tidegate.scaffolding.suites import suite_text
 from tidegate.scaffolding.value_types import Guess, Oddity, of_json, of_texts
-from tidegate.schema.names import COLUMN, FieldPath, renamed_types
-from tidegate.schema.transliteration import column_name
+from tidegate.schema.names import FieldPath
 
 _ORDER_NAME = re.compile(r"(^|_)(updated|modified|changed|published|version|revision|sequence|seq|ts|timestamp)(_|$)")
 _EVENT_NAME = re.compile(r"(^|_)(created|ordered|occurred|event|day|date|time|at|on)(_|$)")
@@ -36,12 +34,6 @@ _WIDTH = 90
 _LANDED = {False: "landed_at", True: "sent_at"}
 """The column that orders versions where no field does: the file's modification time, or the message's timestamp."""
 _SOURCES = {False: ("FileSource", "path", "@daily"), True: ("KafkaSource", "topic", "*/10 * * * *")}
-_PROFILED: dict[str, Literal["text", "number", "day", "instant"]] = {
-    "STRING": "text",
-    **dict.fromkeys(("INT", "BIGINT", "DOUBLE", "DECIMAL"), "number"),
-    "DATE": "day",
-    "TIMESTAMP": "instant",
-}
 _EXAMPLES = {
     **{"INT": "1", "BIGINT": "1", "DOUBLE": "1.5", "DECIMAL": "1", "BOOLEAN": "true"},
     **{"DATE": "2026-01-05", "TIMESTAMP": "2026-01-05T09:30:00Z", "STRING": "a"},
@@ -80,8 +72,8 @@ class Draft:
         """Guess from a sample."""
         csv = sample.format == "csv"
         formats = spelling(sample.columns.values()) if csv else Spelling()
-        names = _declared_names(sample.columns)
-        columns = _columns(sample.columns, names, ("rescued", _LANDED[of_topic]))
+        names = declared_names(sample.columns)
+        columns = columns_of(sample.columns, names, ("rescued", _LANDED[of_topic]))
         fields = []
         for name, values in sample.columns.items():
             guess = _guess(sample, name, formats)
@@ -237,9 +229,7 @@ class Draft:
 
     def suite(self, name: str) -> str:
         """The text of the first suite."""
-        profiles = [profile for each in self.fields if (profile := _profile(each)) is not None]
-        suite = propose(f"{name}/silver", profiles, self.key.columns, (self.order,) if self.order else ())
-        return json.dumps(suite, indent=2, ensure_ascii=False) + "\n"
+        return suite_text(name, self.fields, self.key.columns, self.order)
 
     def test(self, name: str) -> str:
         """The text of ``tests/spark_jobs/test_<name>.py``, with a made-up record."""
@@ -260,65 +250,12 @@ def _guess(sample: Sample, name: str, formats: Spelling) -> Guess:
     return of_texts(values, formats.values) if sample.format == "csv" else of_json(values)
 
 
-def _declared_names(names: Iterable[str]) -> set[str]:
-    """The fields that keep their names in the schema: of those that differ in case only, the first."""
-    chosen: dict[str, str] = {}
-    for name in names:
-        if COLUMN.fullmatch(name):
-            chosen.setdefault(name.lower(), name)
-    return set(chosen.values())
-
-
-def _columns(names: Iterable[str], declared: Collection[str], reserved: Iterable[str]) -> dict[str, str]:
-    """The column of each field. Of those that would have the same, declared ones keep it; the others get a number.
-
-    A field that is renamed has its column's name in the schema, which therefore is not the name of another field there.
-    """
-    columns: dict[str, str] = {}
-    used = set(reserved)
-    in_schema = {name.lower() for name in declared}
-    for name in sorted(names, key=lambda name: name not in declared):
-        columns[name] = column_name(name, used if name in declared else used | in_schema)
-        used.add(columns[name])
-    return columns
-
-
 def _orders(fields: Sequence[DraftField]) -> list[DraftField]:
     """The fields that may order versions of a key, the best first: instants and numbers with such a name, other instants."""
     complete = [each for each in fields if is_nearly_complete(each)]
     named = [each for each in complete if _ORDER_NAME.search(each.column) and each.guess.type in _ORDER_TYPES]
     instants = [each for each in complete if each.guess.type == "TIMESTAMP" and each not in named]
     return [*named, *instants]
-
-
-def _profile(each: DraftField) -> Profile | None:
-    """What a suite can be proposed from; None for types that have no rule, and for days in another form."""
-    kind = _PROFILED.get(each.guess.type.partition("(")[0])
-    if kind is None:
-        return None
-    misfits = {odd.record for odd in each.guess.misfits}
-    values = [value for index, value in enumerate(each.values) if value is not None and index not in misfits]
-    measured = [measure for value in values if (measure := _measure(kind, value)) is not None]
-    profile = Profile(
-        column=ProfiledColumn(name=each.column, kind=kind),
-        rows=len(each.values),
-        nulls=len(each.values) - len(values),
-        distinct=len(set(map(str, values))),
-        minimum=min(measured, default=None),
-        maximum=max(measured, default=None),
-    )
-    return dataclasses.replace(profile, choices=tuple(sorted(set(values)))) if profile.is_choice() else profile
-
-
-def _measure(kind: str, value: Any) -> Any:
-    try:
-        if kind == "text":
-            return float(len(value))
-        if kind == "number":
-            return float(value)
-        return date.fromisoformat(value[:10]) if kind == "day" else datetime.fromisoformat(value).replace(tzinfo=None)
-    except (TypeError, ValueError):
-        return None
 
 
 def _example(kind: str, formats: Mapping[str, Any]) -> str | None:

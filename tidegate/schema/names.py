@@ -19,8 +19,6 @@ Renames = Mapping[FieldPath, str] | tuple[tuple[FieldPath, str], ...]
 
 COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]{0,127}")
 """Names of fields that can become columns."""
-_NESTED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-"""Names of nested fields that need no backticks."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -138,38 +136,6 @@ def checked_renames(owner: str, renames: object, ddl: str) -> tuple[tuple[FieldP
         raise FieldError(owner, "fields", renames, "each field once: ('a',) is the same as 'a'")
     _check(owner, paths, columns, ())
     return tuple(sorted(pairs.items(), key=lambda pair: _path(pair[0])))
-
-
-def renamed_types(kind: str, path: tuple[str, ...]) -> tuple[str, dict[FieldPath, str]]:
-    """A type whose nested fields all have names that a table can have, and the renames for it.
-
-    Args:
-        kind: A type with the names in records.
-        path: The names in records from the outside to the field of this type.
-    """
-    outer, inner = nested_type(kind)
-    if outer == "struct":
-        from tidegate.schema.transliteration import column_name
-
-        renames: dict[FieldPath, str] = {}
-        fields = nested_fields(inner)
-        kept = {name.lower(): name for name, _ in reversed(fields) if _NESTED.fullmatch(name)}
-        used = {*kept}
-        parts = []
-        for name, of in fields:
-            declared = name
-            if kept.get(name.lower()) != name:
-                declared = renames[*path, name] = column_name(name, used)
-                used.add(declared)
-            of, deeper = renamed_types(of, (*path, name))
-            renames |= deeper
-            parts.append(f"{quoted(declared)}: {of}")
-        return f"STRUCT<{', '.join(parts)}>", renames
-    if outer:
-        *key, value = split_top_level(inner)
-        value, renames = renamed_types(value, path)
-        return f"{outer.upper()}<{', '.join([*map(str.strip, key), value.strip()])}>", renames
-    return kind, {}
 
 
 def _check(owner: str, paths: Mapping[tuple[str, ...], str], types: Mapping[str, str], outer: tuple[str, ...]) -> None:
