@@ -33,6 +33,7 @@ ELSEWHERE = {
     "tidegate/project/suite_file.py": "suites of the project",
     "tidegate/project/fingerprints.py": "code and suites of the project",
     "tidegate/project/registry.py": "declarations of the project",
+    "tidegate/project/statement.py": "transforms of the project",
     "tidegate/project/transform_code.py": "transforms of the project",
     "tidegate/spec/table_list.py": "lists of tables of the project",
     "tidegate/processes.py": "processes of this machine",

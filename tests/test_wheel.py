@@ -80,6 +80,7 @@ def test_the_wheel_asks_for_ranges_and_has_its_extras(wheel: Path) -> None:
         "kafka",
         "query",
         "s3",
+        "sql",
     }
     always = {each.name for each in wanted if each.marker is None}
     assert not always & {

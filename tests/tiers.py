@@ -26,7 +26,14 @@ MEANING = {
 LONG_SECONDS = 1
 """A fast test takes a tenth of a second. This is named, not refused: a busy machine delays any test."""
 GUIDES = "tests/docs/test_guides.py"
-OTHER_GUIDES = ("change-data-capture", "complete-intervals", "schema-changes", "stateful", "windows-and-sessions")
+OTHER_GUIDES = (
+    "change-data-capture",
+    "complete-intervals",
+    "schema-changes",
+    "sql",
+    "stateful",
+    "windows-and-sessions",
+)
 """Guides that another worker runs than the rest of `GUIDES`: those that do not begin with the commands that the others have in common."""
 _PROGRAMS = ("tests/live/", "tests/demo/", "tests/docs/", "tests/cli/")
 

@@ -18,7 +18,17 @@ from devstack import airflow_home
 pytestmark = pytest.mark.airflow
 
 PROJECT = Path(__file__).parents[2]
-HEAVY = ("pyspark", "delta", "pandas", "great_expectations", "deltalake", "confluent_kafka", "pyarrow", "duckdb")
+HEAVY = (
+    "pyspark",
+    "delta",
+    "pandas",
+    "great_expectations",
+    "deltalake",
+    "confluent_kafka",
+    "pyarrow",
+    "duckdb",
+    "sqlglot",
+)
 
 _LOADED = """
 import json, sys

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.with_fields import with_fields
-from tidegate.errors import SpecError, TidegateError
+from tidegate.errors import SetupError, SpecError, TidegateError
 from tidegate.project.resolution import ResolvedPipeline, load_all, resolve
 from tidegate.spec import (
     ChangeFeed,
@@ -263,6 +263,73 @@ def test_a_transform_that_does_not_exist_is_an_error_of_its_flow(
 def test_a_transform_may_come_from_an_import_of_all_names(project: Path) -> None:
     (project / "spark_jobs/trips.py").write_text("from elsewhere import *\n")
     assert errors(resolved(project)) == {}
+
+
+def test_a_transform_in_sql_is_checked_with_the_fields_of_its_source(project: Path) -> None:
+    flow = replace(SILVER, transform="trips.sql", gate=None)
+    pipeline = Pipeline(name="trips", flows=(BRONZE, flow))
+    path = project / "spark_jobs" / "trips.sql"
+    path.write_text("SELECT id,\n id AS at, way FROM trips")
+    (_, wrong) = resolve(pipeline, project, {}).flows
+    assert wrong.error is not None
+    assert wrong.error.message.startswith(
+        "pipelines/trips.py, flow 'silver': transform 'trips.sql': spark_jobs/trips.sql line 2, column 12: it reads way, which is no "
+        "declared field of bronze.trips"
+    )
+    path.write_text("SELECT id, id AS at FROM trips")
+    (_, right) = resolve(pipeline, project, {}).flows
+    assert (right.error, right.code) == (None, path)
+    path.unlink()
+    (_, missing) = resolve(pipeline, project, {}).flows
+    assert missing.error is not None and "spark_jobs/trips.sql does not exist; create it" in missing.error.message
+
+
+def test_what_a_join_in_sql_shows_is_as_if_it_were_declared(project: Path) -> None:
+    weather = replace(
+        SILVER,
+        name="weather",
+        transform=None,
+        gate=None,
+        target=Table("silver.weather", keys=("id",), sequence_by=("id",)),
+    )
+    trips = replace(weather, name="silver", target=Table("silver.trips", keys=("id",), sequence_by=("id",)))
+    joined = Flow(
+        name="joined",
+        sources=(ChangeFeed("silver.trips"), ChangeFeed("silver.weather")),
+        transform="joined.sql",
+        target=Table("gold.joined", keys=("id",)),
+    )
+    pipeline, path = (
+        Pipeline(name="trips", flows=(BRONZE, trips, weather, joined)),
+        project / "spark_jobs" / "joined.sql",
+    )
+    path.write_text("SELECT t.id, w.wind FROM trips t LEFT JOIN weather w ON t.at = w.at")
+    resolved = resolve(pipeline, project, {}).flow("joined")
+    declared = replace(joined, sources=(ChangeFeed("silver.trips"), ChangeFeed("silver.weather", on={"at": "at"})))
+    assert (resolved.error, resolved.flow) == (None, declared)
+    assert resolved.flow.remembered() == declared.remembered()
+
+    path.write_text("SELECT t.id, w.wind FROM trips t LEFT JOIN weather w ON at = id")
+    error = resolve(pipeline, project, {}).flow("joined").error
+    assert error is not None and "line 1, column 44: the SELECT does not show which rows" in error.message
+
+
+def test_without_its_parser_sql_is_an_error_of_the_pipeline_that_says_what_to_install(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In a process that has not imported it."""
+    names = [
+        name
+        for name in sys.modules
+        if name.partition(".")[0] == "sqlglot" or name.startswith("tidegate.project.statement")
+    ]
+    for name in names:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.delattr("tidegate.project.statement_rules", raising=False)
+    monkeypatch.setattr(sys, "path", [each for each in sys.path if "site-packages" not in each])
+    pipeline = Pipeline(name="trips", flows=(BRONZE, replace(SILVER, transform="trips.sql", gate=None)))
+    with pytest.raises(SetupError, match=r"sqlglot is not installed .*tidegate\[sql\]"):
+        resolve(pipeline, project, {})
 
 
 def test_code_whose_state_grows_is_an_error_of_the_stateful_flow_alone(project: Path) -> None:

@@ -46,6 +46,7 @@ NOT_IN_THE_SIDECAR = [
             "bronze.trips",
             lambda: replace(BRONZE, target=Table("bronze.trips", event_time="at", first_day="2026-01-01")),
         ),
+        ("transform", "trips.SQL", lambda: replace(SILVER, transform="trips.SQL")),
         ("transform", None, lambda: replace(SILVER, target=Table("silver.copy"), transform=None)),
         ("transform", None, lambda: replace(GOLD, transform=None)),
         ("target", "silver.trips", lambda: replace(JOINED, target=UPSERTED)),
@@ -65,6 +66,15 @@ def test_incompatible_parts_are_refused(field: str, value: Any, make: Callable[[
     with pytest.raises(FieldError) as raised:
         make()
     assert (raised.value.field, raised.value.value) == (field, repr(value))
+
+
+def test_only_sql_may_leave_on_out() -> None:
+    without = (TRIP_FEED, ChangeFeed("silver.weather"))
+    assert replace(JOINED, sources=without, transform="trips.sql").feeds == without
+    with pytest.raises(
+        FieldError, match=r"on for 'silver\.weather': \{<column of silver\.trips>: <column of silver\.weather>\}"
+    ):
+        replace(JOINED, sources=without)
 
 
 @pytest.mark.parametrize("source", [None, "trips", FileSource])

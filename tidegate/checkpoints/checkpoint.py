@@ -169,6 +169,9 @@ def check_compatible(layout: Layout, resolved: ResolvedFlow) -> None:
         DamagedFileError: The sidecar cannot be read.
     """
     flow = resolved.flow
+    if any(not feed.on for feed in flow.feeds[1:]):
+        # Its transform in SQL does not show them: that is the error of the flow, which does not run.
+        return
     sidecars = versions(resolved.place(layout))
     if sidecars and flow.checkpoint_version < max(sidecars):
         newest = max(sidecars)
@@ -317,8 +320,7 @@ def _check_schema(layout: Layout, resolved: ResolvedFlow) -> None:
     file, changed = f"pipelines/{pipeline.name}.py", ", ".join(change.formerly or change.field for change in breaking)
     steps: list[Advice] = [new_version(version, f"set {{}} for flow {flow.name!r} in {file}")]
     if flow.transform is not None:
-        module, _, function = flow.transform.partition(":")
-        steps.append(Edit(f"check {function} in spark_jobs/{module}.py for {changed}", "transform"))
+        steps.append(Edit(f"check {flow.transform_place} for {changed}", "transform"))
     swapped = f"run `{{}}`: {flow.target.name} is derived again from bronze and swapped in"
     again = swapped if flow.is_staged else "run `{}`: the new table gets all rows"
     steps.append(Command.tidegate("run", pipeline.name, "--flow", flow.name, says=again))

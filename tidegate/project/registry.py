@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import difflib
 import importlib
 import pkgutil
@@ -40,6 +41,7 @@ def load(name: str, declared: Sequence[str] | None = None) -> Pipeline:
     Raises:
         RequestError: There is no such pipeline; the message lists those that exist.
         SpecError: The file raises an error, and the message names the line; or it defines no pipeline of this name.
+        SetupError: As `completed`.
     """
     declared = names() if declared is None else declared
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or name not in declared:
@@ -54,7 +56,7 @@ def load(name: str, declared: Sequence[str] | None = None) -> Pipeline:
         raise SpecError(
             f"pipelines/{name}.py must define `pipeline = Pipeline(name={name!r}, …)`", Edit("define it", "declaration")
         )
-    return pipeline
+    return completed(pipeline)
 
 
 def reload(name: str, declared: Sequence[str] | None = None) -> Pipeline:
@@ -82,6 +84,27 @@ def reload(name: str, declared: Sequence[str] | None = None) -> Pipeline:
             _loaded[name] = modified_ns
         importlib.invalidate_caches()
     return load(name, declared)
+
+
+def completed(pipeline: Pipeline) -> Pipeline:
+    """The pipeline with the ``on`` that its transforms in SQL show and its flows leave out.
+
+    What cannot be read stays out: it is the error of its flow.
+
+    Raises:
+        SetupError: It leaves some out, and the parser of SQL is not installed.
+    """
+    if not any(feed for flow in pipeline.flows if flow.is_sql for feed in flow.feeds[1:] if not feed.on):
+        return pipeline
+    # Few flows need it, and its parser.
+    from tidegate.project import statement_rules, transform_code
+
+    flows = []
+    for flow in pipeline.flows:
+        with contextlib.suppress(SpecError):
+            flow = statement_rules.completed(flow, transform_code.file_of(str(flow.transform))) if flow.is_sql else flow
+        flows.append(flow)
+    return dataclasses.replace(pipeline, flows=tuple(flows))
 
 
 def declarations(get: Loader = load) -> dict[str, Pipeline | TidegateError]:

@@ -19,6 +19,7 @@ from tidegate.errors import SpecError, TidegateError
 from tidegate.lake.layout import Layout
 from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.project import fingerprints, graph, registry, suite_file, transform_code
+from tidegate.schema.ddl import parse_ddl
 from tidegate.schema.names import AS_THEY_ARE, FieldNames
 from tidegate.spec import Flow, Pipeline
 from tidegate.spec.table import OtherTarget
@@ -180,6 +181,7 @@ def resolve(
     Raises:
         SpecError: A table has two writers, no flow writes a source, or a source is neither a bronze table nor keyed.
     """
+    pipeline = registry.completed(pipeline)
     declared = {**(registry.declarations() if declared is None else declared), pipeline.name: pipeline}
     return _resolve(pipeline, project, declared, graph.FlowGraph.of(declared))
 
@@ -190,6 +192,12 @@ def _resolve(
     graph.check_intervals(pipeline, flows)
     resolved = tuple(_resolve_flow(pipeline, flow, project, declared, flows) for flow in pipeline.flows)
     return ResolvedPipeline(pipeline=pipeline, flows=resolved, declared=declared)
+
+
+def _fields(writer: Flow | None) -> tuple[str, ...] | None:
+    """The declared fields of the records that the writer of a bronze table keeps; None for a table whose columns Spark alone knows."""
+    source = None if writer is None else writer.landed_source
+    return None if source is None else tuple(column.name for column in parse_ddl("schema", source.schema))
 
 
 def _resolve_flow(
@@ -240,7 +248,12 @@ def _check(
     graph.check_flow(pipeline, flow, writers, flows)
     if suite is not None and flow.gate is not None:
         suite_file.read_entries(suite, flow.gate.suite)
-    if flow.transform is not None:
+    if flow.is_sql:
+        # Few flows need it, and its parser.
+        from tidegate.project import statement_rules
+
+        statement_rules.check(flow, code, _fields(writers[0]))
+    elif flow.transform is not None:
         transform_code.check(flow.transform, code, [feed.name for feed in flow.sources])
         if flow.state is not None:
             # The rules for state are for flows that declare some.

@@ -18,6 +18,7 @@ from pathlib import Path
 from tidegate.advice import Edit, Either
 from tidegate.errors import SpecError
 from tidegate.errors.classification import raise_machine
+from tidegate.spec.flow import SQL
 
 _READS = frozenset({"read", "readStream", "table"})
 """What reads a table, of a session."""
@@ -39,7 +40,10 @@ _PARSING = threading.Lock()
 
 
 def file_of(function: str) -> Path | None:
-    """The file of ``<module>:<function>`` in ``spark_jobs``; None without one."""
+    """The file of ``<module>:<function>``, or of ``<name>.sql``, in ``spark_jobs``; None without one."""
+    if function.endswith(SQL):
+        folders = map(Path, importlib.import_module("spark_jobs").__path__)
+        return next((folder / function for folder in folders if (folder / function).is_file()), None)
     try:
         spec = importlib.util.find_spec(f"spark_jobs.{function.partition(':')[0]}")
     except ModuleNotFoundError:
@@ -255,6 +259,9 @@ def last_name(node: ast.AST) -> str | None:
 
 def files(transform: str) -> tuple[Path, ...]:
     """The files of ``spark_jobs`` that a transform uses, its own among them, in the order in which it uses them."""
+    if transform.endswith(SQL):
+        own = file_of(transform)
+        return () if own is None else (own,)
     module, _, function = transform.partition(":")
     places = dict.fromkeys([module, *(place for place, _ in reached(module, function))])
     paths = (file_of(f"{place}:") for place in places)

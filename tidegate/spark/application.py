@@ -389,9 +389,9 @@ class _Application:
         flow_report.refresh = place.refresh
         gate = transform = None
         if flow.transform and RUNS[self.request.mode].derives:
-            from tidegate.spark.functions import import_function
+            from tidegate.spark.functions import transform_of
 
-            transform = import_function(flow.transform, "transform")
+            transform = transform_of(flow)
             self._check_code(flow.name)
         if RUNS[self.request.mode].judges and flow.gate is not None:
             from tidegate.spark.gate import LakeContext, SuiteGate

@@ -3,10 +3,34 @@
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tidegate.advice import Edit
 from tidegate.errors import SpecError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from pyspark.sql import DataFrame
+
+    from tidegate.spec import Flow
+
+
+def transform_of(flow: Flow) -> Callable[..., DataFrame] | None:
+    """The transform of a flow as a function of its sources, in whatever language it is; None without one.
+
+    Raises:
+        SpecError: It cannot be imported, or read.
+    """
+    if flow.transform is None:
+        return None
+    if flow.is_sql:
+        # Few flows need it, and its parser.
+        from tidegate.spark import statement
+
+        return statement.transform_of(flow)
+    function: Callable[..., DataFrame] = import_function(flow.transform, "transform")
+    return function
 
 
 def import_function(name: str, role: str) -> Any:

@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from tidegate.spec.sinks import Target
     from tidegate.spec.sources import LandingSource, Source
 
-_TRANSFORM = re.compile(r"[a-z][a-z0-9_]*:[a-z][a-z0-9_]*")
+SQL = ".sql"
+"""How the name of a transform in SQL ends."""
+_TRANSFORM = re.compile(r"[a-z][a-z0-9_]*(:[a-z][a-z0-9_]*|\.sql)")
 _FIRST_OF_SOURCES = cast("Source", None)
 
 
@@ -43,6 +45,7 @@ class Flow:
     transform: str | None = None
     """``<module>:<function>`` in ``spark_jobs``. Takes and returns a DataFrame and keeps the column ``_row_id``. With ``sources``
     it takes one DataFrame for each, as parameters that have the names of the tables without their layers, in that order.
+    Or ``<name>.sql`` in ``spark_jobs``: one SELECT that reads the sources by these names.
     A landing flow has none: bronze stores the raw record."""
     gate: Gate | None = None
     statistics: tuple[Statistic, ...] = ()
@@ -68,7 +71,10 @@ class Flow:
             raise FieldError(owner, "target", self.target, "a Table, a KafkaSink or a FunctionSink")
         if self.transform is not None and not fits(_TRANSFORM, self.transform):
             raise FieldError(
-                owner, "transform", self.transform, "'<module>:<function>' in spark_jobs, as in 'flights:clean'"
+                owner,
+                "transform",
+                self.transform,
+                "'<module>:<function>' or '<name>.sql' in spark_jobs, as in 'flights:clean'",
             )
         if self.gate is not None and not isinstance(self.gate, Gate):
             raise FieldError(owner, "gate", self.gate, "a Gate or None")
@@ -101,7 +107,7 @@ class Flow:
 
     def _check_sources(self, owner: str) -> None:
         if self.sources:
-            check_sources(owner, self.sources)
+            check_sources(owner, self.sources, shown=self.is_sql)
             if self.source not in (None, self.sources[0]):
                 raise FieldError(owner, "source", self.source, "none beside sources")
             object.__setattr__(self, "source", self.sources[0])
@@ -109,6 +115,19 @@ class Flow:
             raise FieldError(owner, "source", self.source, ", ".join(SOURCES.values()))
         if isinstance(self.source, ChangeFeed) and self.source.on:
             raise FieldError(owner, "source", self.source, "without on: only the sources after the first have it")
+
+    @property
+    def is_sql(self) -> bool:
+        """Whether its transform is a file with SQL."""
+        return isinstance(self.transform, str) and self.transform.endswith(SQL)
+
+    @property
+    def transform_place(self) -> str:
+        """Where its transform is, for messages: ``clean in spark_jobs/flights.py``, or ``spark_jobs/flights.sql``; empty without one."""
+        if self.transform is None or self.is_sql:
+            return f"spark_jobs/{self.transform}" if self.transform else ""
+        module, _, function = self.transform.partition(":")
+        return f"{function} in spark_jobs/{module}.py"
 
     @property
     def feeds(self) -> tuple[ChangeFeed, ...]:

@@ -23,7 +23,7 @@ from tidegate.requests.request import RunRequest, fresh_id
 from tidegate.spark.batch import dispositions, groups, rows, time_windows, transform_output
 from tidegate.spark.batch.split import Decision
 from tidegate.spark.batch.work import Stream
-from tidegate.spark.functions import import_function
+from tidegate.spark.functions import transform_of
 from tidegate.spark.job import Job, Run, load_kind
 from tidegate.spec import Pipeline
 from tidegate.testing import records
@@ -148,7 +148,7 @@ def _job(pipeline: str, flow: str, *, gated: bool = False) -> Iterator[Job]:
             kind=load_kind(resolved.flow),
             place=Place(layout, pipeline, flow, resolved.flow.checkpoint_version, 0),
             work=Stream(),
-            transform=import_function(resolved.flow.transform, "transform") if resolved.flow.transform else None,
+            transform=transform_of(resolved.flow),
             gate=_gate(resolved, layout) if gated else None,
             spark=session(),
             clusters=Environment.read().cluster,

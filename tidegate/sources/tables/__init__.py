@@ -27,7 +27,7 @@ class ChangeFeed:
     on: Mapping[str, str] = dataclasses.field(default_factory=dict, hash=False)
     """For each source of a flow except the first: which rows of the first source its rows belong to, as
     ``{<column of the first source>: <column of this table>}``. Both have the same type. A change of a row of this table
-    recomputes the groups of these rows."""
+    recomputes the groups of these rows. May be left out where a transform in SQL joins the table by such columns."""
 
     def __post_init__(self) -> None:
         check_table(self, "table", self.table)
@@ -76,14 +76,20 @@ class ChangeFeed:
         return self.table.partition(".")[2]
 
 
-def check_sources(owner: str, sources: object) -> None:
-    """Refuse what is not two change feeds or more, of which all after the first have ``on``."""
+def check_sources(owner: str, sources: object, *, shown: bool) -> None:
+    """Refuse what is not two change feeds or more, of which all after the first have ``on``.
+
+    Args:
+        owner: The flow, for messages.
+        sources: What it declares.
+        shown: Whether the transform may show the columns of ``on`` that are not declared.
+    """
     if not isinstance(sources, tuple) or len(sources) < 2 or not all(type(each) is ChangeFeed for each in sources):
         raise FieldError(
             owner, "sources", sources, "a tuple of two ChangeFeed or more; one source is declared as source"
         )
     check_unique(owner, "sources", [each.name for each in sources], "names of tables after the dot")
     for each in sources[1:]:
-        if not each.on:
+        if not each.on and not shown:
             allowed = f"on for {each.table!r}: {{<column of {sources[0].table}>: <column of {each.table}>}}"
             raise FieldError(owner, "sources", each, allowed)

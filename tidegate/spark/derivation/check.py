@@ -129,7 +129,9 @@ def _problem(
 
 
 def _place(flow: Flow, function: Callable[..., DataFrame] | None) -> str:
-    """The file and the line of the transform."""
+    """The file of the transform, and the line of a function in Python."""
+    if flow.is_sql:
+        return flow.transform_place
     function = inspect.unwrap(function) if function is not None else None
     code = getattr(function, "__code__", None)
     module = str(flow.transform).partition(":")[0]
