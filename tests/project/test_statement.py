@@ -56,6 +56,7 @@ def written(given: Sequence[tuple[str, str, bool]]) -> str:
     return "  AND ".join(lines)
 
 
+@pytest.mark.slow
 @given(conditions())
 def test_the_conditions_together_keep_the_rows_that_where_keeps(
     tmp_path_factory: pytest.TempPathFactory, parts: list[tuple[str, str, bool]]
