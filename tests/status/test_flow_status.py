@@ -58,6 +58,22 @@ def test_a_source_that_does_not_answer_in_time_counts_as_unavailable(project: Sa
     assert "did not answer within 0.2 s" in status_of(status).sentence
 
 
+def test_many_flows_take_longer_than_the_wait_for_one_and_only_a_source_that_is_silent_is_late(
+    project: SampleProject,
+) -> None:
+    project.land("a.csv")
+    flows = [
+        dataclasses.replace(BRONZE, name=f"bronze_{number}", target=Table(f"bronze.t{number}")) for number in range(100)
+    ]
+    clicks = Flow(name="clicks", source=KafkaSource(topic="clicks", schema="a INT"), target=Table("bronze.clicks"))
+    pipelines = [(each.name, resolved(Pipeline(name=each.name, flows=(each,)))) for each in (clicks, *flows)]
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        environment = dataclasses.replace(project.environment, kafka=f"127.0.0.1:{silent.getsockname()[1]}")
+        readings = gather(environment, pipelines, patience=0.15)
+    assert [reading.label for reading in readings if reading.error is not None] == ["clicks/clicks"]
+    assert {status_of(reading).name for reading in readings[1:]} == {"behind"}
+
+
 @pytest.mark.parametrize(
     ("errors", "code"),
     [

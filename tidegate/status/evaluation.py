@@ -55,7 +55,7 @@ def evaluate_pipelines(
 
     Args:
         pipelines: Pipelines by name, or the error why one does not load.
-        patience: Seconds to wait for all sources together; a source that takes longer counts as unavailable.
+        patience: As that of `flow_status.gather`.
     """
     readings = flow_status.gather(environment, pipelines, patience, now)
     results = []

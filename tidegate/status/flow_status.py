@@ -8,6 +8,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Sequence
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import pendulum
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from tidegate.project.resolution import ResolvedPipeline
 
 PATIENCE = 1.5
-"""Default number of seconds that a command or a page waits for all sources together."""
+"""Default number of seconds that a command or a page waits for the next source to answer."""
 
 
 def to_json(reading: Reading) -> dict[str, Any]:
@@ -86,7 +87,8 @@ def gather(
     Args:
         pipelines: Pipelines by name, or the error why one does not load. A flow waits for a flow above it only if the
             pipeline of that flow is among them.
-        patience: Seconds to wait for all sources together; a source that takes longer counts as unavailable.
+        patience: Seconds without an answer of any source, after which those that have not answered count as unavailable. So many
+            flows may take as long as they need, and a source that hangs delays them once.
         now: The time of the reading, by default the present.
     """
     now, environment = now or pendulum.now("UTC"), read_once.once(environment)
@@ -111,10 +113,12 @@ def gather(
                 )
                 for each in pipeline.pipeline.invalid_tables
             ]
-    read = _read_all(readings, patience)
+    of_pipelines = {
+        name: [*own] for name, own in groupby(_read_all(readings, patience), key=lambda each: each.pipeline)
+    }
     with_ends: list[Reading] = []
     for name, pipeline in pipelines:
-        own = [reading for reading in read if reading.pipeline == name]
+        own = of_pipelines.get(name, [])
         with_ends += own if isinstance(pipeline, TidegateError) else _with_ends(layout, pipeline, own, now)
     return upstream.connected(with_ends)
 
@@ -151,25 +155,29 @@ def _read(reading: Reading) -> None:
 
 
 def _read_all(readings: Sequence[Reading], patience: float) -> list[Reading]:
-    """The readings, read as far as they come until the deadline."""
+    """The readings, read as far as they come until none has ended for so many seconds."""
     errors: dict[Reading, TidegateError] = {}
     late: dict[Reading, Reading] = {}
+    newest_end = time.monotonic()
 
     def read(reading: Reading) -> None:
+        nonlocal newest_end
         try:
             _read(reading)
         except Exception as error:
             errors[reading] = classify(error)
+        newest_end = time.monotonic()
 
-    deadline = time.monotonic() + patience
     pending = [each for each in readings if each.error is None]
     threads = [
         threading.Thread(target=read, args=(each,), name="tidegate-flow-status", daemon=True) for each in pending
     ]
     for thread in threads:
         thread.start()
+    newest_end = time.monotonic()
     for reading, thread in zip(pending, threads, strict=True):
-        thread.join(max(deadline - time.monotonic(), 0))
+        while thread.is_alive() and (remaining := newest_end + patience - time.monotonic()) > 0:
+            thread.join(remaining)
         if thread.is_alive():
             late[reading] = _late(reading, patience)
     return [late.get(each) or (each.ended(errors[each]) if each in errors else each) for each in readings]

@@ -13,6 +13,8 @@ from collections.abc import Callable, Hashable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from functools import cached_property
+from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar, cast
 
 from tidegate import states
@@ -35,7 +37,7 @@ STALE = states.STALE.total_seconds()
 WAIT = 0.4
 """Seconds that it waits; a refresh that takes longer is shown by the next request."""
 PATIENCE = 10.0
-"""Seconds that a refresh waits for all sources: nobody waits for it, so a slow machine need not make sources unreachable."""
+"""Seconds that a refresh waits for the next source: nobody waits for it, so a slow machine need not make sources unreachable."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +55,11 @@ class Statuses:
 
     def of(self, pipeline: str) -> tuple[Reading, ...]:
         """The flows of one pipeline."""
-        return tuple(each for each in self.readings if each.pipeline == pipeline)
+        return self._by_pipeline.get(pipeline, ())
+
+    @cached_property
+    def _by_pipeline(self) -> dict[str, tuple[Reading, ...]]:
+        return {name: tuple(own) for name, own in groupby(self.readings, key=lambda reading: reading.pipeline)}
 
 
 class StatusCache:
