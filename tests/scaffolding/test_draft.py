@@ -74,6 +74,8 @@ def test_a_parquet_file_has_its_own_types_and_nested_fields_keep_their_case(tmp_
     pyarrow.parquet.write_table(table, tmp_path / "x.parquet")
     drafted = Draft.of(sample.of_file(Address.local(tmp_path / "x.parquet")), of_topic=False)
     assert types(drafted) == {"id": "BIGINT", "amount": "DECIMAL(9,2)", "who": "struct<firstName:string>"}
+    assert "parquet, all 2 records; types are those of the file" in drafted.why
+    assert not [doubt for doubt in drafted.doubts() if "BIGINT" in doubt]
 
 
 def test_a_compressed_file_with_tabs_and_no_header_is_read(tmp_path: Path) -> None:
@@ -137,6 +139,29 @@ def test_without_a_key_every_record_is_kept(tmp_path: Path) -> None:
     drafted = draft(tmp_path, "a,b\n1,x\n1,x\n")
     assert "no key: no field looks like an identifier. Silver keeps every record" in drafted.why
     assert "keys=" not in drafted.pipeline("shop", "shop")
+
+
+@pytest.mark.parametrize(
+    ("content", "column"),
+    [("id\n1\n2\n", "id"), ("a,b\n,\n,\n", "a"), ('{"a": {"b": 1}}\n', "a"), ('{"id": 1, "a": [1]}\n', "id")],
+)
+def test_each_suite_has_a_rule_because_a_run_refuses_one_without(tmp_path: Path, content: str, column: str) -> None:
+    [rule] = json.loads(draft(tmp_path, content, "x.jsonl" if content[0] == "{" else "x.csv").suite("shop"))[
+        "expectations"
+    ]
+    assert rule["kwargs"] == {"column": column, "mostly": 0.0}
+
+
+def test_an_empty_name_of_a_field_is_shown(tmp_path: Path) -> None:
+    drafted = draft(tmp_path, "id,name,\n1,a,\n2,b,\n")
+    assert drafted.rows()[2][:2] == ("''", "field")
+    assert "'' is STRING: no value in the sample" in drafted.doubts()
+
+
+def test_truth_values_of_several_spellings_are_declared_together(tmp_path: Path) -> None:
+    drafted = draft(tmp_path, "id,paid,sent\n" + "1,ja,Y\n2,nein,N\n3,ja,N\n")
+    assert types(drafted) == {"id": "INT", "paid": "BOOLEAN", "sent": "BOOLEAN"}
+    assert 'true=("Y", "ja"), false=("N", "nein")' in drafted.pipeline("shop", "shop")
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,13 @@ def propose(name: str, profiles: Sequence[Profile], keys: Sequence[str], sequenc
     return {"name": name, "expectations": rules, "meta": {}}
 
 
+def counted_nulls(column: str) -> dict[str, Any]:
+    """The rule of a suite for which nothing else is proposed, because a suite needs one: it refuses no row."""
+    return _rule(
+        "expect_column_values_to_not_be_null", "info", "no other rule could be proposed", column=column, mostly=0.0
+    )
+
+
 def _nulls(profile: Profile, required: bool) -> Iterator[dict[str, Any]]:
     if required or profile.nulls == profile.rows:
         return

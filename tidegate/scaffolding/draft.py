@@ -137,7 +137,7 @@ class Draft:
             if each.column in (self.order, self.event_time) and empty:
                 goes = "its record goes" if len(empty) == 1 else "their records go"
                 effect = f"{goes} to quarantine" if each.column == self.order else "no window of a backfill has it"
-                yield f"{self._use(each)} {each.name} has no value in {self.sample.lines_of(empty)}: {effect}"
+                yield f"{self._use(each)} {each.shown_name} has no value in {self.sample.lines_of(empty)}: {effect}"
             disposition = (
                 "the record goes to quarantine"
                 if each.column in self.required
@@ -149,12 +149,12 @@ class Draft:
                 reason = f": {each.guess.why}" if each.guess.why else ""
                 yield f"{_path(each, odd[0])} would be {odd[0].type} without {self._shown(odd)}{reason}"
             if each.guess.why and not each.guess.wider:
-                yield f"{each.name} is {each.guess.type}: {each.guess.why}"
+                yield f"{each.shown_name} is {each.guess.type}: {each.guess.why}"
 
     def rows(self) -> list[tuple[str, str, str, str, str]]:
         """A table of the fields: name, column, use, type, what the sample has."""
         return [
-            (each.name, each.column, self._use(each), shortened(each.guess.type), each.summary())
+            (each.shown_name, each.column, self._use(each), shortened(each.guess.type), each.summary())
             for each in self.fields
         ]
 
@@ -245,7 +245,7 @@ def _guess(sample: Sample, name: str, formats: Spelling) -> Guess:
     if name in sample.types:
         kind = sample.types[name]
         # The names of nested fields keep their case.
-        return Guess(type=kind if "<" in kind else kind.upper(), why="the type in the file")
+        return Guess(type=kind if "<" in kind else kind.upper())
     values = sample.columns[name]
     return of_texts(values, formats.values) if sample.format == "csv" else of_json(values)
 
@@ -309,7 +309,7 @@ def _of_one_type(oddities: Iterable[Oddity]) -> Iterable[list[Oddity]]:
 
 
 def _path(each: DraftField, odd: Oddity) -> str:
-    return ".".join((each.name, *odd.path))
+    return ".".join((each.shown_name, *odd.path))
 
 
 def _title(name: str) -> str:

@@ -31,6 +31,11 @@ class DraftField:
     renames: Mapping[FieldPath, str] = field(default_factory=dict)
     """The renames of the field and of what is in it."""
 
+    @property
+    def shown_name(self) -> str:
+        """The name for people, who would not see an empty one."""
+        return self.name or "''"
+
     @cached_property
     def missing(self) -> tuple[int, ...]:
         """The records in which the column has no value, because there is none or it does not fit the type."""

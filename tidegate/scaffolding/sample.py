@@ -193,7 +193,8 @@ def _objects(path: Address, kind: FileFormat) -> Sample:
     _add_objects(sample, records[:RECORDS])
     if reader.header is not None:
         sample.types = {name: kind for name, kind in json.loads(reader.header) if kind}
-    sample.notes.append(f"{kind}, {_extent(sample)}")
+    origin = "; types are those of the file" if sample.types else ""
+    sample.notes.append(f"{kind}, {_extent(sample)}{origin}")
     return sample
 
 

@@ -14,7 +14,10 @@ DATES = {"dd.MM.yyyy": "%d.%m.%Y", "dd/MM/yyyy": "%d/%m/%Y", "MM/dd/yyyy": "%m/%
 """Patterns of `tidegate.spec.Formats`, with those of Python."""
 _TIMES = {" HH:mm:ss": " %H:%M:%S", " HH:mm": " %H:%M"}
 TIMESTAMPS = {day + time: d + t for day, d in DATES.items() for time, t in _TIMES.items()}
-_TRUTH_VALUES = (("Y", "N"), ("y", "n"), ("yes", "no"), ("Yes", "No"), ("YES", "NO"), ("t", "f"), ("T", "F"))
+_TRUTH_VALUES = (
+    *(("Y", "N"), ("y", "n"), ("yes", "no"), ("Yes", "No"), ("YES", "NO"), ("t", "f"), ("T", "F")),
+    *(("ja", "nein"), ("Ja", "Nein"), ("JA", "NEIN"), ("oui", "non"), ("Oui", "Non"), ("OUI", "NON")),
+)
 """Texts for true and false; 1 and 0 are taken for numbers."""
 
 
@@ -44,11 +47,14 @@ def spelling(columns: Iterable[Sequence[str | None]]) -> Spelling:
     if any(mostly(column, COMMA.fullmatch) for column in texts):
         values["decimal_comma"] = True
         why.append("numbers have a decimal comma")
-    for true, false in _TRUTH_VALUES:
-        if any({true, false} <= {*column} and mostly(column, (true, false).__contains__) for column in texts):
-            values |= {"true": (true,), "false": (false,)}
-            why.append(f"{true} and {false} are true and false")
-            break
+    used = [
+        pair
+        for pair in _TRUTH_VALUES
+        if any({*pair} <= {*column} and mostly(column, pair.__contains__) for column in texts)
+    ]
+    if used:
+        values["true"], values["false"] = zip(*used, strict=True)
+        why += [f"{true} and {false} are true and false" for true, false in used]
     return Spelling(values=values, why=tuple(why))
 
 

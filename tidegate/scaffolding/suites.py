@@ -9,7 +9,7 @@ from datetime import date, datetime
 from typing import Any, Literal
 
 from tidegate.expectations.profile import Profile, ProfiledColumn
-from tidegate.expectations.proposal import propose
+from tidegate.expectations.proposal import counted_nulls, propose
 from tidegate.scaffolding.draft_field import DraftField
 
 _PROFILED: dict[str, Literal["text", "number", "day", "instant"]] = {
@@ -28,6 +28,8 @@ def suite_text(name: str, fields: Sequence[DraftField], keys: Sequence[str], ord
     """
     profiles = [profile for each in fields if (profile := _profile(each)) is not None]
     suite = propose(f"{name}/silver", profiles, keys, (order,) if order else ())
+    if not suite["expectations"]:
+        suite["expectations"] = [counted_nulls(keys[0] if keys else fields[0].column)]
     return json.dumps(suite, indent=2, ensure_ascii=False) + "\n"
 
 
