@@ -319,7 +319,11 @@ def test_a_reserved_flow_a_result_without_flows_and_an_entry_that_is_no_dict_sto
         results = {"nothing": (), "text": "flow", "plan": same_target("plan"), "own": same_target("own")}
         return results[name]
 
-    listed: list[Any] = [*({"name": name} for name in ("nothing", "text", "plan", "own")), "orders"]
+    listed: list[Any] = [
+        *({"name": name} for name in ("nothing", "text", "plan", "own")),
+        "orders",
+        {"name": "tills", 7: "x"},
+    ]
     pipeline = Pipeline(name="shop", tables=Tables(listed, made))
 
     assert [flow.name for flow in pipeline.flows] == ["own"]
@@ -329,6 +333,19 @@ def test_a_reserved_flow_a_result_without_flows_and_an_entry_that_is_no_dict_sto
     assert "its result='flow' is not allowed" in errors(pipeline)["text"]
     assert "names other than plan and run" in errors(pipeline)["plan"]
     assert errors(pipeline)["entry_5_of_Tables"] == "entry 5 of Tables: 'orders' is no dict; correct the entry"
+    assert errors(pipeline)["tills"] == "entry 6 of Tables, table 'tills': 7 is no name of a column; correct the entry"
+
+
+@pytest.mark.parametrize("entries", [5, None, {"name": "orders"}])
+def test_entries_that_are_no_list_are_an_error_of_the_pipeline(entries: Any) -> None:
+    with pytest.raises(SpecError, match=r"Tables: entries=.* is not allowed; allowed: the name of a \.toml or \.csv"):
+        Pipeline(name="shop", tables=Tables(entries, flows))
+
+
+def test_rows_of_separators_are_no_entries(folder: Path) -> None:
+    pipeline = declared(folder, "shop.csv", f"{CSV},,,,,\n{GOOD}  , ,,,,\n")
+    assert len(pipeline.flows) == 2
+    assert not pipeline.invalid_tables
 
 
 @pytest.mark.parametrize(
@@ -341,7 +358,8 @@ def test_a_reserved_flow_a_result_without_flows_and_an_entry_that_is_no_dict_sto
         ("empty.csv", "", r"pipelines/empty\.csv line 1: header='' is not allowed; allowed: each column once"),
         ("twice.csv", "name,path,name\n", r"pipelines/twice\.csv line 1: header='name' is not allowed"),
         ("quote.csv", 'name,"path\n', r"pipelines/quote\.csv line 1: it is not CSV"),
-        ("none.toml", "", "flows=\\(\\) is not allowed; allowed: a tuple of one Flow or more"),
+        ("none.toml", "", r"pipelines/none\.toml has no entry; give it one table or more"),
+        ("header.csv", "name,path\n,\n", r"pipelines/header\.csv has no entry"),
         ("before.toml", "name = 5\n[[table]]\n", r"has something before its first \[\[table\]\]: {'name': 5}"),
         ("other.toml", "[[tables]]\nname = 5\n", r"pipelines/other\.toml has something before its first \[\[table\]\]"),
         ("torn.toml", "name = =\n[[table]]\n", r"before its first \[\[table\]\]: Invalid value \(at line 1"),

@@ -6,7 +6,7 @@ import csv
 import importlib
 import re
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from tidegate.errors import FieldError, SpecError
 from tidegate.errors.classification import raise_machine
 from tidegate.formatting import count
 
+_ALLOWED = "the name of a .toml or .csv file in pipelines/, or a list of dicts"
 _FILE = re.compile(r"[A-Za-z0-9][\w.-]*\.(toml|csv)")
 _TABLE = re.compile(r"\s*\[\[\s*table\s*\]\]\s*(#.*)?")
 _NAME = re.compile(r"\s*name\s*=\s*[\"'](\w+)[\"']")
@@ -40,20 +41,22 @@ def read(entries: str | Sequence[Mapping[str, object]]) -> Iterator[TableEntry]:
         SpecError: The file does not exist, is no text, or has a beginning that cannot be read.
     """
     if not isinstance(entries, str):
+        if isinstance(entries, Mapping) or not isinstance(entries, Iterable):
+            raise FieldError("Tables", "entries", entries, _ALLOWED)
         return (_given(number, each) for number, each in enumerate(entries, 1))
     if _FILE.fullmatch(entries) is None:
-        raise FieldError(
-            "Tables", "entries", entries, "the name of a .toml or .csv file in pipelines/, or a list of dicts"
-        )
+        raise FieldError("Tables", "entries", entries, _ALLOWED)
     file, lines = f"pipelines/{entries}", _lines(entries)
     return (_toml if entries.endswith(".toml") else _csv)(file, lines)
 
 
 def _given(number: int, values: object) -> TableEntry:
     where = f"entry {number} of Tables"
-    if isinstance(values, Mapping):
-        return TableEntry(where=where, values=values)
-    return TableEntry(where=where, values={}, problem=f"{values!r} is no dict")
+    if not isinstance(values, Mapping):
+        return TableEntry(where=where, values={}, problem=f"{values!r} is no dict")
+    texts = {name: value for name, value in values.items() if isinstance(name, str)}
+    others = [name for name in values if name not in texts]
+    return TableEntry(where=where, values=texts, problem=f"{others[0]!r} is no name of a column" if others else "")
 
 
 def _lines(name: str) -> list[str]:
@@ -117,7 +120,8 @@ def _csv(file: str, lines: Sequence[str]) -> Iterator[TableEntry]:
     if repeated := [name for name in columns or ("",) if columns.count(name) > 1 or not name]:
         raise FieldError(f"{file} line 1", "header", repeated[0], "each column once, and with a name")
     for number, line in enumerate(rest, 2):
-        if not line.strip():
+        if not line.replace(delimiter, "").strip():
+            # A spreadsheet writes an empty row as separators.
             continue
         try:
             cells, problem = _cells(line, delimiter), ""

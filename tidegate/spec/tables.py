@@ -95,6 +95,9 @@ def make_flows(
     by_name = defaultdict[str, list[TableEntry]](list)
     for entry in read(tables.entries):
         by_name[_name(entry)].append(entry)
+    if not by_name and not own:
+        where = f"pipelines/{tables.entries}" if isinstance(tables.entries, str) else "the list of Tables(…)"
+        raise SpecError(f"{where} has no entry", Edit("give it one table or more", "declaration"))
     made: dict[str, tuple[Flow, ...]] = {}
     errors: dict[str, SpecError] = {}
     for name, same in by_name.items():
