@@ -116,11 +116,11 @@ except SystemExit:
         (["--help"], set()),
         (["statsu"], set()),
         (["version"], {"version"}),
-        (["lag", "--help"], {"lag", "status"}),
+        (["lag", "--help"], {"lag", "status", "undeclared"}),
         (["quarantine", "--help"], {"decisions", "quarantine"}),
         (
             ["quarantine", "replay", "--help"],
-            {"decisions", "driver_log", "plan", "quarantine", "replay", "run", "status"},
+            {"decisions", "driver_log", "plan", "quarantine", "replay", "run", "status", "undeclared"},
         ),
     ],
 )

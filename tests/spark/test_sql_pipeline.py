@@ -87,6 +87,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         module = importlib.import_module(package)
         monkeypatch.setattr(module, "__path__", [*module.__path__, str(tmp_path / package)])
     importlib.invalidate_caches()
+    # Other tests have a pipeline of this name, too.
+    sys.modules.pop("pipelines.shop", None)
     yield tmp_path / "spark_jobs"
     sys.modules.pop("pipelines.shop", None)
 

@@ -196,7 +196,10 @@ def _with_client(cluster: Cluster, topic: str, timeout: float, request: Callable
     config = cluster.librdkafka()
     check_listening(cluster, topic, config.get("ssl.ca.pem"), timeout)
     client = Client(cluster, topic, config)
-    retriable = (KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE)
+    retriable = (
+        *(KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError.LEADER_NOT_AVAILABLE),
+        *(KafkaError.UNKNOWN_LEADER_EPOCH, KafkaError.FENCED_LEADER_EPOCH),
+    )
     while True:
         try:
             return request(client, topic, deadline)
