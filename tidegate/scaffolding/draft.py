@@ -17,7 +17,7 @@ from typing import Any
 
 from tidegate import hidden
 from tidegate.formatting import count
-from tidegate.scaffolding.draft_field import DraftField, shortened, text_of
+from tidegate.scaffolding.draft_field import DraftField, sent_to_quarantine, shortened, text_of
 from tidegate.scaffolding.keys import Key, guess_key, is_nearly_complete
 from tidegate.scaffolding.names import columns_of, declared_names, renamed_types
 from tidegate.scaffolding.sample import Sample, line_numbers
@@ -133,10 +133,9 @@ class Draft:
             yield f"{count(len(self.sample.malformed), 'record')} cannot be split: {line_numbers(self.sample.malformed)}"
         yield from self.key.doubts
         for each in self.fields:
-            empty = [record for record in each.missing if each.values[record] is None]
+            empty = each.empty
             if each.column in (self.order, self.event_time) and empty:
-                goes = "its record goes" if len(empty) == 1 else "their records go"
-                effect = f"{goes} to quarantine" if each.column == self.order else "no window of a backfill has it"
+                effect = sent_to_quarantine(empty) if each.column == self.order else "no window of a backfill has it"
                 yield f"{self._use(each)} {each.shown_name} has no value in {self.sample.lines_of(empty)}: {effect}"
             disposition = (
                 "the record goes to quarantine"

@@ -42,13 +42,23 @@ class DraftField:
         misfits = {each.record for each in self.guess.misfits}
         return tuple(record for record, value in enumerate(self.values) if value is None or record in misfits)
 
+    @property
+    def empty(self) -> tuple[int, ...]:
+        """The records in which the field has no value."""
+        return tuple(record for record, value in enumerate(self.values) if value is None)
+
     def summary(self) -> str:
         """What the sample has in this field: ``380 values, 4 empty, 377 different: A-1, A-2, A-3``."""
         texts = [text_of(value) for value in self.values if value is not None]
-        empty = len(self.values) - len(texts)
-        parts = [count(len(texts), "value"), f"{empty:,} empty" if empty else "", f"{len({*texts}):,} different"]
+        empty = f"{len(self.empty):,} empty" if self.empty else ""
+        parts = [count(len(texts), "value"), empty, f"{len({*texts}):,} different"]
         examples = [shortened(text) for text in list(dict.fromkeys(texts))[:_EXAMPLES]]
         return f"{', '.join(filter(None, parts))}{': ' if examples else ''}{', '.join(examples)}"
+
+
+def sent_to_quarantine(records: Sequence[int]) -> str:
+    """What becomes of records without a value that their table requires."""
+    return f"{'its record goes' if len(records) == 1 else 'their records go'} to quarantine"
 
 
 def text_of(value: Any) -> str:

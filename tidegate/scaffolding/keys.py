@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tidegate.formatting import count
-from tidegate.scaffolding.draft_field import DraftField
+from tidegate.scaffolding.draft_field import DraftField, sent_to_quarantine
 
 _NAME = re.compile(
     r"(^|_)(id|key|uuid|guid|number|num|no|nr|code|sku|isbn|ean|gtin|iban|vin|email|login|username|slug|kennung)$"
@@ -91,11 +91,8 @@ def guess_key(fields: Sequence[DraftField], orders: Sequence[DraftField], lines:
     singles = [_values(fields, each) for each in identifiers]
     unique = [each for each in singles if each.is_unique]
     versions = next((each for each in singles if _has_versions(fields, each, orders)), None)
-    chosen = (
-        unique[0]
-        if unique
-        else versions or next((each for each in _pairs(fields, identifiers) if each.is_unique), None)
-    )
+    pairs = (each for each in _pairs(fields, identifiers) if each.is_unique)
+    chosen = unique[0] if unique else versions or next(pairs, None)
     if chosen is None:
         return Key(columns=(), why=f"no key: {'; '.join(_reasons(fields, singles, lines))}. Silver keeps every record")
     names = ", ".join(chosen.columns)
@@ -106,7 +103,7 @@ def guess_key(fields: Sequence[DraftField], orders: Sequence[DraftField], lines:
         why = f"{chosen.distinct:,} of {count(chosen.rows, 'record')} are different, with {orders[0].column} all"
     else:
         why = f"{count(chosen.rows - len(chosen.missing), 'record')}, all different"
-    looks = "its name is" if all(map(_is_named, chosen.fields[:1])) else "its values are"
+    looks = "its name is" if _is_named(chosen.fields[0]) else "its values are"
     return Key(columns=chosen.columns, why=f"key {names}: {why}; {looks} like an identifier's", doubts=tuple(doubts))
 
 
@@ -179,18 +176,15 @@ def _pairs(fields: Sequence[DraftField], identifiers: Sequence[DraftField]) -> I
     positions = [each for each in fields if each.guess.type in _TYPES and _POSITION_NAME.search(each.column)]
     times = [each for each in fields if each.guess.type in _TIMES and not _UPDATE_NAME.search(each.column)]
     for index, first in enumerate(identifiers):
-        for second in dict.fromkeys(each.column for each in (*positions, *identifiers[index + 1 :], *times)):
-            other = next(each for each in fields if each.column == second)
-            if other is not first:
-                yield _values(fields, first, other)
+        others = {each.column: each for each in (*positions, *identifiers[index + 1 :], *times) if each is not first}
+        yield from (_values(fields, first, other) for other in others.values())
 
 
 def _doubts(chosen: _Values, unique: Sequence[_Values], lines: Callable[[Sequence[int]], str]) -> Iterator[str]:
     names = ", ".join(chosen.columns)
     for each in chosen.fields:
-        empty = [record for record, value in enumerate(each.values) if value is None]
-        if empty:
-            yield f"key {each.column} has no value in {lines(empty)}: {_records(empty)} to quarantine"
+        if each.empty:
+            yield f"key {each.column} has no value in {lines(each.empty)}: {sent_to_quarantine(each.empty)}"
     if chosen.repeated:
         yield f"{lines(chosen.repeated)} repeat{'s' if len(chosen.repeated) == 1 else ''} an earlier record: one row of each is kept"
     if chosen.rows < _FEW_RECORDS:
@@ -216,7 +210,3 @@ def _reasons(
             yield f"{each.columns[0]} is the same in {lines(each.clashes[0])}, which differ"
         else:
             yield f"{each.columns[0]} has no value in {lines(each.missing)}"
-
-
-def _records(records: Sequence[int]) -> str:
-    return "its record goes" if len(records) == 1 else "their records go"
