@@ -100,8 +100,7 @@ class PlanRun(BaseOperator, SkipMixin):
         environment = Environment.read()
         layout = Layout.of(environment)
         layout.open()
-        undecided = removed.undecided(removed.removed_flows(layout, self._pipeline, self._resolved.declared))
-        for line in removed.lines(undecided):
+        for line in removed.lines(removed.undecided(layout, self._pipeline, self._resolved.declared)):
             self.log.warning("%s", line)
         flows = request.selected(self._pipeline)
         if request.mode == "incremental" and not request.dry_run:

@@ -15,7 +15,7 @@ from tidegate.cli import console, project
 from tidegate.cli.arguments import AsJson, Name, OneFlow, Reason
 from tidegate.errors import RequestError
 from tidegate.lake.layout import Layout
-from tidegate.lake.place import FlowPlace
+from tidegate.lake.place import FlowPlace, PipelinePlace
 from tidegate.spec import Flow
 from tidegate.status import lost_messages
 from tidegate.status.removed import removed_flows
@@ -115,10 +115,8 @@ def keep(
 def show(name: Name, as_json: AsJson = False) -> None:
     """Show the decisions about a pipeline's flows, oldest first, also those that are not declared any more. Starts no JVM."""
     layout = Layout.of(project.read())
-    folders = sorted(
-        each.name for each in (layout.root / "checkpoints" / project.load(name).name).list() if each.is_folder
-    )
-    decisions = [(flow, each) for flow in folders for each in overrides.history(FlowPlace(layout, name, flow))]
+    places = PipelinePlace(layout, project.load(name).name).flows_with_checkpoints()
+    decisions = [(place.flow, each) for place in places for each in overrides.history(place)]
     decisions.sort(key=lambda decision: datetime.fromisoformat(decision[1].at))
     if as_json:
         output = [{"flow": flow, **asdict(each)} for flow, each in decisions]

@@ -44,4 +44,4 @@ def exit_code(pipeline: Pipeline, flows: Sequence[str] | None) -> int:
 
 
 def _undecided(layout: Layout, resolved: ResolvedPipeline) -> tuple[removed.RemovedFlow, ...]:
-    return removed.undecided(removed.removed_flows(layout, resolved.pipeline, resolved.declared))
+    return removed.undecided(layout, resolved.pipeline, resolved.declared)

@@ -61,6 +61,11 @@ class PipelinePlace:
         """A Delta table of Tidegate's own about the pipeline: ``ledger``, ``verdicts`` and others."""
         return self.layout.root / "_ops" / self.pipeline / table
 
+    def flows_with_checkpoints(self) -> list[FlowPlace]:
+        """The flows that have left something beside their checkpoints, by name, declared or not."""
+        folder = self.layout.root / "checkpoints" / self.pipeline
+        return [self.flow(name) for name in sorted(each.name for each in folder.list() if each.is_folder)]
+
     def flow(self, name: str) -> FlowPlace:
         """One of its flows."""
         return FlowPlace(self.layout, self.pipeline, name)

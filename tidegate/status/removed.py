@@ -12,7 +12,7 @@ from tidegate.checkpoints import checkpoint, overrides, progress
 from tidegate.checkpoints.overrides import Override
 from tidegate.errors import TidegateError
 from tidegate.lake.layout import Layout
-from tidegate.lake.place import FlowPlace, Place
+from tidegate.lake.place import FlowPlace, PipelinePlace, Place
 from tidegate.sources.tables.measure import rows_and_bytes
 from tidegate.spec import Pipeline
 
@@ -64,10 +64,9 @@ def removed_flows(
     if pipeline.invalid_tables:
         # It is unknown which flows they are to have.
         return ()
-    folder, own = layout.root / "checkpoints" / pipeline.name, {flow.name for flow in pipeline.flows}
-    names = sorted(each.name for each in folder.list() if each.is_folder and each.name not in own)
+    own = {flow.name for flow in pipeline.flows}
+    places = [each for each in PipelinePlace(layout, pipeline.name).flows_with_checkpoints() if each.flow not in own]
     written = {f.target.name for each in declared.values() if isinstance(each, Pipeline) for f in each.flows}
-    places = (FlowPlace(layout, pipeline.name, name) for name in names)
     return tuple(each for place in places if (each := _removed_flow(place, written)) is not None)
 
 
@@ -91,9 +90,11 @@ def _removed_flow(of_flow: FlowPlace, written: set[str]) -> RemovedFlow | None:
     return RemovedFlow(place=place, target=target, rows=rows, stopped=stopped)
 
 
-def undecided(removed: Sequence[RemovedFlow]) -> tuple[RemovedFlow, ...]:
-    """Those about which nobody has decided."""
-    return tuple(each for each in removed if each.kept is None)
+def undecided(
+    layout: Layout, pipeline: Pipeline, declared: Mapping[str, Pipeline | TidegateError]
+) -> tuple[RemovedFlow, ...]:
+    """The `removed_flows` about which nobody has decided."""
+    return tuple(each for each in removed_flows(layout, pipeline, declared) if each.kept is None)
 
 
 def advice(removed: Sequence[RemovedFlow]) -> Advice:
